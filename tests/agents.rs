@@ -15,16 +15,16 @@ use axum::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::{
     Agent,
     http::{Headers, HttpService},
 };
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     model::{
         attempt::Action,
-        messages::{Method, StepRequest},
+        messages::{HttpMethod, StepRequest},
     },
 };
 use steward_runtime::ports::{Clock, Ports};
@@ -71,7 +71,7 @@ impl ScriptedService {
         server.spawn(async move { axum::serve(listener, router).await.unwrap() });
         let timeout = Duration::from_secs(30);
         let http = HttpService::new(base_url.parse().unwrap(), Headers::default(), timeout);
-        let agent = Agent::new("a".parse().unwrap(), http.unwrap(), Settings::default());
+        let agent = Agent::new("a".parse().unwrap(), http.unwrap(), BreakerSettings::default());
         Self { agent, calls, release, _server: server }
     }
 
@@ -111,10 +111,10 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         idempotency_key: format!("{task}/step_1/do"),
         idempotent: true,
         call_within_ms: None,
-        responses: steward_core::model::responses::Responses::NONE,
+        responses: steward_core::model::responses::ResponseOverrides::NONE,
         may_have_run: false,
         agent: "a".parse().unwrap(),
-        method: Method::Post,
+        method: HttpMethod::Post,
         path: path.to_owned(),
         body: Some(json!({ "order": task }).into()),
         incarnation: None,
@@ -345,7 +345,7 @@ async fn a_call_that_would_exceed_the_functions_time_returns_to_the_queue() {
 struct PanickingService;
 
 impl RemoteService for PanickingService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         assert_ne!(request.task_id.as_str(), "t-1", "a bug in the adapter");
         Ok(json!({ "id": "x" }))
     }
@@ -354,7 +354,7 @@ impl RemoteService for PanickingService {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_one_call_fails_only_its_own_message() {
     let (deployment, ports) = deployment_with_agent().await;
-    let agent = Agent::new("a".parse().unwrap(), PanickingService, Settings::default());
+    let agent = Agent::new("a".parse().unwrap(), PanickingService, BreakerSettings::default());
     let requests = ["t-0", "t-1", "t-2"].map(|task| request(&ports, task, DONE));
     let response = handle(&ports, &agent, request_event(&requests)).await;
     assert_eq!(failed_message_ids(&response), ["m-1"]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use steward_aws::{
-    meter::{Meter, total},
+    meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
 use steward_core::model::{document::DocumentKey, names::TaskId};
@@ -17,7 +17,7 @@ use crate::support::{AdapterPorts, TestDeployment, sequential_workflow};
 struct MeteredReader {
     deployment: TestDeployment,
     ports: AdapterPorts,
-    meter: Meter,
+    meter: AwsMeter,
 }
 
 impl MeteredReader {
@@ -25,7 +25,7 @@ impl MeteredReader {
     async fn new(ids: &[String]) -> Self {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         deployment.submit(&deployment.ports("submission"), ids).await;
-        let meter = Meter::default();
+        let meter = AwsMeter::default();
         let ports = deployment
             .ports_with_interceptors("reader", vec![SharedInterceptor::new(meter.clone())]);
         Self { deployment, ports, meter }
@@ -80,7 +80,7 @@ async fn tasks_and_documents_share_a_request() {
     let ids = ids(2);
     let reader = MeteredReader::new(&ids).await;
     let (store, ids) = (reader.ports.store(), task_ids(&ids));
-    let owner = (reader.deployment.task(ids[1].as_str()).await).owner();
+    let owner = (reader.deployment.task(ids[1].as_str()).await).document_owner();
     let (task, documents) = futures_util::join!(
         store.load(&ids[0]),
         store.documents(&owner, &[DocumentKey::Submission]),

@@ -8,7 +8,7 @@ use futures_util::{future::join_all, join};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::{
-    meter::{Meter, total},
+    meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
 use steward_core::model::{
@@ -16,7 +16,9 @@ use steward_core::model::{
     document::{Document, DocumentKey},
     task::Task,
 };
-use steward_runtime::ports::{Created, PortError, Ports, Put, Saved, StateStore};
+use steward_runtime::ports::{
+    CreateOutcome, PortError, Ports, PutOutcome, SaveOutcome, StateStore,
+};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -28,7 +30,7 @@ use crate::support::{
 struct MeteredWriter {
     deployment: TestDeployment,
     ports: AdapterPorts,
-    meter: Meter,
+    meter: AwsMeter,
 }
 
 impl MeteredWriter {
@@ -41,7 +43,7 @@ impl MeteredWriter {
         for id in &ids {
             tasks.push(deployment.task(id).await);
         }
-        let meter = Meter::default();
+        let meter = AwsMeter::default();
         let ports = deployment
             .ports_with_interceptors("writer", vec![SharedInterceptor::new(meter.clone())]);
         (Self { deployment, ports, meter }, tasks)
@@ -54,20 +56,20 @@ impl MeteredWriter {
     }
 
     /// Saves tasks concurrently.
-    async fn save(&self, tasks: &[Task]) -> Vec<Result<Saved, PortError>> {
+    async fn save(&self, tasks: &[Task]) -> Vec<Result<SaveOutcome, PortError>> {
         join_all(tasks.iter().map(|task| self.ports.store().save(task))).await
     }
 
     /// Creates tasks concurrently.
-    async fn create(&self, tasks: &[Task]) -> Vec<Created> {
+    async fn create(&self, tasks: &[Task]) -> Vec<CreateOutcome> {
         let documents: Vec<_> = tasks.iter().map(|_| submission_document("new")).collect();
         let created = tasks.iter().zip(&documents);
         let created = created.map(|(task, document)| self.ports.store().create(task, document));
         join_all(created).await.into_iter().map(Result::unwrap).collect()
     }
 
-    async fn put(&self, task: &Task, document: &Document) -> Put {
-        let owner = task.owner();
+    async fn put(&self, task: &Task, document: &Document) -> PutOutcome {
+        let owner = task.document_owner();
         self.ports.store().put_document(&owner, task.kept(), document).await.unwrap()
     }
 
@@ -96,7 +98,7 @@ fn copies_of(tasks: &[Task]) -> Vec<Task> {
 async fn concurrent_writes_share_one_request_for_each_25_items() {
     let (writer, tasks) = MeteredWriter::new(60).await;
     let saved = writer.save(&tasks.iter().map(next).collect::<Vec<_>>()).await;
-    assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
+    assert!(saved.into_iter().all(|saved| saved.unwrap() == SaveOutcome::Saved));
     assert_eq!(writer.requests(), [0, 3, 0]);
     for task in &tasks {
         assert_eq!(writer.stored(task).await, next(task));
@@ -106,7 +108,7 @@ async fn concurrent_writes_share_one_request_for_each_25_items() {
 #[tokio::test]
 async fn a_single_write_is_a_put() {
     let (writer, tasks) = MeteredWriter::new(1).await;
-    assert_eq!(writer.save(&[next(&tasks[0])]).await.remove(0).unwrap(), Saved::Saved);
+    assert_eq!(writer.save(&[next(&tasks[0])]).await.remove(0).unwrap(), SaveOutcome::Saved);
     assert_eq!(writer.requests(), [1, 0, 0]);
 }
 
@@ -123,11 +125,11 @@ async fn tasks_and_documents_share_a_request_and_keep_their_own_conditions() {
         writer.put(missing, &documents[0]),
         writer.put(&tasks[3], &documents[1]),
     );
-    assert_eq!(saved.unwrap(), Saved::Saved);
-    assert_eq!(lost.unwrap(), Saved::Conflict(Some(Box::new(tasks[1].clone()))));
-    assert_eq!(gone.unwrap(), Saved::Conflict(None));
-    assert_eq!(written, Put::Stored);
-    let Put::Existing(body) = existing else { panic!("{existing:?}") };
+    assert_eq!(saved.unwrap(), SaveOutcome::Saved);
+    assert_eq!(lost.unwrap(), SaveOutcome::Conflict(Some(Box::new(tasks[1].clone()))));
+    assert_eq!(gone.unwrap(), SaveOutcome::Conflict(None));
+    assert_eq!(written, PutOutcome::Stored);
+    let PutOutcome::Existing(body) = existing else { panic!("{existing:?}") };
     assert_eq!(body["input"], json!({ "n": 1 }));
     // Three writes failed their conditions, and were repeated alone to get the existing items.
     assert_eq!(writer.requests(), [3, 1, 0]);
@@ -142,9 +144,9 @@ async fn one_of_two_concurrent_saves_of_a_task_wins() {
     let (first, second) = (next(&tasks[0]), Task { failure_count: 1, ..next(&tasks[0]) });
     let saved = writer.save(&[next(&tasks[1]), first, second]).await;
     let saved: Vec<_> = saved.into_iter().map(Result::unwrap).collect();
-    assert_eq!(saved[0], Saved::Saved);
-    let now = Saved::Conflict(Some(Box::new(writer.stored(&tasks[0]).await)));
-    assert!(saved[1..].contains(&Saved::Saved) && saved[1..].contains(&now), "{saved:?}");
+    assert_eq!(saved[0], SaveOutcome::Saved);
+    let now = SaveOutcome::Conflict(Some(Box::new(writer.stored(&tasks[0]).await)));
+    assert!(saved[1..].contains(&SaveOutcome::Saved) && saved[1..].contains(&now), "{saved:?}");
     // One of the two saves shares a request with the other task. The losing save is repeated to get the stored task.
     let [puts, batches, _] = writer.requests();
     assert!(batches == 1 && puts <= 2, "{puts} puts, {batches} batches");
@@ -158,7 +160,7 @@ async fn large_documents_do_not_share_a_request() {
         ..submission_document("x".repeat(200_000))
     };
     let puts = join_all(tasks.iter().map(|task| writer.put(task, &large))).await;
-    assert!(puts.into_iter().all(|put| put == Put::Stored));
+    assert!(puts.into_iter().all(|put| put == PutOutcome::Stored));
     assert_eq!(writer.requests(), [3, 0, 0]);
 }
 
@@ -166,7 +168,9 @@ async fn large_documents_do_not_share_a_request() {
 async fn new_tasks_share_one_transaction_for_each_25() {
     let (writer, tasks) = MeteredWriter::new(60).await;
     let copies = copies_of(&tasks);
-    assert!(writer.create(&copies).await.into_iter().all(|created| created == Created::Created));
+    assert!(
+        writer.create(&copies).await.into_iter().all(|created| created == CreateOutcome::Created)
+    );
     assert_eq!(writer.requests(), [0, 0, 3]);
     for task in &copies {
         assert_eq!(writer.stored(task).await, *task);
@@ -180,7 +184,11 @@ async fn an_existing_task_does_not_prevent_others_from_being_recorded() {
     let created = writer.create(&mixed).await;
     assert_eq!(
         created,
-        [Created::Created, Created::Created, Created::Exists(Some(Box::new(tasks[0].clone())))]
+        [
+            CreateOutcome::Created,
+            CreateOutcome::Created,
+            CreateOutcome::Exists(Some(Box::new(tasks[0].clone())))
+        ]
     );
     // One transaction for all three, then one for the existing task and one for the other two.
     assert_eq!(writer.requests(), [0, 0, 3]);
@@ -203,7 +211,7 @@ async fn an_unknown_attribute_survives_a_shared_write_and_is_dropped_by_a_put() 
         item.item.unwrap().contains_key("added_later")
     };
     let saved = writer.save(&[next(&tasks[0]), next(&tasks[1])]).await;
-    assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
+    assert!(saved.into_iter().all(|saved| saved.unwrap() == SaveOutcome::Saved));
     assert_eq!(writer.requests(), [0, 1, 0]);
     assert!(has_attribute().await, "a shared write keeps the attribute");
     assert_eq!(writer.stored(&tasks[0]).await, next(&tasks[0]), "the task is readable");
@@ -236,7 +244,7 @@ async fn each_write_is_a_put_if_statements_are_unsupported() {
     let ports = writer.deployment.ports_with_sdk("writer", &sdk);
     let saves: Vec<_> = tasks.iter().map(next).collect();
     let saved = join_all(saves.iter().map(|task| ports.store().save(task))).await;
-    assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
+    assert!(saved.into_iter().all(|saved| saved.unwrap() == SaveOutcome::Saved));
     for task in &tasks {
         assert_eq!(writer.stored(task).await, next(task));
     }

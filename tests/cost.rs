@@ -4,7 +4,9 @@
 
 use serde_json::{Value, json};
 use steward_core::definition::workflow::Workflow;
-use steward_forecast::cost::{At, Json, Report, Said, Settings, forecast, prices::Usage};
+use steward_forecast::cost::{
+    ForecastReport, ForecastSettings, Json, StepOption, StepSelector, forecast, prices::TaskUsage,
+};
 
 use crate::support::sequential_workflow;
 
@@ -31,23 +33,23 @@ fn sequence_of(steps: usize) -> UsageScenario {
 }
 
 /// The forecast for the same tasks.
-async fn forecast_of(scenario: &UsageScenario) -> Report {
+async fn forecast_of(scenario: &UsageScenario) -> ForecastReport {
     let UsageScenario { workflow, input, output, .. } = scenario.clone();
-    let everywhere = |value| vec![Said { at: At::All, value }];
+    let everywhere = |value| vec![StepOption { at: StepSelector::All, value }];
     // The branches reply at different times, as in the measured batches: concurrent decisions would race.
     let is_branch = workflow.steps.contains_key("c");
-    let settings = Settings {
+    let settings = ForecastSettings {
         runs: TASKS as u32,
         input: Some(input),
         output: everywhere(Json(output)),
         slow: is_branch.then(|| "c=5s".parse().unwrap()).into_iter().collect(),
-        ..Settings::new(workflow)
+        ..ForecastSettings::new(workflow)
     };
     tokio::task::spawn_blocking(move || forecast(settings, &|| {})).await.unwrap().unwrap()
 }
 
-fn rounded(usage: &Usage) -> RoundedUsage {
-    let Usage { write_units, read_units, sqs_requests, invocations, events, .. } = *usage;
+fn rounded(usage: &TaskUsage) -> RoundedUsage {
+    let TaskUsage { write_units, read_units, sqs_requests, invocations, events, .. } = *usage;
     AwsUsage { write_units, read_units, sqs_requests, invocations, events }.rounded()
 }
 

@@ -13,8 +13,8 @@ use aws_sdk_sqs::{
 use jiff::Timestamp;
 use steward_aws::queues::SCHEDULER;
 use steward_aws::{
-    batch::Received,
-    dead_letters::{DeadLetterQueue, DeadLettersError, Redrive},
+    batch::ReceivedMessage,
+    dead_letters::{DeadLetterQueue, DeadLettersError, RedriveRequest},
 };
 use steward_core::model::events::BusEvent;
 use steward_emulator::{embedded::EmbeddedAws, resources::create_queue};
@@ -37,25 +37,25 @@ async fn dead_letter_queue(messages: usize) -> (EmbeddedAws, Client, DeadLetterQ
     (aws, sqs, queue)
 }
 
-fn redrive_of_at_most(max: usize) -> Redrive {
-    Redrive { max, to: None, by: "anna".to_owned(), why: "repaired".to_owned() }
+fn redrive_of_at_most(max: usize) -> RedriveRequest {
+    RedriveRequest { max, to: None, by: "anna".to_owned(), why: "repaired".to_owned() }
 }
 
 async fn waiting_messages(queue: &DeadLetterQueue) -> u64 {
-    queue.holds().await.unwrap().waiting
+    queue.contents().await.unwrap().waiting
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_returns_every_message_once_and_removes_none() {
     let (_aws, _sqs, queue) = dead_letter_queue(25).await;
     for _ in 0..2 {
-        let letters = queue.look(100).await.unwrap();
+        let letters = queue.peek(100).await.unwrap();
         let bodies: BTreeSet<_> = letters.iter().map(|letter| letter.body()).collect();
         assert_eq!((letters.len(), bodies.len()), (25, 25));
         assert!(letters.is_sorted_by_key(|letter| letter.sent_at()));
         assert_eq!(waiting_messages(&queue).await, 25, "all messages are still in the queue");
     }
-    assert_eq!(queue.look(12).await.unwrap().len(), 12);
+    assert_eq!(queue.peek(12).await.unwrap().len(), 12);
     assert_eq!(waiting_messages(&queue).await, 25);
 }
 
@@ -68,8 +68,11 @@ async fn a_queue_whose_redrive_policy_counts_looks_is_not_read() {
     let request = sqs.set_queue_attributes().queue_url(queue.url());
     request.attributes(QueueAttributeName::RedrivePolicy, policy).send().await.unwrap();
     for _ in 0..4 {
-        let refused = queue.look(10).await.unwrap_err();
-        assert!(matches!(refused, DeadLettersError::UsedUp { receives_max: 2, .. }), "{refused}");
+        let refused = queue.peek(10).await.unwrap_err();
+        assert!(
+            matches!(refused, DeadLettersError::HasRedrivePolicy { receives_max: 2, .. }),
+            "{refused}"
+        );
     }
     assert_eq!(waiting_messages(&queue).await, 1);
     let request = sqs.receive_message().queue_url(last);
@@ -133,7 +136,7 @@ async fn a_redriven_message_counts_as_redelivered_and_keeps_its_attributes() {
     let bus = MemoryBus::default();
     let redriven =
         queue.redrive(&bus, Timestamp::now(), &redrive_of_at_most(10), |_| true).await.unwrap();
-    assert_eq!((redriven.count(), redriven.wrong()), (2, Vec::new()));
+    assert_eq!((redriven.count(), redriven.problems()), (2, Vec::new()));
     let shop = sqs.get_queue_url().queue_name("shop").send().await.unwrap().queue_url.unwrap();
     let request = sqs.receive_message().queue_url(shop).max_number_of_messages(10);
     let response =
@@ -149,7 +152,7 @@ async fn a_redriven_message_counts_as_redelivered_and_keeps_its_attributes() {
 }
 
 /// A message as Lambda passes it to a function.
-fn as_received_by_function(message: &Message) -> Received {
+fn as_received_by_function(message: &Message) -> ReceivedMessage {
     let mut record = SqsMessage::default();
     record.body = message.body.clone();
     let attributes = message.message_attributes().into_iter().flatten().map(|(name, value)| {
@@ -158,5 +161,5 @@ fn as_received_by_function(message: &Message) -> Received {
         (name.clone(), attribute)
     });
     record.message_attributes = attributes.collect();
-    Received::new(record)
+    ReceivedMessage::new(record)
 }

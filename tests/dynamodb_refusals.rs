@@ -25,7 +25,10 @@ use steward_core::model::{
 };
 use steward_runtime::{
     metrics::STATEMENTS_REFUSED,
-    ports::{PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore},
+    ports::{
+        PortError, Ports, PutOutcome, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind,
+        SharedSaveOutcome, StateStore,
+    },
 };
 
 use crate::support::{
@@ -137,7 +140,7 @@ impl DeviatingStore {
     }
 
     /// Saves the next revision of all tasks concurrently.
-    async fn save_all(&mut self) -> Vec<Result<Saved, PortError>> {
+    async fn save_all(&mut self) -> Vec<Result<SaveOutcome, PortError>> {
         for task in &mut self.tasks {
             task.revision += 1;
         }
@@ -147,7 +150,7 @@ impl DeviatingStore {
     /// Saves the next revision of all tasks concurrently, and asserts that all saves succeed.
     async fn save_all_successfully(&mut self) {
         for saved in self.save_all().await {
-            assert_eq!(saved.unwrap(), Saved::Saved);
+            assert_eq!(saved.unwrap(), SaveOutcome::Saved);
         }
         for task in &self.tasks {
             assert_eq!(self.deployment.task(task.task_id.as_str()).await, *task);
@@ -209,10 +212,10 @@ fn document(body: &str) -> Document {
     Document::new(key, jiff::Timestamp::UNIX_EPOCH, body.into())
 }
 
-async fn put(store: &DeviatingStore, body: &str) -> Result<Put, PortError> {
+async fn put(store: &DeviatingStore, body: &str) -> Result<PutOutcome, PortError> {
     let task = &store.tasks[0];
     let kept = task.kept();
-    store.ports.store().put_document(&task.owner(), kept, &document(body)).await
+    store.ports.store().put_document(&task.document_owner(), kept, &document(body)).await
 }
 
 #[tokio::test]
@@ -223,7 +226,11 @@ async fn a_lost_race_returns_the_task_although_the_refusal_lacks_it() {
         let now: Vec<_> = store.tasks.clone();
         store.tasks.iter_mut().for_each(|task| task.revision -= 1);
         for (saved, now) in store.save_all().await.into_iter().zip(now) {
-            assert_eq!(saved.unwrap(), Saved::Conflict(Some(Box::new(now))), "{count} at once");
+            assert_eq!(
+                saved.unwrap(),
+                SaveOutcome::Conflict(Some(Box::new(now))),
+                "{count} at once"
+            );
         }
     }
 }
@@ -232,32 +239,35 @@ async fn a_lost_race_returns_the_task_although_the_refusal_lacks_it() {
 async fn a_save_of_a_missing_task_conflicts_with_no_task() {
     let mut store = DeviatingStore::new(1, Deviation::RefusesWithoutItem).await;
     store.tasks[0].task_id = "other".parse().unwrap();
-    assert_eq!(store.save_all().await.remove(0).unwrap(), Saved::Conflict(None));
+    assert_eq!(store.save_all().await.remove(0).unwrap(), SaveOutcome::Conflict(None));
 }
 
 #[tokio::test]
 async fn an_existing_document_is_returned_although_the_refusal_lacks_it() {
     let store = DeviatingStore::new(1, Deviation::RefusesWithoutItem).await;
-    assert_eq!(put(&store, "first").await.unwrap(), Put::Stored);
-    assert_eq!(put(&store, "second").await.unwrap(), Put::Existing("first".into()));
+    assert_eq!(put(&store, "first").await.unwrap(), PutOutcome::Stored);
+    assert_eq!(put(&store, "second").await.unwrap(), PutOutcome::Existing("first".into()));
 }
 
 #[tokio::test]
 async fn a_newer_shared_record_is_returned_although_the_refusal_lacks_it() {
     let store = DeviatingStore::new(1, Deviation::RefusesWithoutItem).await;
-    let key = SharedKey { kind: SharedKind::Breaker, name: "a".to_owned() };
-    let record = Shared { key, revision: 1, body: json!("first"), expires_at: None };
+    let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "a".to_owned() };
+    let record = SharedRecord { key, revision: 1, body: json!("first"), expires_at: None };
     let state_store = store.ports.store();
-    assert_eq!(state_store.save_shared(&record).await.unwrap(), SharedSaved::Saved);
-    let late = Shared { body: json!("second"), ..record.clone() };
-    assert_eq!(state_store.save_shared(&late).await.unwrap(), SharedSaved::Conflict(Some(record)));
+    assert_eq!(state_store.save_shared_record(&record).await.unwrap(), SharedSaveOutcome::Saved);
+    let late = SharedRecord { body: json!("second"), ..record.clone() };
+    assert_eq!(
+        state_store.save_shared_record(&late).await.unwrap(),
+        SharedSaveOutcome::Conflict(Some(record))
+    );
 }
 
 /// The document expired between the refusal and the read: the writer retries, and reports no corrupt message.
 #[tokio::test]
 async fn a_document_that_disappears_before_it_is_read_back_is_a_retryable_error() {
     let store = DeviatingStore::new(1, Deviation::LosesItems).await;
-    assert_eq!(put(&store, "first").await.unwrap(), Put::Stored);
+    assert_eq!(put(&store, "first").await.unwrap(), PutOutcome::Stored);
     let error = put(&store, "second").await.unwrap_err();
     assert!(error.retryable, "{error}");
 }
@@ -327,7 +337,7 @@ async fn a_failed_condition_is_neither_logged_nor_counted() {
     let mut store = DeviatingStore::new(3, Deviation::FailsBatches(400, "none", 0)).await;
     store.tasks.iter_mut().for_each(|task| task.revision += 1);
     for saved in store.save_all().await {
-        assert!(matches!(saved.unwrap(), Saved::Conflict(Some(_))));
+        assert!(matches!(saved.unwrap(), SaveOutcome::Conflict(Some(_))));
     }
     assert_eq!(
         (store.batches(), telemetry.lines_with("refuse"), telemetry.refused_statements()),

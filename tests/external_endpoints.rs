@@ -13,10 +13,10 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use steward_core::{
     definition::workflow::Workflow,
-    model::messages::{NoticeStatus, StatusNotice},
+    model::messages::{NotificationStatus, StatusNotification},
 };
 use steward_emulator::{
-    embedded::{EmbeddedAws, Endpoints, Service},
+    embedded::{AwsService, EmbeddedAws, ExternalEndpoints},
     host::{Host, HostOptions},
     resources,
 };
@@ -51,12 +51,12 @@ fn workflow() -> Workflow {
 }
 
 /// DynamoDB at this URL, and the other services in the process.
-fn dynamodb_at(url: &str) -> Endpoints {
-    let variable = |name: &str| (name == Service::DynamoDb.variable()).then(|| url.to_owned());
-    Endpoints::from_option("env", variable).unwrap()
+fn dynamodb_at(url: &str) -> ExternalEndpoints {
+    let variable = |name: &str| (name == AwsService::DynamoDb.variable()).then(|| url.to_owned());
+    ExternalEndpoints::from_option("env", variable).unwrap()
 }
 
-async fn start_host(endpoints: Endpoints, charges: &str) -> Host {
+async fn start_host(endpoints: ExternalEndpoints, charges: &str) -> Host {
     let host = Host::start(HostOptions {
         listen: Some("127.0.0.1:0".parse().unwrap()),
         external: Some(endpoints),
@@ -86,7 +86,7 @@ async fn next_message(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
 }
 
 /// Submits a task on the host's queue, and waits for the notification of its end.
-async fn run_task(host: &Host) -> NoticeStatus {
+async fn run_task(host: &Host) -> NotificationStatus {
     let sdk = host.aws.sdk_config();
     let reply_to = resources::create_queue(&sdk, "client-test", None).await.unwrap();
     let submission =
@@ -95,9 +95,9 @@ async fn run_task(host: &Host) -> NoticeStatus {
     let send = host.sqs().send_message().queue_url(queue).message_body(submission.to_string());
     send.send().await.unwrap();
     loop {
-        let notification: StatusNotice =
+        let notification: StatusNotification =
             serde_json::from_str(&next_message(&host.sqs(), &reply_to).await).unwrap();
-        if notification.status != NoticeStatus::Received {
+        if notification.status != NotificationStatus::Received {
             return notification.status;
         }
     }
@@ -116,22 +116,22 @@ async fn a_service_with_an_endpoint_is_external_and_the_others_are_in_process() 
     let (dynamodb, (charges, calls)) =
         (serve(external.router()).await, start_charging_service().await);
     let host = start_host(dynamodb_at(&dynamodb), &charges).await;
-    assert_eq!(run_task(&host).await, NoticeStatus::Processed);
+    assert_eq!(run_task(&host).await, NotificationStatus::Processed);
     assert_eq!(
         (calls.load(Ordering::SeqCst), task_ids_in(&external).await),
         (1, vec!["t".to_owned()])
     );
     assert!(host.ports.store().load(&"t".parse().unwrap()).await.unwrap().is_some());
-    assert_eq!(external.requests()["SQS"], 0);
-    assert_eq!(host.aws.requests()["DynamoDB"], 0);
+    assert_eq!(external.request_counts()["SQS"], 0);
+    assert_eq!(host.aws.request_counts()["DynamoDB"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_services_can_share_one_endpoint() {
     let external = EmbeddedAws::in_memory().unwrap();
     let (url, (charges, calls)) = (serve(external.router()).await, start_charging_service().await);
-    let host = start_host(Endpoints::from_option(&url, |_| None).unwrap(), &charges).await;
-    assert_eq!(run_task(&host).await, NoticeStatus::Processed);
+    let host = start_host(ExternalEndpoints::from_option(&url, |_| None).unwrap(), &charges).await;
+    assert_eq!(run_task(&host).await, NotificationStatus::Processed);
     assert_eq!(
         (calls.load(Ordering::SeqCst), task_ids_in(&external).await),
         (1, vec!["t".to_owned()])
@@ -140,8 +140,12 @@ async fn all_services_can_share_one_endpoint() {
     let sqs = aws_sdk_sqs::Client::new(&external.sdk_config());
     let event = next_message(&sqs, &host.queue_url(resources::ALERTS_QUEUE)).await;
     let event: Value = serde_json::from_str(&event).unwrap();
-    assert_eq!(event["source"], steward_aws::bus::SOURCE);
-    assert!(host.aws.requests().values().all(|&count| count == 0), "{:?}", host.aws.requests());
+    assert_eq!(event["source"], steward_aws::bus::EVENT_SOURCE);
+    assert!(
+        host.aws.request_counts().values().all(|&count| count == 0),
+        "{:?}",
+        host.aws.request_counts()
+    );
 }
 
 /// The host's own endpoint reports the address of the external tables: it must not show empty tables.

@@ -4,15 +4,15 @@ use aws_lambda_events::sqs::SqsBatchResponse;
 use futures_util::join;
 use jiff::{SignedDuration, Timestamp};
 use steward_aws::{
-    meter::{Meter, total},
+    meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
 use steward_core::model::task::ProcessState;
 use steward_runtime::{
-    history::{Counts, LastRun, Minute, minute_of},
-    ports::{Clock, Ports, SharedKind, StateStore},
+    history::{EndedCounts, EndedInMinute, SupervisorRun, minute_of},
+    ports::{Clock, Ports, SharedRecordKind, StateStore},
 };
-use steward_supervisor::supervise;
+use steward_supervisor::run_once;
 
 use crate::support::{
     InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
@@ -24,7 +24,7 @@ const COUNTED_AFTER: SignedDuration = SignedDuration::from_secs(120);
 
 /// Runs a supervisor; returns the number of due tasks.
 async fn run_supervisor(deployment: &TestDeployment, role: &str) -> u64 {
-    supervise(&deployment.ports(role), 0, Timestamp::MAX).await.unwrap().due
+    run_once(&deployment.ports(role), 0, Timestamp::MAX).await.unwrap().due
 }
 
 /// Submits and processes tasks with the real handlers, all within one minute; returns that minute.
@@ -51,19 +51,25 @@ async fn process(deployment: &TestDeployment, ids: &[&str]) -> Timestamp {
     minute_of(deployment.task(&ids[0]).await.ended_at.unwrap())
 }
 
-async fn history(deployment: &TestDeployment) -> Vec<(Timestamp, Counts)> {
-    let store = deployment.ports("console").store().all_shared(SharedKind::History).await.unwrap();
-    let minutes = store.iter().map(|record| Minute::read(record).unwrap());
+async fn history(deployment: &TestDeployment) -> Vec<(Timestamp, EndedCounts)> {
+    let store = deployment
+        .ports("console")
+        .store()
+        .shared_records(SharedRecordKind::History)
+        .await
+        .unwrap();
+    let minutes = store.iter().map(|record| EndedInMinute::read(record).unwrap());
     minutes.map(|(start, minute)| (start, minute.workflows["line"])).collect()
 }
 
-async fn last_run(deployment: &TestDeployment) -> Option<LastRun> {
-    let record = deployment.ports("console").store().shared(&LastRun::key()).await.unwrap();
-    record.map(|record| LastRun::read(&record).unwrap())
+async fn last_run(deployment: &TestDeployment) -> Option<SupervisorRun> {
+    let record =
+        deployment.ports("console").store().shared_record(&SupervisorRun::key()).await.unwrap();
+    record.map(|record| SupervisorRun::read(&record).unwrap())
 }
 
-fn processed_counts(processed: u64) -> Counts {
-    Counts { processed, ..Counts::default() }
+fn processed_counts(processed: u64) -> EndedCounts {
+    EndedCounts { processed, ..EndedCounts::default() }
 }
 
 #[tokio::test]
@@ -122,7 +128,7 @@ async fn the_next_run_counts_the_same_after_a_supervisor_crashed() {
             deployment.clock.advance_by(COUNTED_AFTER);
             let ports = deployment
                 .ports_with_faults("supervisor", SdkFaultInjector::once("PutItem", record, fault));
-            let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
+            let run = async move { run_once(&ports, 0, Timestamp::MAX).await };
             assert!(tokio::spawn(run).await.is_err());
             run_supervisor(&deployment, "supervisor").await;
             let counted = history(&deployment).await;
@@ -143,7 +149,7 @@ async fn a_failed_count_does_not_fail_the_sweep() {
     let before = last_run(&deployment).await.unwrap();
     let injector = SdkFaultInjector::always("Query", "\"ended\"", InjectedFault::FailBefore);
     let ports = deployment.ports_with_faults("supervisor", injector);
-    let swept = supervise(&ports, 0, Timestamp::MAX).await.unwrap();
+    let swept = run_once(&ports, 0, Timestamp::MAX).await.unwrap();
     assert_eq!((swept.due, swept.failed), (1, 0));
     let run = last_run(&deployment).await.unwrap();
     assert!(run.at > before.at);
@@ -162,7 +168,7 @@ async fn a_run_without_remaining_time_leaves_the_count_to_the_next_one() {
     let minute = process(&deployment, &["a"]).await;
     deployment.clock.advance_by(COUNTED_AFTER);
     let ports = deployment.ports("supervisor");
-    supervise(&ports, 0, ports.clock().now()).await.unwrap();
+    run_once(&ports, 0, ports.clock().now()).await.unwrap();
     assert_eq!(history(&deployment).await, []);
     run_supervisor(&deployment, "supervisor").await;
     assert_eq!(history(&deployment).await, [(minute, processed_counts(1))]);
@@ -183,11 +189,11 @@ async fn a_run_uses_few_read_and_write_units() {
             process(&deployment, tasks).await;
         }
         deployment.clock.advance_by(ended + ended);
-        let meter = Meter::default();
+        let meter = AwsMeter::default();
         let ports = deployment
             .ports_with_interceptors("supervisor", vec![SharedInterceptor::new(meter.clone())]);
         let before = last_run(&deployment).await.unwrap().counted_until.unwrap();
-        supervise(&ports, 0, Timestamp::MAX).await.unwrap();
+        run_once(&ports, 0, Timestamp::MAX).await.unwrap();
         let after = last_run(&deployment).await.unwrap().counted_until.unwrap();
         let minutes = after.duration_since(before).as_mins() as f64;
         let used = total(&meter.read(), "DynamoDB.");

@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 use steward_core::{
     definition::workflow::Workflow,
     model::{
-        step::{Items, StepRecord, StepState},
+        step::{ItemRecords, StepRecord, StepState},
         task::{ProcessState, Task},
     },
     submission::accept,
 };
 use steward_emulator::embedded::EmbeddedAws;
-use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
-use steward_supervisor::supervise;
+use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore, shard_of};
+use steward_supervisor::run_once;
 
 use crate::support::{
     TestDeployment, completed_reply, sequential_workflow, sqs_event, wake_message,
@@ -85,9 +85,9 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
             .keys()
             .take(if n == 0 { 1 } else { most })
             .map(|step| {
-                let mut record = StepRecord::new(StepState::Each);
+                let mut record = StepRecord::new(StepState::RunningItems);
                 record.items =
-                    Some(Items { count: 100, begun: (0..items).map(|_| done()).collect() });
+                    Some(ItemRecords { count: 100, started: (0..items).map(|_| done()).collect() });
                 (step.clone(), record)
             })
             .collect();
@@ -95,12 +95,12 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         task.undo_reason = Some("no".to_owned());
         task.complete_by = now + SignedDuration::from_hours(24);
         task.due = Some(task.complete_by);
-        assert_eq!(ports.store().create(&task, &document).await.unwrap(), Created::Created);
+        assert_eq!(ports.store().create(&task, &document).await.unwrap(), CreateOutcome::Created);
     }
     for _ in 0..4 {
         let deadline =
             steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
-        supervise(&ports, 0, deadline).await.unwrap();
+        run_once(&ports, 0, deadline).await.unwrap();
         deployment.clock.advance_seconds(3600);
     }
     let due: Vec<_> = futures_util::future::join_all(ids.iter().map(|id| deployment.task(id)))
@@ -156,7 +156,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
         now - SignedDuration::from_hours(24 * 60),
         ports.timing(),
     );
-    assert_eq!(ports.store().create(&first, &document).await.unwrap(), Created::Created);
+    assert_eq!(ports.store().create(&first, &document).await.unwrap(), CreateOutcome::Created);
     let ended = Task {
         process_state: ProcessState::Error,
         due: None,
@@ -164,17 +164,17 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
         revision: 2,
         ..first
     };
-    assert!(matches!(ports.store().save(&ended).await.unwrap(), Saved::Saved));
+    assert!(matches!(ports.store().save(&ended).await.unwrap(), SaveOutcome::Saved));
     // The task expired, so its id can be reused.
     let (second, document) = accept(&submission, &workflow, None, now, ports.timing());
-    assert_eq!(ports.store().create(&second, &document).await.unwrap(), Created::Created);
+    assert_eq!(ports.store().create(&second, &document).await.unwrap(), CreateOutcome::Created);
     let running = Task { process_state: ProcessState::Processing, revision: 2, ..second };
-    assert!(matches!(ports.store().save(&running).await.unwrap(), Saved::Saved));
+    assert!(matches!(ports.store().save(&running).await.unwrap(), SaveOutcome::Saved));
     // A slow scheduler that loaded the first task just before it expired saves its decision.
     let slow = Task { revision: 3, ..ended };
     let saved = ports.store().save(&slow).await.unwrap();
     assert!(
-        matches!(saved, Saved::Conflict(_)),
+        matches!(saved, SaveOutcome::Conflict(_)),
         "the save of an expired task replaced the running one"
     );
 }
@@ -351,7 +351,7 @@ async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
         deployment.clock.advance_seconds(3600);
         let deadline =
             steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
-        supervise(&ports("supervisor"), 0, deadline).await.unwrap();
+        run_once(&ports("supervisor"), 0, deadline).await.unwrap();
     }
     let task = deployment.task("t").await;
     assert!(task.due.is_none(), "the task stays due after its alert, so it would never expire");

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_aws::{
-    meter::{Meter, total},
+    meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
 use steward_core::{
@@ -19,9 +19,9 @@ use steward_core::{
 };
 use steward_runtime::{
     drive::TASKS_AT_ONCE,
-    ports::{Clock, Ports, Put, StateStore, shard_of},
+    ports::{Clock, Ports, PutOutcome, StateStore, shard_of},
 };
-use steward_supervisor::{supervise, sweep};
+use steward_supervisor::{run_once, sweep};
 
 use crate::support::{
     InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
@@ -61,9 +61,9 @@ async fn fill(deployment: &TestDeployment) {
         let task = task(number, now - SignedDuration::from_hours(1));
         let body = json!({ "task_id": task.task_id, "workflow": "line", "input": null });
         let submitted = Document::new(DocumentKey::Submission, now, body);
-        let (owner, kept) = (task.owner(), task.kept());
+        let (owner, kept) = (task.document_owner(), task.kept());
         let put = ports.store().put_document(&owner, kept, &submitted).await.unwrap();
-        assert_eq!(put, Put::Stored);
+        assert_eq!(put, PutOutcome::Stored);
     }
 }
 
@@ -92,7 +92,7 @@ fn put(task: &Task, shards: NonZeroU32) -> WriteRequest {
 async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     fill(&deployment).await;
-    let meter = Meter::default();
+    let meter = AwsMeter::default();
     let supervisor = deployment
         .ports_with_interceptors("supervisor", vec![SharedInterceptor::new(meter.clone())]);
 
@@ -155,7 +155,7 @@ async fn deployment_with_dead_letter() -> TestDeployment {
 
 /// Runs a supervisor; takes the alerts.
 async fn run_and_take_alerts(deployment: &TestDeployment) -> Vec<Value> {
-    supervise(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    run_once(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     deployment.take_alerts().await
 }
 
@@ -187,7 +187,7 @@ async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
     let deployment = deployment_with_dead_letter().await;
     let injector = SdkFaultInjector::once("PutItem", "#dead-letters", InjectedFault::CrashBefore);
     let ports = deployment.ports_with_faults("supervisor", injector);
-    let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
+    let run = async move { run_once(&ports, 0, Timestamp::MAX).await };
     assert!(tokio::spawn(run).await.is_err());
     assert_eq!(deployment.take_alerts().await.len(), 1);
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);

@@ -61,7 +61,7 @@ impl Clock for AdjustableClock {
     }
 
     /// Pauses on tokio's clock, which tests of contention control.
-    async fn pause(&self, duration: Duration) {
+    async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
 }
@@ -162,7 +162,7 @@ impl TestDeployment {
         sdk: &aws_config::SdkConfig,
         interceptors: Vec<SharedInterceptor>,
     ) -> AdapterPorts {
-        let aws = AwsPorts::observed(sdk, &self.config, role, interceptors);
+        let aws = AwsPorts::with_interceptors(sdk, &self.config, role, interceptors);
         AdapterPorts { aws, clock: self.clock.clone() }
     }
 

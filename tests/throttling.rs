@@ -17,7 +17,7 @@ use steward_core::model::{
     document::{Document, DocumentKey},
     task::Task,
 };
-use steward_runtime::ports::{Created, Ports, Saved, StateStore};
+use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
 
 use crate::support::{
     AdapterPorts, TestDeployment,
@@ -145,7 +145,7 @@ async fn create_others(ports: &AdapterPorts, tasks: &[Task]) -> Vec<bool> {
     let document = Document::new(DocumentKey::Submission, tasks[0].submitted_at, json!("new"));
     let create = |task: Task| {
         let document = &document;
-        async move { matches!(ports.store().create(&task, document).await, Ok(Created::Created)) }
+        async move { matches!(ports.store().create(&task, document).await, Ok(CreateOutcome::Created)) }
     };
     join_all(others.map(create)).await
 }
@@ -170,7 +170,7 @@ async fn a_throttled_write_succeeds_within_seconds() {
     let (tasks, ports, requests) = throttled_store(1, Throttling::Throttles, 5).await;
     let start = tokio::time::Instant::now();
     let next = Task { revision: tasks[0].revision + 1, ..tasks[0].clone() };
-    assert_eq!(ports.store().save(&next).await.unwrap(), Saved::Saved);
+    assert_eq!(ports.store().save(&next).await.unwrap(), SaveOutcome::Saved);
     assert_eq!(requests.load(Ordering::SeqCst), 6);
     assert!(start.elapsed() < std::time::Duration::from_secs(2), "{:?}", start.elapsed());
 }

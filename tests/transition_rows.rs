@@ -7,8 +7,8 @@ use steward_core::{
     engine::{decision::Transition, event::Event},
     model::{
         attempt::Action,
-        command::Order,
-        messages::{Answer, Outcome, StepReply},
+        command::CommandAction,
+        messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepState},
         task::Task,
@@ -98,30 +98,30 @@ pub(crate) fn kind(event: &Event) -> &'static str {
     match event {
         Event::Wake => "wake",
         Event::Swept => "swept",
-        Event::AlertSent { .. } => "alert sent",
-        Event::Replied(reply) => match (reply.action, &reply.outcome) {
-            (Action::Do, Outcome::Completed { .. }) => "step completed",
-            (Action::Do, Outcome::Failed { .. }) => "step failed",
-            (Action::Do, Outcome::Deferred { .. }) => "step deferred",
-            (Action::Do, Outcome::Unknown { .. }) => "step unknown",
-            (Action::Undo, Outcome::Completed { .. }) => "undo completed",
-            (Action::Undo, Outcome::Failed { .. }) => "undo failed",
-            (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
-            (Action::Undo, Outcome::Unknown { .. }) => "undo unknown",
+        Event::AlertPublished { .. } => "alert sent",
+        Event::ReplyReceived(reply) => match (reply.action, &reply.outcome) {
+            (Action::Do, ReplyOutcome::Completed { .. }) => "step completed",
+            (Action::Do, ReplyOutcome::Failed { .. }) => "step failed",
+            (Action::Do, ReplyOutcome::Deferred { .. }) => "step deferred",
+            (Action::Do, ReplyOutcome::Unknown { .. }) => "step unknown",
+            (Action::Undo, ReplyOutcome::Completed { .. }) => "undo completed",
+            (Action::Undo, ReplyOutcome::Failed { .. }) => "undo failed",
+            (Action::Undo, ReplyOutcome::Deferred { .. }) => "undo deferred",
+            (Action::Undo, ReplyOutcome::Unknown { .. }) => "undo unknown",
         },
-        Event::Answered { answer: Answer::Heartbeat, .. } => "heartbeat",
-        Event::Answered { .. } => "answered",
-        Event::Asked(Action::Do) => "asked for",
-        Event::Asked(Action::Undo) => "asked to be undone",
+        Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, .. } => "heartbeat",
+        Event::CallbackReceived { .. } => "answered",
+        Event::ParentRequested(Action::Do) => "asked for",
+        Event::ParentRequested(Action::Undo) => "asked to be undone",
         Event::ChildEnded { .. } => "its task ended",
-        Event::Commanded(command) => match command.order {
-            Order::Resubmit { .. } => "resubmit",
-            Order::Skip { .. } => "skip",
-            Order::Complete { .. } => "complete",
-            Order::Undo => "undo",
-            Order::Cancel => "cancel",
-            Order::Pause => "pause",
-            Order::Resume => "resume",
+        Event::CommandReceived(command) => match command.order {
+            CommandAction::Resubmit { .. } => "resubmit",
+            CommandAction::Skip { .. } => "skip",
+            CommandAction::Complete { .. } => "complete",
+            CommandAction::Undo => "undo",
+            CommandAction::Cancel => "cancel",
+            CommandAction::Pause => "pause",
+            CommandAction::Resume => "resume",
         },
     }
 }
@@ -157,14 +157,14 @@ pub(crate) const KINDS: [&str; 23] = [
 fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
     let impossible = if is_impossible(before, event, after) { ", impossible" } else { "" };
     let name = match event {
-        Event::Replied(StepReply { step, action: Action::Do, .. })
+        Event::ReplyReceived(StepReply { step, action: Action::Do, .. })
         | Event::ChildEnded { step, .. }
             if has_run_after_all(before, after, step) =>
         {
             "step ran after all"
         }
         Event::Swept => swept(before, after),
-        Event::Replied(reply) => {
+        Event::ReplyReceived(reply) => {
             let now = after.progress(&reply.step, reply.action).map(|progress| &progress.state);
             match (now.is_some_and(StepState::is_failed), reply.action) {
                 // A reply that reports no failure makes the step fail too, if it is over a limit or if
@@ -174,17 +174,17 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
                 (false, _) => kind(event),
             }
         }
-        Event::Commanded(_) if is_refused(after) => "command refused",
-        Event::Answered { answer: Answer::Heartbeat, .. } => kind(event),
+        Event::CommandReceived(_) if is_refused(after) => "command refused",
+        Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, .. } => kind(event),
         // Callbacks and child tasks settle a step in the same way as an agent.
-        Event::Answered { step, .. } | Event::ChildEnded { step, .. } => {
+        Event::CallbackReceived { step, .. } | Event::ChildEnded { step, .. } => {
             settled(before, after, step)
         }
-        Event::Asked(Action::Do) => "wake",
+        Event::ParentRequested(Action::Do) => "wake",
         Event::Wake
-        | Event::AlertSent { .. }
-        | Event::Commanded(_)
-        | Event::Asked(Action::Undo) => kind(event),
+        | Event::AlertPublished { .. }
+        | Event::CommandReceived(_)
+        | Event::ParentRequested(Action::Undo) => kind(event),
     };
     format!("{name}{impossible}")
 }
@@ -234,21 +234,21 @@ fn swept(before: &Task, after: &Task) -> &'static str {
 fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
     let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
     let answered = |part: &Part, of| match event {
-        Event::Replied(reply) => reply.step == *part && reply.action == of,
-        Event::Answered { step, .. } => step == part && of == Action::Do,
+        Event::ReplyReceived(reply) => reply.step == *part && reply.action == of,
+        Event::CallbackReceived { step, .. } => step == part && of == Action::Do,
         Event::ChildEnded { step, .. } => step == part,
         Event::Wake
         | Event::Swept
-        | Event::Commanded(_)
-        | Event::Asked(_)
-        | Event::AlertSent { .. } => false,
+        | Event::CommandReceived(_)
+        | Event::ParentRequested(_)
+        | Event::AlertPublished { .. } => false,
     };
     let no_output = |task: &Task| task.error.as_ref().is_some_and(|e| e.starts_with("output: "));
     if no_output(after) && !no_output(before) {
         return true;
     }
     *event != Event::Swept
-        && after.actions().any(|(step, action, progress)| {
+        && after.started_actions().any(|(step, action, progress)| {
             let old = before.progress(&step, action);
             let renewed = old.is_some_and(|old| old.state.attempt() < progress.state.attempt());
             progress.state.is_failed()

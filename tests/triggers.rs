@@ -15,7 +15,7 @@ use steward_emulator::{
     host::{Host, HostOptions, publisher},
     resources,
 };
-use steward_runtime::ports::{Definitions, Ports, StateStore, chain};
+use steward_runtime::ports::{Definitions, Ports, StateStore, error_chain};
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event};
 
@@ -100,7 +100,7 @@ async fn an_event_on_the_bus_becomes_a_task_that_is_processed() {
     assert_eq!(wait_until_processed(&host, &id).await.workflow.as_str(), "audit");
     let id = "order-7".parse().unwrap();
     let task = host.ports.store().load(&id).await.unwrap().unwrap();
-    let owner = task.owner();
+    let owner = task.document_owner();
     let submitted = host.ports.store().documents(&owner, &[DocumentKey::Submission]);
     let expected = json!({ "task_id": "order-7", "workflow": "order", "input": { "number": 7 } });
     assert_eq!(submitted.await.unwrap()[0].body, expected);
@@ -314,7 +314,7 @@ async fn a_definition_is_not_published_if_the_bus_has_no_room_for_its_rule() {
     let error = fixture.publisher.publish(&order).await.unwrap_err();
     let PublishError::Port(error) = error else { panic!("{error}") };
     assert!(
-        chain(&error).contains("the maximum number of rules that the account's quota allows"),
+        error_chain(&error).contains("the maximum number of rules that the account's quota allows"),
         "{error:?}"
     );
     let name = "order".parse().unwrap();

@@ -4,7 +4,7 @@
 use aws_lambda_events::sqs::SqsBatchResponse;
 use serde_json::json;
 use steward_aws::{
-    definitions::Listed,
+    definitions::VersionSummary,
     publisher::{Publisher, UnpublishError},
 };
 use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
@@ -182,7 +182,7 @@ async fn a_task_submitted_during_unpublication_continues_and_can_be_undone() {
     fixture.run("ended").await;
     // A client submits after the publisher looked for unfinished tasks, and before it marks the version.
     let name = "line".parse().unwrap();
-    assert_eq!(fixture.publisher.store.unfinished(&name, 1).await.unwrap(), []);
+    assert_eq!(fixture.publisher.store.unfinished_of_version(&name, 1).await.unwrap(), []);
     fixture.submit("between", None).await;
     assert!(fixture.publisher.definitions.unpublish(&name, 1).await.unwrap());
     fixture.run("between").await;
@@ -208,8 +208,8 @@ async fn the_list_contains_every_version_with_its_state_and_no_trigger() {
     definitions.publish(&workflow_version(10)).await.unwrap();
     definitions.publish(&workflow_version(9)).await.unwrap();
     definitions.unpublish(&workflow_version(9).name, 9).await.unwrap();
-    let summary = |all: Vec<Listed>| -> Vec<_> {
-        let one = |one: Listed| (one.name.to_string(), one.version, one.is_published);
+    let summary = |all: Vec<VersionSummary>| -> Vec<_> {
+        let one = |one: VersionSummary| (one.name.to_string(), one.version, one.is_published);
         all.into_iter().map(one).collect()
     };
     let listed = |version, is_published| ("line".to_owned(), version, is_published);

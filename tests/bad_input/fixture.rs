@@ -115,7 +115,7 @@ impl SubmissionFixture {
         let ports = self.deployment.ports("reader");
         let id = id.parse().unwrap();
         let task = ports.store().load(&id).await.unwrap()?;
-        let owner = task.owner();
+        let owner = task.document_owner();
         let documents = ports.store().documents(&owner, &[DocumentKey::Submission]).await.unwrap();
         assert!(!documents.is_empty(), "{id}: a task without its submission");
         documents.into_iter().next().map(|document| document.body)
@@ -129,7 +129,10 @@ pub(super) fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 
 /// The texts in a readable length.
 pub(super) fn shortened(texts: &[(String, String)]) -> Vec<(String, &str)> {
-    texts.iter().map(|(text, reason)| (limits::shorten(text, 200), reason.as_str())).collect()
+    texts
+        .iter()
+        .map(|(text, reason)| (limits::truncate_chars(text, 200), reason.as_str()))
+        .collect()
 }
 
 pub(super) fn optional(value: &Value) -> Option<String> {

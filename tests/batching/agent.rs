@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use steward_agent::Agent;
-use steward_core::breaker::Settings;
+use steward_core::breaker::BreakerSettings;
 
 use super::{
     BATCH_SIZES, assert_calls, ids, rounds, send_rounds,
@@ -25,7 +25,7 @@ async fn calls_run_concurrently_and_replies_are_sent_meanwhile() {
         let batch =
             sqs_event(requests.iter().map(|request| serde_json::to_string(request).unwrap()), 1);
         let aws = SlowAws::new(&deployment, "agent");
-        let agent = Agent::new("a".parse().unwrap(), SlowService, Settings::default());
+        let agent = Agent::new("a".parse().unwrap(), SlowService, BreakerSettings::default());
 
         let (response, calls) = aws
             .observe(async |ports| {

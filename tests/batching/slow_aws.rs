@@ -10,9 +10,9 @@ use std::{
 };
 
 use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture};
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_aws::{
-    meter::{Meter, Usages},
+    meter::{AwsMeter, UsageByOperation},
     ports::SharedInterceptor,
 };
 use steward_core::model::messages::StepRequest;
@@ -43,7 +43,7 @@ impl ObservedCalls {
 /// Ports of one instance to a slow AWS.
 pub(super) struct SlowAws {
     pub(super) ports: AdapterPorts,
-    meter: Meter,
+    meter: AwsMeter,
     in_progress: Arc<ConcurrentCalls>,
 }
 
@@ -69,7 +69,7 @@ impl SlowAws {
                 response
             })
         });
-        let meter = Meter::default();
+        let meter = AwsMeter::default();
         let interceptors = vec![SharedInterceptor::new(meter.clone())];
         let ports = deployment.ports_with_sdk_and_interceptors(role, &sdk, interceptors);
         Self { ports, meter, in_progress }
@@ -91,7 +91,7 @@ impl SlowAws {
     }
 }
 
-fn additional_requests(after: &Usages, before: &Usages) -> Vec<(String, u64)> {
+fn additional_requests(after: &UsageByOperation, before: &UsageByOperation) -> Vec<(String, u64)> {
     let earlier = |name: &str| before.get(name).map_or(0, |usage| usage.requests);
     let requests = after.iter().map(|(name, usage)| (name.clone(), usage.requests - earlier(name)));
     requests.filter(|(_, requests)| *requests > 0).collect()
@@ -124,7 +124,7 @@ impl RemoteService for SlowService {
         &self,
         request: &StepRequest,
         _: Option<&str>,
-    ) -> Result<serde_json::Value, Fault> {
+    ) -> Result<serde_json::Value, CallFault> {
         sleep(CALL).await;
         Ok(serde_json::json!({ "id": request.step }))
     }

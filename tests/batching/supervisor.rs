@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use steward_aws::config::QueueNames;
 use steward_emulator::resources;
 use steward_runtime::drive::TASKS_AT_ONCE;
-use steward_supervisor::{supervise, sweep};
+use steward_supervisor::{run_once, sweep};
 
 use super::{BATCH_SIZES, assert_calls, ids, rounds, send_rounds, slow_aws::SlowAws, submit};
 use crate::support::{TestDeployment, sequential_workflow};
@@ -63,7 +63,7 @@ async fn dead_letters_of_many_queues_are_counted_alerted_and_recorded_concurrent
     let aws = SlowAws::new(&deployment, "supervisor");
 
     let (_, calls) =
-        aws.observe(async |ports| supervise(ports, 0, Timestamp::MAX).await.unwrap()).await;
+        aws.observe(async |ports| run_once(ports, 0, Timestamp::MAX).await.unwrap()).await;
 
     assert_eq!(calls.requests("SQS.GetQueueAttributes"), 10);
     assert_eq!(calls.requests("EventBridge.PutEvents"), 1);

@@ -79,7 +79,11 @@ async fn handle_concurrent_replies(steps: usize, invocations: usize) {
         redelivered, 0,
         "messages return after the visibility timeout, when their attempts are over"
     );
-    assert!(start.elapsed() < limits::CONFLICTS_WITHIN / 2, "it took {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < limits::SAVE_CONFLICT_RETRY_WITHIN / 2,
+        "it took {:?}",
+        start.elapsed()
+    );
     let task = deployment.task("t").await;
     assert_eq!((task.process_state, task.failure_count), (ProcessState::Processed, 0));
     assert_eq!(deployment.take_agent_requests().await.len(), 0, "no part is called twice");

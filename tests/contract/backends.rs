@@ -20,10 +20,10 @@ use aws_sdk_sqs::{
 };
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_aws::{AwsPorts, Config, definitions::PublishError, meter::Meter};
+use steward_aws::{AwsPorts, Config, definitions::PublishError, meter::AwsMeter};
 use steward_core::{definition::workflow::Workflow, model::time::Timing};
 use steward_emulator::{
-    embedded::{EmbeddedAws, Endpoints},
+    embedded::{EmbeddedAws, ExternalEndpoints},
     resources,
 };
 use steward_runtime::ports::{Ports, Queue};
@@ -142,7 +142,7 @@ impl Backend for InMemoryBackend {
 pub(super) struct AwsBackend {
     ports: AwsPorts,
     /// Counts the requests of the adapters.
-    pub(super) meter: Meter,
+    pub(super) meter: AwsMeter,
     pub(super) aws: EmbeddedAws,
     pub(super) config: Config,
     client_queue_url: String,
@@ -158,10 +158,10 @@ impl AwsBackend {
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let sdk = aws.sdk_config();
         let client_queue_url = resources::create_queue(&sdk, "client-x", None).await.unwrap();
-        let meter = Meter::default();
+        let meter = AwsMeter::default();
         let interceptors =
             vec![SharedInterceptor::new(meter.clone()), SharedInterceptor::new(BatchLimits)];
-        let ports = AwsPorts::observed(&sdk, &config, "contract", interceptors);
+        let ports = AwsPorts::with_interceptors(&sdk, &config, "contract", interceptors);
         Self { ports, meter, aws, config, client_queue_url }
     }
 
@@ -208,8 +208,9 @@ impl Backend for AwsBackend {
     async fn open() -> Self {
         let mut builder = EmbeddedAws::builder();
         if let Ok(endpoint) = env::var(ENDPOINT) {
-            let endpoints = Endpoints::from_option(&endpoint, |name| env::var(name).ok()).unwrap();
-            builder = builder.external(endpoints.in_new_account());
+            let endpoints =
+                ExternalEndpoints::from_option(&endpoint, |name| env::var(name).ok()).unwrap();
+            builder = builder.external_endpoints(endpoints.in_new_account());
         }
         Self::open_over(builder.build().unwrap()).await
     }
@@ -249,7 +250,7 @@ impl Backend for AwsBackend {
         let taken =
             self.take_from(&url, count).await.into_iter().map(|QueuedMessage { body, .. }| {
                 let event: Value = serde_json::from_str(&body).unwrap();
-                assert_eq!(event["source"], steward_aws::bus::SOURCE);
+                assert_eq!(event["source"], steward_aws::bus::EVENT_SOURCE);
                 (event["detail-type"].as_str().unwrap().to_owned(), event["detail"].clone())
             });
         taken.collect()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steward_core::model::{
-    events::{BusEvent, Happened, TaskTrouble},
+    events::{BusEvent, EventData, TaskAlert},
     task::ProcessState,
 };
 use steward_runtime::ports::{EventBus, Ports};
@@ -29,20 +29,20 @@ async fn take_sorted_events(backend: &impl Backend, count: usize) -> Vec<(String
 pub(super) async fn an_event_is_published_with_its_kind_and_content(backend: impl Backend) {
     let (reason, at) = ("declined \u{1f4b3}\n".to_owned(), at(0));
     let events = vec![
-        Happened::TaskInError(TaskTrouble {
+        EventData::TaskInError(TaskAlert {
             more_steps: 0,
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
             steps: vec![step("charge").into(), step("pack").into()],
             reason: reason.clone(),
         }),
-        Happened::SubmissionRefused { task_id: None, reason: reason.clone() },
-        Happened::MessageCorrupt {
+        EventData::SubmissionRefused { task_id: None, reason: reason.clone() },
+        EventData::MessageCorrupt {
             role: "scheduler".to_owned(),
             message_id: "m-1".to_owned(),
             reason: reason.clone(),
         },
-        Happened::TaskEnded {
+        EventData::TaskEnded {
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
             version: 3,
@@ -98,7 +98,7 @@ pub(super) async fn more_than_ten_events_are_all_published(backend: impl Backend
     for count in [1, 10, 11, 47] {
         let event = |n: usize| {
             let task_id = Some(n.to_string());
-            let refused = Happened::SubmissionRefused { task_id, reason: String::new() };
+            let refused = EventData::SubmissionRefused { task_id, reason: String::new() };
             BusEvent::new("t", at(0), refused)
         };
         publish(backend.ports(), (0..count).map(event).collect()).await;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use steward_core::limits;
-use steward_runtime::ports::{Channel, Outgoing, PortError, Ports, Queue};
+use steward_runtime::ports::{Channel, OutgoingMessage, PortError, Ports, Queue};
 
 use super::backends::{Backend, QueuedMessage};
 
-fn message_to(queue: &Queue, body: impl Into<String>) -> Outgoing {
-    Outgoing {
+fn message_to(queue: &Queue, body: impl Into<String>) -> OutgoingMessage {
+    OutgoingMessage {
         queue: queue.clone(),
         body: body.into(),
         attributes: Vec::new(),
@@ -20,7 +20,7 @@ fn agent_queue() -> Queue {
     Queue::Agent("a".parse().unwrap())
 }
 
-async fn send<P: Ports>(ports: &P, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+async fn send<P: Ports>(ports: &P, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
     ports.channel().send(messages).await
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn a_message_arrives_with_its_attributes(backend: impl Backend)
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let reason = "not a submission: `ü` \u{1f4a5}";
     let attributes = vec![("traceparent", traceparent.to_owned()), ("reason", reason.to_owned())];
-    let message = Outgoing { attributes, ..message_to(&Queue::Rejected, "{") };
+    let message = OutgoingMessage { attributes, ..message_to(&Queue::Rejected, "{") };
     let bare = message_to(&Queue::Rejected, "bare");
     assert_all_sent(&send(backend.ports(), vec![message, bare]).await, 2);
     let mut messages = backend.take_messages(&Queue::Rejected).await;
@@ -99,8 +99,10 @@ pub(super) async fn large_messages_are_sent_in_batches_within_the_limits(backend
     for (count, bytes) in [(12, 60_000), (5, 65_536), (9, 40_000), (10, 26_215)] {
         let texts: Vec<_> =
             (0..count).map(|n| format!("{n:02} {}", "x".repeat(bytes - 3))).collect();
-        let message =
-            |text| Outgoing { attributes: traceparent.clone(), ..message_to(&agent_queue(), text) };
+        let message = |text| OutgoingMessage {
+            attributes: traceparent.clone(),
+            ..message_to(&agent_queue(), text)
+        };
         let messages = texts.iter().map(message).collect();
         assert_all_sent(&send(backend.ports(), messages).await, count);
         assert!(
@@ -113,7 +115,7 @@ pub(super) async fn large_messages_are_sent_in_batches_within_the_limits(backend
 pub(super) async fn a_message_of_the_maximum_size_is_accepted(backend: impl Backend) {
     let large = "x".repeat(limits::MESSAGE_BYTES_MAX);
     let attributes = vec![("reason", "y".repeat(limits::REASON_CHARS_MAX))];
-    let message = Outgoing { attributes, ..message_to(&Queue::Rejected, large.as_str()) };
+    let message = OutgoingMessage { attributes, ..message_to(&Queue::Rejected, large.as_str()) };
     let small = message_to(&Queue::Rejected, "small");
     assert_all_sent(&send(backend.ports(), vec![small, message]).await, 2);
     assert!(take_bodies(&backend, &Queue::Rejected).await == ["small", large.as_str()]);

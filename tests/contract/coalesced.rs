@@ -15,15 +15,16 @@ use steward_aws::{
 use steward_core::{
     definition::workflow::Workflow,
     model::{
-        document::{Document, DocumentKey, Kept, Owner},
+        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
         names::TaskId,
         task::{ProcessState, Task},
         time::Timing,
     },
 };
 use steward_runtime::ports::{
-    Created, DueCursor, DuePage, Ended, EndedPage, PortError, Ports, Put, Queue, Saved, Shared,
-    SharedKey, SharedKind, SharedSaved, StateStore,
+    CreateOutcome, DueCursor, DuePage, EndedTask, EndedTaskPage, PortError, Ports, PutOutcome,
+    Queue, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
+    StateStore,
 };
 
 use super::{
@@ -68,10 +69,10 @@ fn unique_number() -> u32 {
 impl CoalescedStore {
     /// Writes an unrelated document.
     async fn put_unrelated_document(&self) {
-        let kept = Kept { from: at(0), retention_s: None };
+        let kept = DocumentRetention { from: at(0), retention_s: None };
         let document = output("another", unique_number(), Value::Null);
         let put = self.0.put_document(&owner("another"), kept, &document).await;
-        assert_eq!(put.unwrap(), Put::Stored);
+        assert_eq!(put.unwrap(), PutOutcome::Stored);
     }
 }
 
@@ -80,75 +81,85 @@ impl StateStore for CoalescedStore {
         self.0.load(id).await
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         let another = format!("another-{}", unique_number());
         // Without a due time, so that it is in no index.
         let another = task_due(&another, None);
         let document = submission(&another);
         let (created, others) =
             join!(self.0.create(task, submitted), self.0.create(&another, &document));
-        assert_eq!(others.unwrap(), Created::Created);
+        assert_eq!(others.unwrap(), CreateOutcome::Created);
         created
     }
 
-    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
         join!(self.0.save(task), self.put_unrelated_document()).0
     }
 
     async fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> Result<Put, PortError> {
+    ) -> Result<PutOutcome, PortError> {
         join!(self.0.put_document(owner, kept, document), self.put_unrelated_document()).0
     }
 
-    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+    ) -> Result<(), PortError> {
         self.0.extend_documents(owner, kept).await
     }
 
     async fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         self.0.documents(owner, keys).await
     }
 
-    async fn due(
+    async fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
-        self.0.due(shard, until, after).await
+        self.0.due_tasks(shard, until, after).await
     }
 
     fn shards(&self) -> u32 {
         self.0.shards()
     }
 
-    async fn ended(
+    async fn ended_tasks(
         &self,
         state: ProcessState,
         part: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
-        self.0.ended(state, part, within, after).await
+        after: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
+        self.0.ended_tasks(state, part, within, after).await
     }
 
-    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
-        self.0.shared(key).await
+    async fn shared_record(
+        &self,
+        key: &SharedRecordKey,
+    ) -> Result<Option<SharedRecord>, PortError> {
+        self.0.shared_record(key).await
     }
 
-    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
-        self.0.save_shared(shared).await
+    async fn save_shared_record(
+        &self,
+        shared: &SharedRecord,
+    ) -> Result<SharedSaveOutcome, PortError> {
+        self.0.save_shared_record(shared).await
     }
 
-    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
-        self.0.all_shared(kind).await
+    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
+        self.0.shared_records(kind).await
     }
 }
 

@@ -81,7 +81,10 @@ pub(super) async fn a_version_never_changes(backend: impl Backend) {
     backend.publish_definition(&first).await.unwrap();
     let other = Workflow { description: "other".to_owned(), ..first.clone() };
     let refused = backend.publish_definition(&other).await.unwrap_err();
-    assert!(matches!(&refused, PublishError::Taken(name, 1) if *name == first.name), "{refused:?}");
+    assert!(
+        matches!(&refused, PublishError::VersionTaken(name, 1) if *name == first.name),
+        "{refused:?}"
+    );
     assert_eq!(**read(&backend.another_instance(), "order", Some(1)).await.unwrap(), first);
     backend.publish_definition(&Workflow { version: 2, ..other }).await.unwrap();
 }
@@ -149,7 +152,7 @@ pub(super) async fn an_unpublished_version_can_only_be_republished_unchanged(
     assert!(backend.unpublish_definition("order", 1).await);
     let other = Workflow { description: "other".to_owned(), ..first.clone() };
     let refused = backend.publish_definition(&other).await.unwrap_err();
-    assert!(matches!(&refused, PublishError::Taken(..)), "{refused:?}");
+    assert!(matches!(&refused, PublishError::VersionTaken(..)), "{refused:?}");
     assert_eq!(version_of_new_task(&backend, "order", None).await, None);
     backend.publish_definition(&first).await.unwrap();
     assert_eq!(version_of_new_task(&backend, "order", None).await, Some(1));

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use steward_core::{
     limits,
     model::{
-        attempt::{Action, Attempt, AttemptTimes},
-        document::{Document, DocumentKey, Kept},
+        attempt::{Action, AttemptId, AttemptTimes},
+        document::{Document, DocumentKey, DocumentRetention},
         task::Task,
     },
 };
-use steward_runtime::ports::{Ports, Put, StateStore};
+use steward_runtime::ports::{Ports, PutOutcome, StateStore};
 
 use super::{
     backends::Backend,
@@ -19,8 +19,8 @@ use super::{
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     assert_eq!(
-        ports.store().put_document(&task.owner(), task.kept(), document).await.unwrap(),
-        Put::Stored
+        ports.store().put_document(&task.document_owner(), task.kept(), document).await.unwrap(),
+        PutOutcome::Stored
     );
 }
 
@@ -72,8 +72,8 @@ pub(super) async fn a_document_is_never_overwritten(backend: impl Backend) {
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
         let again = Document { at: at(99), body, ..first.clone() };
         let existing =
-            ports.store().put_document(&task.owner(), task.kept(), &again).await.unwrap();
-        assert_eq!(existing, Put::Existing(first.body.clone()));
+            ports.store().put_document(&task.document_owner(), task.kept(), &again).await.unwrap();
+        assert_eq!(existing, PutOutcome::Existing(first.body.clone()));
     }
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
 }
@@ -85,16 +85,23 @@ pub(super) async fn the_first_of_sixteen_concurrent_document_writes_wins<W: Back
             document.body.clone(),
             ports
                 .store()
-                .put_document(&owner("t"), Kept { from: at(3_600), retention_s: None }, &document)
+                .put_document(
+                    &owner("t"),
+                    DocumentRetention { from: at(3_600), retention_s: None },
+                    &document,
+                )
                 .await
                 .unwrap(),
         )
     });
     let (stored, existing): (Vec<_>, Vec<_>) =
-        attempts.await.into_iter().partition(|(_, put)| *put == Put::Stored);
+        attempts.await.into_iter().partition(|(_, put)| *put == PutOutcome::Stored);
     assert_eq!(stored.len(), 1);
     let first = &stored[0].0;
-    assert!(existing.iter().all(|(_, put)| *put == Put::Existing(first.clone())), "{existing:?}");
+    assert!(
+        existing.iter().all(|(_, put)| *put == PutOutcome::Existing(first.clone())),
+        "{existing:?}"
+    );
     let key = output("charge", 1, Value::Null).key;
     assert_eq!(&read(backend.ports(), "t", &[key]).await[0].body, first);
 }
@@ -126,7 +133,7 @@ pub(super) async fn missing_documents_are_left_out(backend: impl Backend) {
 
 pub(super) async fn a_document_belongs_to_its_task(backend: impl Backend) {
     let ports = backend.ports();
-    let failure = DocumentKey::Failure(Attempt {
+    let failure = DocumentKey::Failure(AttemptId {
         step: step("charge").into(),
         action: Action::Do,
         number: 1,
@@ -155,6 +162,7 @@ pub(super) async fn the_submission_is_read_and_written_like_any_document(backend
     ports.store().create(&task, &first).await.unwrap();
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
     let again = Document { body: "other".into(), ..first.clone() };
-    let existing = ports.store().put_document(&task.owner(), task.kept(), &again).await.unwrap();
-    assert_eq!(existing, Put::Existing(first.body));
+    let existing =
+        ports.store().put_document(&task.document_owner(), task.kept(), &again).await.unwrap();
+    assert_eq!(existing, PutOutcome::Existing(first.body));
 }

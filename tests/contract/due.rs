@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use jiff::Timestamp;
 use steward_core::model::task::{ProcessState, Task};
-use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
+use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore, shard_of};
 
 use super::{
     backends::Backend,
@@ -13,18 +13,18 @@ use super::{
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
     let created = ports.store().create(task, &submission(task)).await.unwrap();
-    assert_eq!(created, Created::Created);
+    assert_eq!(created, CreateOutcome::Created);
 }
 
 async fn save<P: Ports>(ports: &P, task: &Task) {
-    assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
+    assert_eq!(ports.store().save(task).await.unwrap(), SaveOutcome::Saved);
 }
 
 /// The ids in all pages of one shard.
 async fn due_in<P: Ports>(ports: &P, shard: u32, until: Timestamp) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
-        let page = ports.store().due(shard, until, after.as_ref()).await.unwrap();
+        let page = ports.store().due_tasks(shard, until, after.as_ref()).await.unwrap();
         ids.extend(page.task_ids.iter().map(ToString::to_string));
         after = page.next;
         if after.is_none() {
@@ -110,10 +110,10 @@ pub(super) async fn a_rejected_save_does_not_change_the_due_time(backend: impl B
     for due in [None, Some(at(99))] {
         let stale = Task { due, ..task.clone() };
         let saved = ports.store().save(&stale).await.unwrap();
-        assert!(matches!(saved, Saved::Conflict(Some(_))), "{saved:?}");
+        assert!(matches!(saved, SaveOutcome::Conflict(Some(_))), "{saved:?}");
     }
     let missing = ports.store().save(&new_task("missing")).await.unwrap();
-    assert_eq!(missing, Saved::Conflict(None));
+    assert_eq!(missing, SaveOutcome::Conflict(None));
     assert_eq!(due(ports, at(10)).await, ["t"]);
     assert_eq!(due(ports, at(1_000)).await, ["t"]);
 }
@@ -170,7 +170,7 @@ pub(super) async fn rescheduling_tasks_between_pages_hides_no_other_task(backend
     }
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = ports.store().due(0, at(5), after.as_ref()).await.unwrap();
+        let page = ports.store().due_tasks(0, at(5), after.as_ref()).await.unwrap();
         for (n, task_id) in page.task_ids.into_iter().enumerate() {
             let task = ports.store().load(&task_id).await.unwrap().unwrap();
             let due = (n % 2 == 0).then(|| at(60));
@@ -191,6 +191,6 @@ pub(super) async fn rescheduling_tasks_between_pages_hides_no_other_task(backend
 pub(super) async fn an_empty_shard_has_one_empty_page(backend: impl Backend) {
     let ports = backend.ports();
     create(ports, &new_task(&ids_in(0, ports.store().shards(), 1)[0])).await;
-    let page = ports.store().due(1, at(1_000), None).await.unwrap();
+    let page = ports.store().due_tasks(1, at(1_000), None).await.unwrap();
     assert_eq!(page, Default::default());
 }

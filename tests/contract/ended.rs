@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use jiff::Timestamp;
 use steward_core::model::task::{ProcessState, Task};
-use steward_runtime::ports::{Created, Ended, Ports, Saved, StateStore, ended_parts, shard_of};
+use steward_runtime::ports::{
+    CreateOutcome, EndedTask, Ports, SaveOutcome, StateStore, ended_index_partitions, shard_of,
+};
 
 use super::{
     backends::Backend,
@@ -21,15 +23,15 @@ fn ended_task(task_id: &str, state: ProcessState, ended_at: Timestamp) -> Task {
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
     let created = ports.store().create(task, &submission(task)).await.unwrap();
-    assert_eq!(created, Created::Created);
+    assert_eq!(created, CreateOutcome::Created);
 }
 
 async fn save<P: Ports>(ports: &P, task: &Task) {
-    assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
+    assert_eq!(ports.store().save(task).await.unwrap(), SaveOutcome::Saved);
 }
 
 fn partition_count<P: Ports>(ports: &P) -> u32 {
-    ended_parts(NonZeroU32::new(ports.store().shards()).unwrap()).get()
+    ended_index_partitions(NonZeroU32::new(ports.store().shards()).unwrap()).get()
 }
 
 /// The tasks in all pages of one partition.
@@ -38,10 +40,11 @@ async fn ended_in<P: Ports>(
     state: ProcessState,
     partition: u32,
     to: Timestamp,
-) -> Vec<Ended> {
+) -> Vec<EndedTask> {
     let (mut ended, mut after) = (Vec::new(), None);
     loop {
-        let page = ports.store().ended(state, partition, at(0)..to, after.as_ref()).await.unwrap();
+        let page =
+            ports.store().ended_tasks(state, partition, at(0)..to, after.as_ref()).await.unwrap();
         ended.extend(page.ended);
         after = page.next;
         if after.is_none() {
@@ -86,7 +89,7 @@ pub(super) async fn an_ended_task_is_listed_with_its_workflow(backend: impl Back
     for n in 0..partition_count(ports) {
         found.extend(ended_in(ports, ProcessState::Undone, n, at(6)).await);
     }
-    let expected = Ended { at: at(5), task_id: id("t"), workflow: "return".parse().unwrap() };
+    let expected = EndedTask { at: at(5), task_id: id("t"), workflow: "return".parse().unwrap() };
     assert_eq!(found, [expected]);
 }
 
@@ -121,7 +124,7 @@ pub(super) async fn ended_tasks_are_listed_once_earliest_first_in_their_partitio
     backend: impl Backend,
 ) {
     let ports = backend.ports();
-    let partitions = ended_parts(NonZeroU32::new(ports.store().shards()).unwrap());
+    let partitions = ended_index_partitions(NonZeroU32::new(ports.store().shards()).unwrap());
     let ids: BTreeSet<_> = (0..300).map(|n| format!("order-{n}")).collect();
     for (n, task_id) in (0..).zip(&ids) {
         // Three tasks for each end time.

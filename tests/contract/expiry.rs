@@ -3,12 +3,12 @@
 
 use jiff::Timestamp;
 use steward_core::model::{
-    document::{Document, DocumentKey, Kept},
-    messages::Parent,
+    document::{Document, DocumentKey, DocumentRetention},
+    messages::ParentStep,
     names::Incarnation,
     task::{ProcessState, Task},
 };
-use steward_runtime::ports::{Created, Ports, Put, StateStore};
+use steward_runtime::ports::{CreateOutcome, Ports, PutOutcome, StateStore};
 
 use super::{
     backends::{AwsBackend, Backend},
@@ -32,7 +32,7 @@ fn expired_task(task_id: &str, second: i64) -> Task {
     }
 }
 
-async fn create<P: Ports>(ports: &P, task: &Task) -> Created {
+async fn create<P: Ports>(ports: &P, task: &Task) -> CreateOutcome {
     ports.store().create(task, &distinct_submission(task, "submitted")).await.unwrap()
 }
 
@@ -42,52 +42,52 @@ fn distinct_submission(task: &Task, body: &str) -> Document {
 }
 
 async fn read<P: Ports>(ports: &P, task: &Task, key: DocumentKey) -> Vec<Document> {
-    ports.store().documents(&task.owner(), &[key]).await.unwrap()
+    ports.store().documents(&task.document_owner(), &[key]).await.unwrap()
 }
 
 pub(super) async fn an_expired_task_is_absent(backend: impl Backend) {
     let ports = backend.ports();
-    assert_eq!(create(ports, &expired_task("t", 0)).await, Created::Created);
+    assert_eq!(create(ports, &expired_task("t", 0)).await, CreateOutcome::Created);
     assert_eq!(ports.store().load(&id("t")).await.unwrap(), None);
     // A due task never expires.
     let due = Task { due: Some(at(10)), ..expired_task("u", 0) };
-    assert_eq!(create(ports, &due).await, Created::Created);
+    assert_eq!(create(ports, &due).await, CreateOutcome::Created);
     assert_eq!(ports.store().load(&id("u")).await.unwrap(), Some(due));
 }
 
 pub(super) async fn an_expired_document_is_absent(backend: impl Backend) {
     let (ports, task) = (backend.ports(), new_task("t"));
     let (gone, left) = (output("charge", 1, 1.into()), output("charge", 2, 2.into()));
-    let past = Kept { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
+    let past = DocumentRetention { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
     for (kept, document) in [(past, &gone), (task.kept(), &left)] {
-        let put = ports.store().put_document(&task.owner(), kept, document).await;
-        assert_eq!(put.unwrap(), Put::Stored);
+        let put = ports.store().put_document(&task.document_owner(), kept, document).await;
+        assert_eq!(put.unwrap(), PutOutcome::Stored);
     }
     assert_eq!(read(ports, &task, gone.key.clone()).await, []);
     let keys = [gone.key, left.key.clone()];
-    assert_eq!(ports.store().documents(&task.owner(), &keys).await.unwrap(), [left]);
+    assert_eq!(ports.store().documents(&task.document_owner(), &keys).await.unwrap(), [left]);
 }
 
 pub(super) async fn a_new_task_replaces_an_expired_one(backend: impl Backend) {
     let ports = backend.ports();
     let (first, second) = (expired_task("t", 0), new_task("t"));
-    assert_eq!(create(ports, &first).await, Created::Created);
-    assert_eq!(create(ports, &second).await, Created::Created);
+    assert_eq!(create(ports, &first).await, CreateOutcome::Created);
+    assert_eq!(create(ports, &second).await, CreateOutcome::Created);
     assert_eq!(ports.store().load(&id("t")).await.unwrap().as_ref(), Some(&second));
     let submitted = read(ports, &second, DocumentKey::Submission).await;
     assert_eq!(submitted, [distinct_submission(&second, "submitted")]);
-    assert_eq!(create(ports, &second).await, Created::Exists(Some(Box::new(second))));
+    assert_eq!(create(ports, &second).await, CreateOutcome::Exists(Some(Box::new(second))));
 }
 
 pub(super) async fn a_new_task_does_not_replace_an_unexpired_one(backend: impl Backend) {
     let ports = backend.ports();
     let first = expired_task("t", 0);
-    assert_eq!(create(ports, &first).await, Created::Created);
+    assert_eq!(create(ports, &first).await, CreateOutcome::Created);
     let early = expired_task("t", 3_599);
-    assert_eq!(create(ports, &early).await, Created::Exists(Some(Box::new(first))));
+    assert_eq!(create(ports, &early).await, CreateOutcome::Exists(Some(Box::new(first))));
     assert_eq!(read(ports, &early, DocumentKey::Submission).await, []);
     let in_time = new_task("t");
-    assert_eq!(create(ports, &in_time).await, Created::Created);
+    assert_eq!(create(ports, &in_time).await, CreateOutcome::Created);
 }
 
 pub(super) async fn documents_of_an_earlier_task_are_not_visible(backend: impl Backend) {
@@ -98,16 +98,16 @@ pub(super) async fn documents_of_an_earlier_task_are_not_visible(backend: impl B
     // The earlier tasks are deleted; their submissions and outputs are not.
     for (task, body) in [(&first, 1), (&old, 0)] {
         for document in [distinct_submission(task, "left"), output("charge", 1, body.into())] {
-            let owner = task.owner();
+            let owner = task.document_owner();
             let put = ports.store().put_document(&owner, task.kept(), &document).await;
-            assert_eq!(put.unwrap(), Put::Stored);
+            assert_eq!(put.unwrap(), PutOutcome::Stored);
         }
     }
-    assert_eq!(create(ports, &second).await, Created::Created);
+    assert_eq!(create(ports, &second).await, CreateOutcome::Created);
     let output = output("charge", 1, 2.into());
     assert_eq!(read(ports, &second, output.key.clone()).await, []);
-    let put = ports.store().put_document(&second.owner(), second.kept(), &output).await;
-    assert_eq!(put.unwrap(), Put::Stored);
+    let put = ports.store().put_document(&second.document_owner(), second.kept(), &output).await;
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
     for (task, body) in [(first, 1), (second, 2), (old, 0)] {
         assert_eq!(read(ports, &task, output.key.clone()).await[0].body, body);
     }
@@ -118,7 +118,7 @@ pub(super) async fn a_child_task_replaces_the_ended_child_of_an_earlier_parent(
 ) {
     let ports = backend.ports();
     let of_parent = |second, task: Task| Task {
-        parent: Some(Parent {
+        parent: Some(ParentStep {
             task_id: id("p"),
             step: "ship".parse().unwrap(),
             depth: 1,
@@ -137,27 +137,27 @@ pub(super) async fn a_child_task_replaces_the_ended_child_of_an_earlier_parent(
         due: None,
         ..of_parent(1, new_task("p:ship"))
     };
-    assert_eq!(create(ports, &ended).await, Created::Created);
+    assert_eq!(create(ports, &ended).await, CreateOutcome::Created);
     let same_parent = of_parent(1, again.clone());
-    assert_eq!(create(ports, &same_parent).await, Created::Exists(Some(Box::new(ended))));
-    assert_eq!(create(ports, &again).await, Created::Created);
+    assert_eq!(create(ports, &same_parent).await, CreateOutcome::Exists(Some(Box::new(ended))));
+    assert_eq!(create(ports, &again).await, CreateOutcome::Created);
     assert_eq!(ports.store().load(&id("p:ship")).await.unwrap(), Some(again.clone()));
     // An unended child is not replaced.
     let later = of_parent(3, Task { submitted_at: at(3), ..again.clone() });
-    assert_eq!(create(ports, &later).await, Created::Exists(Some(Box::new(again))));
+    assert_eq!(create(ports, &later).await, CreateOutcome::Exists(Some(Box::new(again))));
 }
 
 pub(super) async fn one_of_sixteen_concurrent_creations_replaces_an_expired_task<W: Backend>(
     backend: W,
 ) {
-    assert_eq!(create(backend.ports(), &expired_task("t", 0)).await, Created::Created);
+    assert_eq!(create(backend.ports(), &expired_task("t", 0)).await, CreateOutcome::Created);
     let attempts = race(backend.ports(), |ports, n| async move {
         let task = Task { version: n, ..new_task("t") };
         (n, ports.store().create(&task, &distinct_submission(&task, "new")).await)
     });
-    let is_won = |(n, created): (u32, Result<Created, _>)| match created {
-        Ok(Created::Created) => Some(n),
-        Ok(Created::Exists(_)) => None,
+    let is_won = |(n, created): (u32, Result<CreateOutcome, _>)| match created {
+        Ok(CreateOutcome::Created) => Some(n),
+        Ok(CreateOutcome::Exists(_)) => None,
         // DynamoDB may also report a conflict with another transaction.
         Err(steward_runtime::ports::PortError { retryable: true, .. }) => None,
         Err(error) => panic!("{error:?}"),
@@ -174,11 +174,11 @@ async fn operators_see_only_the_documents_of_the_newest_task() {
     let (ports, first, second) = (backend.ports(), expired_task("t", 0), new_task("t"));
     let kept = second.kept();
     for task in [&first, &second] {
-        assert_eq!(create(ports, task).await, Created::Created);
+        assert_eq!(create(ports, task).await, CreateOutcome::Created);
         let returned = output("charge", 1, task.submitted_at.to_string().into());
-        ports.store().put_document(&task.owner(), kept, &returned).await.unwrap();
+        ports.store().put_document(&task.document_owner(), kept, &returned).await.unwrap();
     }
-    let shown = ports.store().all_documents(&second.owner()).await.unwrap();
+    let shown = ports.store().all_documents(&second.document_owner()).await.unwrap();
     let bodies: Vec<_> = shown.iter().map(|document| document.body.clone()).collect();
     assert_eq!(bodies, [at(0).to_string().into(), distinct_submission(&second, "submitted").body]);
     let times = ports.store().attempt_times(&id("t")).await.unwrap();

@@ -14,7 +14,7 @@ use steward_core::{
         task::{ProcessState, Task},
     },
 };
-use steward_runtime::ports::{Created, Ports, Saved, StateStore};
+use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
 
 use super::{
     backends::{AwsBackend, Backend},
@@ -50,7 +50,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         paused_at: None,
         input: None,
         parent: None,
-        kept_for_parent: None,
+        retention_for_parent: None,
         retention_s: None,
         commands: Vec::new(),
         steps: steps.collect(),
@@ -61,10 +61,10 @@ fn task_of_twenty_steps(running: u32) -> Task {
 /// Creates the task and saves it with the same due time; returns the size of its item and the write units of the save.
 async fn stored_size(backend: &AwsBackend, task: &Task) -> (usize, f64) {
     let store = backend.ports().store();
-    assert_eq!(store.create(task, &submission(task)).await.unwrap(), Created::Created);
+    assert_eq!(store.create(task, &submission(task)).await.unwrap(), CreateOutcome::Created);
     let units = || total(&backend.meter.read(), "DynamoDB.PutItem").write_units;
     let before = units();
-    assert_eq!(store.save(&next(task)).await.unwrap(), Saved::Saved);
+    assert_eq!(store.save(&next(task)).await.unwrap(), SaveOutcome::Saved);
     let used = units() - before;
     let client = aws_sdk_dynamodb::Client::new(&backend.aws.sdk_config());
     let get = client.get_item().table_name(&backend.config.tasks_table);
@@ -111,8 +111,8 @@ impl SeededRandom {
         let (attempt, complete_by) = (self.number(), at(self.below(1_000_000_000)));
         match self.below(7) {
             0 => StepState::Running { attempt, complete_by },
-            1 => StepState::HandedOut { attempt, complete_by, answer_by: complete_by },
-            2 => StepState::Each,
+            1 => StepState::AwaitingCallback { attempt, complete_by, answer_by: complete_by },
+            2 => StepState::RunningItems,
             3 => {
                 let complete_by = self.chance().then_some(complete_by);
                 StepState::Waiting { attempt, until: at(5), complete_by }
@@ -155,8 +155,10 @@ impl SeededRandom {
             if has_items {
                 let count = self.below(101) as u32;
                 let begun = (0..self.below(u64::from(count) + 1)).map(|_| self.record(has_undo));
-                record.items =
-                    Some(steward_core::model::step::Items { count, begun: begun.collect() });
+                record.items = Some(steward_core::model::step::ItemRecords {
+                    count,
+                    started: begun.collect(),
+                });
             }
             steps.insert(step(&name), record);
             definitions.insert(name, definition);

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use steward_core::{
     definition::workflow::Workflow,
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         command::CommandRecord,
-        document::{Document, DocumentKey, Kept, Owner},
-        messages::Parent,
+        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+        messages::ParentStep,
         names::{Incarnation, StepName, TaskId},
-        step::{Items, Progress, StepRecord, StepState},
+        step::{ItemRecords, Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -49,8 +49,8 @@ pub(super) fn new_task(task_id: &str) -> Task {
         due: Some(at(10)),
         reply_to: None,
         parent: None,
-        kept_for_parent: None,
-        kept_from: Some(at(7_200)),
+        retention_for_parent: None,
+        retention_start: Some(at(7_200)),
         retention_s: None,
         traceparent: None,
         error: None,
@@ -70,12 +70,15 @@ pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
 /// A step with three items, two of which have begun.
 fn with_items(until: Timestamp) -> StepRecord {
     let awaiting_callback =
-        StepState::HandedOut { attempt: 2, complete_by: until, answer_by: at(3_600) };
+        StepState::AwaitingCallback { attempt: 2, complete_by: until, answer_by: at(3_600) };
     let undone = Progress::new(StepState::Completed { attempt: 1 });
     let first =
         StepRecord { undo: Some(undone), ..StepRecord::new(StepState::Completed { attempt: 1 }) };
-    let begun = vec![first, StepRecord::new(awaiting_callback)];
-    StepRecord { items: Some(Items { count: 3, begun }), ..StepRecord::new(StepState::Each) }
+    let started = vec![first, StepRecord::new(awaiting_callback)];
+    StepRecord {
+        items: Some(ItemRecords { count: 3, started }),
+        ..StepRecord::new(StepState::RunningItems)
+    }
 }
 
 /// A task with a value in every field, and a step in every state.
@@ -146,13 +149,13 @@ pub(super) fn full_task(task_id: &str) -> Task {
             (step("pick"), with_items(until)),
         ]
         .into(),
-        parent: Some(Parent {
+        parent: Some(ParentStep {
             task_id: id("parent"),
             step: "pack[3]".parse().unwrap(),
             depth: 2,
             incarnation: Some(Incarnation::recorded_at(at(0))),
         }),
-        kept_for_parent: Some(Kept { from: at(9_000), retention_s: Some(7_200) }),
+        retention_for_parent: Some(DocumentRetention { from: at(9_000), retention_s: Some(7_200) }),
         retention_s: Some(86_400),
         ..new_task(task_id)
     }
@@ -170,13 +173,13 @@ pub(super) fn submission(task: &Task) -> Document {
 }
 
 /// The owner of the documents of the task with this id.
-pub(super) fn owner(task_id: &str) -> Owner {
-    new_task(task_id).owner()
+pub(super) fn owner(task_id: &str) -> DocumentOwner {
+    new_task(task_id).document_owner()
 }
 
 /// The output document of an attempt.
 pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
-    let of = Attempt { step: step(name).into(), action: Action::Do, number: attempt };
+    let of = AttemptId { step: step(name).into(), action: Action::Do, number: attempt };
     Document::new(DocumentKey::Output(of), at(1), body)
 }
 

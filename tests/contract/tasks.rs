@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use steward_core::model::{
-    document::{Document, DocumentKey, Kept},
+    document::{Document, DocumentKey, DocumentRetention},
     task::{ProcessState, Task},
 };
-use steward_runtime::ports::{Created, Ports, Saved, StateStore};
+use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
 use tokio::sync::Barrier;
 
 use super::{
@@ -19,7 +19,7 @@ const WRITERS: usize = 16;
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
     let created = ports.store().create(task, &submission(task)).await.unwrap();
-    assert_eq!(created, Created::Created);
+    assert_eq!(created, CreateOutcome::Created);
 }
 
 async fn load<P: Ports>(ports: &P, task_id: &str) -> Option<Task> {
@@ -51,7 +51,11 @@ pub(super) async fn times_are_stored_with_millisecond_precision(backend: impl Ba
     assert_eq!(load(ports, "t").await, Some(next(&task_at(kept))));
     ports
         .store()
-        .put_document(&owner("t"), Kept { from: at(3_600), retention_s: None }, &returned(precise))
+        .put_document(
+            &owner("t"),
+            DocumentRetention { from: at(3_600), retention_s: None },
+            &returned(precise),
+        )
         .await
         .unwrap();
     for document in [submitted(kept), returned(kept)] {
@@ -73,10 +77,10 @@ pub(super) async fn a_second_creation_reports_the_existing_task_and_changes_noth
     other.body = "other".into();
     for task in [first.clone(), new_task("t")] {
         let again = ports.store().create(&task, &other).await.unwrap();
-        assert_eq!(again, Created::Exists(Some(Box::new(first.clone()))));
+        assert_eq!(again, CreateOutcome::Exists(Some(Box::new(first.clone()))));
     }
     assert_eq!(load(ports, "t").await.as_ref(), Some(&first));
-    let read = ports.store().documents(&first.owner(), &[DocumentKey::Submission]).await;
+    let read = ports.store().documents(&first.document_owner(), &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [submission(&first)]);
 }
 
@@ -86,13 +90,13 @@ pub(super) async fn a_task_is_not_created_without_its_document(backend: impl Bac
     let task = new_task(&ids_in(0, shards, 1)[0]);
     let mut first = submission(&task);
     first.body = "first".into();
-    ports.store().put_document(&task.owner(), task.kept(), &first).await.unwrap();
+    ports.store().put_document(&task.document_owner(), task.kept(), &first).await.unwrap();
     let created = ports.store().create(&task, &submission(&task)).await.unwrap();
-    assert_eq!(created, Created::Exists(None));
+    assert_eq!(created, CreateOutcome::Exists(None));
     assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
-    let read = ports.store().documents(&task.owner(), &[DocumentKey::Submission]).await;
+    let read = ports.store().documents(&task.document_owner(), &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [first]);
-    let due = ports.store().due(0, at(1_000), None).await.unwrap();
+    let due = ports.store().due_tasks(0, at(1_000), None).await.unwrap();
     assert!(due.task_ids.is_empty(), "{due:?}");
 }
 
@@ -101,8 +105,8 @@ pub(super) async fn a_document_is_not_created_without_its_task(backend: impl Bac
     create(ports, &task).await;
     let late = output("charge", 1, "late".into());
     let created = ports.store().create(&task, &late).await.unwrap();
-    assert_eq!(created, Created::Exists(Some(Box::new(task.clone()))));
-    assert_eq!(ports.store().documents(&task.owner(), &[late.key]).await.unwrap(), []);
+    assert_eq!(created, CreateOutcome::Exists(Some(Box::new(task.clone()))));
+    assert_eq!(ports.store().documents(&task.document_owner(), &[late.key]).await.unwrap(), []);
 }
 
 pub(super) async fn one_of_sixteen_concurrent_creations_wins<W: Backend>(backend: W) {
@@ -115,8 +119,8 @@ pub(super) async fn one_of_sixteen_concurrent_creations_wins<W: Backend>(backend
     let (mut winners, mut losers) = (Vec::new(), 0);
     for (n, created) in attempts.await {
         match created {
-            Ok(Created::Created) => winners.push(n),
-            Ok(Created::Exists(_)) => losers += 1,
+            Ok(CreateOutcome::Created) => winners.push(n),
+            Ok(CreateOutcome::Exists(_)) => losers += 1,
             // DynamoDB may also report a conflict with another transaction.
             Err(error) if error.retryable => losers += 1,
             Err(error) => panic!("{error:?}"),
@@ -134,7 +138,7 @@ pub(super) async fn a_save_replaces_the_whole_task(backend: impl Backend) {
     let (ports, before) = (backend.ports(), full_task("t"));
     create(ports, &before).await;
     let after = Task { revision: before.revision + 1, due: None, ..new_task("t") };
-    assert_eq!(ports.store().save(&after).await.unwrap(), Saved::Saved);
+    assert_eq!(ports.store().save(&after).await.unwrap(), SaveOutcome::Saved);
     assert_eq!(load(ports, "t").await, Some(after));
 }
 
@@ -143,7 +147,7 @@ pub(super) async fn a_task_is_saved_revision_after_revision(backend: impl Backen
     create(ports, &task).await;
     for failure_count in 1..=20 {
         task = Task { failure_count, ..next(&task) };
-        assert_eq!(ports.store().save(&task).await.unwrap(), Saved::Saved);
+        assert_eq!(ports.store().save(&task).await.unwrap(), SaveOutcome::Saved);
     }
     assert_eq!(load(ports, "t").await.as_ref(), Some(&task));
     assert_eq!(task.revision, 21);
@@ -155,12 +159,12 @@ pub(super) async fn a_save_of_an_old_revision_is_a_conflict(backend: impl Backen
     let second = Task { locked_by: Some("second".to_owned()), ..next(&first) };
     let third = Task { locked_by: Some("third".to_owned()), ..next(&second) };
     for task in [&second, &third] {
-        assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
+        assert_eq!(ports.store().save(task).await.unwrap(), SaveOutcome::Saved);
     }
     for revision in [first.revision, second.revision, third.revision, 0] {
         let stale = Task { revision, process_state: ProcessState::Processed, ..first.clone() };
         let saved = ports.store().save(&stale).await.unwrap();
-        assert_eq!(saved, Saved::Conflict(Some(Box::new(third.clone()))), "{revision}");
+        assert_eq!(saved, SaveOutcome::Conflict(Some(Box::new(third.clone()))), "{revision}");
     }
     assert_eq!(load(ports, "t").await, Some(third));
 }
@@ -170,7 +174,7 @@ pub(super) async fn a_save_of_a_future_revision_is_a_conflict(backend: impl Back
     create(ports, &task).await;
     let early = next(&next(&task));
     let saved = ports.store().save(&early).await.unwrap();
-    assert_eq!(saved, Saved::Conflict(Some(Box::new(task.clone()))));
+    assert_eq!(saved, SaveOutcome::Conflict(Some(Box::new(task.clone()))));
     assert_eq!(load(ports, "t").await, Some(task));
 }
 
@@ -179,9 +183,9 @@ pub(super) async fn a_repeated_save_is_a_conflict_with_itself(backend: impl Back
     let (ports, task) = (backend.ports(), full_task("t"));
     create(ports, &task).await;
     let saved = next(&task);
-    assert_eq!(ports.store().save(&saved).await.unwrap(), Saved::Saved);
+    assert_eq!(ports.store().save(&saved).await.unwrap(), SaveOutcome::Saved);
     let again = ports.store().save(&saved).await.unwrap();
-    assert_eq!(again, Saved::Conflict(Some(Box::new(saved))));
+    assert_eq!(again, SaveOutcome::Conflict(Some(Box::new(saved))));
 }
 
 pub(super) async fn a_save_of_a_missing_task_is_a_conflict_without_a_task(backend: impl Backend) {
@@ -189,7 +193,7 @@ pub(super) async fn a_save_of_a_missing_task_is_a_conflict_without_a_task(backen
     for revision in [0, 1, 2] {
         let task = Task { revision, ..new_task("t") };
         let saved = ports.store().save(&task).await.unwrap();
-        assert_eq!(saved, Saved::Conflict(None), "{revision}");
+        assert_eq!(saved, SaveOutcome::Conflict(None), "{revision}");
     }
     assert_eq!(load(ports, "t").await, None);
 }
@@ -205,11 +209,11 @@ pub(super) async fn one_of_sixteen_concurrent_saves_wins<W: Backend>(backend: W)
             (task, saved)
         });
         let (won, lost): (Vec<_>, Vec<_>) =
-            attempts.await.into_iter().partition(|(_, saved)| *saved == Saved::Saved);
+            attempts.await.into_iter().partition(|(_, saved)| *saved == SaveOutcome::Saved);
         assert_eq!(won.len(), 1);
         let winner = &won[0].0;
         for (_, saved) in lost {
-            assert_eq!(saved, Saved::Conflict(Some(Box::new(winner.clone()))));
+            assert_eq!(saved, SaveOutcome::Conflict(Some(Box::new(winner.clone()))));
         }
         assert_eq!(load(backend.ports(), "t").await.as_ref(), Some(winner));
     }
@@ -222,13 +226,13 @@ pub(super) async fn another_instance_reads_a_write_at_once(backend: impl Backend
     for attempt in 1..=50 {
         task = next(&task);
         let document = output("charge", attempt, attempt.into());
-        one.store().put_document(&task.owner(), task.kept(), &document).await.unwrap();
+        one.store().put_document(&task.document_owner(), task.kept(), &document).await.unwrap();
         one.store().save(&task).await.unwrap();
         assert_eq!(load(&another, "t").await.as_ref(), Some(&task));
         let keys = [document.key.clone(), DocumentKey::Submission];
-        let read = another.store().documents(&task.owner(), &keys[..1]).await.unwrap();
+        let read = another.store().documents(&task.document_owner(), &keys[..1]).await.unwrap();
         assert_eq!(read, std::slice::from_ref(&document));
-        let read = another.store().documents(&task.owner(), &keys).await.unwrap();
+        let read = another.store().documents(&task.document_owner(), &keys).await.unwrap();
         assert!(read.contains(&document), "{read:?}");
     }
 }

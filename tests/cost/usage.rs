@@ -7,13 +7,13 @@ use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_agent::Agent;
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_aws::{
-    meter::{Meter, total},
+    meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     definition::workflow::Workflow,
     model::{messages::StepRequest, task::ProcessState},
 };
@@ -154,7 +154,7 @@ impl UsageScenario {
             submission: MeteredPorts::new(&deployment, "submission"),
             scheduler: MeteredPorts::new(&deployment, "scheduler"),
             agent: MeteredPorts::new(&deployment, "agent"),
-            service: Agent::new("a".parse().unwrap(), service, Settings::default()),
+            service: Agent::new("a".parse().unwrap(), service, BreakerSettings::default()),
         };
         functions.run(&deployment, "warm-up1", 1).await;
         let before = functions.usage();
@@ -172,7 +172,7 @@ impl UsageScenario {
 struct ConstantService(Value);
 
 impl RemoteService for ConstantService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         Ok(self.0.clone())
     }
 }
@@ -180,12 +180,12 @@ impl RemoteService for ConstantService {
 /// The ports of a function, with a meter of their requests.
 struct MeteredPorts {
     ports: AdapterPorts,
-    meter: Meter,
+    meter: AwsMeter,
 }
 
 impl MeteredPorts {
     fn new(deployment: &TestDeployment, role: &str) -> Self {
-        let meter = Meter::default();
+        let meter = AwsMeter::default();
         let ports =
             deployment.ports_with_interceptors(role, vec![SharedInterceptor::new(meter.clone())]);
         Self { ports, meter }

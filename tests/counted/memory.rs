@@ -12,9 +12,9 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::Agent;
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     limits,
     model::{messages::StepRequest, time::Timing},
     submission::{self as core_submission, ReplyQueues},
@@ -120,7 +120,7 @@ fn submission() -> u64 {
 struct LargeResponseService;
 
 impl RemoteService for LargeResponseService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         tokio::task::yield_now().await;
         Ok("x".repeat(limits::DOCUMENT_BYTES_MAX - 2).into())
     }
@@ -137,7 +137,7 @@ fn agent() -> u64 {
             "idempotent": true, "agent": "a", "method": "POST", "path": "/x", "body": body,
         })
     }));
-    let agent = Agent::new("a".parse().unwrap(), LargeResponseService, Settings::default());
+    let agent = Agent::new("a".parse().unwrap(), LargeResponseService, BreakerSettings::default());
     peak_bytes(&ports, &text, async |ports, event| {
         steward_agent::handle(ports, &agent, event, Timestamp::MAX).await
     })

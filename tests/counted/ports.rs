@@ -15,7 +15,7 @@ use serde_json::Value;
 use steward_core::{
     definition::plan::Plan,
     model::{
-        document::{Document, DocumentKey, Kept, Owner},
+        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
         events::BusEvent,
         names::{TaskId, WorkflowName},
         task::{ProcessState, Task},
@@ -23,8 +23,9 @@ use steward_core::{
     },
 };
 use steward_runtime::ports::{
-    Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
-    PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
+    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, SaveOutcome, SharedRecord,
+    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
 use tokio::task::yield_now;
 
@@ -48,64 +49,82 @@ impl StateStore for ConstantPorts {
         Ok(Some(Task { task_id: id.clone(), ..self.task.clone() }))
     }
 
-    async fn create(&self, _: &Task, _: &Document) -> Result<Created, PortError> {
+    async fn create(&self, _: &Task, _: &Document) -> Result<CreateOutcome, PortError> {
         yield_now().await;
-        Ok(Created::Created)
+        Ok(CreateOutcome::Created)
     }
 
-    async fn save(&self, _: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, _: &Task) -> Result<SaveOutcome, PortError> {
         yield_now().await;
-        Ok(Saved::Saved)
+        Ok(SaveOutcome::Saved)
     }
 
-    async fn put_document(&self, _: &Owner, _: Kept, _: &Document) -> Result<Put, PortError> {
+    async fn put_document(
+        &self,
+        _: &DocumentOwner,
+        _: DocumentRetention,
+        _: &Document,
+    ) -> Result<PutOutcome, PortError> {
         yield_now().await;
-        Ok(Put::Stored)
+        Ok(PutOutcome::Stored)
     }
 
-    async fn extend_documents(&self, _: &Owner, _: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        _: &DocumentOwner,
+        _: DocumentRetention,
+    ) -> Result<(), PortError> {
         yield_now().await;
         Ok(())
     }
 
-    async fn documents(&self, _: &Owner, keys: &[DocumentKey]) -> Result<Vec<Document>, PortError> {
+    async fn documents(
+        &self,
+        _: &DocumentOwner,
+        keys: &[DocumentKey],
+    ) -> Result<Vec<Document>, PortError> {
         yield_now().await;
         let document =
             |key: &DocumentKey| Document::new(key.clone(), self.now(), self.document.clone());
         Ok(keys.iter().map(document).collect())
     }
 
-    async fn due(&self, _: u32, _: Timestamp, _: Option<&DueCursor>) -> Result<DuePage, PortError> {
+    async fn due_tasks(
+        &self,
+        _: u32,
+        _: Timestamp,
+        _: Option<&DueCursor>,
+    ) -> Result<DuePage, PortError> {
         yield_now().await;
         Ok(DuePage { task_ids: self.due.clone(), next: None })
     }
 
-    async fn ended(
+    async fn ended_tasks(
         &self,
         _: ProcessState,
         _: u32,
         _: Range<Timestamp>,
-        _: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
+        _: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
         yield_now().await;
-        Ok(EndedPage::default())
+        Ok(EndedTaskPage::default())
     }
 
     fn shards(&self) -> u32 {
         8
     }
 
-    async fn shared(&self, _: &SharedKey) -> Result<Option<Shared>, PortError> {
+    async fn shared_record(&self, _: &SharedRecordKey) -> Result<Option<SharedRecord>, PortError> {
         yield_now().await;
         Ok(None)
     }
 
-    async fn save_shared(&self, _: &Shared) -> Result<SharedSaved, PortError> {
+    async fn save_shared_record(&self, _: &SharedRecord) -> Result<SharedSaveOutcome, PortError> {
         yield_now().await;
-        Ok(SharedSaved::Saved)
+        Ok(SharedSaveOutcome::Saved)
     }
 
-    async fn all_shared(&self, _: SharedKind) -> Result<Vec<Shared>, PortError> {
+    async fn shared_records(&self, _: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
         yield_now().await;
         Ok(Vec::new())
     }
@@ -137,7 +156,7 @@ impl Definitions for ConstantPorts {
 }
 
 impl Channel for ConstantPorts {
-    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         for _ in 0..10 {
             yield_now().await;
         }
@@ -163,7 +182,7 @@ impl Clock for ConstantPorts {
         self.task.submitted_at
     }
 
-    async fn pause(&self, _: Duration) {
+    async fn sleep(&self, _: Duration) {
         yield_now().await;
     }
 }

@@ -178,7 +178,7 @@ impl Environment {
 
     /// The tasks in the due index.
     pub(super) async fn due(&self) -> Vec<TaskId> {
-        self.ports.store().due(0, Timestamp::MAX, None).await.unwrap().task_ids
+        self.ports.store().due_tasks(0, Timestamp::MAX, None).await.unwrap().task_ids
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use jiff::Timestamp;
-use steward_aws::items::{Item, has_expired};
+use steward_aws::items::{ItemAttributes, has_expired};
 use steward_emulator::resources::{DOCUMENTS_TABLE, TASKS_TABLE};
 
 use super::environment::Environment;
@@ -75,12 +75,12 @@ impl ExpiredDeletion {
 }
 
 impl DeletedItem {
-    fn of(table: &'static str, item: &Item) -> Self {
+    fn of(table: &'static str, item: &ItemAttributes) -> Self {
         let text = |name| item.get(name).and_then(|value| value.as_s().ok()).cloned();
         Self { table, task_id: text("task_id").unwrap(), document: text("document") }
     }
 
-    fn key(&self) -> Item {
+    fn key(&self) -> ItemAttributes {
         let document = self.document.iter().map(|document| ("document", document));
         let names = std::iter::once(("task_id", &self.task_id)).chain(document);
         names.map(|(name, text)| (name.to_owned(), AttributeValue::S(text.clone()))).collect()

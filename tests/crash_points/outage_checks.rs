@@ -2,7 +2,7 @@
 //! faults. Only its side effects are checked, and whether operators were alerted.
 
 use steward_core::{
-    definition::{step::Work, workflow::Workflow},
+    definition::{step::StepWork, workflow::Workflow},
     model::names::StepName,
 };
 
@@ -53,7 +53,7 @@ impl EndedTask<'_> {
         let mut problems = Vec::new();
         for (name, step) in &self.workflow(id).steps {
             let is_done = match step.work() {
-                Some(Work::Child(_)) => {
+                Some(StepWork::Child(_)) => {
                     let child = self.run.tasks.get(&format!("{id}:{name}"));
                     child.is_some_and(|child| child["process_state"] == "Processed")
                 }

@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     model::{
         command::Command,
         messages::SchedulerMessage,
@@ -284,7 +284,8 @@ impl ScenarioRun<'_> {
             }
             FunctionRole::Agent => {
                 let name: AgentName = "a".parse().unwrap();
-                let agent = Agent::new(name.clone(), self.remote.clone(), Settings::default());
+                let agent =
+                    Agent::new(name.clone(), self.remote.clone(), BreakerSettings::default());
                 let handle = |event| steward_agent::handle(ports, &agent, event, Timestamp::MAX);
                 channel.handled(&Queue::Agent(name), event, handle).await
             }
@@ -422,7 +423,7 @@ fn without_times(mut task: Task) -> Task {
     let records = task.steps.values_mut().flat_map(StepRecord::parts_mut);
     for record in records {
         for progress in std::iter::once(&mut record.run).chain(&mut record.undo) {
-            progress.in_progress_until = progress.in_progress_until.map(|_| epoch);
+            progress.call_may_run_until = progress.call_may_run_until.map(|_| epoch);
         }
     }
     Task {
@@ -432,8 +433,8 @@ fn without_times(mut task: Task) -> Task {
         submitted_at: epoch,
         incarnation: None,
         complete_by: epoch,
-        kept_from: None,
-        kept_for_parent: None,
+        retention_start: None,
+        retention_for_parent: None,
         ..task
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steward_core::{
     definition::workflow::Workflow,
-    model::{attempt::Action, command::Order, task::ProcessState},
+    model::{attempt::Action, command::CommandAction, task::ProcessState},
 };
 
 use super::{outage::Outage, scenario_run::Redelivery, scripted_service::ServiceBehavior};
@@ -23,7 +23,7 @@ pub(super) struct Scenario {
     pub(super) tasks: &'static [&'static str],
     pub(super) behaviors: Vec<(&'static str, Action, ServiceBehavior)>,
     /// The operator's command after an alert, when the service is repaired.
-    pub(super) operator: Option<Order>,
+    pub(super) operator: Option<CommandAction>,
     pub(super) redelivery: Redelivery,
     /// Whether tables and queues are in files.
     pub(super) on_disk: bool,
@@ -188,7 +188,7 @@ pub(super) fn resubmitted() -> Scenario {
     Scenario {
         name: "resubmitted",
         behaviors: vec![("step_2", Action::Do, ServiceBehavior::FailsUntilRepaired)],
-        operator: Some(Order::Resubmit { step: None, input: None, did_not_run: false }),
+        operator: Some(CommandAction::Resubmit { step: None, input: None, did_not_run: false }),
         ending: ExpectedEnding {
             state: ProcessState::Processed,
             effects: &[STEP_1, STEP_2],

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::model::{attempt::Action, messages::StepRequest, names::TaskId};
 
 /// The behavior of the service for the calls of a step.
@@ -96,7 +96,7 @@ impl ScriptedService {
 }
 
 impl RemoteService for ScriptedService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         self.count(request);
         let behavior = self.behaviors.get(&(request.step.step.as_str(), request.action));
         let is_repaired = self.state.lock().unwrap().is_repaired;
@@ -105,7 +105,7 @@ impl RemoteService for ScriptedService {
                 Ok(self.take_effect(request))
             }
             Some(ServiceBehavior::Fails | ServiceBehavior::FailsUntilRepaired) => {
-                Err(Fault::Permanent { reason: "refused".to_owned(), may_have_run: false })
+                Err(CallFault::Permanent { reason: "refused".to_owned(), may_have_run: false })
             }
             Some(ServiceBehavior::SilentAtFirst) if request.attempt == 1 => {
                 self.take_effect(request);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use reqwest::{Client, Response, redirect::Policy};
-use steward_demo::{scenario::Shipped, services::Fault};
+use steward_demo::{scenario::ExampleWorkflow, services::Fault};
 
 use super::{
     aws_requests::{wait_for, with_retries},
@@ -34,7 +34,7 @@ pub(super) async fn operator_uses_the_console(stack: Rc<Stack>) {
     );
 
     let id = stack.order_with("console", "reserve", |fault| fault == Fault::Healthy);
-    let order = Shipped::Order.scenario();
+    let order = ExampleWorkflow::Order.scenario();
     stack.submit(&id, order.name(), &order.input(2)).await;
     let listed = async || {
         let list = console.get("/tasks?state=Processed").await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use aws_credential_types::Credentials;
 use reqwest::{Method, Response, header};
 use serde_json::{Value, json};
-use steward_demo::{scenario::Shipped, services::Fault};
+use steward_demo::{scenario::ExampleWorkflow, services::Fault};
 
 use super::{
     aws_requests::{root, signed, wait_for, with_retries},
@@ -17,7 +17,7 @@ use super::{
 pub(super) async fn function_url_accepts_submissions(stack: Rc<Stack>) {
     let url = base_url(&stack, "STEWARD_FUNCTION_URL");
     let id = stack.order_with("http", "reserve", |fault| fault == Fault::Healthy);
-    let order = Shipped::Order.scenario();
+    let order = ExampleWorkflow::Order.scenario();
     let submission = json!({ "task_id": id, "workflow": order.name(), "input": order.input(1) });
 
     for _ in 0..2 {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures_util::{StreamExt, stream};
 use steward_core::model::task::ProcessState;
-use steward_demo::{audit::Audit, scenario::Shipped};
+use steward_demo::{audit::Audit, scenario::ExampleWorkflow};
 
 use super::{aws_requests::wait_for, functions::kill, stack::Stack};
 
@@ -16,8 +16,8 @@ const KILLED: [&str; 6] =
 
 pub(super) async fn every_task_ends_although_functions_are_killed(stack: Rc<Stack>) {
     let (orders, deliveries, ()) = tokio::join!(
-        run(&stack, Shipped::Order, 60),
-        run(&stack, Shipped::DroneDelivery, 30),
+        run(&stack, ExampleWorkflow::Order, 60),
+        run(&stack, ExampleWorkflow::DroneDelivery, 30),
         kill_functions(&stack),
     );
     let count = |audit: &Audit, state| audit.by_state.get(&state).copied().unwrap_or_default();
@@ -30,7 +30,7 @@ pub(super) async fn every_task_ends_although_functions_are_killed(stack: Rc<Stac
     assert!(count(&orders, ProcessState::Error) > 0, "no undo failed: choose another seed");
 }
 
-async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
+async fn run(stack: &Stack, shipped: ExampleWorkflow, tasks: usize) -> Audit {
     let scenario = shipped.scenario();
     let submit = |number| async move {
         stack.submit(&scenario.task_id(number), scenario.name(), &scenario.input(number)).await;
@@ -51,7 +51,7 @@ async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
             wait_for(&format!("an alert of {id}"), alerted).await;
         }
     }
-    let (ledger, alerted) = (stack.services.ledger(), stack.alerted.lock().unwrap().clone());
+    let (ledger, alerted) = (stack.services.ledgers(), stack.alerted.lock().unwrap().clone());
     let mut audit = Audit::of(scenario);
     for (number, task) in ended.iter().enumerate() {
         audit.check(number, Some(task), &ledger, &alerted);

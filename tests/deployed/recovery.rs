@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use steward_core::model::task::ProcessState;
 use steward_demo::{
-    scenario::Shipped,
-    services::{Fault, Service},
+    scenario::ExampleWorkflow,
+    services::{DemoService, Fault},
 };
 
 use super::{aws_requests::wait_for, functions::kill, stack::Stack};
@@ -14,7 +14,7 @@ use super::{aws_requests::wait_for, functions::kill, stack::Stack};
 pub(super) async fn supervisor_recovers_the_task_of_a_killed_agent(stack: Rc<Stack>) {
     // The first call hangs, so there is time to kill the agent.
     let id = stack.order_with("killed", "charge", |fault| fault == Fault::Hang);
-    let scenario = Shipped::Order.scenario();
+    let scenario = ExampleWorkflow::Order.scenario();
     stack.submit(&id, scenario.name(), &scenario.input(0)).await;
     let charging = async || {
         let task = stack.task(&id).await?;
@@ -25,6 +25,6 @@ pub(super) async fn supervisor_recovers_the_task_of_a_killed_agent(stack: Rc<Sta
     let task = stack.ended(&id).await;
     assert_eq!(task.process_state, ProcessState::Processed);
     assert!(task.failure_count > 0, "the supervisor counted no failure");
-    let ledger = stack.services.ledger();
-    assert_eq!(ledger.effects(Service::Payment, &id), 1);
+    let ledger = stack.services.ledgers();
+    assert_eq!(ledger.effects(DemoService::Payment, &id), 1);
 }

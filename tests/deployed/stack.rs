@@ -15,8 +15,8 @@ use steward_aws::{
 };
 use steward_core::model::task::Task;
 use steward_demo::{
-    scenario::Shipped,
-    services::{Fault, FaultPlan, MockServices, Service},
+    scenario::ExampleWorkflow,
+    services::{DemoService, Fault, FaultPlan, MockServices},
 };
 use steward_runtime::ports::StateStore;
 
@@ -59,9 +59,9 @@ impl Stack {
     pub(super) async fn deploy() -> Self {
         let plan = FaultPlan::chaos(SEED);
         let target = deployment_target();
-        let services = MockServices::start_at(target.services, &Service::ALL, plan.clone());
+        let services = MockServices::start_at(target.services, &DemoService::ALL, plan.clone());
         let services = services.await.unwrap();
-        let (url, _) = services.base_url(Service::Payment).rsplit_once('/').map(own).unwrap();
+        let (url, _) = services.base_url(DemoService::Payment).rsplit_once('/').map(own).unwrap();
         let url = target.services_url.clone().unwrap_or(url);
         let spans = Collector::start().await;
         let foreign_secret = secret("foreign", &json!("of others")).await;
@@ -112,7 +112,7 @@ impl Stack {
             foreign_secret,
             secret,
         };
-        for shipped in Shipped::ALL {
+        for shipped in ExampleWorkflow::ALL {
             stack.publish(shipped.scenario().definition()).await;
         }
         stack

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::{Value, json};
-use steward_demo::scenario::Shipped;
+use steward_demo::scenario::ExampleWorkflow;
 
 use super::{
     aws_requests::{call, root, wait_for},
@@ -25,7 +25,7 @@ use super::{
 const PAYLOAD: &str = "1 Main Street";
 
 pub(super) async fn logs_contain_metrics_and_no_payloads() {
-    assert!(Shipped::Order.scenario().input(0).to_string().contains(PAYLOAD));
+    assert!(ExampleWorkflow::Order.scenario().input(0).to_string().contains(PAYLOAD));
     let mut names_in_logs = BTreeSet::new();
     for part in ["submission", "submission-http", "scheduler", "supervisor", "agent-payment"] {
         let lines = lines(part).await;

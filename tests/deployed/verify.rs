@@ -4,12 +4,12 @@ use std::{rc::Rc, time::Duration};
 
 use serde_json::{Value, json};
 use steward_core::model::{
-    attempt::{Action, Attempt},
+    attempt::{Action, AttemptId},
     document::DocumentKey,
     step::StepState,
     task::{ProcessState, Task},
 };
-use steward_demo::{scenario::Shipped, services::Fault};
+use steward_demo::{scenario::ExampleWorkflow, services::Fault};
 use steward_runtime::ports::StateStore;
 
 use super::{
@@ -66,7 +66,7 @@ pub(super) async fn long_wait_ends(stack: Rc<Stack>) {
 /// Prints percentiles of the duration of a step: the time between its document and the previous one.
 pub(super) async fn print_step_times(stack: Rc<Stack>) {
     let mut millis = Vec::new();
-    let order = Shipped::Order.scenario();
+    let order = ExampleWorkflow::Order.scenario();
     for number in 0..TIMED {
         let id = stack.order_with(&format!("timed-{number}"), "charge", |f| f == Fault::Healthy);
         stack.submit(&id, order.name(), &order.input(number)).await;
@@ -89,10 +89,10 @@ async fn step_millis(stack: &Stack, task: &Task) -> Vec<i64> {
     let outputs = task.steps.iter().filter_map(|(step, record)| {
         let StepState::Completed { attempt } = record.run.state else { return None };
         let (step, action) = (step.clone().into(), Action::Do);
-        Some(DocumentKey::Output(Attempt { step, action, number: attempt }))
+        Some(DocumentKey::Output(AttemptId { step, action, number: attempt }))
     });
     let keys: Vec<_> = std::iter::once(DocumentKey::Submission).chain(outputs).collect();
-    let documents = stack.store().documents(&task.owner(), &keys).await.unwrap();
+    let documents = stack.store().documents(&task.document_owner(), &keys).await.unwrap();
     let mut at: Vec<_> = documents.iter().map(|document| document.at.as_millisecond()).collect();
     at.sort_unstable();
     at.windows(2).map(|pair| pair[1] - pair[0]).collect()
@@ -116,7 +116,7 @@ pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
         (response["Table"]["TableStatus"] == "ACTIVE").then_some(())
     };
     wait_for("the table with one unit", active).await;
-    let order = Shipped::Order.scenario();
+    let order = ExampleWorkflow::Order.scenario();
     let healthy =
         |n| stack.order_with(&format!("throttled-{n}"), "charge", |fault| fault == Fault::Healthy);
     let ids: Vec<_> = (0..THROTTLED).map(healthy).collect();

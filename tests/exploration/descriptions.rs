@@ -6,7 +6,7 @@ use steward_core::{
     engine::{decision::Transition, effect::Effect, event::Event},
     model::{
         attempt::Action,
-        messages::{Answer, Outcome, StepReply, StepRequest},
+        messages::{CallbackOutcome, ReplyOutcome, StepReply, StepRequest},
         names::{CallbackFence, Part},
         step::StepState,
         task::Task,
@@ -20,31 +20,31 @@ pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
     let text = match event {
         Event::Wake => "scheduler woken".to_owned(),
         Event::Swept => "supervisor sweeps".to_owned(),
-        Event::AlertSent { .. } => "alert confirmed as sent".to_owned(),
-        Event::Asked(action) => format!("parent requests {}", action.name()),
+        Event::AlertPublished { .. } => "alert confirmed as sent".to_owned(),
+        Event::ParentRequested(action) => format!("parent requests {}", action.name()),
         Event::ChildEnded { step, outcome, .. } => format!("child of {step} reports {outcome:?}"),
-        Event::Answered { step, fence, answer } => {
+        Event::CallbackReceived { step, fence, outcome } => {
             let attempt = match fence {
                 CallbackFence::Attempt(attempt) => attempt.to_string(),
                 CallbackFence::Request { .. } => "newest".to_owned(),
             };
-            let verb = match answer {
-                Answer::Completed { .. } => "completes",
-                Answer::Failed { .. } => "fails",
-                Answer::Heartbeat => "sends a heartbeat for",
+            let verb = match outcome {
+                CallbackOutcome::Completed { .. } => "completes",
+                CallbackOutcome::Failed { .. } => "fails",
+                CallbackOutcome::Heartbeat => "sends a heartbeat for",
             };
             format!("callback {verb} {step} #{attempt}")
         }
-        Event::Commanded(command) => format!("operator: {}", command.order.describe(&[])),
-        Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
+        Event::CommandReceived(command) => format!("operator: {}", command.order.describe(&[])),
+        Event::ReplyReceived(StepReply { step, action, attempt, outcome, .. }) => {
             let verb = match outcome {
-                Outcome::Completed { may_continue: false, .. } => "completes",
-                Outcome::Completed { may_continue: true, .. } => "completes (may continue)",
-                Outcome::Failed { may_have_run: false, .. } => "fails",
-                Outcome::Failed { may_have_run: true, .. } => "fails (may have run)",
-                Outcome::Deferred { may_have_run: false, .. } => "defers",
-                Outcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
-                Outcome::Unknown { .. } => "cuts",
+                ReplyOutcome::Completed { may_continue: false, .. } => "completes",
+                ReplyOutcome::Completed { may_continue: true, .. } => "completes (may continue)",
+                ReplyOutcome::Failed { may_have_run: false, .. } => "fails",
+                ReplyOutcome::Failed { may_have_run: true, .. } => "fails (may have run)",
+                ReplyOutcome::Deferred { may_have_run: false, .. } => "defers",
+                ReplyOutcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
+                ReplyOutcome::Unknown { .. } => "cuts",
             };
             format!("agent {verb} {} #{attempt}", describe_part(step, *action))
         }
@@ -75,7 +75,7 @@ pub(super) fn describe_outcome(before: &Task, answer: &Transition) -> String {
                 write!(text, "; request {of} #{attempt}").unwrap();
             }
             Effect::Wake { after, .. } => write!(text, "; wake after {after:?}").unwrap(),
-            Effect::Notice { notice, .. } => {
+            Effect::Notification { notice, .. } => {
                 write!(text, "; notification {:?}", notice.status).unwrap()
             }
             Effect::Publish(event) => write!(text, "; event {}", event.metadata.event).unwrap(),
@@ -84,7 +84,9 @@ pub(super) fn describe_outcome(before: &Task, answer: &Transition) -> String {
                 write!(text, "; submit {}{to}", submission.task_id).unwrap();
             }
             Effect::ChildEnded(ended) => write!(text, "; report {:?}", ended.outcome).unwrap(),
-            Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => text.push_str("; ?"),
+            Effect::ParentRequest(_) | Effect::Reply(_) | Effect::Reject { .. } => {
+                text.push_str("; ?")
+            }
         }
     }
     text
@@ -98,7 +100,7 @@ fn describe_task(task: &Task) -> String {
     for (name, record) in task.steps.iter().filter(|(_, record)| record.items.is_some()) {
         write!(text, ", {name} {}", describe_state(&record.run.state)).unwrap();
     }
-    for (step, action, progress) in task.actions() {
+    for (step, action, progress) in task.started_actions() {
         write!(text, ", {} {}", describe_part(&step, action), describe_state(&progress.state))
             .unwrap();
         if progress.may_have_run && action == Action::Do {
@@ -116,11 +118,11 @@ fn describe_state(state: &StepState) -> String {
     let (name, attempt) = (state.name(), state.attempt());
     match state {
         StepState::Running { complete_by: at, .. }
-        | StepState::HandedOut { complete_by: at, .. } => {
+        | StepState::AwaitingCallback { complete_by: at, .. } => {
             format!("{name} #{attempt} by {}s", at.as_second())
         }
         StepState::Waiting { until: at, .. } => format!("{name} until {}s", at.as_second()),
-        StepState::Each
+        StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => name.to_owned(),
@@ -135,16 +137,16 @@ pub(super) fn transition(
     answer: &Transition,
 ) -> ObservedTransition {
     let mut name = match event {
-        Event::Commanded(command) => {
+        Event::CommandReceived(command) => {
             let order = command.order.describe(&[]);
             order.split(' ').next().unwrap_or_default().to_owned()
         }
-        Event::Replied(reply) => format!("{} {}", reply.action.name(), event.name()),
+        Event::ReplyReceived(reply) => format!("{} {}", reply.action.name(), event.name()),
         Event::Wake
         | Event::Swept
-        | Event::AlertSent { .. }
-        | Event::Answered { .. }
-        | Event::Asked(_)
+        | Event::AlertPublished { .. }
+        | Event::CallbackReceived { .. }
+        | Event::ParentRequested(_)
         | Event::ChildEnded { .. } => event.name().to_owned(),
     };
     if redelivered {

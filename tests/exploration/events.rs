@@ -7,9 +7,9 @@ use serde_json::json;
 use steward_core::{
     engine::event::Event,
     model::{
-        attempt::{Action, Attempt, AttemptTimes},
+        attempt::{Action, AttemptId, AttemptTimes},
         command::Command,
-        messages::{Answer, Outcome, StepReply},
+        messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::{CallbackFence, Part, TaskId},
         step::StepState,
         task::Task,
@@ -63,21 +63,21 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
     // The clock does not advance between events, so two ends may have the same time here.
     let is_distinguishable = |ended_at| model.alerted || task.ended_at != Some(ended_at);
     if let Some(ended_at) = model.pending_confirmation.filter(|at| is_distinguishable(*at)) {
-        events.push(arrives(Event::AlertSent { ended_at }, false));
+        events.push(arrives(Event::AlertPublished { ended_at }, false));
     }
     if workflow.is_child {
         for (action, redelivered) in
             [(Action::Do, false), (Action::Do, true), (Action::Undo, false)]
         {
-            events.push(arrives(Event::Asked(action), redelivered));
+            events.push(arrives(Event::ParentRequested(action), redelivered));
         }
-        events.push(arrives(Event::Asked(Action::Undo), true));
+        events.push(arrives(Event::ParentRequested(Action::Undo), true));
     }
     events.extend(replies(workflow, model, task));
     events.extend(callbacks(workflow, model, task));
     events.extend(child_events(model));
     if let Some(command) = &model.last_command {
-        events.push(arrives(Event::Commanded(command.clone()), true));
+        events.push(arrives(Event::CommandReceived(command.clone()), true));
     }
     if model.budget.commands > 0 {
         let command_id = format!("c-{}", model.budget.commands).parse().unwrap();
@@ -92,7 +92,7 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
                 order,
                 issued_at: None,
             };
-            arrives(Event::Commanded(command), false)
+            arrives(Event::CommandReceived(command), false)
         }));
     }
     if model.lost.is_some() {
@@ -107,8 +107,11 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
 }
 
 /// The outcome of a successful attempt.
-pub(super) fn completed(step: &Part, number: u32) -> Outcome {
-    Outcome::Completed { output: json!({ "id": format!("{step}-{number}") }), may_continue: false }
+pub(super) fn completed(step: &Part, number: u32) -> ReplyOutcome {
+    ReplyOutcome::Completed {
+        output: json!({ "id": format!("{step}-{number}") }),
+        may_continue: false,
+    }
 }
 
 /// All possible replies of agents to any sent request, also late and repeated ones.
@@ -117,7 +120,7 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
     let sent = model.dispatches.iter().filter(|(_, dispatch)| dispatch.sent);
     for (attempt, _) in sent.filter(|(attempt, _)| !workflow.runs_child(&attempt.step)) {
         let mut add = |outcome, redelivered| {
-            let Attempt { step, action, number } = attempt.clone();
+            let AttemptId { step, action, number } = attempt.clone();
             let reply = StepReply {
                 task_id: task_id(),
                 step,
@@ -127,13 +130,16 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
                 incarnation: None,
                 times: AttemptTimes::default(),
             };
-            events.push(ModelEvent::MessageArrives { event: Event::Replied(reply), redelivered });
+            events.push(ModelEvent::MessageArrives {
+                event: Event::ReplyReceived(reply),
+                redelivered,
+            });
         };
         let completed = || completed(&attempt.step, attempt.number);
-        let failed = |may_have_run| Outcome::Failed { reason: "no".to_owned(), may_have_run };
+        let failed = |may_have_run| ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run };
         let deferred = |may_have_run| {
             let (reason, retry_after_ms) = ("breaker open".to_owned(), 10_000);
-            Outcome::Deferred { reason, retry_after_ms, may_have_run }
+            ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run }
         };
         let progress = task.progress(&attempt.step, attempt.action);
         let is_awaited = progress.is_some_and(|progress| {
@@ -144,24 +150,24 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
         add(failed(true), false);
         if workflow.slow {
             let output = json!({ "id": format!("{}-{}", attempt.step, attempt.number) });
-            add(Outcome::Completed { output, may_continue: true }, false);
+            add(ReplyOutcome::Completed { output, may_continue: true }, false);
         }
         if !is_awaited {
             add(completed(), true);
             if workflow.slow {
-                add(Outcome::Unknown { reason: "the call was cut".to_owned() }, false);
+                add(ReplyOutcome::Unknown { reason: "the call was cut".to_owned() }, false);
             }
             continue;
         }
         if workflow.slow {
-            add(Outcome::Unknown { reason: "the call was cut".to_owned() }, false);
+            add(ReplyOutcome::Unknown { reason: "the call was cut".to_owned() }, false);
         }
         if model.budget.deferrals > 0 {
             add(deferred(false), false);
             add(deferred(true), false);
         }
         for output in workflow.outputs.iter().filter(|_| attempt.action == Action::Do) {
-            add(Outcome::Completed { output: output.clone(), may_continue: false }, false);
+            add(ReplyOutcome::Completed { output: output.clone(), may_continue: false }, false);
         }
     }
     events
@@ -176,20 +182,24 @@ fn callbacks(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Ve
         if !has_token || workflow.callback(&attempt.step).is_none() {
             continue;
         }
-        let mut add = |answer, redelivered| {
+        let mut add = |outcome, redelivered| {
             let (step, attempt) = (attempt.step.clone(), attempt.number);
             events.push(ModelEvent::MessageArrives {
-                event: Event::Answered { step, fence: CallbackFence::Attempt(attempt), answer },
+                event: Event::CallbackReceived {
+                    step,
+                    fence: CallbackFence::Attempt(attempt),
+                    outcome,
+                },
                 redelivered,
             });
         };
         let progress = task.progress(&attempt.step, attempt.action);
         let is_awaited = progress.is_some_and(|progress| {
-            progress.state.awaited_by().is_some() && progress.state.attempt() == attempt.number
+            progress.state.reply_due_by().is_some() && progress.state.attempt() == attempt.number
         });
         add(callback_answer(&attempt.step), false);
-        add(Answer::Failed { reason: "no".to_owned() }, false);
-        add(Answer::Heartbeat, false);
+        add(CallbackOutcome::Failed { reason: "no".to_owned() }, false);
+        add(CallbackOutcome::Heartbeat, false);
         if !is_awaited {
             add(callback_answer(&attempt.step), true);
         }
@@ -198,8 +208,8 @@ fn callbacks(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Ve
 }
 
 /// The answer of a successful callback.
-pub(super) fn callback_answer(step: &Part) -> Answer {
-    Answer::Completed { output: json!({ "id": format!("{step}-answered") }) }
+pub(super) fn callback_answer(step: &Part) -> CallbackOutcome {
+    CallbackOutcome::Completed { output: json!({ "id": format!("{step}-answered") }) }
 }
 
 /// The events of child tasks, and their reports.
@@ -224,15 +234,15 @@ fn next_instant(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) ->
     if !task.process_state.is_final() {
         instants.insert(task.complete_by);
     }
-    for (_, _, progress) in task.actions() {
-        instants.extend(progress.in_progress_until);
+    for (_, _, progress) in task.started_actions() {
+        instants.extend(progress.call_may_run_until);
         match progress.state {
             StepState::Running { complete_by: at, .. }
-            | StepState::HandedOut { complete_by: at, .. }
+            | StepState::AwaitingCallback { complete_by: at, .. }
             | StepState::Waiting { until: at, .. } => {
                 instants.insert(at);
             }
-            StepState::Each
+            StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => {}

@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::model::{
-    document::{Document, DocumentKey, Kept},
+    document::{Document, DocumentKey, DocumentRetention},
     names::Part,
     task::Task,
     time::{Timing, later},
@@ -21,7 +21,7 @@ use super::{model_state::ModelState, progress::is_final};
 pub(super) const RETENTION: Duration = Timing::RETENTION;
 
 /// The expiry that a retention gives.
-pub(super) fn expires_at(kept: Kept) -> Timestamp {
+pub(super) fn expires_at(kept: DocumentRetention) -> Timestamp {
     kept.expires_at(RETENTION)
 }
 
@@ -53,7 +53,7 @@ impl ModelState {
     /// Saves `after`. If necessary, first extends the expiry of its documents and child tasks.
     pub(super) fn keep(&mut self, before: Option<&Task>, after: &Task) {
         let until = expires_at(after.kept());
-        if before.is_none_or(|before| after.kept_from > before.kept_from) {
+        if before.is_none_or(|before| after.retention_start > before.retention_start) {
             let expires = Arc::make_mut(&mut self.expires);
             let there = expires.iter_mut().filter(|(key, _)| self.documents.contains_key(key));
             there.for_each(|(_, at)| *at = until.max(*at));

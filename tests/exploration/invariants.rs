@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use steward_core::{
     engine::{effect::Effect, event::Event},
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         document::DocumentKey,
-        events::Happened,
+        events::EventData,
         messages::StepRequest,
         names::{Part, StepName},
         task::{ProcessState, Task},
@@ -81,7 +81,7 @@ fn is_left_to_undo(workflow: &ExploredWorkflow, model: &ModelState, part: &Part)
 
 /// All parts that are left to undo.
 fn left_to_undo(workflow: &ExploredWorkflow, model: &ModelState) -> Vec<Part> {
-    let parts = model.task.iter().flat_map(Task::parts).map(|(part, _)| part);
+    let parts = model.task.iter().flat_map(Task::started_parts).map(|(part, _)| part);
     parts.filter(|part| is_left_to_undo(workflow, model, part)).collect()
 }
 
@@ -112,11 +112,11 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
     check(
         "Undone: no call may still be in progress",
         state != ProcessState::Undone
-            || !task.parts().any(|(part, _)| model.is_in_progress(workflow, &part)),
+            || !task.started_parts().any(|(part, _)| model.is_in_progress(workflow, &part)),
     );
     check(
         "Undone: no reply or callback is awaited",
-        state != ProcessState::Undone || !task.actions().any(|(.., p)| is_awaited(p)),
+        state != ProcessState::Undone || !task.started_actions().any(|(.., p)| is_awaited(p)),
     );
     check(
         "Error: the alert is sent, or the task is due",
@@ -128,14 +128,15 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
     );
     check(
         "Processing: no step failed",
-        state != ProcessState::Processing || !task.parts().any(|(_, r)| is_failed(&r.run)),
+        state != ProcessState::Processing || !task.started_parts().any(|(_, r)| is_failed(&r.run)),
     );
     check(
         "Undoing: no undo failed",
-        state != ProcessState::Undoing || !task.parts().flat_map(|(_, r)| &r.undo).any(is_failed),
+        state != ProcessState::Undoing
+            || !task.started_parts().flat_map(|(_, r)| &r.undo).any(is_failed),
     );
     let passed_point_of_no_return = |name: &StepName| {
-        let mut parts = task.parts().filter(|(part, _)| part.step == *name);
+        let mut parts = task.started_parts().filter(|(part, _)| part.step == *name);
         steps[name].point_of_no_return && parts.any(|(_, record)| is_completed(&record.run))
     };
     check(
@@ -149,7 +150,7 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
             violated.push(text.to_owned());
         }
     };
-    for (step, action, progress) in task.actions() {
+    for (step, action, progress) in task.started_actions() {
         let output = progress.output(&step, action);
         check(
             "a completed step refers to an existing output",
@@ -205,18 +206,18 @@ impl CheckedTransition<'_> {
         self.effects.iter().filter_map(|effect| match effect {
             Effect::Request(request) => Some(request),
             Effect::Submit(_)
-            | Effect::Ask(_)
+            | Effect::ParentRequest(_)
             | Effect::ChildEnded(_)
             | Effect::Reply(_)
             | Effect::Wake { .. }
-            | Effect::Notice { .. }
+            | Effect::Notification { .. }
             | Effect::Reject { .. }
             | Effect::Publish(_) => None,
         })
     }
 
     /// The attempts that are requested from agents and child tasks.
-    fn requested_attempts(&self) -> Vec<Attempt> {
+    fn requested_attempts(&self) -> Vec<AttemptId> {
         let task = self.after.task.as_ref().unwrap();
         self.effects.iter().filter_map(|effect| requested_attempt(task, effect)).collect()
     }
@@ -227,10 +228,10 @@ impl CheckedTransition<'_> {
             Effect::Wake { after, .. } => Some(later(self.after.now, *after)),
             Effect::Request(_)
             | Effect::Submit(_)
-            | Effect::Ask(_)
+            | Effect::ParentRequest(_)
             | Effect::ChildEnded(_)
             | Effect::Reply(_)
-            | Effect::Notice { .. }
+            | Effect::Notification { .. }
             | Effect::Reject { .. }
             | Effect::Publish(_) => None,
         });
@@ -251,7 +252,7 @@ impl CheckedTransition<'_> {
         }
         let undo_failed = self.effects.iter().any(|effect| {
             matches!(effect, Effect::Publish(event)
-                if matches!(event.data, Happened::UndoFailed(_)))
+                if matches!(event.data, EventData::UndoFailed(_)))
         });
         let past_return = after.error.iter().any(|text| text.contains("point of no return"));
         match after.process_state {
@@ -266,22 +267,22 @@ impl CheckedTransition<'_> {
 }
 
 /// The attempt that an effect requests from an agent or a child task.
-pub(super) fn requested_attempt(task: &Task, effect: &Effect) -> Option<Attempt> {
+pub(super) fn requested_attempt(task: &Task, effect: &Effect) -> Option<AttemptId> {
     match effect {
         Effect::Request(StepRequest { step, action, attempt: number, .. }) => {
-            Some(Attempt { step: step.clone(), action: *action, number: *number })
+            Some(AttemptId { step: step.clone(), action: *action, number: *number })
         }
         Effect::Submit(submission) => {
             let step = submission.parent.as_ref()?.step.clone();
             let action = if submission.undo { Action::Undo } else { Action::Do };
             let number = task.progress(&step, action)?.state.attempt();
-            Some(Attempt { step, action, number })
+            Some(AttemptId { step, action, number })
         }
-        Effect::Ask(_)
+        Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)
         | Effect::Wake { .. }
-        | Effect::Notice { .. }
+        | Effect::Notification { .. }
         | Effect::Reject { .. }
         | Effect::Publish(_) => None,
     }

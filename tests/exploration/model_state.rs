@@ -10,9 +10,9 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::{
-    engine::{documents::Documents, event::Event},
+    engine::{documents::LoadedDocuments, event::Event},
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         command::Command,
         document::DocumentKey,
         names::Part,
@@ -60,7 +60,7 @@ pub(super) struct Dispatch {
 pub(super) struct LostEffects {
     pub(super) event: Event,
     /// Waits whose wakes were lost, with their ends.
-    pub(super) waits: BTreeMap<Attempt, Timestamp>,
+    pub(super) waits: BTreeMap<AttemptId, Timestamp>,
     /// Whether a wake without a delay was lost.
     pub(super) immediate_wake: bool,
     /// The end of the task whose notification was lost.
@@ -72,11 +72,11 @@ pub(super) struct LostEffects {
 pub(super) struct ModelState {
     pub(super) task: Option<Task>,
     /// Shared, because most events write no documents.
-    pub(super) documents: Arc<Documents>,
+    pub(super) documents: Arc<LoadedDocuments>,
     /// The expiry of each document that was ever written.
     pub(super) expires: Arc<BTreeMap<DocumentKey, Timestamp>>,
     pub(super) now: Timestamp,
-    pub(super) dispatches: BTreeMap<Attempt, Dispatch>,
+    pub(super) dispatches: BTreeMap<AttemptId, Dispatch>,
     /// The child tasks by part, once submitted.
     pub(super) children: BTreeMap<Part, ChildModel>,
     pub(super) lost: Option<LostEffects>,
@@ -211,7 +211,7 @@ impl ModelState {
             (name, record.items.as_ref().map(|items| items.count)).hash(to);
             hash_progress(&record.run, relative, to);
         }
-        for (step, action, progress) in task.actions() {
+        for (step, action, progress) in task.started_actions() {
             (&step, action).hash(to);
             hash_progress(progress, relative, to);
             progress.in_progress(self.now).map(relative).hash(to);
@@ -250,13 +250,13 @@ fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &
     (state.name(), state.attempt() > 0, failure_count, may_have_run, input).hash(to);
     match state {
         StepState::Running { complete_by, .. } => relative(*complete_by).hash(to),
-        StepState::HandedOut { complete_by, answer_by, .. } => {
+        StepState::AwaitingCallback { complete_by, answer_by, .. } => {
             (relative(*complete_by), relative(*answer_by)).hash(to);
         }
         StepState::Waiting { until, complete_by, .. } => {
             (relative(*until), complete_by.map(relative)).hash(to);
         }
-        StepState::Each
+        StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => {}

@@ -28,10 +28,9 @@ pub(super) fn is_running(progress: &Progress) -> bool {
 /// The deadline of the awaited reply or callback, if there is one.
 pub(super) fn awaited_by(progress: &Progress) -> Option<Timestamp> {
     match progress.state {
-        StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. } => {
-            Some(complete_by)
-        }
-        StepState::Each
+        StepState::Running { complete_by, .. }
+        | StepState::AwaitingCallback { complete_by, .. } => Some(complete_by),
+        StepState::RunningItems
         | StepState::Waiting { .. }
         | StepState::Completed { .. }
         | StepState::Failed { .. }
@@ -52,8 +51,8 @@ pub(super) fn waits_until(progress: &Progress) -> Option<Timestamp> {
     match progress.state {
         StepState::Waiting { until, .. } => Some(until),
         StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
+        | StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,

@@ -4,9 +4,9 @@
 use steward_core::{
     engine::event::Event,
     model::{
-        attempt::{Action, Attempt},
-        command::Order,
-        messages::{ChildOutcome, Outcome, StepReply},
+        attempt::{Action, AttemptId},
+        command::CommandAction,
+        messages::{ChildOutcome, ReplyOutcome, StepReply},
         names::{CallbackFence, Part},
         step::StepState,
         task::{ProcessState, Task},
@@ -29,8 +29,8 @@ pub(super) fn save(
 ) {
     let mut task = next.clone();
     task.revision += 1;
-    for (step, action, number, complete_by) in task.running() {
-        let attempt = Attempt { step, action, number };
+    for (step, action, number, complete_by) in task.running_attempts() {
+        let attempt = AttemptId { step, action, number };
         let dispatch = Dispatch {
             sent: false,
             known_outcome: KnownOutcome::Unknown,
@@ -40,29 +40,28 @@ pub(super) fn save(
         after.dispatches.entry(attempt).or_insert(dispatch);
     }
     match event {
-        Event::Replied(reply) => record_reply(workflow, after, before, reply),
-        Event::Answered { step, fence: CallbackFence::Attempt(attempt), .. } => {
-            let attempt = Attempt { step: step.clone(), action: Action::Do, number: *attempt };
+        Event::ReplyReceived(reply) => record_reply(workflow, after, before, reply),
+        Event::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), .. } => {
+            let attempt = AttemptId { step: step.clone(), action: Action::Do, number: *attempt };
             // The call that passes on the token may not have returned.
             if let Some(dispatch) = after.dispatches.get_mut(&attempt) {
                 dispatch.known_outcome = KnownOutcome::MayHaveRun;
             }
         }
-        Event::Answered { fence: CallbackFence::Request { .. }, .. } => {}
+        Event::CallbackReceived { fence: CallbackFence::Request { .. }, .. } => {}
         Event::ChildEnded { step, outcome, .. } => record_child_report(after, step, outcome),
-        Event::Commanded(command) => {
+        Event::CommandReceived(command) => {
             after.budget.commands = after.budget.commands.saturating_sub(1);
             after.last_command = Some(command.clone());
             let obeyed = task.commands.last().is_some_and(|record| record.refused.is_none());
             let did_not_run = match &command.order {
-                Order::Resubmit { did_not_run, .. } | Order::Skip { did_not_run, .. } => {
-                    *did_not_run
-                }
-                Order::Complete { .. }
-                | Order::Undo
-                | Order::Cancel
-                | Order::Pause
-                | Order::Resume => false,
+                CommandAction::Resubmit { did_not_run, .. }
+                | CommandAction::Skip { did_not_run, .. } => *did_not_run,
+                CommandAction::Complete { .. }
+                | CommandAction::Undo
+                | CommandAction::Cancel
+                | CommandAction::Pause
+                | CommandAction::Resume => false,
             };
             if obeyed && did_not_run {
                 record_did_not_run(after, before, &command.order);
@@ -70,23 +69,26 @@ pub(super) fn save(
         }
         // A deferred attempt without a later reply may have run after all.
         Event::Swept => {
-            for (step, action, number, _) in before.awaited() {
+            for (step, action, number, _) in before.awaited_attempts() {
                 let given_up = !task.progress(&step, action).is_some_and(is_awaited);
-                let dispatch = after.dispatches.get_mut(&Attempt { step, action, number });
+                let dispatch = after.dispatches.get_mut(&AttemptId { step, action, number });
                 if let Some(dispatch) = dispatch.filter(|_| given_up) {
                     dispatch.known_outcome = KnownOutcome::Unknown;
                 }
             }
         }
-        Event::Wake | Event::AlertSent { .. } | Event::Asked(_) => {}
+        Event::Wake | Event::AlertPublished { .. } | Event::ParentRequested(_) => {}
     }
     // A deferred attempt that is given up or skipped may have run after all, by another delivery.
-    if !matches!(event, Event::Replied(_) | Event::Answered { .. } | Event::ChildEnded { .. }) {
-        for (step, action, progress) in task.actions() {
+    if !matches!(
+        event,
+        Event::ReplyReceived(_) | Event::CallbackReceived { .. } | Event::ChildEnded { .. }
+    ) {
+        for (step, action, progress) in task.started_actions() {
             let old = before.progress(&step, action);
             let now_may_have_run = progress.may_have_run
                 && old.is_some_and(|old| !old.may_have_run && waits_until(old).is_some());
-            let attempt = Attempt { step, action, number: progress.state.attempt() };
+            let attempt = AttemptId { step, action, number: progress.state.attempt() };
             if let Some(dispatch) = after.dispatches.get_mut(&attempt).filter(|_| now_may_have_run)
             {
                 dispatch.known_outcome = KnownOutcome::Unknown;
@@ -104,15 +106,15 @@ pub(super) fn save(
 /// Whether a message reports that a part which was not awaited any more took effect, or may have.
 pub(super) fn brings_late_news(before: &Task, after: &Task, event: &Event) -> bool {
     let part = match event {
-        Event::Replied(StepReply { step, action: Action::Do, .. })
-        | Event::Answered { step, .. }
+        Event::ReplyReceived(StepReply { step, action: Action::Do, .. })
+        | Event::CallbackReceived { step, .. }
         | Event::ChildEnded { step, .. } => step,
         Event::Wake
         | Event::Swept
-        | Event::Replied(_)
-        | Event::Commanded(_)
-        | Event::Asked(_)
-        | Event::AlertSent { .. } => return false,
+        | Event::ReplyReceived(_)
+        | Event::CommandReceived(_)
+        | Event::ParentRequested(_)
+        | Event::AlertPublished { .. } => return false,
     };
     let may_have_run = |task: &Task| task.record(part).is_some_and(|r| r.run.may_have_run);
     let is_over = before.record(part).is_some_and(|r| !is_awaited(&r.run));
@@ -128,20 +130,20 @@ fn record_reply(
     reply: &StepReply,
 ) {
     let StepReply { step, action, attempt: number, outcome, .. } = reply;
-    if matches!(outcome, Outcome::Deferred { .. }) {
+    if matches!(outcome, ReplyOutcome::Deferred { .. }) {
         after.budget.deferrals = after.budget.deferrals.saturating_sub(1);
     }
     let ran = outcome.may_have_run();
     let is_over = match outcome {
-        Outcome::Completed { may_continue, .. } => !may_continue,
-        Outcome::Failed { may_have_run, .. } => !may_have_run,
-        Outcome::Deferred { .. } | Outcome::Unknown { .. } => false,
+        ReplyOutcome::Completed { may_continue, .. } => !may_continue,
+        ReplyOutcome::Failed { may_have_run, .. } => !may_have_run,
+        ReplyOutcome::Deferred { .. } | ReplyOutcome::Unknown { .. } => false,
     };
     // Only one delivery of a request that is not idempotent makes a call.
     let is_called_once = *action == Action::Do && !workflow.definition.steps[&step.step].idempotent;
-    let may_act = matches!(outcome, Outcome::Deferred { .. }) && !is_called_once;
+    let may_act = matches!(outcome, ReplyOutcome::Deferred { .. }) && !is_called_once;
     let is_late = !before.progress(step, *action).is_some_and(is_awaited);
-    let attempt = Attempt { step: step.clone(), action: *action, number: *number };
+    let attempt = AttemptId { step: step.clone(), action: *action, number: *number };
     let Some(dispatch) = after.dispatches.get_mut(&attempt) else { return };
     // A reported outcome stays valid when the attempt is given up later.
     dispatch.known_outcome = match dispatch.known_outcome {
@@ -173,13 +175,13 @@ fn record_child_report(after: &mut ModelState, step: &Part, outcome: &ChildOutco
 }
 
 /// Records an operator's statement that the failed or waiting parts did not run.
-fn record_did_not_run(after: &mut ModelState, before: &Task, order: &Order) {
+fn record_did_not_run(after: &mut ModelState, before: &Task, order: &CommandAction) {
     let stuck = |state: &StepState| match state {
         StepState::Failed { .. } => true,
-        StepState::Waiting { .. } => matches!(order, Order::Resubmit { .. }),
+        StepState::Waiting { .. } => matches!(order, CommandAction::Resubmit { .. }),
         StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
+        | StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Skipped { .. } => false,
     };

@@ -10,7 +10,7 @@ use steward_core::{
     engine::{effect::Effect, event::Event},
     model::{
         attempt::{Action, AttemptTimes},
-        command::{Command, Order},
+        command::{Command, CommandAction},
         messages::StepReply,
         names::CallbackFence,
         time::later,
@@ -228,7 +228,7 @@ fn successful_responses(
     match effect {
         Effect::Request(request) => {
             let (step, number) = (request.step.clone(), request.attempt);
-            let reply = Event::Replied(StepReply {
+            let reply = Event::ReplyReceived(StepReply {
                 task_id: request.task_id.clone(),
                 step: step.clone(),
                 action: request.action,
@@ -240,7 +240,7 @@ fn successful_responses(
             let awaits_callback =
                 workflow.callback(&step).is_some() && request.action == Action::Do;
             let fence = CallbackFence::Attempt(number);
-            let callback = Event::Answered { fence, answer: callback_answer(&step), step };
+            let callback = Event::CallbackReceived { fence, outcome: callback_answer(&step), step };
             std::iter::once(reply).chain(awaits_callback.then_some(callback)).map(arrives).collect()
         }
         Effect::Submit(submission) => {
@@ -256,24 +256,24 @@ fn successful_responses(
         }
         Effect::Publish(event) => {
             let ended_at = event.metadata.at;
-            let sent = is_alert(effect).then_some(Event::AlertSent { ended_at });
+            let sent = is_alert(effect).then_some(Event::AlertPublished { ended_at });
             sent.map(arrives).into_iter().collect()
         }
-        Effect::Ask(_)
+        Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)
-        | Effect::Notice { .. }
+        | Effect::Notification { .. }
         | Effect::Reject { .. } => Vec::new(),
     }
 }
 
 fn resume() -> Event {
-    Event::Commanded(Command {
+    Event::CommandReceived(Command {
         command_id: "resume".parse().unwrap(),
         task_id: "t".parse().unwrap(),
         by: "op".to_owned(),
         why: "because".to_owned(),
-        order: Order::Resume,
+        order: CommandAction::Resume,
         issued_at: None,
     })
 }

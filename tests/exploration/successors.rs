@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
     engine::{
-        decision::{Context, Transition},
-        documents::{Documents, Wanted},
+        decision::{DecisionContext, Transition},
+        documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
         transition::transition,
     },
     model::{
-        attempt::Attempt,
-        messages::{Parent, Submission},
+        attempt::AttemptId,
+        messages::{ParentStep, Submission},
         step::StepState,
         task::{ProcessState, Task},
         time::later,
@@ -131,7 +131,7 @@ fn weeks_after(now: Timestamp) -> Timestamp {
 }
 
 fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Successors {
-    let parent = Parent {
+    let parent = ParentStep {
         task_id: "p".parse().unwrap(),
         step: "k".parse().unwrap(),
         depth: 1,
@@ -169,9 +169,9 @@ fn context<'a>(
     model: &ModelState,
     event: &Event,
     redelivered: bool,
-) -> Context<'a> {
+) -> DecisionContext<'a> {
     let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
-    Context { now: model.now, actor, redelivered, timing: workflow.timing }
+    DecisionContext { now: model.now, actor, redelivered, timing: workflow.timing }
 }
 
 /// Makes the core's decision, and creates the states in which its effects are sent and lost.
@@ -202,7 +202,7 @@ fn decide(
             (before.clone(), [].as_slice(), false)
         }
     };
-    if matches!(event, Event::AlertSent { .. }) {
+    if matches!(event, Event::AlertPublished { .. }) {
         after.pending_confirmation = None;
     }
     let lost = state_with_lost_effects(&after, event, effects, applied && lost_effects.is_none());
@@ -242,10 +242,10 @@ fn transition_checked(
     model: &ModelState,
     task: &Task,
     event: &Event,
-    context: Context<'_>,
+    context: DecisionContext<'_>,
 ) -> (Transition, Vec<String>) {
     let (answer, mut violated, wanted) =
-        transition_with(workflow, model, task, event, context, Documents::new());
+        transition_with(workflow, model, task, event, context, LoadedDocuments::new());
     let sends = |answer: &Transition| match answer {
         Transition::Apply { effects, .. } | Transition::Ignore { effects, .. } => {
             effects.iter().any(|effect| matches!(effect, Effect::Request(_) | Effect::Submit(_)))
@@ -270,22 +270,22 @@ fn transition_with(
     model: &ModelState,
     task: &Task,
     event: &Event,
-    context: Context<'_>,
-    mut documents: Documents,
+    context: DecisionContext<'_>,
+    mut documents: LoadedDocuments,
 ) -> (Transition, Vec<String>, usize) {
     let (mut violated, mut noted) = (Vec::new(), BTreeSet::new());
     let mut wanted = 0;
     for _ in 0..ROUNDS_MAX {
         let keys = match transition(&workflow.definition, task, &documents, event, context) {
             Ok(answer) => return (answer, violated, wanted),
-            Err(Wanted(keys)) => keys,
+            Err(NeededDocuments(keys)) => keys,
         };
         wanted += keys.len();
         for key in keys {
             let is_new = match model.read(&key).cloned() {
                 Some(found) => documents.insert(key.clone(), found).is_none(),
                 None if model.lacks(&key) => {
-                    documents.note_missing(key.clone());
+                    documents.mark_absent(key.clone());
                     noted.insert(key.clone())
                 }
                 None => {
@@ -314,12 +314,12 @@ fn state_with_lost_effects(
 ) -> Option<ModelState> {
     let is_redelivered = match event {
         Event::Wake
-        | Event::Replied(_)
-        | Event::Commanded(_)
-        | Event::Answered { .. }
-        | Event::Asked(_)
+        | Event::ReplyReceived(_)
+        | Event::CommandReceived(_)
+        | Event::CallbackReceived { .. }
+        | Event::ParentRequested(_)
         | Event::ChildEnded { .. } => true,
-        Event::Swept | Event::AlertSent { .. } => false,
+        Event::Swept | Event::AlertPublished { .. } => false,
     };
     if !applied || effects.is_empty() || after.budget.crashes == 0 {
         return None;
@@ -331,13 +331,16 @@ fn state_with_lost_effects(
             matches!(effect, Effect::Wake { after: pause, .. } if later(after.now, *pause) == *at)
         })
     };
-    let waits = after.task.iter().flat_map(Task::actions).filter_map(|(step, action, progress)| {
-        let StepState::Waiting { attempt: number, until, .. } = progress.state else { return None };
-        let attempt = Attempt { step, action, number };
-        is_lost(&until).then_some((attempt, until))
-    });
+    let waits =
+        after.task.iter().flat_map(Task::started_actions).filter_map(|(step, action, progress)| {
+            let StepState::Waiting { attempt: number, until, .. } = progress.state else {
+                return None;
+            };
+            let attempt = AttemptId { step, action, number };
+            is_lost(&until).then_some((attempt, until))
+        });
     let ended = after.task.as_ref().and_then(end);
-    let ended = ended.filter(|_| effects.iter().any(|e| matches!(e, Effect::Notice { .. })));
+    let ended = ended.filter(|_| effects.iter().any(|e| matches!(e, Effect::Notification { .. })));
     let immediate_wake = is_lost(&after.now);
     let lost_effects =
         LostEffects { event: event.clone(), waits: waits.collect(), immediate_wake, ended };

@@ -7,8 +7,8 @@ use steward_core::definition::plan::Plan;
 
 use serde_json::{Value, json};
 use steward_core::{
-    definition::{step::Callback, workflow::Workflow},
-    model::{command::Order, names::Part, time::Timing},
+    definition::{step::CallbackDefinition, workflow::Workflow},
+    model::{command::CommandAction, names::Part, time::Timing},
 };
 
 mod step_kinds;
@@ -35,7 +35,7 @@ pub(super) struct ExploredWorkflow {
     pub(super) timing: Timing,
     pub(super) budget: Budget,
     /// The commands that operators may send.
-    pub(super) orders: Vec<Order>,
+    pub(super) orders: Vec<CommandAction>,
     /// The submitted input.
     pub(super) input: Value,
     /// The outputs that agents may return, in addition to one with an id.
@@ -68,7 +68,7 @@ impl ExploredWorkflow {
     }
 
     /// The callback of a part, if it has one.
-    pub(super) fn callback(&self, part: &Part) -> Option<&Callback> {
+    pub(super) fn callback(&self, part: &Part) -> Option<&CallbackDefinition> {
         self.definition.steps[&part.step].callback.as_ref()
     }
 }
@@ -220,12 +220,12 @@ fn not_idempotent() -> ExploredWorkflow {
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
     let budget = Budget { commands: 1, crashes: 0, deferrals: 1, long_pauses: 0 };
     let mut workflow = workflow("not_idempotent", steps, budget, &endings);
-    let resubmit = |did_not_run| Order::Resubmit { step: None, input: None, did_not_run };
+    let resubmit = |did_not_run| CommandAction::Resubmit { step: None, input: None, did_not_run };
     workflow.orders = vec![
         resubmit(false),
         resubmit(true),
-        Order::Skip { step: None, did_not_run: true },
-        Order::Undo,
+        CommandAction::Skip { step: None, did_not_run: true },
+        CommandAction::Undo,
     ];
     workflow
 }
@@ -243,20 +243,20 @@ fn extended_wait() -> ExploredWorkflow {
 }
 
 /// All commands of operators.
-fn orders() -> Vec<Order> {
+fn orders() -> Vec<CommandAction> {
     let a = || Some("a".parse().unwrap());
     vec![
-        Order::Resubmit { step: None, input: None, did_not_run: false },
-        Order::Resubmit { step: None, input: Some(json!({ "n": 2 })), did_not_run: true },
-        Order::Resubmit { step: None, input: Some(json!({ "n": 3 })), did_not_run: false },
-        Order::Skip { step: a(), did_not_run: false },
-        Order::Skip { step: None, did_not_run: false },
-        Order::Complete { step: a(), output: json!({ "id": "by hand" }) },
-        Order::Complete { step: None, output: json!({ "id": "by hand" }) },
-        Order::Undo,
-        Order::Cancel,
-        Order::Pause,
-        Order::Resume,
+        CommandAction::Resubmit { step: None, input: None, did_not_run: false },
+        CommandAction::Resubmit { step: None, input: Some(json!({ "n": 2 })), did_not_run: true },
+        CommandAction::Resubmit { step: None, input: Some(json!({ "n": 3 })), did_not_run: false },
+        CommandAction::Skip { step: a(), did_not_run: false },
+        CommandAction::Skip { step: None, did_not_run: false },
+        CommandAction::Complete { step: a(), output: json!({ "id": "by hand" }) },
+        CommandAction::Complete { step: None, output: json!({ "id": "by hand" }) },
+        CommandAction::Undo,
+        CommandAction::Cancel,
+        CommandAction::Pause,
+        CommandAction::Resume,
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use steward_core::model::{
-    messages::{Outcome, SchedulerMessage},
+    messages::{ReplyOutcome, SchedulerMessage},
     task::ProcessState,
 };
 use steward_runtime::ports::{Clock, Ports};
@@ -63,7 +63,7 @@ async fn a_child_task_that_may_have_expired_does_not_count_as_never_begun() {
         let mut deployment =
             MemoryDeployment::new(&[parent_workflow("2d", "1h"), child_workflow()]);
         deployment.submit(submission("t", "parent")).await.unwrap();
-        let done = Outcome::Completed { output: json!({ "id": "p-1" }), may_continue: false };
+        let done = ReplyOutcome::Completed { output: json!({ "id": "p-1" }), may_continue: false };
         let reply = SchedulerMessage::Reply(deployment.reply_to("t:deliver", "ship", done));
         deployment.schedule(&json!(reply).to_string()).await;
         drop(deployment.ports.channel().take_all());

@@ -6,8 +6,8 @@ use serde_json::json;
 use steward_core::{
     definition::plan::Plan,
     engine::{
-        decision::{Context, Transition},
-        documents::Documents,
+        decision::{DecisionContext, Transition},
+        documents::LoadedDocuments,
         event::Event,
         transition::transition,
     },
@@ -34,13 +34,13 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     deployment.ports.clock().advance(Duration::from_secs(90));
     let task = deployment.task("t").await;
     let decide = |task: &Task, event: &Event| {
-        let context = Context {
+        let context = DecisionContext {
             now: deployment.ports.clock().now(),
             actor: "other",
             redelivered: false,
             timing: deployment.ports.timing(),
         };
-        match transition(&definition, task, &Documents::new(), event, context).unwrap() {
+        match transition(&definition, task, &LoadedDocuments::new(), event, context).unwrap() {
             Transition::Apply { task, documents, .. } => (*task, documents),
             other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
         }
@@ -52,10 +52,10 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
         "order": { "command": "complete", "step": "charge", "output": { "id": "TILL" } },
     }))
     .unwrap();
-    let (_, documents) = decide(&waiting, &Event::Commanded(command.clone()));
+    let (_, documents) = decide(&waiting, &Event::CommandReceived(command.clone()));
     assert!(!documents.is_empty());
     for document in documents {
-        let (owner, kept) = (task.owner(), task.kept());
+        let (owner, kept) = (task.document_owner(), task.kept());
         deployment.ports.store().put_document(&owner, kept, &document).await.unwrap();
     }
     deployment.sweep().await;
@@ -74,8 +74,9 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     let task = deployment.task("t").await;
     assert_eq!(task.process_state, ProcessState::Processed);
     assert!(task.commands[0].refused.is_some());
-    let result = steward_operator::view::result_of(&task).unwrap();
-    let result = deployment.ports.store().documents(&task.owner(), &[result]).await.unwrap();
+    let result = steward_operator::view::result_key_of(&task).unwrap();
+    let result =
+        deployment.ports.store().documents(&task.document_owner(), &[result]).await.unwrap();
     assert_eq!(result[0].body, json!("c-7"));
     deployment.command("t", "c-2", json!({ "command": "undo" })).await;
     assert_eq!(request_body(&deployment, "t", "charge"), json!("c-7"));

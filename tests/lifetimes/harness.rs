@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use steward_core::{
     engine::event::Event,
     model::{
-        events::{BusEvent, Happened},
-        messages::{Outcome, SchedulerMessage, StepReply, StepRequest},
+        events::{BusEvent, EventData},
+        messages::{ReplyOutcome, SchedulerMessage, StepReply, StepRequest},
         names::TaskId,
         task::{ProcessState, Task},
         time::Timing,
     },
-    submission::{Refusal, ReplyQueues},
+    submission::{ReplyQueues, SubmissionRefusal},
 };
 use steward_runtime::{
-    dispatch::carry_out,
+    dispatch::send_effects,
     drive::{Delivery, drive},
-    ports::{Clock, Outgoing, Ports, Queue, StateStore},
-    trace::{Span, SpanKind},
+    ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},
+    trace::{SpanKind, TraceSpan},
 };
 use steward_testkit::memory::MemoryPorts;
 
@@ -33,10 +33,10 @@ pub(super) struct MemoryDeployment {
     /// The latest request by task and step.
     pub(super) requests: BTreeMap<(String, String), StepRequest>,
     /// All messages sent to the scheduler, in order.
-    pub(super) scheduler_messages: Vec<Outgoing>,
+    pub(super) scheduler_messages: Vec<OutgoingMessage>,
     events: Vec<BusEvent>,
     /// Submissions of child tasks that are delayed in their queue. `None`: submissions are delivered.
-    pub(super) held_submissions: Option<Vec<Outgoing>>,
+    pub(super) held_submissions: Option<Vec<OutgoingMessage>>,
 }
 
 impl MemoryDeployment {
@@ -64,19 +64,21 @@ impl MemoryDeployment {
     }
 
     /// Submits a task, and delivers all messages.
-    pub(super) async fn submit(&mut self, submission: Value) -> Result<TaskId, Refusal> {
+    pub(super) async fn submit(&mut self, submission: Value) -> Result<TaskId, SubmissionRefusal> {
         let text = submission.to_string();
         let result = self.receive_submission(&text).await;
         self.deliver_all().await;
         result
     }
 
-    pub(super) async fn receive_submission(&self, text: &str) -> Result<TaskId, Refusal> {
-        let span = Span::begin("submit", SpanKind::Consumer, None);
+    pub(super) async fn receive_submission(&self, text: &str) -> Result<TaskId, SubmissionRefusal> {
+        let span = TraceSpan::begin("submit", SpanKind::Consumer, None);
         let queues = ReplyQueues::default();
         let receipt =
-            steward_submission::receive(&self.ports, &queues, text, None, span).await.unwrap();
-        let sent = carry_out(&self.ports, receipt.sends).await;
+            steward_submission::process_submission(&self.ports, &queues, text, None, span)
+                .await
+                .unwrap();
+        let sent = send_effects(&self.ports, receipt.sends).await;
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
         receipt.result
     }
@@ -122,13 +124,13 @@ impl MemoryDeployment {
     }
 
     /// Delivers a reply to the latest request of a step.
-    pub(super) async fn reply(&mut self, task: &str, step: &str, outcome: Outcome) {
+    pub(super) async fn reply(&mut self, task: &str, step: &str, outcome: ReplyOutcome) {
         let reply = self.reply_to(task, step, outcome);
         self.schedule(&json!(SchedulerMessage::Reply(reply)).to_string()).await;
         self.deliver_all().await;
     }
 
-    pub(super) fn reply_to(&self, task: &str, step: &str, outcome: Outcome) -> StepReply {
+    pub(super) fn reply_to(&self, task: &str, step: &str, outcome: ReplyOutcome) -> StepReply {
         let request = self.requests[&(task.to_owned(), step.to_owned())].clone();
         let StepRequest { task_id, step, action, attempt, incarnation, .. } = request;
         StepReply {
@@ -143,7 +145,7 @@ impl MemoryDeployment {
     }
 
     pub(super) async fn complete(&mut self, task: &str, step: &str, output: Value) {
-        self.reply(task, step, Outcome::Completed { output, may_continue: false }).await;
+        self.reply(task, step, ReplyOutcome::Completed { output, may_continue: false }).await;
     }
 
     pub(super) async fn command(&mut self, task: &str, id: &str, order: Value) {
@@ -169,7 +171,7 @@ impl MemoryDeployment {
 
     pub(super) async fn sweep(&mut self) {
         let now = self.ports.clock().now();
-        let due = self.ports.store().due(0, now, None).await.unwrap();
+        let due = self.ports.store().due_tasks(0, now, None).await.unwrap();
         let swept = due.task_ids.into_iter().map(|task_id| Delivery {
             task_id,
             incarnation: None,
@@ -198,18 +200,18 @@ impl MemoryDeployment {
     /// The reasons of the alerts about a task.
     pub(super) fn alert_reasons(&self, task: &str) -> Vec<String> {
         let reasons = self.events.iter().filter_map(|event| match &event.data {
-            Happened::TaskInError(trouble) | Happened::UndoFailed(trouble) => {
+            EventData::TaskInError(trouble) | EventData::UndoFailed(trouble) => {
                 (trouble.task_id.as_str() == task).then(|| trouble.reason.clone())
             }
-            Happened::BreakerOpened(_)
-            | Happened::BreakerClosed(_)
-            | Happened::SubmissionRefused { .. }
-            | Happened::MessageCorrupt { .. }
-            | Happened::DeadLetterSeen { .. }
-            | Happened::AgentMissing { .. }
-            | Happened::OperatorCommand { .. }
-            | Happened::OperatorRedrive { .. }
-            | Happened::TaskEnded { .. } => None,
+            EventData::BreakerOpened(_)
+            | EventData::BreakerClosed(_)
+            | EventData::SubmissionRefused { .. }
+            | EventData::MessageCorrupt { .. }
+            | EventData::DeadLetterSeen { .. }
+            | EventData::AgentMissing { .. }
+            | EventData::OperatorCommand { .. }
+            | EventData::OperatorRedrive { .. }
+            | EventData::TaskEnded { .. } => None,
         });
         reasons.collect()
     }
@@ -242,8 +244,8 @@ pub(super) fn charge_wait_ship(retention: &str, complete_within: &str, wait: &st
         } })
 }
 
-pub(super) fn refused_outcome() -> Outcome {
-    Outcome::Failed { reason: "no".to_owned(), may_have_run: false }
+pub(super) fn refused_outcome() -> ReplyOutcome {
+    ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false }
 }
 
 /// The body of the latest request of a step.

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 use steward_core::model::{
-    messages::{Outcome, SchedulerMessage, StepReply},
+    messages::{ReplyOutcome, SchedulerMessage, StepReply},
     task::{ProcessState, Task},
 };
-use steward_runtime::ports::{Clock, Outgoing, Ports, StateStore};
+use steward_runtime::ports::{Clock, OutgoingMessage, Ports, StateStore};
 use steward_testkit::memory::ExpiredItem;
 
 use super::harness::*;
@@ -28,7 +28,7 @@ async fn an_id_can_be_reused_when_only_documents_of_its_earlier_task_remain() {
         let second = deployment.task("t").await;
         assert_eq!(second.process_state, ProcessState::Processing);
         deployment.complete("t", "charge", json!("second")).await;
-        let owner = second.owner();
+        let owner = second.document_owner();
         let key = "step/charge/1/output".parse().unwrap();
         let output = deployment.ports.store().documents(&owner, &[key]).await.unwrap();
         assert_eq!(output[0].body, json!("second"));
@@ -54,13 +54,13 @@ async fn messages_about_an_earlier_task_with_the_same_id_are_ignored() {
         } });
     let mut deployment = MemoryDeployment::new(&[parent, child]);
     deployment.submit(submission("t", "parent")).await.unwrap();
-    let done = Outcome::Completed { output: json!("first"), may_continue: false };
+    let done = ReplyOutcome::Completed { output: json!("first"), may_continue: false };
     let reply = deployment.reply_to("t", "charge", done.clone());
     let path = &deployment.requests[&("t".to_owned(), "approve".to_owned())].path;
     let token = path.trim_start_matches("/ask/").replace("%2F", "/");
     deployment.complete("t", "approve", json!(null)).await;
     deployment.complete("t:deliver", "ship", json!(null)).await;
-    let is_child_report = |message: &&Outgoing| message.body.contains("child_ended");
+    let is_child_report = |message: &&OutgoingMessage| message.body.contains("child_ended");
     let ended = deployment.scheduler_messages.iter().find(is_child_report).unwrap().body.clone();
     let child_inquiry = deployment
         .scheduler_messages
@@ -105,7 +105,7 @@ async fn a_command_for_an_earlier_task_with_the_same_id_is_rejected() {
     assert_eq!(deployment.process_state("t").await, ProcessState::Error);
     let first = deployment.task("t").await;
     // The operator shipped manually. The command is in its queue when the task expires.
-    let bulk = steward_runtime::bulk::Bulk {
+    let bulk = steward_runtime::bulk::BulkCommand {
         id: "run-1".parse().unwrap(),
         order: serde_json::from_value(json!({ "command": "complete", "step": "ship" })).unwrap(),
         by: "ann".to_owned(),

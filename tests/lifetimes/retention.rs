@@ -79,7 +79,7 @@ async fn a_missing_document_is_an_error_and_the_alert_names_it() {
     let mut deployment = MemoryDeployment::new(&[charge_wait_ship("1h", "2d", "1h")]);
     deployment.submit(submission("t", "slow")).await.unwrap();
     deployment.complete("t", "charge", json!({ "id": "c-1" })).await;
-    let owner = (deployment.task("t").await).owner();
+    let owner = (deployment.task("t").await).document_owner();
     let key = "step/charge/1/output".parse().unwrap();
     deployment.ports.store().delete_expired(&ExpiredItem::Document(owner, key));
     deployment.requests.clear();

@@ -7,7 +7,7 @@ workflow within 2h
 submit                       => Pending; due 20s
 wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
 agent completes approve #1 with {"ticket":7}
-                             => approve handed out until 3600s
+                             => approve awaiting callback until 3600s
 agent completes approve #1 with {"ticket":7}
                              => ignored: DuplicateReply
 wake (redelivered)           => ignored: NothingReady

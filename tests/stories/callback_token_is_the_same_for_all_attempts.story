@@ -10,7 +10,7 @@ token o-1/approve/i000000000 completes
                              => illegal: a callback to step `approve`, which never started
 wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
 agent completes approve #1 with {"ticket":7}
-                             => approve handed out until 3600s
+                             => approve awaiting callback until 3600s
 token o-1/approve/i000000000/c-9 completes with {"by":"eve"}
                              => ignored: StaleReply
 clock +3602s

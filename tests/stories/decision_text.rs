@@ -8,9 +8,9 @@ use steward_core::{
     definition::workflow::Workflow,
     engine::effect::Effect,
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         document::{Document, DocumentKey},
-        events::{BusEvent, Happened, TaskTrouble},
+        events::{BusEvent, EventData, TaskAlert},
         messages::{ChildEnded, ChildOutcome, StepRequest, Submission},
         names::{Part, StepName},
         step::{Progress, StepState},
@@ -42,7 +42,7 @@ pub(super) fn saved_changes(
             let (old, new) = (before.progress(&part, action), after.progress(&part, action));
             if let Some(new) = new.filter(|new| old != Some(*new)) {
                 let requested = is_requested(effects, &part, action, new.state.attempt());
-                let of = Attempt { step: part, action, number: new.state.attempt() };
+                let of = AttemptId { step: part, action, number: new.state.attempt() };
                 texts.extend(progress_change(of, old, new, &mut new_documents, requested, now));
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn saved_changes(
         DocumentKey::Result(_) => format!("returns {body}"),
         DocumentKey::Submission
         | DocumentKey::Output(_)
-        | DocumentKey::ByHand(..)
+        | DocumentKey::OperatorOutput(..)
         | DocumentKey::Failure(_)
         | DocumentKey::Deferral(_)
         | DocumentKey::Claim(_) => format!("document {key}"),
@@ -107,11 +107,11 @@ fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> boo
             let action = if submission.undo { Action::Undo } else { Action::Do };
             submission.parent.as_ref().is_some_and(|parent| parent.step == *part) && action == of
         }
-        Effect::Ask(_)
+        Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)
         | Effect::Wake { .. }
-        | Effect::Notice { .. }
+        | Effect::Notification { .. }
         | Effect::Reject { .. }
         | Effect::Publish(_) => false,
     })
@@ -120,7 +120,7 @@ fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> boo
 /// Describes the change of a part: `reserve waiting until 25s (failures 1, may have run, reason kept)`. `None` for an
 /// attempt that starts, because its request describes it.
 fn progress_change(
-    of: Attempt,
+    of: AttemptId,
     old: Option<&Progress>,
     new: &Progress,
     new_documents: &mut NewDocuments<'_>,
@@ -136,13 +136,13 @@ fn progress_change(
         (true, false) => details.push("did not run".to_owned()),
         (false, false) | (true, true) => {}
     }
-    let until = new.in_progress_until;
-    if until != old.and_then(|old| old.in_progress_until) {
+    let until = new.call_may_run_until;
+    if until != old.and_then(|old| old.call_may_run_until) {
         details.extend(
             until.map(|until| format!("call may be in progress until {}", since_start(until))),
         );
     }
-    let by_hand = new.completed_by.clone().map(|by| DocumentKey::ByHand(of.clone(), by));
+    let by_hand = new.completed_by.clone().map(|by| DocumentKey::OperatorOutput(of.clone(), by));
     if new_documents.remove(&by_hand.unwrap_or_else(|| DocumentKey::Output(of.clone()))).is_some() {
         details.push("output kept".to_owned());
     }
@@ -160,11 +160,11 @@ fn progress_change(
         StepState::Waiting { until, .. } if *until != now => {
             text.push_str(&format!(" until {}", since_start(*until)));
         }
-        StepState::HandedOut { complete_by, .. } => {
+        StepState::AwaitingCallback { complete_by, .. } => {
             text.push_str(&format!(" until {}", since_start(*complete_by)));
         }
         StepState::Running { .. }
-        | StepState::Each
+        | StepState::RunningItems
         | StepState::Waiting { .. }
         | StepState::Completed { .. }
         | StepState::Failed { .. }
@@ -176,7 +176,7 @@ fn progress_change(
     Some(text)
 }
 
-fn state(of: &Attempt, state: &StepState) -> String {
+fn state(of: &AttemptId, state: &StepState) -> String {
     match (of.action, state) {
         (Action::Do, _) => format!("{} {}", of.step, state.name()),
         (Action::Undo, StepState::Completed { .. }) => format!("{} undone", of.step),
@@ -195,13 +195,14 @@ pub(super) fn effects_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<Strin
             let step = part.and_then(|part| workflow.steps.get_index_of(&part.step));
             (0, step, part.and_then(|part| part.item))
         }
-        Effect::Notice { .. } => (1, None, None),
+        Effect::Notification { .. } => (1, None, None),
         Effect::Publish(event) if event.is_task_alert() => (2, None, None),
         Effect::Publish(_) => (3, None, None),
         Effect::ChildEnded(_) => (4, None, None),
-        Effect::Wake { .. } | Effect::Reply(_) | Effect::Reject { .. } | Effect::Ask(_) => {
-            (5, None, None)
-        }
+        Effect::Wake { .. }
+        | Effect::Reply(_)
+        | Effect::Reject { .. }
+        | Effect::ParentRequest(_) => (5, None, None),
     };
     let mut effects: Vec<_> = effects.iter().collect();
     effects.sort_by_key(|effect| sort_key(effect));
@@ -215,7 +216,7 @@ fn effect_text(effect: &Effect) -> String {
         Effect::Wake { after, .. } => {
             format!("wake scheduler in {}s", after.as_secs_f64())
         }
-        Effect::Notice { queue, notice } => {
+        Effect::Notification { queue, notice } => {
             let status = json!(notice.status);
             let status = status.as_str().unwrap_or_default();
             let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
@@ -240,29 +241,33 @@ fn effect_text(effect: &Effect) -> String {
             };
             format!("report to {step} of {task_id}: {outcome}")
         }
-        Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => format!("{effect:?}"),
+        Effect::ParentRequest(_) | Effect::Reply(_) | Effect::Reject { .. } => {
+            format!("{effect:?}")
+        }
     }
 }
 
-fn event_text(event: &Happened) -> String {
-    let trouble = |TaskTrouble { steps, reason, .. }: &TaskTrouble| {
+fn event_text(event: &EventData) -> String {
+    let trouble = |TaskAlert { steps, reason, .. }: &TaskAlert| {
         let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
         let steps = if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
         format!("{steps} \"{reason}\"")
     };
     match event {
-        Happened::TaskInError(error) => format!("alert{}", trouble(error)),
-        Happened::UndoFailed(error) => format!("alert: left to undo{}", trouble(error)),
-        Happened::TaskEnded { process_state, .. } => format!("event: ended in {process_state}"),
-        Happened::OperatorCommand { command, refused: None, .. } => format!("published: {command}"),
-        Happened::OperatorCommand { refused: Some(refused), .. } => format!("refused: {refused}"),
-        Happened::BreakerOpened(_)
-        | Happened::SubmissionRefused { .. }
-        | Happened::MessageCorrupt { .. }
-        | Happened::DeadLetterSeen { .. }
-        | Happened::AgentMissing { .. }
-        | Happened::OperatorRedrive { .. }
-        | Happened::BreakerClosed(_) => format!("{event:?}"),
+        EventData::TaskInError(error) => format!("alert{}", trouble(error)),
+        EventData::UndoFailed(error) => format!("alert: left to undo{}", trouble(error)),
+        EventData::TaskEnded { process_state, .. } => format!("event: ended in {process_state}"),
+        EventData::OperatorCommand { command, refused: None, .. } => {
+            format!("published: {command}")
+        }
+        EventData::OperatorCommand { refused: Some(refused), .. } => format!("refused: {refused}"),
+        EventData::BreakerOpened(_)
+        | EventData::SubmissionRefused { .. }
+        | EventData::MessageCorrupt { .. }
+        | EventData::DeadLetterSeen { .. }
+        | EventData::AgentMissing { .. }
+        | EventData::OperatorRedrive { .. }
+        | EventData::BreakerClosed(_) => format!("{event:?}"),
     }
 }
 

@@ -6,8 +6,8 @@ use steward_core::{
     engine::event::Event,
     model::{
         attempt::{Action, AttemptTimes},
-        command::Order,
-        messages::{Answer, ChildOutcome, Outcome, Parent, StepReply},
+        command::CommandAction,
+        messages::{CallbackOutcome, ChildOutcome, ParentStep, ReplyOutcome, StepReply},
         names::{CallbackFence, CallbackToken},
     },
 };
@@ -26,7 +26,7 @@ pub(super) enum StoryEvent {
     Commanded {
         by: String,
         why: String,
-        order: Order,
+        order: CommandAction,
         redelivered: bool,
     },
     /// The last command is delivered again.
@@ -45,7 +45,7 @@ pub(super) enum StoryEvent {
 pub(super) struct StorySubmission {
     pub(super) input: Value,
     pub(super) reply_to: Option<String>,
-    pub(super) parent: Option<Parent>,
+    pub(super) parent: Option<ParentStep>,
     pub(super) undo: bool,
 }
 
@@ -65,8 +65,8 @@ pub(super) fn parse_event(line: &str) -> Result<StoryEvent, String> {
         ["alert", "of", at, "sent"] => {
             return Ok(StoryEvent::AlertSent { ended_at: Some(duration(at)?) });
         }
-        ["parent", "requests", "do"] => Event::Asked(Action::Do),
-        ["parent", "requests", "undo"] => Event::Asked(Action::Undo),
+        ["parent", "requests", "do"] => Event::ParentRequested(Action::Do),
+        ["parent", "requests", "undo"] => Event::ParentRequested(Action::Undo),
         ["callback", verb @ ("completes" | "fails" | "heartbeat"), rest @ ..] => {
             callback_of_attempt(verb, &rest.join(" "))?
         }
@@ -84,7 +84,7 @@ pub(super) fn parse_event(line: &str) -> Result<StoryEvent, String> {
             child_ended(step, Some(number), &outcome.join(" "))?
         }
         ["agent", verb @ ("completes" | "fails" | "defers" | "cuts"), rest @ ..] => {
-            Event::Replied(reply(verb, &rest.join(" "))?)
+            Event::ReplyReceived(reply(verb, &rest.join(" "))?)
         }
         [by, verb, rest @ ..] => {
             let rest = rest.join(" ");
@@ -110,7 +110,7 @@ fn submission(text: &str) -> Result<StoryEvent, String> {
     let parent = |step: &str, task: &str| {
         let task_id = task.parse().map_err(|error| format!("{error}"))?;
         let step = step.parse().map_err(|error| format!("{error}"))?;
-        Ok::<_, String>(Some(Parent { task_id, step, depth: 1, incarnation: None }))
+        Ok::<_, String>(Some(ParentStep { task_id, step, depth: 1, incarnation: None }))
     };
     let submission = match text.split(' ').collect::<Vec<_>>().as_slice() {
         ["submit"] => StorySubmission::default(),
@@ -136,31 +136,31 @@ fn callback_of_attempt(verb: &str, text: &str) -> Result<Event, String> {
     let text = text.strip_prefix("for ").unwrap_or(text);
     let (step, text) = text.split_once(" #").ok_or("an attempt is written #1")?;
     let (attempt, text) = text.split_once(' ').unwrap_or((text, ""));
-    let answer = answer(verb, text)?;
+    let outcome = answer(verb, text)?;
     let attempt = attempt.parse().map_err(|_| "an attempt is written #1")?;
-    Ok(Event::Answered {
+    Ok(Event::CallbackReceived {
         step: step.parse().map_err(|error| format!("{error}"))?,
         fence: CallbackFence::Attempt(attempt),
-        answer,
+        outcome,
     })
 }
 
 /// Parses `o-1/charge/i0 completes with {...}` or `o-1/charge/i0 fails "no"`.
 fn callback_with_token(token: &str, verb: &str, text: &str) -> Result<Event, String> {
     let CallbackToken { step, fence, .. } = token.parse().map_err(|error| format!("{error}"))?;
-    Ok(Event::Answered { step, fence, answer: answer(verb, text)? })
+    Ok(Event::CallbackReceived { step, fence, outcome: answer(verb, text)? })
 }
 
-fn answer(verb: &str, text: &str) -> Result<Answer, String> {
+fn answer(verb: &str, text: &str) -> Result<CallbackOutcome, String> {
     Ok(match verb {
-        "completes" => {
-            Answer::Completed { output: value(text.strip_prefix("with ").unwrap_or("null")) }
-        }
+        "completes" => CallbackOutcome::Completed {
+            output: value(text.strip_prefix("with ").unwrap_or("null")),
+        },
         "fails" => {
             let reason = text.split('"').nth(1).ok_or("a reason is missing")?.to_owned();
-            Answer::Failed { reason }
+            CallbackOutcome::Failed { reason }
         }
-        _ => Answer::Heartbeat,
+        _ => CallbackOutcome::Heartbeat,
     })
 }
 
@@ -209,16 +209,16 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
     let outcome = match verb {
         "completes" => {
             let output = value(text.strip_prefix("with ").unwrap_or("null"));
-            Outcome::Completed { output, may_continue }
+            ReplyOutcome::Completed { output, may_continue }
         }
-        "fails" => Outcome::Failed { reason: reason()?, may_have_run },
-        "cuts" => Outcome::Unknown { reason: reason()? },
+        "fails" => ReplyOutcome::Failed { reason: reason()?, may_have_run },
+        "cuts" => ReplyOutcome::Unknown { reason: reason()? },
         _ => {
             let pause = text.strip_prefix("for ").and_then(|text| text.split(' ').next());
             let pause = duration(pause.ok_or("a step is deferred `for 10s`")?)?;
             let retry_after_ms =
                 u64::try_from(pause.as_millis()).map_err(|error| error.to_string())?;
-            Outcome::Deferred { reason: reason()?, retry_after_ms, may_have_run }
+            ReplyOutcome::Deferred { reason: reason()?, retry_after_ms, may_have_run }
         }
     };
     Ok(StepReply {
@@ -233,7 +233,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
 }
 
 /// Parses a command: `resubmits charge with input {...}, it did not run`, `completes charge with {...}`, `undoes`.
-fn order(verb: &str, rest: &str) -> Result<Order, String> {
+fn order(verb: &str, rest: &str) -> Result<CommandAction, String> {
     let (rest, did_not_run) = match rest.strip_suffix(", it did not run") {
         Some(rest) => (rest, true),
         None => (rest, false),
@@ -249,16 +249,16 @@ fn order(verb: &str, rest: &str) -> Result<Order, String> {
     Ok(match (verb, with) {
         ("resubmits", with) => {
             let input = with.map(|with| value(with.trim_start_matches("input ")));
-            Order::Resubmit { step, input, did_not_run }
+            CommandAction::Resubmit { step, input, did_not_run }
         }
-        ("skips", None) => Order::Skip { step, did_not_run },
+        ("skips", None) => CommandAction::Skip { step, did_not_run },
         ("completes", with) => {
-            Order::Complete { step, output: with.map(value).unwrap_or_default() }
+            CommandAction::Complete { step, output: with.map(value).unwrap_or_default() }
         }
-        ("undoes", None) => Order::Undo,
-        ("cancels", None) => Order::Cancel,
-        ("pauses", None) => Order::Pause,
-        ("resumes", None) => Order::Resume,
+        ("undoes", None) => CommandAction::Undo,
+        ("cancels", None) => CommandAction::Cancel,
+        ("pauses", None) => CommandAction::Pause,
+        ("resumes", None) => CommandAction::Resume,
         _ => return Err(unknown(&format!("{verb} {rest}"))),
     })
 }

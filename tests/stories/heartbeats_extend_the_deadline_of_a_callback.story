@@ -8,13 +8,13 @@ submit                       => Pending; due 30s
 wake                         => Processing; request render #1 by 60s with "o-1/render/i000000000"
 callback heartbeat for render #1
                              => ignored: StillAwaited
-agent completes render #1    => render handed out until 240s
+agent completes render #1    => render awaiting callback until 240s
 clock +200s
 callback heartbeat for render #1
-                             => render handed out until 440s
+                             => render awaiting callback until 440s
 clock +239s
 callback heartbeat for render #1
-                             => render handed out until 600s
+                             => render awaiting callback until 600s
 clock +100s
 callback heartbeat for render #1
                              => ignored: StillAwaited

@@ -6,11 +6,11 @@ mod queries;
 use jiff::Timestamp;
 use steward_core::{
     definition::workflow::Workflow,
-    engine::{decision::Context, effect::Effect, event::Event},
+    engine::{decision::DecisionContext, effect::Effect, event::Event},
     limits,
     model::{
         attempt::Action,
-        events::{BusEvent, Happened},
+        events::{BusEvent, EventData},
         messages::StepRequest,
         names::Part,
         step::{StepRecord, StepState},
@@ -32,7 +32,7 @@ pub(super) struct DecisionCheck<'a> {
     pub(super) after: &'a Task,
     pub(super) event: &'a Event,
     pub(super) effects: &'a [Effect],
-    pub(super) context: Context<'a>,
+    pub(super) context: DecisionContext<'a>,
 }
 
 /// Each invariant's text, and whether it holds.
@@ -58,7 +58,8 @@ pub(super) fn violated_by_decision(decision: &DecisionCheck<'_>) -> Vec<String> 
 /// Invariants of every saved task.
 fn task_invariants(DecisionCheck { before, after, effects, .. }: &DecisionCheck<'_>) -> Invariants {
     let is_active = !is_final(after);
-    let failures: u32 = after.actions().map(|(_, _, progress)| progress.failure_count).sum();
+    let failures: u32 =
+        after.started_actions().map(|(_, _, progress)| progress.failure_count).sum();
     let stored = serde_json::to_value(after).ok();
     let read_back: Option<Task> = stored.and_then(|stored| serde_json::from_value(stored).ok());
     vec![
@@ -98,17 +99,17 @@ fn due_invariants(DecisionCheck { after, effects, context, .. }: &DecisionCheck<
         ("a task that is not in a final state has a due time", is_final(after) || after.due.is_some()),
         ("a task in Processed or Undone is not due", !ended_without_error(after) || after.due.is_none()),
         ("due by the task's complete-by", paused || in_time(after.complete_by)),
-        ("due by the complete-by of each running attempt", after.awaited().all(|run| in_time(run.3))),
+        ("due by the complete-by of each running attempt", after.awaited_attempts().all(|run| in_time(run.3))),
         ("due soon after the end of each wait", paused || waits(after).all(|until| {
             in_time(until.max(context.now) + pickup)
         })),
         ("due soon after the last call that the undo waits for can be in progress", paused || !is_undoing(after) || {
-            let mut calls = after.parts().filter_map(|(_, record)| in_progress_until(record));
+            let mut calls = after.started_parts().filter_map(|(_, record)| in_progress_until(record));
             calls.all(|until| until <= context.now || in_time(until + pickup))
         }),
         ("due soon after each wake, in case it is lost", { wakes }.all(|at| in_time(at + pickup))),
         ("a Pending task is due soon", !pending || in_time(context.now + pickup)),
-        ("a paused task is due within the limit", in_time(context.now + limits::PAUSED_LOOK_WITHIN) || !paused),
+        ("a paused task is due within the limit", in_time(context.now + limits::PAUSED_CHECK_INTERVAL) || !paused),
         (
             "no wake is delayed longer than a queue can delay it",
             effects.iter().all(|effect| {
@@ -123,14 +124,15 @@ fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
     let DecisionCheck { workflow, before, after, event, effects, context } = decision;
     let ends = decision.ends();
     let stays = before.process_state == after.process_state && before.ended_at == after.ended_at;
-    let commanded = matches!(event, Event::Commanded(_) | Event::Asked(Action::Undo));
+    let commanded =
+        matches!(event, Event::CommandReceived(_) | Event::ParentRequested(Action::Undo));
     let passed =
         |name| after.steps.get(name).is_some_and(|r: &StepRecord| has_passed(&r.run.state));
     let notifications =
-        effects.iter().filter(|effect| matches!(effect, Effect::Notice { .. })).count();
+        effects.iter().filter(|effect| matches!(effect, Effect::Notification { .. })).count();
     let processed = after.process_state == ProcessState::Processed;
     let undone = after.process_state == ProcessState::Undone;
-    let running = after.awaited().next().is_some();
+    let running = after.awaited_attempts().next().is_some();
     let error = |task: &Task| task.process_state == ProcessState::Error;
     vec![
         (
@@ -157,7 +159,7 @@ fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
             "Undone: no call of unknown outcome may still be in progress",
             !undone
                 || !ends
-                || after.parts().all(|(_, r)| in_progress_until(r) <= Some(context.now)),
+                || after.started_parts().all(|(_, r)| in_progress_until(r) <= Some(context.now)),
         ),
         (
             "Undoing and Undone: the task has an undo reason",
@@ -175,16 +177,16 @@ fn alert_invariants(decision: &DecisionCheck<'_>) -> Invariants {
     let DecisionCheck { workflow, before, after, event, effects, .. } = decision;
     let (ends, in_error) = (decision.ends(), after.process_state == ProcessState::Error);
     let events: Vec<_> = events(effects).filter(|event| event.is_task_alert()).collect();
-    let failed = after.parts().filter(|(_, record)| record.run.state.is_failed());
+    let failed = after.started_parts().filter(|(_, record)| record.run.state.is_failed());
     let failed: Vec<_> = failed.map(|(part, _)| part).collect();
     let left = left_to_undo(workflow, after);
     let names = |steps: &[Part], wanted: &[Part]| steps == wanted;
     let backward = after.undo_reason.is_some();
     let names_the_parts = |event: &&BusEvent| {
-        if let Happened::UndoFailed(trouble) = &event.data {
+        if let EventData::UndoFailed(trouble) = &event.data {
             return backward && names(&trouble.steps, &left);
         }
-        matches!(&event.data, Happened::TaskInError(trouble)
+        matches!(&event.data, EventData::TaskInError(trouble)
             if !backward && names(&trouble.steps, &failed))
     };
     let was_due = ends || before.due.is_some();
@@ -202,7 +204,7 @@ fn alert_invariants(decision: &DecisionCheck<'_>) -> Invariants {
             !in_error
                 || !was_due
                 || after.due.is_some()
-                || matches!(event, Event::AlertSent { .. }),
+                || matches!(event, Event::AlertPublished { .. }),
         ),
     ]
 }
@@ -216,7 +218,7 @@ fn undo_invariants(
     let may_be_in_progress = |record: &StepRecord| in_progress_until(record) > Some(context.now);
     let settled = |request: &StepRequest| {
         descendants(workflow, &request.step.step).into_iter().all(|later| {
-            let parts = after.parts().filter(|(part, _)| part.step == *later);
+            let parts = after.started_parts().filter(|(part, _)| part.step == *later);
             parts.into_iter().all(|(_, r)| {
                 !is_awaited(r) && !may_be_in_progress(r) && !is_left(workflow, later, r)
             })
@@ -229,7 +231,7 @@ fn undo_invariants(
     };
     let can_be_undone =
         workflow.steps.iter().filter(|(_, step)| step.point_of_no_return).all(|(name, _)| {
-            let mut parts = after.parts().filter(|(part, _)| part.step == *name);
+            let mut parts = after.started_parts().filter(|(part, _)| part.step == *name);
             parts.all(|(_, r)| !has_effect(r) && !is_awaited(r))
         });
     vec![
@@ -262,12 +264,12 @@ fn request_invariants(decision: &DecisionCheck<'_>) -> Invariants {
         old.is_none_or(|old| match old.state {
             StepState::Waiting { until, .. } => {
                 until <= context.now + context.timing.clock_skew
-                    || matches!(decision.event, Event::Commanded(_))
+                    || matches!(decision.event, Event::CommandReceived(_))
             }
             StepState::Running { .. } => true,
-            StepState::Failed { .. } => matches!(decision.event, Event::Commanded(_)),
-            StepState::HandedOut { .. }
-            | StepState::Each
+            StepState::Failed { .. } => matches!(decision.event, Event::CommandReceived(_)),
+            StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Skipped { .. } => false,
         })
@@ -302,13 +304,14 @@ fn command_invariants(
 ) -> Invariants {
     let published: Vec<_> = events(effects)
         .filter_map(|event| {
-            let Happened::OperatorCommand { command_id, by, why, refused, .. } = &event.data else {
+            let EventData::OperatorCommand { command_id, by, why, refused, .. } = &event.data
+            else {
                 return None;
             };
             Some((command_id, by, why, refused))
         })
         .collect();
-    let Event::Commanded(command) = event else {
+    let Event::CommandReceived(command) = event else {
         return vec![
             ("only a command is recorded as a command", before.commands == after.commands),
             ("only a command is published as a command", published.is_empty()),
@@ -335,7 +338,7 @@ fn command_invariants(
                     .collect::<Vec<_>>(),
         ),
         ("a refused command changes nothing else", refused.is_none() || unchanged == **before),
-        ("only the newest commands are kept", after.commands.len() <= limits::COMMANDS_KEPT_MAX),
+        ("only the newest commands are kept", after.commands.len() <= limits::COMMAND_RECORDS_MAX),
     ]
 }
 
@@ -347,27 +350,27 @@ pub(super) fn violated_by_effects(
 ) -> Vec<String> {
     let matches_task = |effect: &Effect| match effect {
         Effect::Request(request) => matches_running_attempt(workflow, task, request),
-        Effect::Notice { notice, .. } => {
+        Effect::Notification { notice, .. } => {
             Some(notice.at) == task.ended_at
                 && notice.task_id.as_deref() == Some(task.task_id.as_str())
         }
         Effect::Publish(BusEvent { metadata, data }) => {
             let ended = Some(metadata.at) == task.ended_at;
             match data {
-                Happened::TaskInError(trouble) | Happened::UndoFailed(trouble) => {
+                EventData::TaskInError(trouble) | EventData::UndoFailed(trouble) => {
                     ended && trouble.task_id == task.task_id
                 }
-                Happened::TaskEnded { task_id, process_state, .. } => {
+                EventData::TaskEnded { task_id, process_state, .. } => {
                     ended && *task_id == task.task_id && *process_state == task.process_state
                 }
-                Happened::OperatorCommand { task_id, .. } => *task_id == task.task_id,
-                Happened::BreakerOpened(_)
-                | Happened::SubmissionRefused { .. }
-                | Happened::MessageCorrupt { .. }
-                | Happened::DeadLetterSeen { .. }
-                | Happened::AgentMissing { .. }
-                | Happened::OperatorRedrive { .. }
-                | Happened::BreakerClosed(_) => false,
+                EventData::OperatorCommand { task_id, .. } => *task_id == task.task_id,
+                EventData::BreakerOpened(_)
+                | EventData::SubmissionRefused { .. }
+                | EventData::MessageCorrupt { .. }
+                | EventData::DeadLetterSeen { .. }
+                | EventData::AgentMissing { .. }
+                | EventData::OperatorRedrive { .. }
+                | EventData::BreakerClosed(_) => false,
             }
         }
         Effect::Wake { wake, .. } => wake.task_id == task.task_id,
@@ -375,7 +378,7 @@ pub(super) fn violated_by_effects(
         Effect::ChildEnded(ended) => task.parent.as_ref().is_some_and(|parent| {
             is_final(task) && (&parent.task_id, &parent.step) == (&ended.task_id, &ended.step)
         }),
-        Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => false,
+        Effect::ParentRequest(_) | Effect::Reply(_) | Effect::Reject { .. } => false,
     };
     let wrong = effects.iter().filter(|effect| !matches_task(effect));
     wrong.map(|effect| format!("an effect matches the saved task; not {effect:?}")).collect()

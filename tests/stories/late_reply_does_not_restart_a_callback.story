@@ -5,7 +5,7 @@ workflow within 2h
 
 submit                       => Pending; due 20s
 wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
-agent completes approve #1   => approve handed out until 60s
+agent completes approve #1   => approve awaiting callback until 60s
 clock +62s
 sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
                                 due 92s; wake scheduler

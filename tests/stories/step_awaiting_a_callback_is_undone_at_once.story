@@ -6,7 +6,7 @@ workflow within 2h
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
                                 request check #1 by 60s
-agent completes approve #1   => approve handed out until 3600s
+agent completes approve #1   => approve awaiting callback until 3600s
 agent fails check #1 "no"    => Undoing because "step check: no"; approve failed (may have run);
                                 check failed (failures 1, reason kept);
                                 request undo of approve #1 by 60s

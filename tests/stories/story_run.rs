@@ -5,17 +5,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
     engine::{
-        decision::{Context, Transition},
-        documents::{Documents, Wanted},
+        decision::{DecisionContext, Transition},
+        documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
         transition::transition,
     },
     model::{
-        attempt::{Action, Attempt},
-        command::{Command, Order},
+        attempt::{Action, AttemptId},
+        command::{Command, CommandAction},
         document::{Document, DocumentKey},
-        messages::{Answer, ChildOutcome, Outcome, Submission},
+        messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, Submission},
         step::StepState,
         task::{ProcessState, Task},
     },
@@ -33,7 +33,7 @@ use super::{
 pub(super) struct StoryRun<'a, F> {
     story: &'a Story,
     task: Option<Task>,
-    documents: Documents,
+    documents: LoadedDocuments,
     now: Timestamp,
     /// Called for every decision with the task before it, the event, and the decision.
     observer: F,
@@ -49,7 +49,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             story,
             observer,
             task: None,
-            documents: Documents::new(),
+            documents: LoadedDocuments::new(),
             now: Timestamp::UNIX_EPOCH,
             command: None,
             violated: Vec::new(),
@@ -68,22 +68,27 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             StoryEvent::AlertSent { ended_at } => {
                 let newest = self.task.as_ref().and_then(|task| task.ended_at);
                 let ended_at = ended_at.map(|after| Timestamp::UNIX_EPOCH + after).or(newest);
-                let event = Event::AlertSent { ended_at: ended_at.unwrap_or(self.now) };
+                let event = Event::AlertPublished { ended_at: ended_at.unwrap_or(self.now) };
                 self.decide(&event, false)
             }
             StoryEvent::Commanded { by, why, order, redelivered } => {
                 let command = self.command(by, why, order)?;
-                self.decide(&Event::Commanded(command), redelivered)
+                self.decide(&Event::CommandReceived(command), redelivered)
             }
             StoryEvent::CommandRepeated { redelivered } => {
                 let command =
                     self.command.as_ref().ok_or("there was no command to repeat")?.0.clone();
-                self.decide(&Event::Commanded(command), redelivered)
+                self.decide(&Event::CommandReceived(command), redelivered)
             }
         }
     }
 
-    fn command(&mut self, by: String, why: String, order: Order) -> Result<Command, String> {
+    fn command(
+        &mut self,
+        by: String,
+        why: String,
+        order: CommandAction,
+    ) -> Result<Command, String> {
         let number = self.command.as_ref().map_or(0, |(_, number)| *number) + 1;
         let command_id = format!("c-{number}").parse().map_err(|error| format!("{error}"))?;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
@@ -111,7 +116,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             keep: None,
         };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
-        self.documents = Documents::from([(document.key, document.body)]);
+        self.documents = LoadedDocuments::from([(document.key, document.body)]);
         let text = format!("{}; {}", task.process_state, due(&task));
         self.task = Some(task);
         Ok(text)
@@ -147,19 +152,24 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
         })
     }
 
-    fn context(&self, event: &Event, redelivered: bool) -> Context<'static> {
+    fn context(&self, event: &Event, redelivered: bool) -> DecisionContext<'static> {
         let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
-        Context { now: self.now, actor, redelivered, timing: self.story.timing }
+        DecisionContext { now: self.now, actor, redelivered, timing: self.story.timing }
     }
 
     /// Calls the core with the documents that it wants, and checks that it wants only existing documents, each once.
-    fn transition(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
+    fn transition(
+        &mut self,
+        task: &Task,
+        event: &Event,
+        context: DecisionContext<'_>,
+    ) -> Transition {
         let workflow = &self.story.workflow;
-        let mut read = Documents::new();
+        let mut read = LoadedDocuments::new();
         let answer = loop {
             match transition(workflow, task, &read, event, context) {
                 Ok(answer) => break answer,
-                Err(Wanted(keys)) => {
+                Err(NeededDocuments(keys)) => {
                     for key in keys {
                         if !self.documents.contains_key(&key) {
                             self.violated
@@ -203,15 +213,16 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             return (!in_time)
                 .then(|| "a task with a part that can start now is due soon".to_owned());
         }
-        let is_in_progress = task.actions().any(|(_, action, progress)| match progress.state {
-            StepState::Running { .. } | StepState::HandedOut { .. } => true,
-            StepState::Waiting { .. } => action == task.direction(),
-            StepState::Each
-            | StepState::Completed { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => false,
-        });
-        let is_in_progress = is_in_progress || task.undo_waits(self.now).next().is_some();
+        let is_in_progress =
+            task.started_actions().any(|(_, action, progress)| match progress.state {
+                StepState::Running { .. } | StepState::AwaitingCallback { .. } => true,
+                StepState::Waiting { .. } => action == task.direction(),
+                StepState::RunningItems
+                | StepState::Completed { .. }
+                | StepState::Failed { .. }
+                | StepState::Skipped { .. } => false,
+            });
+        let is_in_progress = is_in_progress || task.undo_blocked_until(self.now).next().is_some();
         (!is_in_progress).then(|| "a task that is not in a final state makes progress".to_owned())
     }
 
@@ -225,7 +236,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 self.violated.push(format!("a document is written once; {key} was written before"));
             }
         }
-        for (step, action, progress) in task.actions() {
+        for (step, action, progress) in task.started_actions() {
             if let Some(key) = progress.output(&step, action)
                 && !self.documents.contains_key(&key)
             {
@@ -238,22 +249,23 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
     /// Whether a new document contains what the event reported.
     fn is_body_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
         let order = match event {
-            Event::Commanded(command) => Some(&command.order),
+            Event::CommandReceived(command) => Some(&command.order),
             Event::Wake
             | Event::Swept
-            | Event::Replied(_)
-            | Event::Answered { .. }
-            | Event::Asked(_)
+            | Event::ReplyReceived(_)
+            | Event::CallbackReceived { .. }
+            | Event::ParentRequested(_)
             | Event::ChildEnded { .. }
-            | Event::AlertSent { .. } => None,
+            | Event::AlertPublished { .. } => None,
         };
         match (key, event) {
-            (DocumentKey::Output(of), Event::Replied(reply)) => {
-                matches!(&reply.outcome, Outcome::Completed { output, .. } if output == body)
+            (DocumentKey::Output(of), Event::ReplyReceived(reply)) => {
+                matches!(&reply.outcome, ReplyOutcome::Completed { output, .. } if output == body)
                     && of.action == reply.action
             }
-            (DocumentKey::Output(of), Event::Answered { answer, .. }) => {
-                *answer == Answer::Completed { output: body.clone() } && of.action == Action::Do
+            (DocumentKey::Output(of), Event::CallbackReceived { outcome, .. }) => {
+                *outcome == CallbackOutcome::Completed { output: body.clone() }
+                    && of.action == Action::Do
             }
             (DocumentKey::Output(of), Event::ChildEnded { outcome, .. }) => match of.action {
                 Action::Do => *outcome == ChildOutcome::Processed { output: body.clone() },
@@ -261,12 +273,12 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             },
             (DocumentKey::Result(_), _) => task.process_state == ProcessState::Processed,
             (DocumentKey::Output(_), _) => false,
-            (DocumentKey::ByHand(..), _) => {
-                matches!(order, Some(Order::Complete { output, .. }) if output == body)
+            (DocumentKey::OperatorOutput(..), _) => {
+                matches!(order, Some(CommandAction::Complete { output, .. }) if output == body)
             }
             (
-                DocumentKey::Failure(Attempt { step, action, number })
-                | DocumentKey::Deferral(Attempt { step, action, number }),
+                DocumentKey::Failure(AttemptId { step, action, number })
+                | DocumentKey::Deferral(AttemptId { step, action, number }),
                 _,
             ) => {
                 let has_text =
@@ -274,7 +286,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 let attempt = task.progress(step, *action).map(|p| p.state.attempt());
                 attempt == Some(*number) && has_text("reason") && has_text("verdict")
             }
-            (DocumentKey::Input(id), Event::Commanded(command)) => {
+            (DocumentKey::Input(id), Event::CommandReceived(command)) => {
                 *id == command.command_id && body.get("input") == Some(&self.edited(order))
             }
             (DocumentKey::Input(_) | DocumentKey::Submission | DocumentKey::Claim(_), _) => false,
@@ -282,11 +294,11 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
     }
 
     /// The newest input with a command's edit applied to its top-level keys.
-    fn edited(&self, order: Option<&Order>) -> Value {
+    fn edited(&self, order: Option<&CommandAction>) -> Value {
         let newest = self.task.as_ref().and_then(|task| task.input.clone());
         let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
         let mut input = self.documents.get(&key).map_or(json!({}), |body| body["input"].clone());
-        if let (Some(Order::Resubmit { input: Some(patch), .. }), Some(input)) =
+        if let (Some(CommandAction::Resubmit { input: Some(patch), .. }), Some(input)) =
             (order, input.as_object_mut())
         {
             for (key, value) in patch.as_object().cloned().unwrap_or_default() {
@@ -307,8 +319,8 @@ fn needs_documents(answer: &Transition) -> bool {
     let contain_documents = |effects: &[Effect]| {
         effects.iter().any(|effect| match effect {
             Effect::Request(_) | Effect::Submit(_) | Effect::ChildEnded(_) => true,
-            Effect::Notice { notice, .. } => notice.output.is_some(),
-            Effect::Ask(_)
+            Effect::Notification { notice, .. } => notice.output.is_some(),
+            Effect::ParentRequest(_)
             | Effect::Reply(_)
             | Effect::Wake { .. }
             | Effect::Reject { .. }
@@ -318,8 +330,9 @@ fn needs_documents(answer: &Transition) -> bool {
     match answer {
         Transition::Apply { task, documents, effects } => {
             let created = documents.iter();
-            let is_output =
-                |key: &DocumentKey| matches!(key, DocumentKey::Output(_) | DocumentKey::ByHand(..));
+            let is_output = |key: &DocumentKey| {
+                matches!(key, DocumentKey::Output(_) | DocumentKey::OperatorOutput(..))
+            };
             let mut created = created.filter(|document| !is_output(&document.key));
             let started = task.steps.values().any(|record| {
                 record.items.is_some()

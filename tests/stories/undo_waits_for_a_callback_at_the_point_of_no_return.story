@@ -6,7 +6,7 @@ workflow within 2h
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
                                 request check #1 by 60s
-agent completes approve #1   => approve handed out until 600s
+agent completes approve #1   => approve awaiting callback until 600s
 agent fails check #1 "no"    => Undoing because "step check: no"; check failed (failures 1, reason kept)
 callback heartbeat for approve #1
                              => ignored: StillAwaited
@@ -16,7 +16,7 @@ callback fails approve #1 "never"
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
                                 request check #1 by 60s
-agent completes approve #1   => approve handed out until 600s
+agent completes approve #1   => approve awaiting callback until 600s
 agent fails check #1 "no"    => Undoing because "step check: no"; check failed (failures 1, reason kept)
 callback completes approve #1 with 1
                              => Error; approve completed (output kept);

@@ -14,13 +14,13 @@ wake                         => Processing; request approve #1 by 60s with "o-1/
 callback heartbeat for approve #0
                              => illegal: a callback to attempt 0 at step `approve`; the newest is 1
 child of plain is Processed   => illegal: step `plain` runs no child task
-agent completes approve #1   => approve handed out until 600s
+agent completes approve #1   => approve awaiting callback until 600s
 ann cancels because "wait"   => Error; alert "cancelled by ann: wait"; published: cancel
 callback heartbeat for approve #1
                              => ignored: StillAwaited
 clock +1s
 callback heartbeat for approve #1
-                             => approve handed out until 601s
+                             => approve awaiting callback until 601s
 parent requests do             => ignored: Ended
 callback completes approve #1 => approve completed (output kept)
 ann resubmits because "go"   => Processing; task by 7201s; due 61s;
@@ -39,7 +39,7 @@ child of pack is Undone "no"  => ignored: DuplicateReply
 
 submit                       => Pending; due 31s
 wake                         => Processing; request approve #1 by 61s with "o-1/approve/i0000000rs"
-agent completes approve #1   => approve handed out until 601s
+agent completes approve #1   => approve awaiting callback until 601s
 callback completes approve #1 => approve completed (output kept); submit o-1:pack to packing with null
 child of pack is Processed    => pack completed (output kept); request plain #1 by 61s
 agent completes plain #1     => Processed; plain completed (output kept); no longer due

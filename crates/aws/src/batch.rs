@@ -8,24 +8,24 @@ use steward_core::{
     engine::effect::Effect,
     limits,
     model::{
-        events::{BusEvent, Happened},
+        events::{BusEvent, EventData},
         integers::check_integers,
         messages::mistake,
     },
 };
 use steward_runtime::{
-    dispatch::{Send, carry_out},
+    dispatch::{Send, send_effects},
     drive::DriveError,
-    ports::{Clock, Ports, chain},
+    ports::{Clock, Ports, error_chain},
 };
 
 /// The message attribute that `redrive` sets. The queue counts a redriven message as new, but it was delivered before,
 /// and the effects of that delivery may have been lost.
-pub const REDRIVEN: &str = "redriven";
+pub const REDRIVEN_ATTRIBUTE: &str = "redriven";
 
 /// A received message with the data of its envelope.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// The message id of the queue. The batch response refers to it.
     pub message_id: String,
     /// The body.
@@ -43,7 +43,7 @@ pub struct Received {
 
 /// A message that can never be handled. Its queue will move it to the dead-letter queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Corrupt {
+pub struct CorruptMessage {
     /// The message id of the queue.
     pub message_id: String,
     /// Whether the queue delivers the message for the first time.
@@ -52,7 +52,7 @@ pub struct Corrupt {
     pub reason: String,
 }
 
-impl Received {
+impl ReceivedMessage {
     /// Reads one record of a Lambda event.
     #[must_use]
     pub fn new(message: SqsMessage) -> Self {
@@ -62,7 +62,8 @@ impl Received {
         Self {
             message_id: message.message_id.unwrap_or_default(),
             body: message.body.unwrap_or_default(),
-            redelivered: receives > 1 || message.message_attributes.contains_key(REDRIVEN),
+            redelivered: receives > 1
+                || message.message_attributes.contains_key(REDRIVEN_ATTRIBUTE),
             first_delivery: receives <= 1,
             traceparent: traceparent.and_then(|attribute| attribute.string_value.clone()),
             sent_at: sent.and_then(|millis| Timestamp::from_millisecond(millis).ok()),
@@ -73,16 +74,16 @@ impl Received {
     ///
     /// # Errors
     /// The body is invalid, or contains an integer that would lose digits. The reason contains the position.
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Corrupt> {
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, CorruptMessage> {
         check_integers(&self.body).map_err(|error| self.corrupt(error.to_string()))?;
         serde_json::from_str(&self.body).map_err(|error| self.corrupt(mistake(&error)))
     }
 
     /// Marks this message as corrupt, with a reason.
     #[must_use]
-    pub fn corrupt(&self, reason: String) -> Corrupt {
+    pub fn corrupt(&self, reason: String) -> CorruptMessage {
         let (message_id, first_delivery) = (self.message_id.clone(), self.first_delivery);
-        Corrupt { message_id, first_delivery, reason }
+        CorruptMessage { message_id, first_delivery, reason }
     }
 }
 
@@ -93,8 +94,8 @@ pub(crate) fn receives(message: &SqsMessage) -> u32 {
 }
 
 /// The messages of an event.
-pub fn received(event: SqsEvent) -> impl Iterator<Item = Received> {
-    event.records.into_iter().map(Received::new)
+pub fn received_messages(event: SqsEvent) -> impl Iterator<Item = ReceivedMessage> {
+    event.records.into_iter().map(ReceivedMessage::new)
 }
 
 /// The partial batch response, from the ids of the messages that failed.
@@ -109,30 +110,30 @@ pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
 
 /// Logs an error of the drive loop. Returns the message as corrupt if a redelivery cannot succeed.
 #[must_use]
-pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
+pub fn judge(received: &ReceivedMessage, error: &DriveError) -> Option<CorruptMessage> {
     let (message_id, redelivered) = (&received.message_id, received.redelivered);
-    tracing::warn!(message_id, redelivered, error = chain(error), "message failed");
-    (!error.is_retryable()).then(|| received.corrupt(chain(error)))
+    tracing::warn!(message_id, redelivered, error = error_chain(error), "message failed");
+    (!error.is_retryable()).then(|| received.corrupt(error_chain(error)))
 }
 
 /// Publishes an alert for each corrupt message, at its first delivery only: the queue redelivers the message until it
 /// becomes a dead letter.
-pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt]) {
+pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[CorruptMessage]) {
     let at: Timestamp = ports.clock().now();
     let alerts = corrupt.iter().filter(|message| message.first_delivery).map(|message| {
-        let Corrupt { message_id, reason, .. } = message;
+        let CorruptMessage { message_id, reason, .. } = message;
         tracing::error!(message_id, reason, "corrupt message");
-        let data = Happened::MessageCorrupt {
+        let data = EventData::MessageCorrupt {
             role: role.to_owned(),
             message_id: message_id.clone(),
-            reason: limits::shorten(reason, limits::REASON_CHARS_MAX),
+            reason: limits::truncate_chars(reason, limits::REASON_CHARS_MAX),
         };
         let effect = Effect::Publish(BusEvent::new(message_id, at, data));
         Send { effect, traceparent: None }
     });
-    for error in carry_out(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
+    for error in send_effects(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
         tracing::warn!(
-            error = chain(&error),
+            error = error_chain(&error),
             "cannot publish the alert for a corrupt message, which will become a dead letter"
         );
     }
@@ -152,7 +153,7 @@ mod tests {
             } },
         }] }))
         .unwrap();
-        let messages: Vec<_> = received(event).collect();
+        let messages: Vec<_> = received_messages(event).collect();
         assert!(messages[0].redelivered);
         assert_eq!(messages[0].sent_at.map(|at| at.as_millisecond()), Some(1_500));
         assert_eq!(messages[0].traceparent.as_deref(), Some("00-1-2-01"));
@@ -173,7 +174,7 @@ mod tests {
             })
         };
         let event = serde_json::json!({ "Records": [record("1"), record("2")] });
-        let messages: Vec<_> = received(serde_json::from_value(event).unwrap()).collect();
+        let messages: Vec<_> = received_messages(serde_json::from_value(event).unwrap()).collect();
         assert!(messages.iter().all(|message| message.redelivered), "{messages:?}");
         let first: Vec<_> = messages.iter().map(|message| message.first_delivery).collect();
         assert_eq!(first, [true, false]);
@@ -184,7 +185,7 @@ mod tests {
     fn a_message_with_an_integer_that_would_lose_digits_is_corrupt() {
         let text = r#"{"type":"callback","token":"o-1/ask/i1","answer":"completed","output":18446744073709551616}"#;
         let event = serde_json::json!({ "Records": [{ "messageId": "m-1", "body": text }] });
-        let messages: Vec<_> = received(serde_json::from_value(event).unwrap()).collect();
+        let messages: Vec<_> = received_messages(serde_json::from_value(event).unwrap()).collect();
         let corrupt =
             messages[0].parse::<steward_core::model::messages::SchedulerMessage>().unwrap_err();
         assert_eq!(

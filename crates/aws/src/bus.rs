@@ -3,7 +3,7 @@
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use futures_util::{StreamExt, stream};
 use steward_core::model::events::BusEvent;
-pub use steward_core::model::events::SOURCE;
+pub use steward_core::model::events::EVENT_SOURCE;
 use steward_runtime::ports::{EventBus, PortError};
 
 use crate::errors::{failed, for_each};
@@ -38,7 +38,7 @@ impl EventBridgeBus {
         let entries = events.into_iter().map(|(event, detail)| {
             PutEventsRequestEntry::builder()
                 .event_bus_name(&self.bus)
-                .source(SOURCE)
+                .source(EVENT_SOURCE)
                 .detail_type(event.data.detail_type())
                 .detail(detail)
                 .build()
@@ -76,7 +76,7 @@ fn batches(events: &[BusEvent]) -> Vec<Vec<(&BusEvent, String)>> {
     for event in events {
         // Serialisation cannot fail: all keys are strings, and no type in an event has a fallible `Serialize`.
         let detail = serde_json::to_string(event).unwrap_or_default();
-        let size = detail.len() + SOURCE.len() + event.data.detail_type().len();
+        let size = detail.len() + EVENT_SOURCE.len() + event.data.detail_type().len();
         let has_room = |batch: &&mut Vec<_>| batch.len() < ENTRIES_MAX && bytes + size <= BYTES_MAX;
         match batches.last_mut().filter(has_room) {
             Some(batch) => batch.push((event, detail)),

@@ -9,7 +9,7 @@ use aws_sdk_sqs::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::limits;
-use steward_runtime::ports::{Channel, Outgoing, PortError, Queue};
+use steward_runtime::ports::{Channel, OutgoingMessage, PortError, Queue};
 
 use crate::{
     config::AgentQueueUrl,
@@ -20,7 +20,7 @@ use crate::{
 mod depths;
 pub mod redelivery;
 
-pub use depths::Depth;
+pub use depths::QueueDepth;
 
 /// Messages in a batch, by SQS's limit.
 pub(crate) const BATCH_MESSAGES_MAX: usize = 10;
@@ -36,14 +36,14 @@ const BATCHES_AT_ONCE: usize = 16;
 #[derive(Debug, Clone)]
 pub struct SqsChannel {
     client: Client,
-    queues: Queues,
+    queues: QueueUrls,
     /// The URLs of the dead-letter queues.
     dead_letters: Vec<String>,
 }
 
 /// The URLs of a deployment's queues.
 #[derive(Debug, Clone)]
-pub struct Queues {
+pub struct QueueUrls {
     /// The submissions queue.
     pub submissions: String,
     /// The scheduler's queue.
@@ -57,7 +57,7 @@ pub struct Queues {
 impl SqsChannel {
     /// A channel over these queues. `dead_letters` are the URLs of the dead-letter queues.
     #[must_use]
-    pub fn new(client: Client, queues: Queues, dead_letters: Vec<String>) -> Self {
+    pub fn new(client: Client, queues: QueueUrls, dead_letters: Vec<String>) -> Self {
         Self { client, queues, dead_letters }
     }
 
@@ -86,7 +86,7 @@ impl SqsChannel {
     /// # Errors
     /// The deployment has no dead-letter queue with this name, or SQS failed.
     pub async fn dead_letter_queue(&self, name: &str) -> Result<DeadLetterQueue, DeadLettersError> {
-        let url = self.dead_letters.iter().find(|url| name_of(url) == name);
+        let url = self.dead_letters.iter().find(|url| queue_name(url) == name);
         let url = url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
         DeadLetterQueue::find(&self.client, url).await
     }
@@ -94,13 +94,13 @@ impl SqsChannel {
     /// The deployment's queue with this name.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Queue> {
-        let Queues { submissions, scheduler, rejected, agents } = &self.queues;
+        let QueueUrls { submissions, scheduler, rejected, agents } = &self.queues;
         let known = [
             (submissions, Queue::Submissions),
             (scheduler, Queue::Scheduler),
             (rejected, Queue::Rejected),
         ];
-        let known = known.into_iter().find(|(url, _)| name_of(url) == name);
+        let known = known.into_iter().find(|(url, _)| queue_name(url) == name);
         known.map(|(_, queue)| queue).or_else(|| Some(Queue::Agent(agents.agent(name)?)))
     }
 
@@ -116,7 +116,7 @@ impl SqsChannel {
         let counts = output.attributes().into_iter().flatten();
         let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
         let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
-        Ok((name_of(url).to_owned(), counts))
+        Ok((queue_name(url).to_owned(), counts))
     }
 
     /// Sends one batch. Returns a result for each of its messages, by position.
@@ -162,7 +162,7 @@ impl SqsChannel {
 }
 
 impl Channel for SqsChannel {
-    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         let mut results: Vec<Result<(), PortError>> = messages.iter().map(|_| Ok(())).collect();
         let mut queues: BTreeMap<String, Vec<MessageBatch>> = BTreeMap::new();
         for (position, message) in messages.into_iter().enumerate() {
@@ -218,7 +218,7 @@ pub async fn queue_url(client: &Client, name_or_url: &str) -> Result<Option<Stri
 
 /// The name of a queue: the last segment of its URL.
 #[must_use]
-pub fn name_of(url: &str) -> &str {
+pub fn queue_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }
 
@@ -231,7 +231,7 @@ const DEAD_LETTER_COUNTS: [QueueAttributeName; 2] = [
 /// Messages that share a request, each with its position in the caller's list.
 #[derive(Default)]
 struct MessageBatch {
-    messages: Vec<(usize, Outgoing)>,
+    messages: Vec<(usize, OutgoingMessage)>,
     bytes: usize,
 }
 
@@ -240,7 +240,7 @@ impl MessageBatch {
         self.messages.len() < BATCH_MESSAGES_MAX && self.bytes + bytes <= BATCH_BYTES_MAX
     }
 
-    fn add(&mut self, position: usize, message: Outgoing, bytes: usize) {
+    fn add(&mut self, position: usize, message: OutgoingMessage, bytes: usize) {
         self.messages.push((position, message));
         self.bytes += bytes;
     }
@@ -248,14 +248,14 @@ impl MessageBatch {
 
 /// The size of a message in bytes, as SQS counts it: the body, and the names, types and values of the attributes.
 #[must_use]
-pub fn size(message: &Outgoing) -> usize {
+pub fn size(message: &OutgoingMessage) -> usize {
     let attributes =
         message.attributes.iter().map(|(name, value)| name.len() + "String".len() + value.len());
     message.body.len() + attributes.sum::<usize>()
 }
 
 fn entry(
-    (position, message): (usize, Outgoing),
+    (position, message): (usize, OutgoingMessage),
 ) -> Result<SendMessageBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
     let mut entry =
         SendMessageBatchRequestEntry::builder().id(position.to_string()).message_body(message.body);

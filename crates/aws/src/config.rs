@@ -9,7 +9,7 @@ use steward_core::{
     submission::ReplyQueues,
 };
 
-use crate::channel::name_of;
+use crate::channel::queue_name;
 
 /// The configuration that all functions of a deployment share. `template.yaml` sets it in one place.
 #[derive(Debug, Clone, Envconfig)]
@@ -122,14 +122,14 @@ impl AgentQueueUrl {
 
     /// The prefix of the names of the agents' queues.
     pub(crate) fn name_prefix(&self) -> &str {
-        name_of(&self.0).split('{').next().unwrap_or_default()
+        queue_name(&self.0).split('{').next().unwrap_or_default()
     }
 
     /// The agent whose queue has this name, if it is the name of an agent's queue.
     #[must_use]
-    pub fn agent(&self, queue_name: &str) -> Option<AgentName> {
-        let (before, after) = name_of(&self.0).split_once("{agent}")?;
-        queue_name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+    pub fn agent(&self, name: &str) -> Option<AgentName> {
+        let (before, after) = queue_name(&self.0).split_once("{agent}")?;
+        name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
     }
 }
 

@@ -18,16 +18,16 @@ use aws_sdk_sqs::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_runtime::ports::{PortError, chain};
+use steward_runtime::ports::{PortError, error_chain};
 
 use crate::{
-    channel::{BATCH_MESSAGES_MAX, name_of, queue_url},
+    channel::{BATCH_MESSAGES_MAX, queue_name, queue_url},
     errors::{corrupt, failed},
 };
 
 mod redrive;
 
-pub use redrive::{Redrive, RedriveOutcome};
+pub use redrive::{RedriveOutcome, RedriveRequest};
 
 /// The suffix of the names of dead-letter queues. The rest of the name is that of the source queue.
 pub(crate) const SUFFIX: &str = "-dead-letters";
@@ -54,13 +54,13 @@ pub enum DeadLettersError {
     NoQueue(String),
     /// The queue is not a dead-letter queue. Receiving from it would interfere with its consumers.
     #[error("`{0}` is not a dead-letter queue")]
-    NotOne(String),
+    NotADeadLetterQueue(String),
     /// The queue has its own redrive policy, so reading its messages would count as receives.
     #[error(
         "`{queue}` has a redrive policy and removes a message after {receives_max} receives: \
          reading its messages here would count as receives"
     )]
-    UsedUp {
+    HasRedrivePolicy {
         /// The name of the queue.
         queue: String,
         /// The maximum number of receives.
@@ -71,7 +71,7 @@ pub enum DeadLettersError {
         "several queues send their dead letters here, and the message does not name its source: \
          choose the target queue"
     )]
-    NoSource,
+    UnknownSource,
     /// SQS or the event bus failed.
     #[error(transparent)]
     Port(#[from] PortError),
@@ -88,11 +88,11 @@ pub struct DeadLetterQueue {
 
 /// The approximate numbers of messages in a dead-letter queue, and its redrive policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holds {
+pub struct QueueContents {
     /// Messages that can be received.
     pub waiting: u64,
     /// Messages that were received and not deleted yet.
-    pub in_hand: u64,
+    pub in_flight: u64,
     /// The maximum number of receives of the queue's own redrive policy, if it has one.
     pub receives_max: Option<u64>,
 }
@@ -106,7 +106,7 @@ impl DeadLetterQueue {
         let url = queue_url(client, name_or_url).await?;
         let url = url.ok_or_else(|| DeadLettersError::NoQueue(name_or_url.to_owned()))?;
         let queue = Self::of(client, url).await?;
-        queue.ok_or_else(|| DeadLettersError::NotOne(name_or_url.to_owned()))
+        queue.ok_or_else(|| DeadLettersError::NotADeadLetterQueue(name_or_url.to_owned()))
     }
 
     /// The dead-letter queues whose names start with `prefix`.
@@ -146,7 +146,7 @@ impl DeadLetterQueue {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        name_of(&self.url)
+        queue_name(&self.url)
     }
 
     /// The URL.
@@ -161,14 +161,14 @@ impl DeadLetterQueue {
         if self.sources.is_empty() {
             return self.name().strip_suffix(SUFFIX).into_iter().collect();
         }
-        self.sources.iter().map(|url| name_of(url)).collect()
+        self.sources.iter().map(|url| queue_name(url)).collect()
     }
 
     /// Reads the numbers of messages and the redrive policy.
     ///
     /// # Errors
     /// SQS failed.
-    pub async fn holds(&self) -> Result<Holds, DeadLettersError> {
+    pub async fn contents(&self) -> Result<QueueContents, DeadLettersError> {
         let operation = || format!("count the messages of {}", self.name());
         let names = [
             QueueAttributeName::ApproximateNumberOfMessages,
@@ -184,7 +184,7 @@ impl DeadLetterQueue {
             count.map_err(|error: std::num::ParseIntError| corrupt(operation())(error.into()))
         };
         let receives_max = attributes.get(policy).and_then(|policy| receives_max(policy));
-        Ok(Holds { waiting: count(waiting)?, in_hand: count(in_hand)?, receives_max })
+        Ok(QueueContents { waiting: count(waiting)?, in_flight: count(in_hand)?, receives_max })
     }
 
     /// Reads up to `limit` messages, oldest first, without removing them. Other consumers cannot receive them for a
@@ -192,9 +192,12 @@ impl DeadLetterQueue {
     ///
     /// # Errors
     /// The queue has its own redrive policy, or SQS failed.
-    pub async fn look(&self, limit: usize) -> Result<Vec<DeadLetter>, DeadLettersError> {
-        if let Some(receives_max) = self.holds().await?.receives_max {
-            return Err(DeadLettersError::UsedUp { queue: self.name().to_owned(), receives_max });
+    pub async fn peek(&self, limit: usize) -> Result<Vec<DeadLetter>, DeadLettersError> {
+        if let Some(receives_max) = self.contents().await?.receives_max {
+            return Err(DeadLettersError::HasRedrivePolicy {
+                queue: self.name().to_owned(),
+                receives_max,
+            });
         }
         let (mut read, mut ids) = (Vec::new(), BTreeSet::new());
         while read.len() < limit {
@@ -270,7 +273,7 @@ impl DeadLetterQueue {
             };
             if let Err(error) = released {
                 tracing::warn!(
-                    error = chain(&error),
+                    error = error_chain(&error),
                     "dead letters stay hidden until their visibility timeout"
                 );
             }

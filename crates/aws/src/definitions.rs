@@ -14,8 +14,8 @@ use steward_runtime::ports::{Definitions, PortError};
 
 use crate::errors::{corrupt, failed};
 use cache::DefinitionCache;
-pub use listing::Listed;
-pub use publication::{PublishError, Stored, check_ids, definition_text};
+pub use listing::VersionSummary;
+pub use publication::{PublishError, Stored, check_task_ids, validated_json};
 use single_flight::SingleFlight;
 
 mod cache;

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use steward_runtime::ports::{NoSuchQueue, PortError, chain};
+use steward_runtime::ports::{NoSuchQueue, PortError, error_chain};
 
 /// Error codes of permanent errors: the same request would fail again.
 const PERMANENT: &[&str] = &[
@@ -73,7 +73,7 @@ pub(crate) fn corrupt(
 /// Copies of an error, one for each message that shared the request.
 pub(crate) fn for_each(error: &PortError, count: usize) -> impl Iterator<Item = PortError> + use<> {
     let (operation, retryable, cause) =
-        (error.operation.clone(), error.retryable, chain(&*error.source));
+        (error.operation.clone(), error.retryable, error_chain(&*error.source));
     let no_such_queue = error.is_no_such_queue();
     (0..count).map(move |_| {
         let source: Box<dyn Error + Send + Sync> =

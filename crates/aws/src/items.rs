@@ -8,16 +8,16 @@ use jiff::Timestamp;
 use serde_aux::serde_introspection::serde_introspect;
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, Kept, Owner, StoredKey},
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention, StoredDocumentKey},
     task::{ProcessState, Task},
     time::later,
 };
-use steward_runtime::ports::{PortError, ended_parts, shard_of};
+use steward_runtime::ports::{PortError, ended_index_partitions, shard_of};
 
 use crate::errors::corrupt;
 
 /// An item in the representation of the SDK.
-pub type Item = HashMap<String, AttributeValue>;
+pub type ItemAttributes = HashMap<String, AttributeValue>;
 
 /// The maximum size of an item in bytes. DynamoDB refuses to write larger items.
 pub const ITEM_BYTES_MAX: usize = 400 * 1_024;
@@ -62,9 +62,9 @@ impl Items {
     ///
     /// # Errors
     /// The task cannot be converted to an item.
-    pub fn task(&self, task: &Task) -> Result<Item, PortError> {
+    pub fn task(&self, task: &Task) -> Result<ItemAttributes, PortError> {
         let operation = || format!("write task {}", task.task_id);
-        let mut item: Item =
+        let mut item: ItemAttributes =
             serde_dynamo::to_item(task).map_err(|e| corrupt(operation())(e.into()))?;
         if task.due.is_some() {
             let shard = shard_of(&task.task_id, self.shards);
@@ -73,7 +73,7 @@ impl Items {
             item.insert(EXPIRES_AT.to_owned(), number(self.task_expires_at(task).as_second()));
         }
         if task.process_state.is_final() {
-            let partition = shard_of(&task.task_id, ended_parts(self.shards));
+            let partition = shard_of(&task.task_id, ended_index_partitions(self.shards));
             item.insert(ENDED.to_owned(), ended(task.process_state, partition));
         }
         Ok(item)
@@ -81,7 +81,12 @@ impl Items {
 
     /// The item of a document.
     #[must_use]
-    pub fn document(&self, owner: &Owner, kept: Kept, document: &Document) -> Item {
+    pub fn document(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+        document: &Document,
+    ) -> ItemAttributes {
         let mut item = document_id(owner, &document.key);
         item.insert("at".to_owned(), time(document.at));
         item.insert("body".to_owned(), text(&document.body.to_string()));
@@ -94,7 +99,7 @@ impl Items {
 
     /// The expiry of a document.
     #[must_use]
-    pub fn expires_at(&self, kept: Kept) -> Timestamp {
+    pub fn expires_at(&self, kept: DocumentRetention) -> Timestamp {
         kept.expires_at(self.retention)
     }
 
@@ -102,7 +107,7 @@ impl Items {
     fn task_expires_at(&self, task: &Task) -> Timestamp {
         let ended_at = task.ended_at.unwrap_or(task.complete_by);
         let own = later(ended_at, self.retention(task.retention_s));
-        task.kept_for_parent.map_or(own, |kept| own.max(self.expires_at(kept)))
+        task.retention_for_parent.map_or(own, |kept| own.max(self.expires_at(kept)))
     }
 
     fn retention(&self, own_s: Option<u64>) -> Duration {
@@ -113,13 +118,13 @@ impl Items {
 /// The expiry of an item in seconds since the epoch, if it has one. From then on the item counts as absent, because
 /// DynamoDB may delete it at any moment.
 #[must_use]
-pub fn expires_at(item: &Item) -> Option<i64> {
+pub fn expires_at(item: &ItemAttributes) -> Option<i64> {
     item.get(EXPIRES_AT)?.as_n().ok()?.parse().ok()
 }
 
 /// Whether an item counts as absent at `now`.
 #[must_use]
-pub fn has_expired(item: &Item, now: Timestamp) -> bool {
+pub fn has_expired(item: &ItemAttributes, now: Timestamp) -> bool {
     expires_at(item).is_some_and(|at| at <= now.as_second())
 }
 
@@ -135,12 +140,12 @@ pub(crate) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// # Errors
 /// The item is not that of a task.
-pub fn read_task(item: Item) -> Result<Task, Unreadable> {
+pub fn read_task(item: ItemAttributes) -> Result<Task, Unreadable> {
     Ok(serde_dynamo::from_item(item)?)
 }
 
 /// The primary key of a document's item.
-pub(crate) fn document_id(owner: &Owner, key: &DocumentKey) -> Item {
+pub(crate) fn document_id(owner: &DocumentOwner, key: &DocumentKey) -> ItemAttributes {
     HashMap::from([
         ("task_id".to_owned(), text(owner.task_id.as_str())),
         ("document".to_owned(), text(&stored_key(owner, key).to_string())),
@@ -148,15 +153,15 @@ pub(crate) fn document_id(owner: &Owner, key: &DocumentKey) -> Item {
 }
 
 /// The key of a document with the incarnation of its task, as it is stored.
-pub(crate) fn stored_key(owner: &Owner, key: &DocumentKey) -> StoredKey {
-    StoredKey { incarnation: owner.incarnation, key: key.clone() }
+pub(crate) fn stored_key(owner: &DocumentOwner, key: &DocumentKey) -> StoredDocumentKey {
+    StoredDocumentKey { incarnation: owner.incarnation, key: key.clone() }
 }
 
 /// The size of an item in bytes, by the rules of DynamoDB: names and strings as UTF-8, numbers by their digits, 3 bytes
 /// for a map or a list and 1 byte for each of its values.
 /// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
 #[must_use]
-pub fn size(item: &Item) -> usize {
+pub fn size(item: &ItemAttributes) -> usize {
     item.iter().map(|(name, value)| name.len() + value_size(value)).sum()
 }
 

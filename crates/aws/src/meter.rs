@@ -41,7 +41,7 @@ use serde::Serialize;
 
 /// The usage of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Usage {
+pub struct OperationUsage {
     /// Requests, including retries.
     pub requests: u64,
     /// Bytes sent.
@@ -56,7 +56,7 @@ pub struct Usage {
     pub events: u64,
 }
 
-impl std::ops::AddAssign for Usage {
+impl std::ops::AddAssign for OperationUsage {
     fn add_assign(&mut self, other: Self) {
         self.requests += other.requests;
         self.request_bytes += other.request_bytes;
@@ -68,22 +68,22 @@ impl std::ops::AddAssign for Usage {
 }
 
 /// Usage by operation: `DynamoDB.PutItem`, `SQS.SendMessageBatch`.
-pub type Usages = BTreeMap<String, Usage>;
+pub type UsageByOperation = BTreeMap<String, OperationUsage>;
 
 /// Counts the usage of the clients that have it as an interceptor. All clones share their counts.
 #[derive(Debug, Clone, Default)]
-pub struct Meter {
-    usages: Arc<Mutex<Usages>>,
+pub struct AwsMeter {
+    usages: Arc<Mutex<UsageByOperation>>,
 }
 
-impl Meter {
+impl AwsMeter {
     /// The usage so far.
     #[must_use]
-    pub fn read(&self) -> Usages {
+    pub fn read(&self) -> UsageByOperation {
         self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn add(&self, bag: &ConfigBag, usage: Usage) {
+    fn add(&self, bag: &ConfigBag, usage: OperationUsage) {
         let Some(operation) = bag.load::<Metadata>() else { return };
         let name = format!("{}.{}", operation.service(), operation.name());
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,15 +93,15 @@ impl Meter {
 
 /// The sum of the usages of all operations that start with `prefix`.
 #[must_use]
-pub fn total(usages: &Usages, prefix: &str) -> Usage {
-    let mut sum = Usage::default();
+pub fn total(usages: &UsageByOperation, prefix: &str) -> OperationUsage {
+    let mut sum = OperationUsage::default();
     for (_, usage) in usages.iter().filter(|(name, _)| name.starts_with(prefix)) {
         sum += *usage;
     }
     sum
 }
 
-impl Intercept for Meter {
+impl Intercept for AwsMeter {
     fn name(&self) -> &'static str {
         "steward meter"
     }
@@ -137,7 +137,14 @@ impl Intercept for Meter {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let bytes = context.request().body().bytes().map_or(0, <[u8]>::len);
-        self.add(bag, Usage { requests: 1, request_bytes: bytes as u64, ..Usage::default() });
+        self.add(
+            bag,
+            OperationUsage {
+                requests: 1,
+                request_bytes: bytes as u64,
+                ..OperationUsage::default()
+            },
+        );
         Ok(())
     }
 
@@ -148,7 +155,7 @@ impl Intercept for Meter {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let bytes = context.response().body().bytes().map_or(0, <[u8]>::len);
-        self.add(bag, Usage { response_bytes: bytes as u64, ..Usage::default() });
+        self.add(bag, OperationUsage { response_bytes: bytes as u64, ..OperationUsage::default() });
         Ok(())
     }
 
@@ -167,15 +174,15 @@ impl Intercept for Meter {
 
 /// The units and events of a response. DynamoDB reports one total of units; the operation determines whether they are
 /// read units or write units.
-fn consumed(output: &Output) -> Usage {
+fn consumed(output: &Output) -> OperationUsage {
     let units = |consumed: &[ConsumedCapacity]| {
         consumed.iter().filter_map(ConsumedCapacity::capacity_units).sum::<f64>()
     };
     let one = |consumed: Option<&ConsumedCapacity>| {
         consumed.and_then(ConsumedCapacity::capacity_units).unwrap_or_default()
     };
-    let reads = |read_units| Usage { read_units, ..Usage::default() };
-    let writes = |write_units| Usage { write_units, ..Usage::default() };
+    let reads = |read_units| OperationUsage { read_units, ..OperationUsage::default() };
+    let writes = |write_units| OperationUsage { write_units, ..OperationUsage::default() };
     if let Some(output) = output.downcast_ref::<GetItemOutput>() {
         reads(one(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<QueryOutput>() {
@@ -191,8 +198,8 @@ fn consumed(output: &Output) -> Usage {
         writes(units(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<PutEventsOutput>() {
         let accepted = output.entries().iter().filter(|entry| entry.error_code().is_none());
-        Usage { events: accepted.count() as u64, ..Usage::default() }
+        OperationUsage { events: accepted.count() as u64, ..OperationUsage::default() }
     } else {
-        Usage::default()
+        OperationUsage::default()
     }
 }

@@ -10,7 +10,7 @@ use steward_runtime::ports::{Clock, Ports};
 
 use crate::{
     bus::EventBridgeBus,
-    channel::{Queues, SqsChannel},
+    channel::{QueueUrls, SqsChannel},
     config::Config,
     definitions::DynamoDefinitions,
     store::DynamoStore,
@@ -39,12 +39,12 @@ impl AwsPorts {
     /// Builds the clients. The name of the instance, for `locked_by` and logs, consists of `role` and a random suffix.
     #[must_use]
     pub fn new(sdk: &SdkConfig, config: &Config, role: &str) -> Self {
-        Self::observed(sdk, config, role, Vec::new())
+        Self::with_interceptors(sdk, config, role, Vec::new())
     }
 
     /// Like [`new`](Self::new), with interceptors for every request to AWS, for example a [`meter`](crate::meter).
     #[must_use]
-    pub fn observed(
+    pub fn with_interceptors(
         sdk: &SdkConfig,
         config: &Config,
         role: &str,
@@ -70,7 +70,7 @@ impl AwsPorts {
             config.shards,
             config.retention.0,
         );
-        let queues = Queues {
+        let queues = QueueUrls {
             submissions: config.submissions_queue_url.clone(),
             scheduler: config.scheduler_queue_url.clone(),
             rejected: config.rejected_queue_url.clone(),
@@ -136,7 +136,7 @@ impl Clock for SystemClock {
         Timestamp::now()
     }
 
-    async fn pause(&self, duration: std::time::Duration) {
+    async fn sleep(&self, duration: std::time::Duration) {
         tokio::time::sleep(duration).await;
     }
 }

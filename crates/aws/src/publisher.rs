@@ -11,7 +11,7 @@ use steward_core::{
 use steward_runtime::ports::{Definitions, PortError};
 
 use crate::{
-    definitions::{DynamoDefinitions, PublishError, Stored, definition_text},
+    definitions::{DynamoDefinitions, PublishError, Stored, validated_json},
     rules::TriggerRules,
     store::DynamoStore,
 };
@@ -69,7 +69,7 @@ impl Publisher {
     /// The definition cannot be published, or the bus has no room for its rule, or AWS failed. After a failure of AWS, the
     /// caller may repeat the call.
     pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
-        definition_text(workflow)?;
+        validated_json(workflow)?;
         let reserved = self.reserve(workflow).await?;
         let published = self.definitions.publish(workflow).await;
         if published.is_ok() || reserved {
@@ -81,7 +81,7 @@ impl Publisher {
     /// Creates the rule of a workflow that needs a rule and has none yet. Returns whether it created one.
     async fn reserve(&self, workflow: &Workflow) -> Result<bool, PortError> {
         let Some(trigger) = &workflow.trigger else { return Ok(false) };
-        let versions = self.definitions.versions(&workflow.name).await?;
+        let versions = self.definitions.definitions_of(&workflow.name).await?;
         let newest = versions.iter().rfind(|stored| stored.is_published);
         if newest.is_some_and(|stored| stored.workflow.trigger.is_some()) {
             return Ok(false);
@@ -100,7 +100,7 @@ impl Publisher {
     pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<(), UnpublishError> {
         let unknown = || UnpublishError::Unknown(name.clone(), version);
         self.definitions.workflow(name, Some(version)).await?.ok_or_else(unknown)?;
-        let mut first = self.store.unfinished(name, version).await?;
+        let mut first = self.store.unfinished_of_version(name, version).await?;
         let count = first.len();
         if count > 0 {
             first.sort();
@@ -117,7 +117,7 @@ impl Publisher {
     ///
     /// # Errors
     /// AWS failed.
-    pub async fn follow_all(&self) -> Result<(), PortError> {
+    pub async fn sync_all_rules(&self) -> Result<(), PortError> {
         let mut names: Vec<_> = self.definitions.all().await?;
         names.dedup_by(|a, b| a.workflow.name == b.workflow.name);
         for stored in names {
@@ -129,7 +129,7 @@ impl Publisher {
     /// Updates the rule of a workflow to the trigger of its newest published version. Sends no request to EventBridge if
     /// the workflow never had a trigger and no rule was reserved.
     async fn sync_rule(&self, name: &WorkflowName, reserved: bool) -> Result<(), PortError> {
-        let versions = self.definitions.versions(name).await?;
+        let versions = self.definitions.definitions_of(name).await?;
         let newest = versions.iter().rfind(|stored| stored.is_published);
         let had = |stored: &Stored| stored.workflow.trigger.is_some();
         match newest.and_then(|stored| stored.workflow.trigger.as_ref()) {

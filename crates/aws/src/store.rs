@@ -19,20 +19,21 @@ use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, Kept, Owner, StoredKey},
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention, StoredDocumentKey},
     names::TaskId,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{
-    Created, DueCursor, DuePage, Ended, EndedPage, PortError, Put, Saved, Shared, SharedKey,
-    SharedKind, SharedSaved, StateStore, TooLarge, chain,
+    CreateOutcome, DueCursor, DuePage, EndedTask, EndedTaskPage, ItemTooLarge, PortError,
+    PutOutcome, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
+    StateStore, error_chain,
 };
 
 use crate::{
     errors::{corrupt, failed},
     items::{
-        self, ANSWERED_AT, CALLED_AT, Item, Items, QUEUED_AT, Unreadable, expires_at, has_expired,
-        number, read_task, stored_key, text,
+        self, ANSWERED_AT, CALLED_AT, ItemAttributes, Items, QUEUED_AT, Unreadable, expires_at,
+        has_expired, number, read_task, stored_key, text,
     },
 };
 
@@ -45,8 +46,8 @@ mod reads;
 mod unfinished;
 mod writes;
 
-pub use indices::{Count, Cursor, Entries, Entry, InvalidListCursor};
 use indices::{DUE, ENDED, PartitionQuery, read_ended, read_entry};
+pub use indices::{InvalidListCursor, ListCursor, TaskCount, TaskList, TaskListEntry};
 use reads::{ItemKey, ItemReader};
 use writes::{ConditionalPut, ItemWriter, TaskCreation, WriteCondition, WriteOutcome};
 
@@ -87,7 +88,7 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed, or a document is unreadable.
-    pub async fn all_documents(&self, owner: &Owner) -> Result<Vec<Document>, PortError> {
+    pub async fn all_documents(&self, owner: &DocumentOwner) -> Result<Vec<Document>, PortError> {
         let (id, now) = (&owner.task_id, Timestamp::now());
         let query = self.documents_of(id).consistent_read(true);
         let mut pages = query.into_paginator().items().send();
@@ -95,7 +96,7 @@ impl DynamoStore {
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed(format!("query documents of {id}")))?;
             let corrupt = || corrupt(format!("read document of {id}"));
-            let StoredKey { incarnation, .. } = read_key(&item).map_err(corrupt())?;
+            let StoredDocumentKey { incarnation, .. } = read_key(&item).map_err(corrupt())?;
             if incarnation == owner.incarnation && !has_expired(&item, now) {
                 documents.push(read_document(&item).map_err(corrupt())?);
             }
@@ -109,9 +110,9 @@ impl DynamoStore {
     /// DynamoDB failed, or a record is unreadable.
     pub async fn shared_from(
         &self,
-        kind: SharedKind,
+        kind: SharedRecordKind,
         from: &str,
-    ) -> Result<Vec<Shared>, PortError> {
+    ) -> Result<Vec<SharedRecord>, PortError> {
         let operation = || format!("query {}", kind.name());
         let mut pages = self
             .client
@@ -167,7 +168,7 @@ impl DynamoStore {
         &self,
         id: &TaskId,
         operation: impl Fn() -> String,
-    ) -> Result<Option<Item>, PortError> {
+    ) -> Result<Option<ItemAttributes>, PortError> {
         let key = ItemKey { table: self.tasks.clone(), task_id: id.to_string(), document: None };
         self.reader.get(key, operation).await
     }
@@ -179,7 +180,7 @@ impl DynamoStore {
         submitted: &Document,
         condition: WriteCondition,
     ) -> Result<TaskCreation, PortError> {
-        let document = self.items.document(&task.owner(), task.kept(), submitted);
+        let document = self.items.document(&task.document_owner(), task.kept(), submitted);
         Ok(TaskCreation {
             document: ConditionalPut::new(&self.documents, document, WriteCondition::IsNew),
             task: ConditionalPut::new(&self.tasks, self.items.task(task)?, condition),
@@ -219,13 +220,13 @@ impl DynamoStore {
 /// Recognises the refusal of an item over 400 KB by its message, because DynamoDB uses the same error code for other
 /// errors. The message of an update is "item size to update has exceeded the maximum allowed size".
 fn too_large(error: PortError) -> PortError {
-    let message = chain(&*error.source);
+    let message = error_chain(&*error.source);
     let lower_case = message.to_lowercase();
     let is_size = lower_case.contains("item size") && lower_case.contains("maximum allowed size");
     if error.retryable || !is_size {
         return error;
     }
-    PortError { source: TooLarge(message).into(), ..error }
+    PortError { source: ItemTooLarge(message).into(), ..error }
 }
 
 impl StateStore for DynamoStore {
@@ -235,56 +236,56 @@ impl StateStore for DynamoStore {
         item.map(read_task).transpose().map_err(corrupt(format!("read task {id}")))
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         let id = &task.task_id;
         let operation = || format!("create task {id}");
         let new = self.creation(task, submitted, WriteCondition::IsNew)?;
         if self.writer.create(new, operation).await? {
-            return Ok(Created::Created);
+            return Ok(CreateOutcome::Created);
         }
         let Some(item) = self.task_item(id, operation).await? else {
-            return Ok(Created::Exists(None));
+            return Ok(CreateOutcome::Exists(None));
         };
         let expires_at = expires_at(&item);
         let existing = read_task(item).map_err(corrupt(format!("read task {id}")))?;
-        if !existing.gives_way(expires_at, task) {
-            return Ok(Created::Exists(Some(Box::new(existing))));
+        if !existing.may_be_replaced_by(expires_at, task) {
+            return Ok(CreateOutcome::Exists(Some(Box::new(existing))));
         }
         // Replaces the expired task, on the condition that it has not changed since the read.
         let unchanged = WriteCondition::Same(existing.revision, existing.submitted_at);
         let new = self.creation(task, submitted, unchanged)?;
         let replaced = self.writer.create(new, operation).await?;
-        Ok(if replaced { Created::Created } else { Created::Exists(None) })
+        Ok(if replaced { CreateOutcome::Created } else { CreateOutcome::Exists(None) })
     }
 
-    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
         let operation = || format!("save task {}", task.task_id);
         // A later task with the same id may have the same revision, so the condition includes the submission time.
         let condition = WriteCondition::Same(task.revision.saturating_sub(1), task.submitted_at);
         let put = ConditionalPut::new(&self.tasks, self.items.task(task)?, condition);
         match self.writer.put(put, operation).await.map_err(too_large)? {
-            WriteOutcome::Done => Ok(Saved::Saved),
+            WriteOutcome::Done => Ok(SaveOutcome::Saved),
             WriteOutcome::ConditionFailed(item) => {
                 let now = item.map(read_task).transpose().map_err(corrupt(operation()))?;
-                Ok(Saved::Conflict(now.map(Box::new)))
+                Ok(SaveOutcome::Conflict(now.map(Box::new)))
             }
         }
     }
 
     async fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> Result<Put, PortError> {
+    ) -> Result<PutOutcome, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
         let item = self.items.document(owner, kept, document);
         let put = ConditionalPut::new(&self.documents, item, WriteCondition::IsNew);
         match self.writer.put(put, operation).await? {
-            WriteOutcome::Done => Ok(Put::Stored),
+            WriteOutcome::Done => Ok(PutOutcome::Stored),
             WriteOutcome::ConditionFailed(Some(item)) => {
                 let existing = read_document(&item).map_err(corrupt(operation()))?;
-                Ok(Put::Existing(existing.body))
+                Ok(PutOutcome::Existing(existing.body))
             }
             // The existing document expired and was deleted between the refusal and the read, so a retry succeeds.
             WriteOutcome::ConditionFailed(None) => {
@@ -296,7 +297,7 @@ impl StateStore for DynamoStore {
 
     async fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         let id = &owner.task_id;
@@ -311,11 +312,15 @@ impl StateStore for DynamoStore {
         found.map(|item| read_document(item).map_err(corrupt(operation()))).collect()
     }
 
-    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+    ) -> Result<(), PortError> {
         Box::pin(self.extend(owner, self.items.expires_at(kept))).await
     }
 
-    async fn due(
+    async fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
@@ -330,21 +335,22 @@ impl StateStore for DynamoStore {
             newest_first: false,
         };
         let (items, last) = self.page(query, DUE_PAGE).await?;
-        let read = |item: &Item| read_entry(item, DUE).map_err(corrupt("read the due index"));
+        let read =
+            |item: &ItemAttributes| read_entry(item, DUE).map_err(corrupt("read the due index"));
         let next = last.as_ref().map(read).transpose()?;
-        let next = next.map(|Entry { at, task_id, .. }| DueCursor { due: at, task_id });
+        let next = next.map(|TaskListEntry { at, task_id, .. }| DueCursor { due: at, task_id });
         let task_ids =
             items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
         Ok(DuePage { task_ids, next })
     }
 
-    async fn ended(
+    async fn ended_tasks(
         &self,
         state: ProcessState,
         partition: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
+        after: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
         let query = PartitionQuery {
             index: ENDED,
             partition: items::ended(state, partition),
@@ -354,17 +360,21 @@ impl StateStore for DynamoStore {
             newest_first: false,
         };
         let (items, last) = self.page(query, ENDED_PAGE).await?;
-        let read = |item: &Item| read_ended(item).map_err(corrupt("read the index `ended`"));
+        let read =
+            |item: &ItemAttributes| read_ended(item).map_err(corrupt("read the index `ended`"));
         let ended: Vec<_> = items.iter().map(read).collect::<Result<_, _>>()?;
         let next = ended.last().filter(|_| last.is_some()).cloned();
-        Ok(EndedPage { ended, next })
+        Ok(EndedTaskPage { ended, next })
     }
 
     fn shards(&self) -> u32 {
         self.items.shards.get()
     }
 
-    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
+    async fn shared_record(
+        &self,
+        key: &SharedRecordKey,
+    ) -> Result<Option<SharedRecord>, PortError> {
         let operation = || format!("read {} {}", key.kind.name(), key.name);
         let request = self
             .client
@@ -377,7 +387,10 @@ impl StateStore for DynamoStore {
         output.item.map(read).transpose()
     }
 
-    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+    async fn save_shared_record(
+        &self,
+        shared: &SharedRecord,
+    ) -> Result<SharedSaveOutcome, PortError> {
         let key = &shared.key;
         let operation = || format!("save {} {}", key.kind.name(), key.name);
         let mut item = shared_id(key);
@@ -392,15 +405,15 @@ impl StateStore for DynamoStore {
         };
         let put = ConditionalPut::new(&self.documents, item, condition);
         match self.writer.put_alone(put, operation).await? {
-            WriteOutcome::Done => Ok(SharedSaved::Saved),
+            WriteOutcome::Done => Ok(SharedSaveOutcome::Saved),
             WriteOutcome::ConditionFailed(item) => {
                 let now = item.map(|item| read_shared(key.kind, &item)).transpose();
-                Ok(SharedSaved::Conflict(now.map_err(corrupt(operation()))?))
+                Ok(SharedSaveOutcome::Conflict(now.map_err(corrupt(operation()))?))
             }
         }
     }
 
-    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
+    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
         let mut pages = self
             .client
             .query()
@@ -421,24 +434,24 @@ impl StateStore for DynamoStore {
 }
 
 /// The key of a shared record. Shared records are in the table of documents, under keys that no task can have.
-fn shared_id(key: &SharedKey) -> Item {
+fn shared_id(key: &SharedRecordKey) -> ItemAttributes {
     HashMap::from([
         ("task_id".to_owned(), text(key.kind.name())),
         ("document".to_owned(), text(&key.name)),
     ])
 }
 
-fn read_document(item: &Item) -> Result<Document, Unreadable> {
-    let (StoredKey { key, .. }, times) = read_times(item)?;
+fn read_document(item: &ItemAttributes) -> Result<Document, Unreadable> {
+    let (StoredDocumentKey { key, .. }, times) = read_times(item)?;
     let (at, body) = (as_time(item, "at")?, serde_json::from_str(as_text(item, "body")?)?);
     Ok(Document { key, at, body, times })
 }
 
-fn read_key(item: &Item) -> Result<StoredKey, Unreadable> {
+fn read_key(item: &ItemAttributes) -> Result<StoredDocumentKey, Unreadable> {
     Ok(as_text(item, "document")?.parse()?)
 }
 
-fn read_times(item: &Item) -> Result<(StoredKey, AttemptTimes), Unreadable> {
+fn read_times(item: &ItemAttributes) -> Result<(StoredDocumentKey, AttemptTimes), Unreadable> {
     let time = |name| item.contains_key(name).then(|| as_time(item, name)).transpose();
     let times = AttemptTimes {
         queued_at: time(QUEUED_AT)?,
@@ -448,26 +461,26 @@ fn read_times(item: &Item) -> Result<(StoredKey, AttemptTimes), Unreadable> {
     Ok((read_key(item)?, times))
 }
 
-fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {
+fn read_shared(kind: SharedRecordKind, item: &ItemAttributes) -> Result<SharedRecord, Unreadable> {
     let revision = item.get("revision").and_then(|value| value.as_n().ok());
-    Ok(Shared {
-        key: SharedKey { kind, name: as_text(item, "document")?.to_owned() },
+    Ok(SharedRecord {
+        key: SharedRecordKey { kind, name: as_text(item, "document")?.to_owned() },
         revision: revision.ok_or("no number `revision`")?.parse()?,
         body: serde_json::from_str(as_text(item, "body")?)?,
         expires_at: as_number(item, "expires_at").map(Timestamp::from_second).transpose()?,
     })
 }
 
-fn as_text<'a>(item: &'a Item, name: &str) -> Result<&'a str, Unreadable> {
+fn as_text<'a>(item: &'a ItemAttributes, name: &str) -> Result<&'a str, Unreadable> {
     let value = item.get(name).and_then(|value| value.as_s().ok());
     value.map(String::as_str).ok_or_else(|| format!("no text `{name}`").into())
 }
 
-fn as_number(item: &Item, name: &str) -> Option<i64> {
+fn as_number(item: &ItemAttributes, name: &str) -> Option<i64> {
     item.get(name)?.as_n().ok()?.parse().ok()
 }
 
-fn as_time(item: &Item, name: &str) -> Result<Timestamp, Unreadable> {
+fn as_time(item: &ItemAttributes, name: &str) -> Result<Timestamp, Unreadable> {
     let millis = as_number(item, name).ok_or_else(|| format!("no number `{name}`"))?;
     Ok(Timestamp::from_millisecond(millis)?)
 }

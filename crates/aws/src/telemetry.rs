@@ -107,8 +107,8 @@ mod tests {
 
     use serde_json::{Value, json};
     use steward_core::{
-        breaker::Turned,
-        engine::decision::Ignored,
+        breaker::BreakerTransition,
+        engine::decision::IgnoreReason,
         model::{
             step::{StepRecord, StepState},
             task::{ProcessState, Task},
@@ -170,13 +170,13 @@ mod tests {
         for process_state in [ProcessState::Processed, ProcessState::Undone, ProcessState::Error] {
             metrics::saved(&before, &Task { process_state, ..before.clone() });
         }
-        metrics::ignored(Ignored::DuplicateReply);
+        metrics::ignored(IgnoreReason::DuplicateReply);
         metrics::conflict();
         metrics::call_retried();
         metrics::agent_silent();
         metrics::deferred();
-        metrics::breaker_turned(Turned::Opened);
-        metrics::breaker_turned(Turned::Closed);
+        metrics::breaker_turned(BreakerTransition::Opened);
+        metrics::breaker_turned(BreakerTransition::Closed);
         metrics::swept();
         metrics::submission_refused();
         metrics::messages_failed(3);

@@ -7,7 +7,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use steward_definition_file::read_file;
-use steward_forecast::cost::{self, BATCH_MAX, Json, Report, Said, Settings, Span};
+use steward_forecast::cost::{
+    self, BATCH_MAX, DurationValue, ForecastReport, ForecastSettings, Json, StepOption,
+};
 
 /// Assumptions about services that never fail. STEP is a step's name, WORKFLOW.STEP for a step of another
 /// workflow, or `*` for all steps.
@@ -26,14 +28,14 @@ pub(crate) struct AssumptionArgs {
     input: Option<JsonOrFile>,
     /// The output of a step, or of each item of a step with `for_each`. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
-    output: Vec<Said<Json>>,
+    output: Vec<StepOption<Json>>,
     /// The average duration of a step's calls; 100ms by default.
     #[arg(long, value_name = "STEP=DURATION")]
-    slow: Vec<Said<Span>>,
+    slow: Vec<StepOption<DurationValue>>,
     /// The average time until a step's callback arrives. By default 1m, or a tenth of `callback.within` if that is
     /// shorter.
     #[arg(long, value_name = "STEP=DURATION")]
-    answer: Vec<Said<Span>>,
+    answer: Vec<StepOption<DurationValue>>,
     /// How many messages share an SQS request and an invocation: ten under load, one if tasks are rare.
     #[arg(long, default_value_t = BATCH_MAX)]
     pub(crate) batch: u32,
@@ -62,9 +64,9 @@ impl FromStr for JsonOrFile {
 
 impl AssumptionArgs {
     /// The settings of a forecast that runs this many tasks.
-    pub(crate) fn settings(self, runs: u32) -> Result<Settings> {
+    pub(crate) fn settings(self, runs: u32) -> Result<ForecastSettings> {
         let with = self.with.iter().map(|file| read_file(file)).collect::<Result<_, _>>()?;
-        Ok(Settings {
+        Ok(ForecastSettings {
             with,
             runs,
             seed: self.seed,
@@ -74,13 +76,13 @@ impl AssumptionArgs {
             output: self.output,
             slow: self.slow,
             answer: self.answer,
-            ..Settings::new(read_file(&self.file)?)
+            ..ForecastSettings::new(read_file(&self.file)?)
         })
     }
 }
 
 /// Runs the forecast, and shows a progress bar.
-pub(crate) async fn forecast(settings: Settings) -> Result<Report> {
+pub(crate) async fn forecast(settings: ForecastSettings) -> Result<ForecastReport> {
     let progress = progress_bar(settings.runs);
     let report = {
         let progress = progress.clone();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use steward_aws::store::DynamoStore;
 use steward_core::model::{
     attempt::Action,
-    messages::{Answer, CallbackAnswer, SchedulerMessage},
+    messages::{CallbackMessage, CallbackOutcome, SchedulerMessage},
     names::{CallbackFence, CallbackToken},
     step::StepState,
     task::Task,
@@ -66,18 +66,18 @@ pub(crate) struct CallbackArgs {
 
 /// Sends the callback, and waits until the scheduler has recorded it. Does not wait for a heartbeat.
 pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
-    let (CallbackArgs { token, wait, deployment }, answer) = match command {
-        CallbackCommand::Complete { args, output } => (args, Answer::Completed { output }),
-        CallbackCommand::Fail { args, reason } => (args, Answer::Failed { reason }),
-        CallbackCommand::Heartbeat { args } => (args, Answer::Heartbeat),
+    let (CallbackArgs { token, wait, deployment }, outcome) = match command {
+        CallbackCommand::Complete { args, output } => (args, CallbackOutcome::Completed { output }),
+        CallbackCommand::Fail { args, reason } => (args, CallbackOutcome::Failed { reason }),
+        CallbackCommand::Heartbeat { args } => (args, CallbackOutcome::Heartbeat),
     };
     let store = deployment.store().await;
     let Some(task) = store.load(&token.task_id).await? else {
         bail!("task `{}` does not exist", token.task_id);
     };
     check_awaiting(&task, &token)?;
-    let is_heartbeat = answer == Answer::Heartbeat;
-    let message = SchedulerMessage::Callback(CallbackAnswer { token: token.clone(), answer });
+    let is_heartbeat = outcome == CallbackOutcome::Heartbeat;
+    let message = SchedulerMessage::Callback(CallbackMessage { token: token.clone(), outcome });
     let message = serde_json::to_string(&message)?;
     let refusals = deployment.scheduler().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
@@ -105,7 +105,7 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
 /// # Errors
 /// It does not. The error gives the reason.
 fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
-    if task.is_another(token.incarnation) {
+    if task.is_other_incarnation(token.incarnation) {
         bail!("{token}: the token belongs to an earlier task with the id `{}`", task.task_id);
     }
     let Some(progress) = task.progress(&token.step, Action::Do) else {
@@ -131,7 +131,7 @@ fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
              the next attempt awaits one, after {until:.0}"
         );
     }
-    match state.awaited_by() {
+    match state.reply_due_by() {
         Some(by) if by < Timestamp::now() => {
             bail!("{token}: too late, step {step} awaited its callback until {by:.0}");
         }
@@ -150,7 +150,7 @@ async fn wait_until_recorded(
         let task = store.load(&token.task_id).await.map_err(Some)?;
         let progress = task.as_ref().and_then(|task| task.progress(&token.step, Action::Do));
         let state = progress.map(|progress| progress.state.clone());
-        let is_settled = |state: &StepState| state.awaited_by().is_none();
+        let is_settled = |state: &StepState| state.reply_due_by().is_none();
         state.filter(is_settled).ok_or(None::<PortError>)
     };
     let pauses = ConstantBuilder::default().with_delay(POLL_EVERY).without_max_times();

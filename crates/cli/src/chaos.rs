@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use steward_demo::services::{MockServices, Service};
+use steward_demo::services::{DemoService, MockServices};
 use steward_emulator::host::Host;
 use tokio::time::{Instant, sleep};
 
@@ -50,7 +50,7 @@ impl Chaos {
         host: &Host,
         services: &MockServices,
         progress: &DemoProgress,
-        (outage_service, tasks): (Service, usize),
+        (outage_service, tasks): (DemoService, usize),
     ) {
         let killing = async {
             loop {
@@ -71,9 +71,9 @@ impl Chaos {
     fn kill_one(&self, host: &Host) {
         let index = {
             let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-            random.usize(0..host.instances().count().max(1))
+            random.usize(0..host.instance_roles().count().max(1))
         };
-        if let Some(role) = host.kill(index) {
+        if let Some(role) = host.restart_instance(index) {
             tracing::info!(role, "killed an instance");
             self.killed.fetch_add(1, Ordering::SeqCst);
         }

@@ -118,7 +118,7 @@ impl DeploymentArgs {
 
     /// The name of an agent's queue.
     pub(crate) fn agent_queue_name(&self, agent: &AgentName) -> String {
-        channel::name_of(&self.agent_queue).replace("{agent}", agent.as_str())
+        channel::queue_name(&self.agent_queue).replace("{agent}", agent.as_str())
     }
 
     /// Whether an agent has a queue.

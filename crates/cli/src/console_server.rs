@@ -108,7 +108,7 @@ fn forwarding(function: ConsoleFunction) -> Router {
     let is_behind_proxy = function.is_behind_proxy;
     let routes = Router::new().fallback(forward).with_state(function);
     let routes = routes.layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
-    if is_behind_proxy { routes } else { steward_console::by_address_only(routes) }
+    if is_behind_proxy { routes } else { steward_console::reject_foreign_hosts(routes) }
 }
 
 async fn forward(

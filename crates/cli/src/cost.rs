@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use steward_forecast::cost::{Elsewhere, Entry, Report};
+use steward_forecast::cost::{AlternativePrice, CostLedgerEntry, ForecastReport};
 
 use crate::{
     assumptions::{AssumptionArgs, forecast},
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
         outln!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
-    let Report { workflow, version, runs, .. } = &report;
+    let ForecastReport { workflow, version, runs, .. } = &report;
     outln!("{workflow} version {version}: {runs} simulated tasks, {batch} messages per batch");
     for outcome in report.outcomes.iter().filter(|outcome| outcome.state != "Processed") {
         outln!("{} tasks ended {}", outcome.tasks, outcome.state);
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
 }
 
 /// Prints the price by AWS service, what other services would charge, and the assumptions.
-pub(crate) fn show_price(report: &Report) {
+pub(crate) fn show_price(report: &ForecastReport) {
     outln!("{}", services(report));
     outln!("{}", elsewhere(report));
     outln!("assumptions:");
@@ -56,7 +56,7 @@ pub(crate) fn show_price(report: &Report) {
 }
 
 /// A table of usage and cost, one row for each function or step.
-fn entries(of: &str, entries: &[Entry]) -> comfy_table::Table {
+fn entries(of: &str, entries: &[CostLedgerEntry]) -> comfy_table::Table {
     let mut table = table(&[
         of,
         "write units",
@@ -67,7 +67,7 @@ fn entries(of: &str, entries: &[Entry]) -> comfy_table::Table {
         "events",
         "$ per million tasks",
     ]);
-    for Entry { of, usage, dollars_per_million } in entries {
+    for CostLedgerEntry { of, usage, dollars_per_million } in entries {
         table.add_row([
             of.clone(),
             format!("{:.2}", usage.write_units),
@@ -82,7 +82,7 @@ fn entries(of: &str, entries: &[Entry]) -> comfy_table::Table {
     table
 }
 
-fn services(report: &Report) -> comfy_table::Table {
+fn services(report: &ForecastReport) -> comfy_table::Table {
     let (usage, dollars) = (&report.usage, &report.dollars_per_million);
     let million = format!("$ per million tasks ({}, {})", report.region, report.prices_as_of);
     let mut table = table(&["service", "average per task", &million]);
@@ -102,11 +102,11 @@ fn services(report: &Report) -> comfy_table::Table {
     table
 }
 
-fn elsewhere(report: &Report) -> comfy_table::Table {
+fn elsewhere(report: &ForecastReport) -> comfy_table::Table {
     let header = ["other service", "average per task", "$ per million tasks", "ratio to Steward"];
     let mut table = table(&header);
     let steward = report.dollars_per_million.total;
-    for Elsewhere { service, counts, dollars_per_million, cannot } in &report.elsewhere {
+    for AlternativePrice { service, counts, dollars_per_million, cannot } in &report.elsewhere {
         let counts = counts.iter().map(|(what, count)| format!("{count:.2} {what}"));
         let price = dollars_per_million.map(|dollars| format!("{dollars:.2}"));
         let times = dollars_per_million.map(|dollars| format!("{:.1}", dollars / steward));

@@ -62,7 +62,7 @@ pub(crate) async fn run(command: DlqCommand) -> Result<()> {
 pub(crate) async fn find(client: &Client, name_or_url: &str) -> Result<DeadLetterQueue> {
     match DeadLetterQueue::find(client, name_or_url).await {
         Ok(queue) => Ok(queue),
-        Err(error @ DeadLettersError::NotOne(_)) => {
+        Err(error @ DeadLettersError::NotADeadLetterQueue(_)) => {
             bail!("{error}; `steward dlq list` lists the dead-letter queues")
         }
         Err(error) => Err(error.into()),
@@ -85,8 +85,8 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
     }
     let mut rows = table(&["queue", "messages", "in flight", "source queues"]);
     for queue in queues {
-        let holds = queue.holds().await?;
-        let (waiting, in_flight) = (holds.waiting.to_string(), holds.in_hand.to_string());
+        let holds = queue.contents().await?;
+        let (waiting, in_flight) = (holds.waiting.to_string(), holds.in_flight.to_string());
         rows.add_row([
             queue.name().to_owned(),
             waiting,
@@ -100,7 +100,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
 
 async fn show(client: &Client, args: &ShowArgs) -> Result<()> {
     let queue = find(client, &args.queue).await?;
-    let letters = queue.look(args.limit).await.with_context(|| format!("show {}", queue.name()))?;
+    let letters = queue.peek(args.limit).await.with_context(|| format!("show {}", queue.name()))?;
     for letter in &letters {
         outln!("{}", description(letter, args.body));
     }

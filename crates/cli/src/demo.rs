@@ -30,13 +30,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::{Value, json};
 use steward_core::model::{
-    messages::{NoticeStatus, StatusNotice},
+    messages::{NotificationStatus, StatusNotification},
     task::Task,
 };
 use steward_demo::{
     audit::Audit,
-    scenario::{Scenario, Shipped},
-    services::{FaultKind, FaultPlan, MockServices, Service, ServiceLedgers},
+    scenario::{ExampleWorkflow, Scenario},
+    services::{DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers},
 };
 use steward_emulator::{
     embedded::EmbeddedAws,
@@ -75,7 +75,7 @@ const BATCH: usize = 10;
 pub(crate) struct DemoArgs {
     /// The example workflow to run.
     #[arg(long, default_value = "order", value_parser = example_workflows())]
-    workflow: Shipped,
+    workflow: ExampleWorkflow,
     /// How many tasks to submit.
     #[arg(long, default_value_t = 1_000)]
     tasks: usize,
@@ -103,9 +103,10 @@ pub(crate) struct DemoArgs {
     json: bool,
 }
 
-fn example_workflows() -> impl clap::builder::TypedValueParser<Value = Shipped> {
-    let names = Shipped::ALL.map(|shipped| shipped.scenario().name());
-    PossibleValuesParser::new(names).try_map(|name| Shipped::named(&name).ok_or("no such workflow"))
+fn example_workflows() -> impl clap::builder::TypedValueParser<Value = ExampleWorkflow> {
+    let names = ExampleWorkflow::ALL.map(|shipped| shipped.scenario().name());
+    PossibleValuesParser::new(names)
+        .try_map(|name| ExampleWorkflow::from_name(&name).ok_or("no such workflow"))
 }
 
 /// Runs the demo; fails if the audit does.
@@ -132,7 +133,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let measured = (&counters, &chaos);
-    let report = report(&args, &host, &services.ledger(), &client, measured, seconds).await?;
+    let report = report(&args, &host, &services.ledgers(), &client, measured, seconds).await?;
     report.print(args.json)?;
     if !report.audit.passed() {
         bail!("the audit failed");
@@ -150,7 +151,7 @@ async fn start_host(
     services: &MockServices,
     args: &DemoArgs,
 ) -> Result<Host> {
-    let agent = |&service: &Service| {
+    let agent = |&service: &DemoService| {
         Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
     };
     let host = Host::start(HostOptions {
@@ -200,15 +201,16 @@ impl DemoProgress {
 
     /// Records a notification. Notifications may arrive more than once: only the first end of a task counts.
     fn record_notification(&self, body: &str) {
-        let Ok(StatusNotice { task_id: Some(id), status, .. }) = serde_json::from_str(body) else {
+        let Ok(StatusNotification { task_id: Some(id), status, .. }) = serde_json::from_str(body)
+        else {
             return;
         };
         match status {
-            NoticeStatus::Received => {}
-            NoticeStatus::Refused
-            | NoticeStatus::Processed
-            | NoticeStatus::Undone
-            | NoticeStatus::Error => {
+            NotificationStatus::Received => {}
+            NotificationStatus::Refused
+            | NotificationStatus::Processed
+            | NotificationStatus::Undone
+            | NotificationStatus::Error => {
                 let mut inner = self.lock();
                 let Some(since) = inner.running.remove(&id) else { return };
                 let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -390,7 +392,7 @@ async fn report(
     let faults = FaultKind::ALL.into_iter().map(|kind| ledgers.faults_total(kind)).sum();
     let totals = totals(counters);
     let counted = |name| totals.get(name).copied().unwrap_or_default();
-    let attempts = tasks.values().flat_map(Task::actions);
+    let attempts = tasks.values().flat_map(Task::started_actions);
     let repeated =
         attempts.map(|(.., progress)| u64::from(progress.state.attempt().saturating_sub(1))).sum();
     let mut counts = vec![

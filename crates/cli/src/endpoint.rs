@@ -4,7 +4,7 @@ use std::env;
 
 use anyhow::Result;
 use clap::Args;
-use steward_emulator::embedded::{Endpoints, Service};
+use steward_emulator::embedded::{AwsService, ExternalEndpoints};
 
 /// Endpoints of the AWS services, if they are not embedded in this process.
 #[derive(Debug, Args)]
@@ -27,9 +27,9 @@ pub(crate) struct EndpointArgs {
 
 impl EndpointArgs {
     /// The endpoints that the options select; `None` if all services are embedded.
-    pub(crate) fn endpoints(&self) -> Result<Option<Endpoints>> {
+    pub(crate) fn endpoints(&self) -> Result<Option<ExternalEndpoints>> {
         let Some(option) = &self.aws_endpoint else { return Ok(None) };
-        let endpoints = Endpoints::from_option(option, |name| env::var(name).ok())?;
+        let endpoints = ExternalEndpoints::from_option(option, |name| env::var(name).ok())?;
         match &self.aws_account {
             Some(account) => Ok(Some(endpoints.in_account(account.clone())?)),
             None => Ok(Some(endpoints)),
@@ -38,25 +38,25 @@ impl EndpointArgs {
 
     /// Like [`Self::endpoints`], but in a new account unless one was chosen, so that this run does not see the data of
     /// earlier runs.
-    pub(crate) fn endpoints_for_one_run(&self) -> Result<Option<Endpoints>> {
+    pub(crate) fn endpoints_for_one_run(&self) -> Result<Option<ExternalEndpoints>> {
         let endpoints = self.endpoints()?;
         Ok(if self.aws_account.is_some() {
             endpoints
         } else {
-            endpoints.map(Endpoints::in_new_account)
+            endpoints.map(ExternalEndpoints::in_new_account)
         })
     }
 }
 
 /// The environment variables with which other commands reach the services: the host that listens at `base`, and the
 /// external endpoints.
-pub(crate) fn variables(external: Option<&Endpoints>, base: &str) -> String {
+pub(crate) fn variables(external: Option<&ExternalEndpoints>, base: &str) -> String {
     let url = |service| external.and_then(|endpoints| endpoints.url(service));
-    let [first, others @ ..] = Service::ALL.map(url);
+    let [first, others @ ..] = AwsService::ALL.map(url);
     if let Some(url) = first.filter(|url| others == [Some(*url); 2]) {
         return format!("AWS_ENDPOINT_URL={url}");
     }
-    let own = Service::ALL.into_iter().filter_map(|service| Some((service, url(service)?)));
+    let own = AwsService::ALL.into_iter().filter_map(|service| Some((service, url(service)?)));
     let own = own.map(|(service, url)| format!(" {}={url}", service.variable()));
     format!("AWS_ENDPOINT_URL={base}{}", own.collect::<String>())
 }
@@ -69,8 +69,8 @@ mod tests {
     fn variables_name_the_endpoint_of_each_service() {
         let (base, a, b) = ("http://host", "http://a", "http://b");
         let with_option = |option: &str, dynamodb: Option<&str>| {
-            let endpoints = Endpoints::from_option(option, |name| {
-                let own = (name == Service::DynamoDb.variable()).then_some(dynamodb).flatten();
+            let endpoints = ExternalEndpoints::from_option(option, |name| {
+                let own = (name == AwsService::DynamoDb.variable()).then_some(dynamodb).flatten();
                 own.map(str::to_owned)
             });
             variables(Some(&endpoints.unwrap()), base)

@@ -8,7 +8,7 @@ use steward_agent::http::BaseUrl;
 use steward_core::model::names::AgentName;
 use steward_definition_file::read_dir;
 use steward_emulator::{
-    embedded::{Endpoints, Service},
+    embedded::{AwsService, ExternalEndpoints},
     host::{Host, HostOptions},
     resources,
 };
@@ -53,12 +53,12 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     let agents: Vec<_> = args.agents.iter().map(|(name, url)| format!("{name} → {url}")).collect();
     let external = args.aws.endpoints()?;
     ensure!(
-        args.data.is_none() || !external.as_ref().is_some_and(Endpoints::are_all_elsewhere),
+        args.data.is_none() || !external.as_ref().is_some_and(ExternalEndpoints::are_all_external),
         "--data has no effect: --aws-endpoint names another emulator for tables and queues"
     );
     let own = format!("http://{}", args.listen);
-    let is_own = |endpoints: &Endpoints| {
-        Service::ALL.into_iter().any(|service| endpoints.url(service) == Some(&own))
+    let is_own = |endpoints: &ExternalEndpoints| {
+        AwsService::ALL.into_iter().any(|service| endpoints.url(service) == Some(&own))
     };
     ensure!(
         !external.as_ref().is_some_and(is_own),
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
     let state = match &external {
         None => local_state,
-        Some(endpoints) if endpoints.are_all_elsewhere() => endpoints.to_string(),
+        Some(endpoints) if endpoints.are_all_external() => endpoints.to_string(),
         Some(endpoints) => format!("{endpoints}, other services: {local_state}"),
     };
     let variables = endpoint::variables(external.as_ref(), &base);

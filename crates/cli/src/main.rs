@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use steward_core::model::{command::Order, names::TaskId};
+use steward_core::model::{command::CommandAction, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
 #[macro_use]
@@ -142,10 +142,10 @@ async fn run() -> Result<()> {
         Command::Resubmit(args) => operate::resubmit(args).await,
         Command::Skip(args) => operate::skip(args).await,
         Command::Complete(args) => operate::complete(args).await,
-        Command::Undo(args) => operate::command(args, Order::Undo).await,
-        Command::Cancel(args) => operate::command(args, Order::Cancel).await,
-        Command::Pause(args) => operate::command(args, Order::Pause).await,
-        Command::Resume(args) => operate::command(args, Order::Resume).await,
+        Command::Undo(args) => operate::command(args, CommandAction::Undo).await,
+        Command::Cancel(args) => operate::command(args, CommandAction::Cancel).await,
+        Command::Pause(args) => operate::command(args, CommandAction::Pause).await,
+        Command::Resume(args) => operate::command(args, CommandAction::Resume).await,
         Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
         Command::Console(args) => console_server::run(*args).await,

@@ -14,7 +14,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use serde_json::Value;
 use steward_aws::store::DynamoStore;
 use steward_core::model::{
-    command::{Command, CommandId, CommandRecord, Order},
+    command::{Command, CommandAction, CommandId, CommandRecord},
     integers::check_integers,
     messages::SchedulerMessage,
     names::{Part, TaskId},
@@ -115,26 +115,26 @@ pub(crate) fn read_json(text: &str) -> Result<Value> {
 /// `steward resubmit`.
 pub(crate) async fn resubmit(args: ResubmitArgs) -> Result<()> {
     let ResubmitArgs { target, step, input, did_not_run } = args;
-    command(target, Order::Resubmit { step, input, did_not_run }).await
+    command(target, CommandAction::Resubmit { step, input, did_not_run }).await
 }
 
 /// `steward skip`.
 pub(crate) async fn skip(args: SkipArgs) -> Result<()> {
     let SkipArgs { target, step, did_not_run } = args;
-    command(target, Order::Skip { step, did_not_run }).await
+    command(target, CommandAction::Skip { step, did_not_run }).await
 }
 
 /// `steward complete`.
 pub(crate) async fn complete(args: CompleteArgs) -> Result<()> {
     let CompleteArgs { target, step, output } = args;
-    command(target, Order::Complete { step, output }).await
+    command(target, CommandAction::Complete { step, output }).await
 }
 
 /// Sends a command, and prints its outcome.
 ///
 /// # Errors
 /// The command is refused, or has no outcome in time.
-pub(crate) async fn command(args: TaskCommandArgs, order: Order) -> Result<()> {
+pub(crate) async fn command(args: TaskCommandArgs, order: CommandAction) -> Result<()> {
     let TaskCommandArgs { task: id, reason, wait, no_wait, deployment } = args;
     let store = deployment.store().await;
     if store.load(&id).await?.is_none() {
@@ -166,7 +166,11 @@ pub(crate) async fn command(args: TaskCommandArgs, order: Order) -> Result<()> {
 
 impl CommandReason {
     /// Creates a command: its new id, and the message to the scheduler.
-    pub(crate) fn command(&self, task_id: &TaskId, order: &Order) -> Result<(CommandId, String)> {
+    pub(crate) fn command(
+        &self,
+        task_id: &TaskId,
+        order: &CommandAction,
+    ) -> Result<(CommandId, String)> {
         let command_id: CommandId = uuid::Uuid::new_v4().to_string().parse()?;
         let (by, why) = (self.by.clone(), self.why.clone());
         let (task_id, order) = (task_id.clone(), order.clone());

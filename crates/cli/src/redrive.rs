@@ -5,7 +5,7 @@ use aws_sdk_sqs::Client;
 use clap::{Args, builder::NonEmptyStringValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use steward_aws::dead_letters::Redrive;
+use steward_aws::dead_letters::RedriveRequest;
 use steward_emulator::resources;
 
 use crate::{
@@ -46,7 +46,7 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     // The bar draws nothing if standard error is not a terminal.
     let bar = ProgressBar::new_spinner().with_style(style);
     let RedriveArgs { why, by, max, event_bus: bus, .. } = args;
-    let (bus, request) = (event_bus(&bus).await, Redrive { max, to, by, why });
+    let (bus, request) = (event_bus(&bus).await, RedriveRequest { max, to, by, why });
     let on_progress = |seen: usize| {
         bar.set_position(seen as u64);
         true
@@ -59,7 +59,7 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     for (target, count) in &redriven.sent {
         outln!("{}: {count} sent back to {target}", queue.name());
     }
-    let problems = redriven.wrong();
+    let problems = redriven.problems();
     if !problems.is_empty() {
         bail!("{}: {}", queue.name(), problems.join("; "));
     }

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use steward_aws::store::DynamoStore;
 use steward_core::model::{
-    command::{CommandId, Order},
+    command::{CommandAction, CommandId},
     names::{TaskId, WorkflowName},
     task::{ProcessState, Task},
     time::earlier,
@@ -163,7 +163,7 @@ async fn retry(
     batch: &[TaskId],
     bar: &ProgressBar,
 ) -> Vec<ResubmitResult> {
-    let order = Order::Resubmit { step: None, input: None, did_not_run: false };
+    let order = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
     let commands: Result<Vec<_>> = batch.iter().map(|id| args.reason.command(id, &order)).collect();
     let sent = async {
         let (ids, messages): (Vec<_>, Vec<_>) = commands?.into_iter().unzip();

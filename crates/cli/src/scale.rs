@@ -8,9 +8,10 @@ use steward_core::definition::workflow::Workflow;
 use steward_definition_file::{parse, read_file};
 use steward_forecast::{
     capacity::{
-        Deployment, Limits, Load, RUNS, Report, ScaleError, Settings, Size, StageRow, scale,
+        DeploymentSizing, Limits, Load, RUNS, ScaleError, ScaleReport, ScaleSettings, Size,
+        StageRow, scale,
     },
-    cost::{self, At, BATCH_MAX, Json, Said, Span},
+    cost::{self, BATCH_MAX, DurationValue, Json, StepOption, StepSelector},
 };
 
 use crate::{assumptions::JsonOrFile, table::table, workflows::forecast::time};
@@ -38,13 +39,13 @@ pub(crate) struct ScaleArgs {
     call: Duration,
     /// The average duration of one step's calls, if it differs.
     #[arg(long, value_name = "STEP=DURATION")]
-    slow: Vec<Said<Span>>,
+    slow: Vec<StepOption<DurationValue>>,
     /// The task's input, as a file or JSON. Generated if absent.
     #[arg(long, value_name = "FILE|JSON")]
     input: Option<JsonOrFile>,
     /// The output of a step. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
-    output: Vec<Said<Json>>,
+    output: Vec<StepOption<Json>>,
     /// How many messages share an SQS request and an invocation.
     #[arg(long, default_value_t = BATCH_MAX)]
     batch: u32,
@@ -121,21 +122,21 @@ pub(crate) async fn run(args: ScaleArgs) -> Result<()> {
     Ok(())
 }
 
-fn settings(args: ScaleArgs) -> Result<Settings> {
+fn settings(args: ScaleArgs) -> Result<ScaleSettings> {
     let workflow = match &args.file {
         Some(file) => read_file(file)?,
         None => saga(args.steps)?,
     };
     let with = args.with.iter().map(|file| read_file(file)).collect::<Result<_, _>>()?;
-    let every_step = Said { at: At::All, value: Span(args.call) };
-    let forecast = cost::Settings {
+    let every_step = StepOption { at: StepSelector::All, value: DurationValue(args.call) };
+    let forecast = cost::ForecastSettings {
         with,
         runs: RUNS,
         batch: args.batch,
         slow: std::iter::once(every_step).chain(args.slow).collect(),
         input: args.input.map(|input| input.0),
         output: args.output,
-        ..cost::Settings::new(workflow)
+        ..cost::ForecastSettings::new(workflow)
     };
     let LoadArgs { rate, lasts, spike, spike_for } = args.load;
     let load = Load {
@@ -144,11 +145,11 @@ fn settings(args: ScaleArgs) -> Result<Settings> {
         ..Load::steady(rate, lasts.as_secs_f64())
     };
     let (deployment, limits) = args.deployment.deployment_and_limits()?;
-    Ok(Settings { forecast, load, deployment, limits, compute_s: args.compute.as_secs_f64() })
+    Ok(ScaleSettings { forecast, load, deployment, limits, compute_s: args.compute.as_secs_f64() })
 }
 
 impl CapacityArgs {
-    fn deployment_and_limits(&self) -> Result<(Deployment, Limits), ScaleError> {
+    fn deployment_and_limits(&self) -> Result<(DeploymentSizing, Limits), ScaleError> {
         let mut limits = Limits::load().map_err(ScaleError::Limits)?;
         if let Some(quota) = self.account_concurrency {
             limits.account_concurrency.value = quota;
@@ -157,8 +158,8 @@ impl CapacityArgs {
             limits.table_writes_quota.value = quota;
             limits.table_reads_quota.value = quota;
         }
-        let size = Deployment::of(self.size);
-        let deployment = Deployment {
+        let size = DeploymentSizing::of(self.size);
+        let deployment = DeploymentSizing {
             submission: self.submission_concurrency.unwrap_or(size.submission),
             scheduler: self.scheduler_concurrency.unwrap_or(size.scheduler),
             agent: self.agent_concurrency.unwrap_or(size.agent),
@@ -191,8 +192,8 @@ fn saga(steps: u32) -> Result<Workflow> {
     Ok(parse(std::path::Path::new("saga.json"), &text)?)
 }
 
-fn show(report: &Report) {
-    let Report { workflow, version, load, deployment, .. } = report;
+fn show(report: &ScaleReport) {
+    let ScaleReport { workflow, version, load, deployment, .. } = report;
     outln!("{workflow} version {version}, size {}: {}", deployment.size, load_text(load));
     outln!("{}", stages(report));
     outln!("{}", limits(report));
@@ -232,7 +233,7 @@ fn load_text(load: &Load) -> String {
     }
 }
 
-fn stages(report: &Report) -> comfy_table::Table {
+fn stages(report: &ScaleReport) -> comfy_table::Table {
     let mut table = table(&[
         "stage",
         "messages/s",
@@ -268,7 +269,7 @@ fn stages(report: &Report) -> comfy_table::Table {
     table
 }
 
-fn limits(report: &Report) -> comfy_table::Table {
+fn limits(report: &ScaleReport) -> comfy_table::Table {
     let mut table = table(&["limit", "needed", "available", "utilisation", "max submissions/s"]);
     for row in report.limits.iter().filter(|row| row.utilisation >= UTILISATION_SHOWN_MIN) {
         table.add_row([
@@ -282,7 +283,7 @@ fn limits(report: &Report) -> comfy_table::Table {
     table
 }
 
-fn raises(report: &Report) -> comfy_table::Table {
+fn raises(report: &ScaleReport) -> comfy_table::Table {
     let mut table = table(&["limit to raise", "from", "to", "setting"]);
     for raise in &report.raises {
         table.add_row([raise.what.clone(), number(raise.from), number(raise.to), raise.at.clone()]);
@@ -290,9 +291,9 @@ fn raises(report: &Report) -> comfy_table::Table {
     table
 }
 
-fn verdict(report: &Report) -> Vec<String> {
+fn verdict(report: &ScaleReport) -> Vec<String> {
     let seconds = |s: f64| time((s.max(0.0) * 1_000.0).round() as u64);
-    let Report { latency, late, cost, .. } = report;
+    let ScaleReport { latency, late, cost, .. } = report;
     let mut lines = Vec::new();
     lines.push(match &report.binds {
         Some((bound, share)) => format!(

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::json;
 use steward_core::model::names::TaskId;
-use steward_operator::timeline::{Line, timeline};
+use steward_operator::timeline::{TimelineEntry, timeline};
 use steward_operator::view::TaskView;
 use steward_runtime::ports::StateStore;
 
@@ -13,7 +13,7 @@ use crate::{client::DeploymentArgs, table::table};
 pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &DeploymentArgs) -> Result<()> {
     let store = deployment.store().await;
     let task = store.load(id).await?.with_context(|| format!("task `{id}` does not exist"))?;
-    let documents = store.all_documents(&task.owner()).await?;
+    let documents = store.all_documents(&task.document_owner()).await?;
     let view = TaskView::of(&task).with_reasons(&task, &documents);
     let lines = timeline(&task, &documents);
     if as_json {
@@ -56,8 +56,8 @@ fn header(view: &TaskView) -> String {
 }
 
 /// The table row for a line of the timeline.
-fn cells(line: Line) -> [String; 6] {
-    let (attempt, what) = (line.attempt(), line.said());
+fn cells(line: TimelineEntry) -> [String; 6] {
+    let (attempt, what) = (line.attempt(), line.description());
     let step = line.step.map(|step| step.to_string()).unwrap_or_default();
     let (why, verdict) = (line.why.unwrap_or_default(), line.verdict.unwrap_or_default());
     [format!("{:.3}", line.at), step, attempt, what, why, verdict]

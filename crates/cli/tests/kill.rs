@@ -23,7 +23,7 @@ use aws_sdk_sqs::{
 };
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use steward_demo::services::{FaultPlan, MockServices, Service};
+use steward_demo::services::{DemoService, FaultPlan, MockServices};
 use steward_emulator::resources::SUBMISSIONS_QUEUE;
 
 const ORDERS: usize = 500;
@@ -43,7 +43,7 @@ struct Steward {
 impl Steward {
     fn start(data: &Path, services: &MockServices) -> Self {
         let mut command = local(data);
-        for service in Service::ORDER {
+        for service in DemoService::ORDER {
             command.arg("--agent").arg(format!("{service}={}", services.base_url(service)));
         }
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -115,13 +115,15 @@ async fn state(client: &reqwest::Client, steward: &Steward, n: usize) -> String 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_during_five_hundred_orders_loses_none_and_charges_none_twice() {
-    let services =
-        MockServices::start(&Service::ORDER, FaultPlan { latency_ms: 50, ..FaultPlan::none(1) })
-            .await
-            .unwrap();
+    let services = MockServices::start(
+        &DemoService::ORDER,
+        FaultPlan { latency_ms: 50, ..FaultPlan::none(1) },
+    )
+    .await
+    .unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let shipped = || services.ledger().subjects(Service::Shipping).count();
+    let shipped = || services.ledgers().subjects(DemoService::Shipping).count();
 
     let first = Steward::start(data.path(), &services);
     stream::iter(0..ORDERS).for_each_concurrent(16, |n| submit(&client, &first, n)).await;
@@ -139,10 +141,12 @@ async fn a_kill_during_five_hundred_orders_loses_none_and_charges_none_twice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_with_hundreds_of_queued_submissions_loses_no_message() {
-    let services =
-        MockServices::start(&Service::ORDER, FaultPlan { latency_ms: 50, ..FaultPlan::none(1) })
-            .await
-            .unwrap();
+    let services = MockServices::start(
+        &DemoService::ORDER,
+        FaultPlan { latency_ms: 50, ..FaultPlan::none(1) },
+    )
+    .await
+    .unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
 
@@ -151,7 +155,7 @@ async fn a_kill_with_hundreds_of_queued_submissions_loses_no_message() {
     let dead = make_a_dead_letter(&sqs).await;
     stream::iter(0..SENT / BATCH).for_each_concurrent(8, |n| send_batch(&sqs, &first, n)).await;
     drop(first);
-    let at_kill = services.ledger().subjects(Service::Shipping).count();
+    let at_kill = services.ledgers().subjects(DemoService::Shipping).count();
     assert!(at_kill < SENT, "all orders were shipped before the kill, so the test proves nothing");
 
     let second = Steward::start(data.path(), &services);
@@ -195,7 +199,7 @@ async fn make_a_dead_letter(sqs: &Client) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_process_on_the_same_data_directory_is_refused() {
-    let services = MockServices::start(&Service::ORDER, FaultPlan::none(1)).await.unwrap();
+    let services = MockServices::start(&DemoService::ORDER, FaultPlan::none(1)).await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let first = Steward::start(data.path(), &services);
     let mut second = local(data.path());
@@ -227,9 +231,9 @@ async fn all_processed_once(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-    let ledgers = services.ledger();
+    let ledgers = services.ledgers();
     for n in 0..orders {
-        for service in Service::ORDER {
+        for service in DemoService::ORDER {
             assert_eq!(ledgers.effects(service, &order(n)), 1, "{service} of {}", order(n));
         }
     }

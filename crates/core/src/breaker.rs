@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     limits,
     model::{
-        events::{BreakerTurned, BusEvent, Happened},
+        events::{BreakerEventData, BusEvent, EventData},
         names::AgentName,
         time::later,
     },
@@ -47,7 +47,7 @@ use crate::{
 
 /// The settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct BreakerSettings {
     /// The breaker opens after this many consecutive calls of one instance have found the service unavailable.
     pub failures: NonZeroU32,
     /// How long the breaker stays open at first. Each failed probe doubles this time, up to
@@ -58,7 +58,7 @@ pub struct Settings {
     pub probe_within: Duration,
 }
 
-impl Default for Settings {
+impl Default for BreakerSettings {
     fn default() -> Self {
         Self {
             failures: NonZeroU32::MIN.saturating_add(4),
@@ -72,16 +72,17 @@ impl Default for Settings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Breaker {
     /// Whether the service may be called.
-    pub state: State,
+    pub state: BreakerState,
     /// The changes of the breaker whose events have not been published, or not for certain. Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub untold: Vec<Turn>,
+    #[serde(rename = "untold")]
+    pub unpublished: Vec<BreakerChange>,
 }
 
 /// Whether the service may be called.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum State {
+pub enum BreakerState {
     /// All calls are allowed.
     #[default]
     Closed,
@@ -111,9 +112,9 @@ pub enum State {
 
 /// The opening or closing of a breaker, for an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Turn {
+pub struct BreakerChange {
     /// Whether it opened or closed.
-    pub to: Turned,
+    pub to: BreakerTransition,
     /// When it changed. The event id consists of the agent's name, `to` and this time.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub at: Timestamp,
@@ -124,7 +125,7 @@ pub struct Turn {
 /// Whether a breaker opened or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Turned {
+pub enum BreakerTransition {
     /// It opened.
     Opened,
     /// It closed.
@@ -133,7 +134,7 @@ pub enum Turned {
 
 /// A call that an instance wants to make.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
+pub struct PermitRequest<'a> {
     /// The id of the call, unique among all calls of all instances.
     pub call: &'a str,
     /// The current time.
@@ -144,18 +145,18 @@ pub struct Asker<'a> {
 
 /// The breaker's decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum PermitDecision {
     /// The call is allowed.
     Call,
     /// The call is allowed as the probe, after this breaker has been saved.
-    Probe(Breaker, Permit),
+    Probe(Breaker, CallPermit),
     /// No call is allowed until this time has passed.
     Wait(Duration),
 }
 
 /// The permission for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Permit {
+pub enum CallPermit {
     /// A normal call through a closed breaker.
     Call,
     /// The probe, which finds out whether the service is available again.
@@ -169,42 +170,46 @@ pub enum Permit {
 
 /// The outcome of a call, as far as it shows whether the service is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum CallOutcome {
     /// The service responded: with success, with a refusal, or with a request to retry later. 4xx responses do not count
     /// as failures, because they show that the service works.
-    Alive,
+    Available,
     /// The service did not respond, or responded with a server error.
     Unavailable {
         /// The result of the call, such as `HTTP 503`.
         reason: String,
     },
     /// The call was not made.
-    Nothing,
+    NotCalled,
 }
 
 impl Breaker {
     /// Decides whether a call to the service is allowed.
     #[must_use]
-    pub fn ask(&self, asker: Asker<'_>, settings: &Settings) -> Asked {
-        let Asker { call, now, clock_skew } = asker;
+    pub fn request_permit(
+        &self,
+        asker: PermitRequest<'_>,
+        settings: &BreakerSettings,
+    ) -> PermitDecision {
+        let PermitRequest { call, now, clock_skew } = asker;
         let probe = |open_for_ms: u64, reason: &str| {
             let (call, until) = (call.to_owned(), later(now, settings.probe_within));
             let (probe, reason) = (call.clone(), reason.to_owned());
-            let state = State::HalfOpen { probe, until, open_for_ms, reason };
-            let next = Self { state, untold: self.untold.clone() };
-            Asked::Probe(next, Permit::Probe { call, until })
+            let state = BreakerState::HalfOpen { probe, until, open_for_ms, reason };
+            let next = Self { state, unpublished: self.unpublished.clone() };
+            PermitDecision::Probe(next, CallPermit::Probe { call, until })
         };
         match &self.state {
-            State::Closed => Asked::Call,
-            State::Open { until, open_for_ms, reason } => match time_left(*until, now) {
-                Some(wait) => Asked::Wait(wait),
+            BreakerState::Closed => PermitDecision::Call,
+            BreakerState::Open { until, open_for_ms, reason } => match time_left(*until, now) {
+                Some(wait) => PermitDecision::Wait(wait),
                 None => probe(*open_for_ms, reason),
             },
             // The instance of the probe uses its own clock, so the skew is added.
-            State::HalfOpen { until, open_for_ms, reason, .. } => {
+            BreakerState::HalfOpen { until, open_for_ms, reason, .. } => {
                 match time_left(later(*until, clock_skew), now) {
                     // The probe may end long before its deadline, so the wait is shortened.
-                    Some(wait) => Asked::Wait(wait.min(settings.open_for)),
+                    Some(wait) => PermitDecision::Wait(wait.min(settings.open_for)),
                     None => probe(*open_for_ms, reason),
                 }
             }
@@ -217,61 +222,71 @@ impl Breaker {
     #[must_use]
     pub fn after(
         &self,
-        permit: &Permit,
-        outcome: &Heard,
+        permit: &CallPermit,
+        outcome: &CallOutcome,
         failures_in_a_row: u32,
         now: Timestamp,
-        settings: &Settings,
+        settings: &BreakerSettings,
     ) -> Option<Self> {
         match (&self.state, permit) {
-            (State::Closed, Permit::Call) => match outcome {
-                Heard::Unavailable { reason } if failures_in_a_row >= settings.failures.get() => {
-                    let opened = self.closed_with_change(Turned::Opened, reason, now);
+            (BreakerState::Closed, CallPermit::Call) => match outcome {
+                CallOutcome::Unavailable { reason }
+                    if failures_in_a_row >= settings.failures.get() =>
+                {
+                    let opened = self.closed_with_change(BreakerTransition::Opened, reason, now);
                     Some(Self { state: open(settings.open_for, reason, now), ..opened })
                 }
-                Heard::Unavailable { .. } | Heard::Alive | Heard::Nothing => None,
+                CallOutcome::Unavailable { .. }
+                | CallOutcome::Available
+                | CallOutcome::NotCalled => None,
             },
             (
-                State::HalfOpen { probe, open_for_ms, reason: before, .. },
-                Permit::Probe { call, .. },
+                BreakerState::HalfOpen { probe, open_for_ms, reason: before, .. },
+                CallPermit::Probe { call, .. },
             ) if probe == call => {
-                let untold = self.untold.clone();
+                let unpublished = self.unpublished.clone();
                 Some(match outcome {
-                    Heard::Alive => {
-                        self.closed_with_change(Turned::Closed, "the service responds again", now)
-                    }
-                    Heard::Unavailable { reason } => {
+                    CallOutcome::Available => self.closed_with_change(
+                        BreakerTransition::Closed,
+                        "the service responds again",
+                        now,
+                    ),
+                    CallOutcome::Unavailable { reason } => {
                         let open_for = Duration::from_millis(open_for_ms.saturating_mul(2));
-                        Self { state: open(open_for, reason, now), untold }
+                        Self { state: open(open_for, reason, now), unpublished }
                     }
-                    Heard::Nothing => {
+                    CallOutcome::NotCalled => {
                         let (until, open_for_ms, reason) = (now, *open_for_ms, before.clone());
-                        Self { state: State::Open { until, open_for_ms, reason }, untold }
+                        Self {
+                            state: BreakerState::Open { until, open_for_ms, reason },
+                            unpublished,
+                        }
                     }
                 })
             }
             (
-                State::Closed | State::Open { .. } | State::HalfOpen { .. },
-                Permit::Call | Permit::Probe { .. },
+                BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen { .. },
+                CallPermit::Call | CallPermit::Probe { .. },
             ) => None,
         }
     }
 
     /// Removes the changes that have been published. Returns the changed breaker, or `None` if nothing changes.
     #[must_use]
-    pub fn told(&self, published: &[Turn]) -> Option<Self> {
-        let untold: Vec<_> =
-            self.untold.iter().filter(|change| !published.contains(change)).cloned().collect();
-        (untold.len() < self.untold.len()).then(|| Self { state: self.state.clone(), untold })
+    pub fn mark_published(&self, published: &[BreakerChange]) -> Option<Self> {
+        let unpublished: Vec<_> =
+            self.unpublished.iter().filter(|change| !published.contains(change)).cloned().collect();
+        (unpublished.len() < self.unpublished.len())
+            .then(|| Self { state: self.state.clone(), unpublished })
     }
 
     /// Whether calls are refused at `now` even if another instance has changed the breaker since it was read. No change
     /// shortens the time for which a breaker is open.
     #[must_use]
-    pub fn is_surely_open(&self, now: Timestamp) -> bool {
+    pub fn is_certainly_open(&self, now: Timestamp) -> bool {
         match &self.state {
-            State::Open { until, .. } => now < *until,
-            State::Closed | State::HalfOpen { .. } => false,
+            BreakerState::Open { until, .. } => now < *until,
+            BreakerState::Closed | BreakerState::HalfOpen { .. } => false,
         }
     }
 
@@ -279,42 +294,44 @@ impl Breaker {
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match &self.state {
-            State::Closed => None,
-            State::Open { reason, .. } | State::HalfOpen { reason, .. } => Some(reason),
+            BreakerState::Closed => None,
+            BreakerState::Open { reason, .. } | BreakerState::HalfOpen { reason, .. } => {
+                Some(reason)
+            }
         }
     }
 
     /// Returns a closed breaker with one more change to publish. If publishing fails for a long time, the oldest changes
     /// are dropped.
-    fn closed_with_change(&self, to: Turned, reason: &str, at: Timestamp) -> Self {
-        let reason = limits::shorten(reason, limits::ERROR_CHARS_MAX);
-        let mut untold = self.untold.clone();
-        untold.push(Turn { to, at: whole_millis(at), reason });
-        let dropped = untold.len().saturating_sub(limits::BREAKER_UNTOLD_MAX);
-        Self { state: State::Closed, untold: untold.split_off(dropped) }
+    fn closed_with_change(&self, to: BreakerTransition, reason: &str, at: Timestamp) -> Self {
+        let reason = limits::truncate_chars(reason, limits::ERROR_CHARS_MAX);
+        let mut unpublished = self.unpublished.clone();
+        unpublished.push(BreakerChange { to, at: whole_millis(at), reason });
+        let dropped = unpublished.len().saturating_sub(limits::BREAKER_UNPUBLISHED_MAX);
+        Self { state: BreakerState::Closed, unpublished: unpublished.split_off(dropped) }
     }
 }
 
-impl Turn {
+impl BreakerChange {
     /// Returns the event about this change. It is the same each time, so that consumers recognise a repetition.
     #[must_use]
-    pub fn event(&self, agent: &AgentName) -> BusEvent {
-        let data = BreakerTurned { agent: agent.clone(), reason: self.reason.clone() };
+    pub fn to_event(&self, agent: &AgentName) -> BusEvent {
+        let data = BreakerEventData { agent: agent.clone(), reason: self.reason.clone() };
         let data = match self.to {
-            Turned::Opened => Happened::BreakerOpened(data),
-            Turned::Closed => Happened::BreakerClosed(data),
+            BreakerTransition::Opened => EventData::BreakerOpened(data),
+            BreakerTransition::Closed => EventData::BreakerClosed(data),
         };
         BusEvent::new(agent.as_str(), self.at, data)
     }
 }
 
 /// Returns the state of a breaker that opens at `now`.
-fn open(open_for: Duration, reason: &str, now: Timestamp) -> State {
-    let open_for = open_for.clamp(limits::WITHIN_MIN, limits::BREAKER_OPEN_MAX);
-    State::Open {
+fn open(open_for: Duration, reason: &str, now: Timestamp) -> BreakerState {
+    let open_for = open_for.clamp(limits::STEP_WITHIN_MIN, limits::BREAKER_OPEN_MAX);
+    BreakerState::Open {
         until: later(now, open_for),
         open_for_ms: u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX),
-        reason: limits::shorten(reason, limits::ERROR_CHARS_MAX),
+        reason: limits::truncate_chars(reason, limits::ERROR_CHARS_MAX),
     }
 }
 

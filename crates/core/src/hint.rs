@@ -4,7 +4,7 @@
 const LISTED_NAMES_MAX: usize = 20;
 
 /// Returns the name in `known` that is most similar to `name`, if one is similar enough to be a misspelling.
-pub fn similar<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn closest_match<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A misspelling has at most one wrong, missing, added or swapped letter in three.
     let length = name.chars().count();
     let distance_max = (length / 3).max(1);
@@ -17,11 +17,11 @@ pub fn similar<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
 
 /// Returns a hint for the unknown `name`: "did you mean" with the most similar known name. If none is similar, the hint
 /// lists the known names, unless there are too many.
-pub fn instead_of<'k>(
+pub fn suggestion<'k>(
     name: &str,
     known: impl IntoIterator<Item = &'k str> + Clone,
 ) -> Option<String> {
-    if let Some(meant) = similar(name, known.clone()) {
+    if let Some(meant) = closest_match(name, known.clone()) {
         return Some(format!("did you mean `{meant}`?"));
     }
     let known: Vec<_> = known.into_iter().map(|known| format!("`{known}`")).collect();
@@ -49,11 +49,11 @@ mod tests {
             ("x", "there are `reserve`, `charge` and `ship`"),
             ("refund", "there are `reserve`, `charge` and `ship`"),
         ] {
-            assert_eq!(instead_of(name, known).as_deref(), Some(hint));
+            assert_eq!(suggestion(name, known).as_deref(), Some(hint));
         }
-        assert_eq!(instead_of("a", ["b"]).as_deref(), Some("there is `b`"));
-        assert_eq!(instead_of("a", []), None);
+        assert_eq!(suggestion("a", ["b"]).as_deref(), Some("there is `b`"));
+        assert_eq!(suggestion("a", []), None);
         let many: Vec<_> = (0..30).map(|n| format!("step_{n}")).collect();
-        assert_eq!(instead_of("x", many.iter().map(String::as_str)), None);
+        assert_eq!(suggestion("x", many.iter().map(String::as_str)), None);
     }
 }

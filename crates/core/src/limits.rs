@@ -15,7 +15,7 @@ pub const NAME_CHARS_MAX: usize = 40;
 pub const COMMAND_ID_CHARS_MAX: usize = 36;
 
 /// Commands in a task's record: the newest ones. Each command is also published as an event.
-pub const COMMANDS_KEPT_MAX: usize = 20;
+pub const COMMAND_RECORDS_MAX: usize = 20;
 
 /// Characters in each of the fields `by` and `why` of a command.
 pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
@@ -24,7 +24,7 @@ pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
 pub const BULK_TASKS_MAX: usize = 1_000;
 
 /// How long the record of a bulk command is kept.
-pub const BULK_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const BULK_RECORD_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Steps in a workflow. The task's item stays far below DynamoDB's limit of 400 KB. With twenty steps it stays below
 /// 1 KB, which is the unit of DynamoDB's charge for a write.
@@ -107,7 +107,7 @@ pub const JSON_DEPTH_MAX: usize = 32;
 pub const ERROR_CHARS_MAX: usize = 120;
 
 /// Parts of one task for which a status query of a client reads the reason of the failure or the wait.
-pub const REASONS_READ_MAX: usize = 50;
+pub const FAILURE_REASONS_READ_MAX: usize = 50;
 
 /// Characters of the reason that an agent reports for a failure.
 pub const REASON_CHARS_MAX: usize = 2_000;
@@ -128,10 +128,10 @@ pub const RESPONSES_MAX: usize = 50;
 
 /// How much longer the documents of a task are kept than the task, and child tasks than their parent. So a reader of a
 /// task always finds its documents, and a parent always finds its children.
-pub const KEPT_MARGIN: Duration = Duration::from_secs(24 * 3600);
+pub const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 3600);
 
 /// How long after its complete-by a task may begin its undo without an extension of the retention of its documents.
-pub const TURN_WITHIN: Duration = Duration::from_secs(3600);
+pub const LATE_UNDO_MARGIN: Duration = Duration::from_secs(3600);
 
 /// The maximum `complete_within` of a task. The documents are kept for the retention time after that.
 pub const TASK_WITHIN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -146,7 +146,7 @@ pub const EXTENDED_WAITS_MAX: u32 = 1_000;
 pub const QUEUE_DELAY_MAX: Duration = Duration::from_secs(900);
 
 /// The maximum time between two checks of a paused task by the supervisor.
-pub const PAUSED_LOOK_WITHIN: Duration = Duration::from_secs(3600);
+pub const PAUSED_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The minimum ratio of each pause between attempts to the previous one: pauses do not shrink.
 pub const BACKOFF_RATE_MIN: f64 = 1.0;
@@ -158,35 +158,35 @@ pub const BACKOFF_RATE_MAX: f64 = 10.0;
 pub const DURATION_CHARS_MAX: usize = 60;
 
 /// The minimum `complete_within` of a step. The queues alone may take this long.
-pub const WITHIN_MIN: Duration = Duration::from_millis(100);
+pub const STEP_WITHIN_MIN: Duration = Duration::from_millis(100);
 
 /// The maximum time for which a circuit breaker stays open before the next probe.
 pub const BREAKER_OPEN_MAX: Duration = Duration::from_secs(300);
 
 /// State changes of one circuit breaker that wait to be published. More than one waits only while the event bus is
 /// down.
-pub const BREAKER_UNTOLD_MAX: usize = 20;
+pub const BREAKER_UNPUBLISHED_MAX: usize = 20;
 
 /// How often a change of a circuit breaker is retried after save conflicts. Also how often a decision may find
 /// documents that an earlier try has written, in addition to one for each event.
-pub const CONFLICTS_MAX: u32 = 20;
+pub const SAVE_CONFLICTS_MAX: u32 = 20;
 
 /// The maximum pause after the second save conflict in a row for one task. Each further conflict makes it four times as
 /// long, so a hundred writers are spread out after a few tries. There is no pause after the first conflict, because most
 /// conflicts have only two writers.
-pub const CONFLICT_PAUSE_FIRST: Duration = Duration::from_millis(50);
+pub const SAVE_CONFLICT_PAUSE_FIRST: Duration = Duration::from_millis(50);
 
 /// The maximum pause after a save conflict.
-pub const CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
+pub const SAVE_CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long one decision is retried after save conflicts. After that, the message goes back to its queue, which
 /// redelivers it after the visibility timeout (180 s). A hundred concurrent writers of one task need about three seconds;
 /// the function may run for 30 s.
-pub const CONFLICTS_WITHIN: Duration = Duration::from_secs(12);
+pub const SAVE_CONFLICT_RETRY_WITHIN: Duration = Duration::from_secs(12);
 
 /// Shortens `text` to at most `chars_max` characters. A shortened text ends in an ellipsis.
 #[must_use]
-pub fn shorten(text: &str, chars_max: usize) -> String {
+pub fn truncate_chars(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();
     }
@@ -197,7 +197,7 @@ pub fn shorten(text: &str, chars_max: usize) -> String {
 
 /// Shortens `text` to at most `bytes_max` bytes. A shortened text ends in an ellipsis.
 #[must_use]
-pub fn shorten_bytes(mut text: String, bytes_max: usize) -> String {
+pub fn truncate_bytes(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         let end = text.floor_char_boundary(bytes_max.saturating_sub('…'.len_utf8()));
         text.truncate(end);
@@ -208,14 +208,14 @@ pub fn shorten_bytes(mut text: String, bytes_max: usize) -> String {
 
 /// Estimates the bytes of memory that a value takes.
 #[must_use]
-pub fn bytes_in_memory(value: &serde_json::Value) -> usize {
+pub fn estimated_memory_bytes(value: &serde_json::Value) -> usize {
     use serde_json::Value;
     let inside = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(bytes_in_memory).sum(),
+        Value::Array(items) => items.iter().map(estimated_memory_bytes).sum(),
         Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + 64 + bytes_in_memory(value)).sum()
+            fields.iter().map(|(name, value)| name.len() + 64 + estimated_memory_bytes(value)).sum()
         }
     };
     size_of::<Value>() + inside
@@ -223,7 +223,7 @@ pub fn bytes_in_memory(value: &serde_json::Value) -> usize {
 
 /// Whether `value` nests deeper than [`JSON_DEPTH_MAX`].
 #[must_use]
-pub fn too_deep(value: &serde_json::Value) -> bool {
+pub fn nests_too_deep(value: &serde_json::Value) -> bool {
     fn deeper_than(value: &serde_json::Value, levels: usize) -> bool {
         match value {
             serde_json::Value::Array(items) => {
@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_with_an_ellipsis() {
-        assert_eq!(shorten("abc", 3), "abc");
-        assert_eq!(shorten("abcd", 3), "ab…");
+        assert_eq!(truncate_chars("abc", 3), "abc");
+        assert_eq!(truncate_chars("abcd", 3), "ab…");
     }
 
     #[test]
     fn depth_counts_nested_containers() {
         let nested = |levels| (0..levels).fold(json!(1), |value, _| json!([value]));
-        assert!(!too_deep(&nested(JSON_DEPTH_MAX)));
-        assert!(too_deep(&nested(JSON_DEPTH_MAX + 1)));
+        assert!(!nests_too_deep(&nested(JSON_DEPTH_MAX)));
+        assert!(nests_too_deep(&nested(JSON_DEPTH_MAX + 1)));
     }
 }

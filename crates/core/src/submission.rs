@@ -13,7 +13,7 @@ use crate::{
         integers::check_integers,
         messages::{Submission, mistake},
         names::{Incarnation, WorkflowName},
-        task::{ProcessState, Task, kept_from},
+        task::{ProcessState, Task, retention_start},
         time::{Timing, later},
     },
 };
@@ -22,7 +22,7 @@ pub mod event;
 
 /// Why a submission is refused. A retry of the same submission would be refused too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SubmissionRefusal {
     /// The text is not a valid submission.
     #[error("not a submission: {0}")]
     Malformed(String),
@@ -104,30 +104,32 @@ impl fmt::Display for ReplyQueues {
 ///
 /// # Errors
 /// The refusal, with a reason that contains no values of the payload.
-pub fn parse(text: &str) -> Result<Submission, Refusal> {
+pub fn parse(text: &str) -> Result<Submission, SubmissionRefusal> {
     if text.len() > limits::DOCUMENT_BYTES_MAX {
         return Err(too_large(text.len()));
     }
     // The parser would also accept an array, and would quote a bare string in its error message.
     if !text.trim_start().starts_with('{') {
-        return Err(Refusal::Malformed("not a JSON object".to_owned()));
+        return Err(SubmissionRefusal::Malformed("not a JSON object".to_owned()));
     }
-    let submission: Submission =
-        serde_json::from_str(text).map_err(|error| Refusal::Malformed(parse_error_text(&error)))?;
-    check_integers(text).map_err(|error| Refusal::Malformed(error.to_string()))?;
+    let submission: Submission = serde_json::from_str(text)
+        .map_err(|error| SubmissionRefusal::Malformed(parse_error_text(&error)))?;
+    check_integers(text).map_err(|error| SubmissionRefusal::Malformed(error.to_string()))?;
     too_deep(&submission)?;
     Ok(submission)
 }
 
-fn too_large(bytes: usize) -> Refusal {
+fn too_large(bytes: usize) -> SubmissionRefusal {
     let max = limits::DOCUMENT_BYTES_MAX;
-    Refusal::TooLarge(format!("a submission of {bytes} bytes; the limit is {max}"))
+    SubmissionRefusal::TooLarge(format!("a submission of {bytes} bytes; the limit is {max}"))
 }
 
-fn too_deep(submission: &Submission) -> Result<(), Refusal> {
-    if limits::too_deep(&submission.input) {
+fn too_deep(submission: &Submission) -> Result<(), SubmissionRefusal> {
+    if limits::nests_too_deep(&submission.input) {
         let max = limits::JSON_DEPTH_MAX;
-        return Err(Refusal::TooLarge(format!("the input nests deeper than {max} levels")));
+        return Err(SubmissionRefusal::TooLarge(format!(
+            "the input nests deeper than {max} levels"
+        )));
     }
     Ok(())
 }
@@ -144,37 +146,38 @@ fn attribute_text(text: &str, chars_max: usize) -> String {
         if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }
     };
     let text: String = text.chars().map(allowed).collect();
-    limits::shorten(&text, chars_max)
+    limits::truncate_chars(&text, chars_max)
 }
 
 /// Validates the input against the workflow's schema.
 ///
 /// # Errors
 /// The violations, with paths, types and limits, and without values.
-pub fn check_input(submission: &Submission, workflow: &Workflow) -> Result<(), Refusal> {
+pub fn check_input(submission: &Submission, workflow: &Workflow) -> Result<(), SubmissionRefusal> {
     let Some(schema) = &workflow.input else { return Ok(()) };
     // The schema's messages quote keys of the payload.
     schema.validate(&submission.input).map_err(|violations| {
-        Refusal::InvalidInput(attribute_text(&violations, limits::REASON_CHARS_MAX))
+        SubmissionRefusal::InvalidInput(attribute_text(&violations, limits::REASON_CHARS_MAX))
     })
 }
 
 /// The fields of an invalid submission that are needed to report its refusal, if they can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Readable {
+pub struct ReadableFields {
     /// The task id, for the notification and the alert.
     pub task_id: Option<String>,
     /// The queue for the notification.
     pub reply_to: Option<String>,
 }
 
-impl Readable {
+impl ReadableFields {
     /// Reads the fields from `text`. A field that cannot be read is absent.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub fn extract(text: &str) -> Self {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
         let field = |key: &str| value.get(key).and_then(Value::as_str);
-        let task_id = field("task_id").map(|id| limits::shorten(id, limits::TASK_ID_CHARS_MAX));
+        let task_id =
+            field("task_id").map(|id| limits::truncate_chars(id, limits::TASK_ID_CHARS_MAX));
         Self { task_id, reply_to: field("reply_to").map(str::to_owned) }
     }
 }
@@ -212,11 +215,11 @@ pub fn accept(
         ended_at: None,
         // No attempt can be overdue before the shortest `complete_within` of the workflow. So a task that ends before
         // that updates the due index only at its end.
-        due: Some(later(now, timing.pickup_within.min(workflow.shortest_within()))),
+        due: Some(later(now, timing.pickup_within.min(workflow.shortest_step_within()))),
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
-        kept_for_parent: submission.keep,
-        kept_from: Some(kept_from(complete_by, workflow.complete_within)),
+        retention_for_parent: submission.keep,
+        retention_start: Some(retention_start(complete_by, workflow.complete_within)),
         retention_s: workflow.retention.map(|retention| retention.as_secs()),
         traceparent,
         error: None,
@@ -263,8 +266,8 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
         due: None,
         reply_to: None,
         parent: submission.parent.clone(),
-        kept_for_parent: submission.keep,
-        kept_from: Some(now),
+        retention_for_parent: submission.keep,
+        retention_start: Some(now),
         retention_s: None,
         traceparent: None,
         error: None,
@@ -287,7 +290,7 @@ pub fn is_tombstone(task: &Task) -> bool {
 /// Whether `submission` is a repetition of a stored submission. Fields that the scheduler sets for each delivery may
 /// differ.
 #[must_use]
-pub fn is_same(stored: &Value, submission: &Submission) -> bool {
+pub fn is_same_submission(stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
     let Submission { undo, attempt, has_begun, keep, .. } = *submission;
     stored
@@ -343,11 +346,12 @@ mod tests {
 
     #[test]
     fn id_and_reply_queue_of_an_invalid_submission_are_read_if_possible() {
-        let readable = Readable::of(r#"{"task_id":"a b","reply_to":"https://q/1/client-a","x":1}"#);
+        let readable =
+            ReadableFields::extract(r#"{"task_id":"a b","reply_to":"https://q/1/client-a","x":1}"#);
         let (task_id, reply_to) = ("a b".to_owned(), "https://q/1/client-a".to_owned());
-        assert_eq!(readable, Readable { task_id: Some(task_id), reply_to: Some(reply_to) });
+        assert_eq!(readable, ReadableFields { task_id: Some(task_id), reply_to: Some(reply_to) });
         for text in ["{", "[]", r#"{"task_id":1,"reply_to":{}}"#] {
-            assert_eq!(Readable::of(text), Readable::default());
+            assert_eq!(ReadableFields::extract(text), ReadableFields::default());
         }
     }
 

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_saphyr::{Error, Localizer, Location, MessageFormatter, UserMessageFormatter};
 use steward_core::{
-    definition::{lint::Severity, problem::Problem, workflow::Workflow},
+    definition::{lint::Severity, problem::DefinitionProblem, workflow::Workflow},
     limits,
 };
 
@@ -63,7 +63,7 @@ pub enum DefinitionError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocatedProblem {
     /// The problem.
-    pub problem: Problem,
+    pub problem: DefinitionProblem,
     /// The location; `None` if the YAML parser gives none.
     pub location: Option<SourceLocation>,
 }
@@ -168,8 +168,10 @@ fn check(text: &str) -> Result<Workflow, Vec<LocatedProblem>> {
     let mut definition: Value = read(text).map_err(|error| vec![syntax_problem(&error)])?;
     let mut source_map: SourceMap = read(text).map_err(|error| vec![syntax_problem(&error)])?;
     let structure = structure::check(&mut definition, &mut source_map);
-    let locate =
-        |problem: Problem| LocatedProblem { location: source_map.location(&problem.at), problem };
+    let locate = |problem: DefinitionProblem| LocatedProblem {
+        location: source_map.location(&problem.at),
+        problem,
+    };
     let workflow = Workflow::read(definition).map_err(|problem| vec![problem]);
     let problems = match &workflow {
         Ok(workflow) => workflow.problems(),
@@ -194,9 +196,12 @@ fn check(text: &str) -> Result<Workflow, Vec<LocatedProblem>> {
 }
 
 /// Rewords serde's message for `1.0` in place of an integer: JSON Schema accepts it, but the types do not.
-fn reworded(problem: &Problem) -> Problem {
+fn reworded(problem: &DefinitionProblem) -> DefinitionProblem {
     match problem.message.starts_with("invalid type: floating point") {
-        true => Problem { message: "must be an integer, without `.0`".into(), ..problem.clone() },
+        true => DefinitionProblem {
+            message: "must be an integer, without `.0`".into(),
+            ..problem.clone()
+        },
         false => problem.clone(),
     }
 }
@@ -216,7 +221,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 
 fn syntax_problem(error: &Error) -> LocatedProblem {
     let message = error.without_snippet().render_with_formatter(&PlainMessages);
-    let problem = Problem { at: String::new(), message, hint: None };
+    let problem = DefinitionProblem { at: String::new(), message, hint: None };
     LocatedProblem { problem, location: error.location().and_then(SourceLocation::new) }
 }
 

@@ -14,7 +14,7 @@ use jsonschema::{
     paths::LocationSegment,
 };
 use serde_json::{Value, json};
-use steward_core::{definition::problem::Problem, hint, limits};
+use steward_core::{definition::problem::DefinitionProblem, hint, limits};
 
 use super::{LocatedProblem, source_map::SourceMap};
 
@@ -93,7 +93,8 @@ impl StructureReport {
         };
         let is_consequence = self.repaired.iter().any(|repaired| is_within(&path, repaired));
         if !is_consequence {
-            let problem = Problem { at: path.clone(), message: text.message, hint: text.hint };
+            let problem =
+                DefinitionProblem { at: path.clone(), message: text.message, hint: text.hint };
             self.problems.push(LocatedProblem { problem, location });
         }
         match repair {
@@ -123,7 +124,7 @@ impl StructureReport {
     }
 
     /// Whether a problem is only a consequence of a violation that was reported.
-    pub(super) fn is_consequence(&self, problem: &Problem) -> bool {
+    pub(super) fn is_consequence(&self, problem: &DefinitionProblem) -> bool {
         self.repaired.iter().any(|repaired| {
             let parent = repaired.rsplit_once('.').map_or("", |(parent, _)| parent);
             let step_of_callback = problem.at.strip_suffix(".callback");
@@ -269,12 +270,12 @@ fn unknown_key(
     let known = schema_of(error).get("properties").and_then(Value::as_object);
     let known: Vec<_> =
         known.into_iter().flat_map(|keys| keys.keys().map(String::as_str)).collect();
-    let similar = hint::similar(name, known.clone()).map(str::to_owned);
-    (format!("unknown key {quoted}"), hint::instead_of(name, known), similar)
+    let similar = hint::closest_match(name, known.clone()).map(str::to_owned);
+    (format!("unknown key {quoted}"), hint::suggestion(name, known), similar)
 }
 
 fn quote(text: &str) -> String {
-    let shown: String = limits::shorten(text, QUOTED_CHARS_MAX).escape_debug().collect();
+    let shown: String = limits::truncate_chars(text, QUOTED_CHARS_MAX).escape_debug().collect();
     format!("`{shown}`")
 }
 
@@ -377,7 +378,7 @@ fn one_of<'v>(options: impl Iterator<Item = &'v Value>, given: &Value) -> (Strin
     let text = given.as_str().unwrap_or_default();
     let known = options.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(", ");
     let same = options.iter().find(|option| option.eq_ignore_ascii_case(text)).copied();
-    let similar = same.or_else(|| hint::similar(text, options.iter().copied()));
+    let similar = same.or_else(|| hint::closest_match(text, options.iter().copied()));
     let hint = similar.map(|similar| format!("did you mean `{similar}`?"));
     (format!("must be one of {known}"), hint)
 }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use steward_demo::services::{FaultPlan, MockServices, Service};
+use steward_demo::services::{DemoService, FaultPlan, MockServices};
 
 /// Serves the mock services of orders and drone deliveries until Ctrl-C.
 #[derive(Debug, Parser)]
@@ -30,9 +30,9 @@ struct Args {
 async fn main() -> Result<()> {
     let args = Args::parse();
     let plan = args.seed.map_or(FaultPlan::none(0), FaultPlan::demo);
-    let services = MockServices::start_at(args.listen, &Service::ALL, plan);
+    let services = MockServices::start_at(args.listen, &DemoService::ALL, plan);
     let services = services.await.with_context(|| format!("serve at {}", args.listen))?;
-    let urls = Service::ALL.map(|service| (service, services.base_url(service)));
+    let urls = DemoService::ALL.map(|service| (service, services.base_url(service)));
     println!("serving until Ctrl-C; options for `steward local`:");
     for (service, url) in &urls {
         println!("  --agent {service}={url}");

@@ -7,27 +7,27 @@ use anyhow::Result;
 use serde_json::Value;
 use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 
-use crate::services::{Service, ServiceLedgers};
+use crate::services::{DemoService, ServiceLedgers};
 
 mod drone_delivery;
 mod order;
 
 /// The example workflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shipped {
+pub enum ExampleWorkflow {
     /// Reserve the items, charge the customer, ship the parcel.
     Order,
     /// Check the account, register the package, send a drone or a third-party carrier.
     DroneDelivery,
 }
 
-impl Shipped {
+impl ExampleWorkflow {
     /// All example workflows.
     pub const ALL: [Self; 2] = [Self::Order, Self::DroneDelivery];
 
     /// The example workflow with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|workflow| workflow.scenario().name() == name)
     }
 
@@ -53,19 +53,19 @@ pub trait Scenario: Send + Sync {
     fn nouns(&self) -> (&'static str, &'static str);
 
     /// The services that its steps call. The agent of each service has the same name.
-    fn services(&self) -> &'static [Service];
+    fn services(&self) -> &'static [DemoService];
 
     /// The service that `--chaos` takes down. A step in the middle of the workflow calls it.
-    fn outage_service(&self) -> Service;
+    fn outage_service(&self) -> DemoService;
 
     /// The input of the task.
     fn input(&self, number: usize) -> Value;
 
     /// The number of active side effects of the service for a Processed task.
-    fn expected_effects(&self, service: Service, number: usize) -> usize;
+    fn expected_effects(&self, service: DemoService, number: usize) -> usize;
 
     /// The subject under which the service's ledger records the task.
-    fn subject(&self, service: Service, number: usize) -> String;
+    fn subject(&self, service: DemoService, number: usize) -> String;
 
     /// Further audit findings about the task, beyond the number of side effects. `end` is its final state.
     fn findings(&self, number: usize, end: ProcessState, ledgers: &ServiceLedgers) -> Vec<String>;

@@ -29,7 +29,7 @@ use steward_agent::{
 use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_console::{Console, access::Caller};
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     definition::workflow::Workflow,
     limits,
     model::{names::AgentName, time::later},
@@ -39,7 +39,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     cpu::{CpuAccount, charged},
-    embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, Endpoints, Service},
+    embedded::{AwsService, EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, ExternalEndpoints},
     event_source::EventSource,
     resources,
 };
@@ -78,7 +78,7 @@ pub struct HostOptions {
     /// The address of the AWS-compatible endpoint, `POST /tasks` and the console. Without it, they are not served.
     pub listen: Option<SocketAddr>,
     /// AWS services at external endpoints instead of in this process.
-    pub external: Option<Endpoints>,
+    pub external: Option<ExternalEndpoints>,
     /// Definitions that the host publishes when it starts.
     pub workflows: Vec<Workflow>,
     /// The agents by name, each with the base URL of its remote service. The host starts an HTTP agent for each.
@@ -150,18 +150,18 @@ impl Host {
             builder = builder.public_address(address.ip().to_string(), address.port());
         }
         if let Some(endpoints) = &options.external {
-            builder = builder.external(endpoints.clone());
+            builder = builder.external_endpoints(endpoints.clone());
         }
         let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await.with_context(|| {
-            let elsewhere = options.external.as_ref().map(Endpoints::to_string);
+            let elsewhere = options.external.as_ref().map(ExternalEndpoints::to_string);
             let location = elsewhere.as_deref().unwrap_or("in this process");
             format!("create the tables and queues ({location})")
         })?;
         // The process that used this data directory before has ended, and its functions with it: release the
         // messages that they had received.
-        if options.data.is_some() && aws.external_url(Service::Sqs).is_none() {
+        if options.data.is_some() && aws.external_url(AwsService::Sqs).is_none() {
             for queue in resources::handled_queues(&config, &names) {
                 aws.release_messages(&queue).map_err(anyhow::Error::msg)?;
             }
@@ -172,7 +172,7 @@ impl Host {
             publisher.publish(workflow).await?;
         }
         // Rules are not stored, but the data directory may contain definitions with triggers.
-        publisher.follow_all().await?;
+        publisher.sync_all_rules().await?;
         let interceptors = options.interceptors.clone();
         let (instances, tasks) = (Vec::new(), JoinSet::new());
         let mut host = Self { aws, config, ports, address, instances, interceptors, tasks };
@@ -201,14 +201,14 @@ impl Host {
     }
 
     /// The role of each running instance, such as `scheduler`.
-    pub fn instances(&self) -> impl Iterator<Item = &str> {
+    pub fn instance_roles(&self) -> impl Iterator<Item = &str> {
         self.instances.iter().map(|instance| instance.role.as_str())
     }
 
     /// Kills the `n`th instance at once, as a crash would, and starts a replacement. Messages that the instance had
     /// received become visible again after the visibility timeout. Returns the role, or `None` if there is no `n`th
     /// instance.
-    pub fn kill(&self, n: usize) -> Option<&str> {
+    pub fn restart_instance(&self, n: usize) -> Option<&str> {
         let instance = self.instances.get(n)?;
         let mut running = instance.running.lock().unwrap_or_else(PoisonError::into_inner);
         // Abort the old tasks first: two instances at the same time would not be a crash.
@@ -225,7 +225,7 @@ impl Host {
         let (sdk, config) = (self.aws.sdk_config(), self.config.clone());
         let (name, interceptors) = (role.to_owned(), self.interceptors.clone());
         let start = move || {
-            let ports = AwsPorts::observed(&sdk, &config, &name, interceptors.clone());
+            let ports = AwsPorts::with_interceptors(&sdk, &config, &name, interceptors.clone());
             let mut running = JoinSet::new();
             start(Arc::new(ports), &mut running);
             running
@@ -309,7 +309,7 @@ impl Host {
                     let deadline = later(now(&ports), INVOCATION);
                     let swept = charged(
                         CpuAccount::Supervisor,
-                        steward_supervisor::supervise(&*ports, fastrand::u32(..), deadline),
+                        steward_supervisor::run_once(&*ports, fastrand::u32(..), deadline),
                     )
                     .await;
                     if let Err(error) = swept {
@@ -327,7 +327,7 @@ impl Host {
             loop {
                 ticks.tick().await;
                 let aws = aws.clone();
-                let swept = tokio::task::spawn_blocking(move || aws.sweep_ttl()).await;
+                let swept = tokio::task::spawn_blocking(move || aws.delete_expired_items()).await;
                 if let Ok(Err(error)) = swept {
                     tracing::warn!(%error, "expired items could not be deleted");
                 }
@@ -380,8 +380,12 @@ pub fn publisher(aws: &EmbeddedAws, config: &Config, ports: &AwsPorts) -> Publis
     Publisher { definitions: ports.definitions().clone(), store: ports.store().clone(), rules }
 }
 
-fn breaker() -> Settings {
-    Settings { open_for: BREAKER_OPEN_FOR, probe_within: CALL_TIMEOUT, ..Settings::default() }
+fn breaker() -> BreakerSettings {
+    BreakerSettings {
+        open_for: BREAKER_OPEN_FOR,
+        probe_within: CALL_TIMEOUT,
+        ..BreakerSettings::default()
+    }
 }
 
 fn now(ports: &AwsPorts) -> Timestamp {

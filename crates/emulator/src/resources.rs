@@ -16,13 +16,13 @@ use aws_sdk_eventbridge::types::Target;
 use aws_sdk_sqs::types::QueueAttributeName;
 use steward_aws::{
     Config,
-    bus::SOURCE,
+    bus::EVENT_SOURCE,
     config::{HumanDuration, QueueNames},
     queues::{AGENT, QueueSettings, SCHEDULER, SUBMISSIONS},
 };
 use steward_core::{model::names::AgentName, submission::ReplyQueues};
 
-use crate::embedded::{EmbeddedAws, EventRule, Service};
+use crate::embedded::{AwsService, EmbeddedAws, EventRule};
 
 /// The table of tasks.
 pub const TASKS_TABLE: &str = "steward-tasks";
@@ -68,7 +68,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, Some(SCHEDULER)).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, None).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, None).await?;
-    if aws.external_url(Service::EventBridge).is_some() {
+    if aws.external_url(AwsService::EventBridge).is_some() {
         create_bus(&sdk, &alerts, &submissions_queue_url).await?;
     } else {
         aws.add_rule(EventRule {
@@ -130,7 +130,7 @@ async fn create_bus(sdk: &SdkConfig, alerts: &str, submissions: &str) -> Result<
         let set = set.attributes(QueueAttributeName::Policy, policy.to_string());
         set.send().await.with_context(|| format!("allow the event bus to send to {url}"))?;
     }
-    let own = serde_json::json!({ "source": [SOURCE] }).to_string();
+    let own = serde_json::json!({ "source": [EVENT_SOURCE] }).to_string();
     let rule = events.put_rule().name(ALERTS_RULE).event_bus_name(EVENT_BUS).event_pattern(own);
     rule.send().await.context("create the rule for alerts")?;
     let target = Target::builder().id("alerts").arn(queue_arn(&sqs, alerts).await?).build()?;

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use steward_core::{
     definition::{
         mask::Mask,
-        recovery::{Recovery, Then},
+        recovery::{FinalAction, Recovery},
         workflow::{Trigger, Workflow},
     },
     model::names::AgentName,
@@ -24,7 +24,7 @@ const DAY: u64 = 24 * 3600;
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct DefinitionChange {
     /// The path of the key, as `steps.charge.undo`.
     pub at: String,
     /// What is different.
@@ -37,7 +37,7 @@ pub struct Change {
 
 /// All differences, in the order of the keys in a definition.
 #[must_use]
-pub fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
+pub fn compare_definitions(old: &Workflow, new: &Workflow) -> Vec<DefinitionChange> {
     let mut found = Changes::default();
     found.head(old, new);
     if let Some((schema_old, schema_new)) = differing(&old.input, &new.input) {
@@ -84,11 +84,16 @@ fn duration_text(duration: Duration) -> String {
 
 /// The differences found so far.
 #[derive(Debug, Default)]
-struct Changes(Vec<Change>);
+struct Changes(Vec<DefinitionChange>);
 
 impl Changes {
     fn push(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str, safe: bool) {
-        self.0.push(Change { at: at.into(), what: what.into(), safe, why: why.to_owned() });
+        self.0.push(DefinitionChange {
+            at: at.into(),
+            what: what.into(),
+            safe,
+            why: why.to_owned(),
+        });
     }
 
     fn safe(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str) {
@@ -122,7 +127,7 @@ impl Changes {
 
     fn mask(&mut self, old: &Mask, new: &Mask) {
         let (old, new): (BTreeSet<_>, BTreeSet<_>) =
-            (old.places().collect(), new.places().collect());
+            (old.pointers().collect(), new.pointers().collect());
         for place in new.difference(&old) {
             let why = "hides the value in new tasks; running tasks keep their mask";
             self.safe("mask", format!("`{place}` added"), why);
@@ -185,17 +190,17 @@ impl Changes {
         }
     }
 
-    fn overdue(&mut self, old: Then, new: Then) {
+    fn overdue(&mut self, old: FinalAction, new: FinalAction) {
         match (old, new) {
-            (Then::Alert, Then::Undo) => {
+            (FinalAction::Alert, FinalAction::Undo) => {
                 let why = "an overdue task is now undone automatically instead of waiting for an operator";
                 self.risky("overdue", "alert became undo", why);
             }
-            (Then::Undo, Then::Alert) => {
+            (FinalAction::Undo, FinalAction::Alert) => {
                 let why = "an overdue task now waits for an operator instead of being undone automatically";
                 self.risky("overdue", "undo became alert", why);
             }
-            (Then::Alert, Then::Alert) | (Then::Undo, Then::Undo) => {}
+            (FinalAction::Alert, FinalAction::Alert) | (FinalAction::Undo, FinalAction::Undo) => {}
         }
     }
 
@@ -244,15 +249,15 @@ impl Changes {
             }
         }
         match (old.then, new.then) {
-            (Then::Alert, Then::Undo) => {
+            (FinalAction::Alert, FinalAction::Undo) => {
                 let why = "a task that fails here is now undone automatically instead of waiting for an operator";
                 self.risky(at("then"), "alert became undo", why);
             }
-            (Then::Undo, Then::Alert) => {
+            (FinalAction::Undo, FinalAction::Alert) => {
                 let why = "a task that fails here now waits for an operator instead of being undone automatically";
                 self.risky(at("then"), "undo became alert", why);
             }
-            (Then::Alert, Then::Alert) | (Then::Undo, Then::Undo) => {}
+            (FinalAction::Alert, FinalAction::Alert) | (FinalAction::Undo, FinalAction::Undo) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use steward_core::{
     definition::workflow::Workflow,
     limits,
     model::{
-        attempt::{Action, Attempt, AttemptTimes},
+        attempt::{Action, AttemptId, AttemptTimes},
         document::{Document, DocumentKey},
         names::Part,
         task::Task,
@@ -156,7 +156,7 @@ impl BarOutcome {
 /// A row for each part and each undo that has begun, in the order of their first attempts.
 fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp) -> Vec<Row> {
     let mut bars: Vec<_> = documents.iter().filter_map(recorded_bar).collect();
-    bars.extend(task.awaited().map(|(part, action, number, _)| {
+    bars.extend(task.awaited_attempts().map(|(part, action, number, _)| {
         let queued_at = workflow.sent_at(task, &part, action);
         let times = AttemptTimes { queued_at, ..AttemptTimes::default() };
         ((part, action), Bar { number, outcome: BarOutcome::Running, times, until: now })
@@ -168,7 +168,7 @@ fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp
     }
     let rows = rows.into_iter().take(ROWS_MAX).map(|((part, action), bars)| {
         let progress = task.progress(&part, action);
-        let waits_until = progress.and_then(|progress| progress.state.waits_until());
+        let waits_until = progress.and_then(|progress| progress.state.waiting_until());
         Row { part, action, bars, waits_until }
     });
     rows.collect()
@@ -177,7 +177,7 @@ fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp
 /// The bar for the attempt whose outcome a document records; `None` for other documents.
 fn recorded_bar(document: &Document) -> Option<((Part, Action), Bar)> {
     let (attempt, outcome) = match &document.key {
-        DocumentKey::Output(attempt) | DocumentKey::ByHand(attempt, _) => {
+        DocumentKey::Output(attempt) | DocumentKey::OperatorOutput(attempt, _) => {
             (attempt, BarOutcome::Completed)
         }
         DocumentKey::Failure(attempt) => (attempt, BarOutcome::Failed),
@@ -187,7 +187,7 @@ fn recorded_bar(document: &Document) -> Option<((Part, Action), Bar)> {
         | DocumentKey::Result(_)
         | DocumentKey::Claim(_) => return None,
     };
-    let Attempt { step, action, number } = attempt.clone();
+    let AttemptId { step, action, number } = attempt.clone();
     let (times, until) = (document.times, document.at);
     Some(((step, action), Bar { number, outcome, times, until }))
 }
@@ -256,7 +256,7 @@ impl Row {
             "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             NAMES - 8.0,
             y + 13.0,
-            escape_xml(&limits::shorten(&name, NAME_CHARS_MAX)),
+            escape_xml(&limits::truncate_chars(&name, NAME_CHARS_MAX)),
         );
         for bar in &self.bars {
             bar.draw(svg, scale, y);

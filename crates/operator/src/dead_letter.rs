@@ -7,11 +7,12 @@ use serde_json::Value;
 use steward_core::{
     model::{
         messages::{
-            Answer, ChildOutcome, Outcome, SchedulerMessage, StepRequest, Submission, mistake,
+            CallbackOutcome, ChildOutcome, ReplyOutcome, SchedulerMessage, StepRequest, Submission,
+            mistake,
         },
         names::{CallbackFence, Part, TaskId},
     },
-    submission::{self, event::Event},
+    submission::{self, event::TriggerEvent},
 };
 use steward_runtime::ports::Queue;
 
@@ -77,10 +78,10 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
         SchedulerMessage::Wake(wake) => summary("wake".to_owned(), wake.task_id, None),
         SchedulerMessage::Reply(reply) => {
             let outcome = match reply.outcome {
-                Outcome::Completed { .. } => "completed",
-                Outcome::Failed { .. } => "failed",
-                Outcome::Deferred { .. } => "deferred",
-                Outcome::Unknown { .. } => "timed out, outcome unknown",
+                ReplyOutcome::Completed { .. } => "completed",
+                ReplyOutcome::Failed { .. } => "failed",
+                ReplyOutcome::Deferred { .. } => "deferred",
+                ReplyOutcome::Unknown { .. } => "timed out, outcome unknown",
             };
             let (action, attempt) = (reply.action.name(), reply.attempt);
             summary(
@@ -94,10 +95,10 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
             summary(what, command.task_id, None)
         }
         SchedulerMessage::Callback(callback) => {
-            let answer = match callback.answer {
-                Answer::Completed { .. } => "completed",
-                Answer::Failed { .. } => "failed",
-                Answer::Heartbeat => "heartbeat",
+            let answer = match callback.outcome {
+                CallbackOutcome::Completed { .. } => "completed",
+                CallbackOutcome::Failed { .. } => "failed",
+                CallbackOutcome::Heartbeat => "heartbeat",
             };
             let token = callback.token;
             let what = match token.fence {
@@ -106,12 +107,12 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
             };
             summary(what, token.task_id, Some(token.step))
         }
-        SchedulerMessage::Ask(ask) => summary(
+        SchedulerMessage::ParentRequest(ask) => summary(
             format!("{} requested by the parent task", ask.action.name()),
             ask.task_id,
             None,
         ),
-        SchedulerMessage::Keep(keep) => {
+        SchedulerMessage::ExtendRetention(keep) => {
             summary("longer retention requested by the parent task".to_owned(), keep.task_id, None)
         }
         SchedulerMessage::ChildEnded(child) => {
@@ -127,7 +128,7 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
 }
 
 fn submission_or_event(body: &str) -> MessageSummary {
-    match Event::read(body) {
+    match TriggerEvent::read(body) {
         Some(Ok(event)) => {
             let what = format!("event {} from {}", event.detail_type(), event.source());
             return MessageSummary { what, ..MessageSummary::default() };

@@ -59,7 +59,9 @@ pub fn figures<'a>(
     let mut all: BTreeMap<_, Samples> = BTreeMap::new();
     for (key, times) in documents {
         let (attempt, has_failed) = match key {
-            DocumentKey::Output(attempt) | DocumentKey::ByHand(attempt, _) => (attempt, false),
+            DocumentKey::Output(attempt) | DocumentKey::OperatorOutput(attempt, _) => {
+                (attempt, false)
+            }
             DocumentKey::Failure(attempt) => (attempt, true),
             DocumentKey::Submission
             | DocumentKey::Input(_)

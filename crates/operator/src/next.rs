@@ -5,8 +5,8 @@ use std::fmt;
 use jiff::Timestamp;
 use steward_core::{
     definition::{
-        recovery::{Recovery, Then, Verdict},
-        step::{StepDefinition, Work},
+        recovery::{FinalAction, Recovery, RecoveryDecision},
+        step::{StepDefinition, StepWork},
         workflow::Workflow,
     },
     model::{
@@ -83,8 +83,8 @@ pub fn next_events(
     }
     let is_paused = task.paused_at.is_some();
     // A paused task starts no attempts.
-    let goes_on = |progress: &Progress| !is_paused || progress.state.waits_until().is_none();
-    let open = task.actions().filter(|(_, _, progress)| goes_on(progress));
+    let goes_on = |progress: &Progress| !is_paused || progress.state.waiting_until().is_none();
+    let open = task.started_actions().filter(|(_, _, progress)| goes_on(progress));
     let of_parts = open.filter_map(|(part, action, progress)| {
         OpenPart { workflow, task, documents, part, action, progress }.next_event()
     });
@@ -103,9 +103,10 @@ pub fn next_events(
 /// The calls with an unknown outcome that undos have to wait for.
 fn calls_in_progress(task: &Task) -> impl Iterator<Item = NextEvent> {
     let is_undoing = task.direction() == Action::Undo;
-    let without_undo = task.parts().filter(move |(_, record)| is_undoing && record.undo.is_none());
+    let without_undo =
+        task.started_parts().filter(move |(_, record)| is_undoing && record.undo.is_none());
     without_undo.filter_map(|(part, record)| {
-        let at = Some(record.run.in_progress_until?);
+        let at = Some(record.run.call_may_run_until?);
         let what = format!(
             "A call of step {part} may still be in progress at its service. Its undo waits until"
         );
@@ -117,8 +118,8 @@ fn task_deadline(task: &Task, workflow: Option<&Workflow>) -> NextEvent {
     let overdue = workflow.map(|workflow| workflow.overdue);
     let (verb, then) = match (task.process_state, overdue) {
         (ProcessState::Undoing, _) => ("be undone", "or it stops in Error with an alert"),
-        (_, Some(Then::Alert)) => ("complete", "or it stops in Error with an alert"),
-        (_, Some(Then::Undo)) => ("complete", "or it is undone"),
+        (_, Some(FinalAction::Alert)) => ("complete", "or it stops in Error with an alert"),
+        (_, Some(FinalAction::Undo)) => ("complete", "or it is undone"),
         (_, None) => ("complete", ""),
     };
     let what = format!("The task must {verb} by");
@@ -146,7 +147,7 @@ impl OpenPart<'_> {
                 let (what, then) = self.running(*attempt, &name, work.as_ref())?;
                 (what, *complete_by, then)
             }
-            StepState::HandedOut { complete_by, .. } => {
+            StepState::AwaitingCallback { complete_by, .. } => {
                 let then = self.at_deadline();
                 let what = match then.is_empty() {
                     true => format!("{} awaits a callback until", capitalize(&name)),
@@ -158,12 +159,12 @@ impl OpenPart<'_> {
                 let (what, then) = self.waiting(*attempt, &name, work.as_ref());
                 (what, *until, then)
             }
-            StepState::Each
+            StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => return None,
         };
-        let is_child = matches!(work, Some(Work::Child(_)));
+        let is_child = matches!(work, Some(StepWork::Child(_)));
         let child = is_child.then(|| child_of(self.task, &self.part)).flatten();
         Some(NextEvent { what, at: Some(at), then, child })
     }
@@ -173,35 +174,37 @@ impl OpenPart<'_> {
         &self,
         attempt: u32,
         name: &str,
-        work: Option<&Work<'_>>,
+        work: Option<&StepWork<'_>>,
     ) -> Option<(String, String)> {
         let (attempt, then) = (self.attempt_label(attempt), self.at_deadline());
         let what = match work {
-            Some(Work::Call { agent, .. }) => {
+            Some(StepWork::Call { agent, .. }) => {
                 format!("Agent {agent} is running {name} ({attempt}). Without a reply by")
             }
-            Some(Work::Child(child)) => {
+            Some(StepWork::Child(child)) => {
                 format!(
                     "A task of workflow {} is running for {name}. If it has not ended by",
                     child.name
                 )
             }
-            Some(Work::Wait(_)) => return None,
+            Some(StepWork::Wait(_)) => return None,
             None => format!("{} is running ({attempt}). Its deadline is", capitalize(name)),
         };
         Some((what, then))
     }
 
     /// What starts after a wait, and why it waits.
-    fn waiting(&self, attempt: u32, name: &str, work: Option<&Work<'_>>) -> (String, String) {
+    fn waiting(&self, attempt: u32, name: &str, work: Option<&StepWork<'_>>) -> (String, String) {
         let name = capitalize(name);
         let next = self.attempt_label(attempt.saturating_add(1));
         match (work, attempt) {
-            (Some(Work::Wait(_)), _) | (None, 0) => (format!("{name} waits until"), String::new()),
-            (Some(Work::Call { .. } | Work::Child(_)), 0) => {
+            (Some(StepWork::Wait(_)), _) | (None, 0) => {
+                (format!("{name} waits until"), String::new())
+            }
+            (Some(StepWork::Call { .. } | StepWork::Child(_)), 0) => {
                 (format!("{name} starts ({next}) at"), String::new())
             }
-            (Some(Work::Call { .. } | Work::Child(_)) | None, _) => {
+            (Some(StepWork::Call { .. } | StepWork::Child(_)) | None, _) => {
                 let reason = newest_reason(self.documents, &self.part, self.action);
                 let reason = reason.map(|reason| format!("reason: {reason}"));
                 (format!("{name} is retried ({next}) at"), reason.unwrap_or_default())
@@ -241,18 +244,20 @@ impl OpenPart<'_> {
         let Some(recovery) = self.recovery() else { return String::new() };
         let verdict = match is_repeatable {
             true => recovery.verdict(self.progress.failure_count.saturating_add(1), 0),
-            false => Verdict::Finally(recovery.then),
+            false => RecoveryDecision::GiveUp(recovery.then),
         };
         match verdict {
-            Verdict::Again { next: (next, attempts), .. } => {
+            RecoveryDecision::Retry { next: (next, attempts), .. } => {
                 format!("the supervisor retries it (attempt {next} of {attempts})")
             }
-            Verdict::ExtendedWait { wait, round: (round, rounds) } => format!(
+            RecoveryDecision::ExtendedWait { wait, round: (round, rounds) } => format!(
                 "the supervisor retries it after {} (extended wait {round} of {rounds})",
                 humantime::format_duration(wait)
             ),
-            Verdict::Finally(Then::Alert) => "the task stops in Error with an alert".to_owned(),
-            Verdict::Finally(Then::Undo) => "the task is undone".to_owned(),
+            RecoveryDecision::GiveUp(FinalAction::Alert) => {
+                "the task stops in Error with an alert".to_owned()
+            }
+            RecoveryDecision::GiveUp(FinalAction::Undo) => "the task is undone".to_owned(),
         }
     }
 }
@@ -338,7 +343,7 @@ mod tests {
     #[test]
     fn a_retry_has_its_time_and_the_reason_of_the_failure() {
         let waiting = json!({ "s": "w", "a": 1, "u": 40_000, "f": 1 });
-        let attempt = steward_core::model::attempt::Attempt {
+        let attempt = steward_core::model::attempt::AttemptId {
             step: "charge".parse().unwrap(),
             action: Action::Do,
             number: 1,

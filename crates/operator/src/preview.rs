@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use steward_core::definition::plan::Plan;
 
 use steward_core::{
-    definition::step::Work,
+    definition::step::StepWork,
     engine::{
-        decision::{Context, Transition},
-        documents::{Documents, Wanted},
+        decision::{DecisionContext, Transition},
+        documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
         order,
@@ -43,7 +43,7 @@ pub enum Preview {
 pub fn preview(
     workflow: &Plan,
     task: &Task,
-    documents: &mut Documents,
+    documents: &mut LoadedDocuments,
     command: &Command,
     now: Timestamp,
 ) -> Preview {
@@ -52,12 +52,14 @@ pub fn preview(
         clock_skew: std::time::Duration::ZERO,
         retention: Timing::RETENTION,
     };
-    let context = Context { now, actor: "preview", redelivered: false, timing };
-    let event = Event::Commanded(command.clone());
+    let context = DecisionContext { now, actor: "preview", redelivered: false, timing };
+    let event = Event::CommandReceived(command.clone());
     let decided = loop {
         match transition(workflow, task, documents, &event, context) {
             Ok(decided) => break decided,
-            Err(Wanted(keys)) => keys.into_iter().for_each(|key| documents.note_missing(key)),
+            Err(NeededDocuments(keys)) => {
+                keys.into_iter().for_each(|key| documents.mark_absent(key))
+            }
         }
     };
     let Transition::Apply { task: next, effects, documents: written } = decided else {
@@ -111,7 +113,7 @@ impl TaskChanges<'_> {
                     .to_owned(),
             );
         }
-        sentences.extend(after.actions().filter_map(|(part, action, now)| {
+        sentences.extend(after.started_actions().filter_map(|(part, action, now)| {
             let before = before.progress(&part, action);
             let changed = before.is_none_or(|before| before.state != now.state);
             if changed { self.part_sentence(&part, action, now) } else { None }
@@ -137,16 +139,16 @@ impl TaskChanges<'_> {
             definition.and_then(|step| step.action(action)).map(|definition| definition.work);
         Some(match &now.state {
             StepState::Running { attempt, .. } => match work {
-                Some(Work::Call { agent, .. }) => {
+                Some(StepWork::Call { agent, .. }) => {
                     format!("Agent {agent} gets a request for {name} (attempt {attempt})")
                 }
-                Some(Work::Child(child)) => {
+                Some(StepWork::Child(child)) => {
                     format!("A task of workflow {} gets a request for {name}", child.name)
                 }
-                Some(Work::Wait(_)) | None => return None,
+                Some(StepWork::Wait(_)) | None => return None,
             },
-            StepState::Each => format!("{} starts its items", capitalize(&name)),
-            StepState::HandedOut { .. } => return None,
+            StepState::RunningItems => format!("{} starts its items", capitalize(&name)),
+            StepState::AwaitingCallback { .. } => return None,
             StepState::Waiting { .. } => format!("{} waits until it may start", capitalize(&name)),
             StepState::Completed { attempt: 0 } => format!("{} ends", capitalize(&name)),
             StepState::Completed { .. } => {
@@ -169,9 +171,9 @@ impl TaskChanges<'_> {
         };
         let mut later = order::outstanding(workflow, after);
         later.retain(|part| after.progress(part, Action::Undo).is_none());
-        let not_undone = after.parts().filter(|(part, record)| {
+        let not_undone = after.started_parts().filter(|(part, record)| {
             let step = workflow.steps.get(&part.step);
-            let waits = step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))));
+            let waits = step.is_some_and(|step| matches!(step.work(), Some(StepWork::Wait(_))));
             let has_none = step.is_some_and(|step| step.action(Action::Undo).is_none());
             has_none && !waits && matches!(record.run.state, StepState::Completed { .. })
         });
@@ -180,7 +182,7 @@ impl TaskChanges<'_> {
         if !later.is_empty() {
             sentences.push(format!("Will then be undone: {}", names(later)));
         }
-        for (part, record) in after.parts() {
+        for (part, record) in after.started_parts() {
             if let Some(until) = record.run.in_progress(self.now).filter(|_| record.undo.is_none())
             {
                 sentences.push(format!(
@@ -202,12 +204,12 @@ impl TaskChanges<'_> {
 /// A notification or alert that the decision sends; `None` for every other effect.
 fn effect_sentence(effect: &Effect) -> Option<String> {
     match effect {
-        Effect::Notice { .. } => Some("The client is notified".to_owned()),
+        Effect::Notification { .. } => Some("The client is notified".to_owned()),
         Effect::ChildEnded(ended) => Some(format!("The parent task {} is notified", ended.task_id)),
         Effect::Publish(event) => event.is_task_alert().then(|| "An alert is sent".to_owned()),
         Effect::Request(_)
         | Effect::Submit(_)
-        | Effect::Ask(_)
+        | Effect::ParentRequest(_)
         | Effect::Reply(_)
         | Effect::Wake { .. }
         | Effect::Reject { .. } => None,
@@ -221,14 +223,14 @@ mod tests {
     use steward_core::{
         model::{
             attempt::AttemptTimes,
-            command::Order,
-            messages::{Outcome, StepReply},
+            command::CommandAction,
+            messages::{ReplyOutcome, StepReply},
         },
         submission::{accept, parse},
     };
 
     /// A task in Error whose `reserve` completed and whose `charge` failed; with its workflow and its documents.
-    fn stopped() -> (Plan, Task, Documents) {
+    fn stopped() -> (Plan, Task, LoadedDocuments) {
         let call = |path: &str| json!({ "agent": "shop", "request": { "path": path } });
         let mut reserve = call("/reservations");
         reserve["undo"] = json!({ "request": { "path": "/releases" } });
@@ -250,11 +252,12 @@ mod tests {
         let timing = Timing { pickup_within: zero, clock_skew: zero, retention: Timing::RETENTION };
         let now = Timestamp::UNIX_EPOCH;
         let (mut task, submitted) = accept(&parse(text).unwrap(), &workflow, None, now, timing);
-        let mut documents = Documents::from([(submitted.key, submitted.body)]);
-        let failed = Outcome::Failed { reason: "HTTP 402".to_owned(), may_have_run: true };
-        let completed = Outcome::Completed { output: json!({ "secret": 1 }), may_continue: false };
+        let mut documents = LoadedDocuments::from([(submitted.key, submitted.body)]);
+        let failed = ReplyOutcome::Failed { reason: "HTTP 402".to_owned(), may_have_run: true };
+        let completed =
+            ReplyOutcome::Completed { output: json!({ "secret": 1 }), may_continue: false };
         let reply = |step: &str, outcome| {
-            Event::Replied(StepReply {
+            Event::ReplyReceived(StepReply {
                 task_id: "t".parse().unwrap(),
                 step: step.parse().unwrap(),
                 action: Action::Do,
@@ -265,7 +268,7 @@ mod tests {
             })
         };
         for event in [Event::Wake, reply("reserve", completed), reply("charge", failed)] {
-            let context = Context { now, actor: "test", redelivered: false, timing };
+            let context = DecisionContext { now, actor: "test", redelivered: false, timing };
             match transition(&workflow, &task, &documents, &event, context).unwrap() {
                 Transition::Apply { task: next, documents: written, .. } => {
                     task = *next;
@@ -278,7 +281,7 @@ mod tests {
         (workflow, task, documents)
     }
 
-    fn command(order: Order) -> Command {
+    fn command(order: CommandAction) -> Command {
         Command {
             command_id: "c-1".parse().unwrap(),
             task_id: "t".parse().unwrap(),
@@ -289,12 +292,12 @@ mod tests {
         }
     }
 
-    fn preview_of(order: Order) -> Preview {
+    fn preview_of(order: CommandAction) -> Preview {
         preview_at(60, order)
     }
 
     /// The preview so many seconds after the submission. The call of the failed attempt may be in progress until second 120.
-    fn preview_at(seconds: i64, order: Order) -> Preview {
+    fn preview_at(seconds: i64, order: CommandAction) -> Preview {
         let (workflow, task, mut documents) = stopped();
         let now = Timestamp::from_second(seconds).unwrap();
         preview(&workflow, &task, &mut documents, &command(order), now)
@@ -304,8 +307,8 @@ mod tests {
         Preview::Does(sentences.iter().map(|sentence| (*sentence).to_owned()).collect())
     }
 
-    fn resubmit(input: Option<Value>, did_not_run: bool) -> Order {
-        Order::Resubmit { step: None, input, did_not_run }
+    fn resubmit(input: Option<Value>, did_not_run: bool) -> CommandAction {
+        CommandAction::Resubmit { step: None, input, did_not_run }
     }
 
     #[test]
@@ -332,16 +335,19 @@ mod tests {
         let Preview::Refused(reason) = edited else { panic!() };
         assert_eq!(reason, "input.amount: it is not of type \"integer\"");
         assert_eq!(
-            preview_of(Order::Resume),
+            preview_of(CommandAction::Resume),
             Preview::Refused("the task is not paused".to_owned())
         );
-        assert_eq!(preview_of(Order::Cancel), Preview::Refused("the task is Error".to_owned()));
+        assert_eq!(
+            preview_of(CommandAction::Cancel),
+            Preview::Refused("the task is Error".to_owned())
+        );
     }
 
     #[test]
     fn an_undo_says_what_is_undone_and_what_it_waits_for() {
         assert_eq!(
-            preview_of(Order::Undo),
+            preview_of(CommandAction::Undo),
             does(&[
                 "The task goes from Error to Undoing",
                 "Will then be undone: reserve",
@@ -353,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_skip_says_which_step_starts_next() {
-        let skip = Order::Skip { step: None, did_not_run: false };
+        let skip = CommandAction::Skip { step: None, did_not_run: false };
         assert_eq!(
             preview_of(skip),
             does(&[
@@ -364,7 +370,7 @@ mod tests {
             ])
         );
         let output = json!({ "secret": 2 });
-        let complete = Order::Complete { step: Some("charge".parse().unwrap()), output };
+        let complete = CommandAction::Complete { step: Some("charge".parse().unwrap()), output };
         let Preview::Does(sentences) = preview_of(complete) else { panic!() };
         assert_eq!(sentences[1], "Step charge counts as completed, with the given output");
     }
@@ -374,7 +380,7 @@ mod tests {
         let (workflow, mut task, mut documents) = stopped();
         let command = command(resubmit(None, true));
         let now = Timestamp::from_second(180).unwrap();
-        let of = |task: &Task, documents: &mut Documents| {
+        let of = |task: &Task, documents: &mut LoadedDocuments| {
             preview(&workflow, task, documents, &command, now)
         };
         assert!(matches!(of(&task, &mut documents), Preview::Does(_)));

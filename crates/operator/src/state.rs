@@ -56,16 +56,17 @@ impl PartState {
     /// progressed least.
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
-        let begun = record.items.iter().flat_map(|items| &items.begun);
+        let begun = record.items.iter().flat_map(|items| &items.started);
         let undos: Vec<_> = begun.chain([record]).filter_map(|one| one.undo.as_ref()).collect();
-        let open = undos.iter().find(|undo| !undo.state.has_passed()).or(undos.first());
+        let open =
+            undos.iter().find(|undo| !undo.state.is_completed_or_skipped()).or(undos.first());
         open.map_or_else(|| Self::of_run(&record.run), |undo| Self::of_undo(undo))
     }
 
     fn of_run(run: &Progress) -> Self {
         match run.state {
-            StepState::Running { .. } | StepState::Each => Self::Running,
-            StepState::HandedOut { .. } => Self::AwaitingCallback,
+            StepState::Running { .. } | StepState::RunningItems => Self::Running,
+            StepState::AwaitingCallback { .. } => Self::AwaitingCallback,
             StepState::Waiting { .. } => Self::Waiting,
             StepState::Completed { .. } => Self::Completed,
             StepState::Failed { .. } => Self::Failed,
@@ -75,9 +76,9 @@ impl PartState {
 
     fn of_undo(undo: &Progress) -> Self {
         match undo.state {
-            StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Each => {
-                Self::Undoing
-            }
+            StepState::Running { .. }
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems => Self::Undoing,
             StepState::Waiting { .. } => Self::UndoWaiting,
             StepState::Completed { .. } => Self::Undone,
             StepState::Failed { .. } => Self::UndoFailed,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use steward_core::model::{
-    attempt::{Action, Attempt, AttemptTimes},
+    attempt::{Action, AttemptId, AttemptTimes},
     command::{CommandId, CommandRecord},
     document::{Document, DocumentKey},
     names::Part,
@@ -15,7 +15,7 @@ use steward_core::model::{
 
 /// One entry of a task's timeline. Fields that do not apply are absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct TimelineEntry {
     /// When it happened. For an open attempt: its deadline, or the start of the next attempt.
     pub at: Timestamp,
     /// The step or item.
@@ -46,7 +46,7 @@ pub struct Line {
     pub is_open: bool,
 }
 
-impl Line {
+impl TimelineEntry {
     fn new(at: Timestamp, what: impl Into<String>) -> Self {
         let what = what.into();
         Self {
@@ -63,7 +63,7 @@ impl Line {
         }
     }
 
-    fn of_attempt(at: Timestamp, attempt: &Attempt, what: impl Into<String>) -> Self {
+    fn of_attempt(at: Timestamp, attempt: &AttemptId, what: impl Into<String>) -> Self {
         Self {
             step: Some(attempt.step.clone()),
             action: Some(attempt.action),
@@ -93,7 +93,7 @@ impl Line {
 
     /// What happened, and which operator requested it.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn description(&self) -> String {
         match &self.by {
             Some(by) => format!("{} by {by}", self.what),
             None => self.what.clone(),
@@ -103,44 +103,49 @@ impl Line {
 
 /// The past entries in chronological order, then one entry for each open attempt. `documents` are the task's.
 #[must_use]
-pub fn timeline(task: &Task, documents: &[Document]) -> Vec<Line> {
-    let mut lines: Vec<_> = task.commands.iter().map(Line::of_command).collect();
+pub fn timeline(task: &Task, documents: &[Document]) -> Vec<TimelineEntry> {
+    let mut lines: Vec<_> = task.commands.iter().map(TimelineEntry::of_command).collect();
     lines.extend(documents.iter().map(|document| past_entry(task, document)));
-    lines.extend(task.ended_at.map(|at| Line::new(at, task.process_state.to_string())));
+    lines.extend(task.ended_at.map(|at| TimelineEntry::new(at, task.process_state.to_string())));
     // The sort is stable: effects of a command stay after it, and the end of the task stays last.
     lines.sort_by_key(|line| line.at);
     lines.extend(
-        task.actions().filter_map(|(step, action, progress)| open_entry(step, action, progress)),
+        task.started_actions()
+            .filter_map(|(step, action, progress)| open_entry(step, action, progress)),
     );
     lines
 }
 
 /// The entry for a document.
-fn past_entry(task: &Task, document: &Document) -> Line {
+fn past_entry(task: &Task, document: &Document) -> TimelineEntry {
     let at = document.at;
     let line = match &document.key {
-        DocumentKey::Submission => Line::new(at, "submitted"),
-        DocumentKey::Input(id) => Line::new(at, format!("input edited by {}", editor(task, id))),
-        DocumentKey::Output(attempt) | DocumentKey::ByHand(attempt, _) => {
+        DocumentKey::Submission => TimelineEntry::new(at, "submitted"),
+        DocumentKey::Input(id) => {
+            TimelineEntry::new(at, format!("input edited by {}", editor(task, id)))
+        }
+        DocumentKey::Output(attempt) | DocumentKey::OperatorOutput(attempt, _) => {
             let what = match attempt.action {
                 Action::Do => "completed",
                 Action::Undo => "undone",
             };
-            Line::of_attempt(at, attempt, what)
+            TimelineEntry::of_attempt(at, attempt, what)
         }
-        DocumentKey::Result(_) => Line::new(at, "returned its output"),
-        DocumentKey::Claim(attempt) => Line::of_attempt(at, attempt, "about to call the service"),
+        DocumentKey::Result(_) => TimelineEntry::new(at, "returned its output"),
+        DocumentKey::Claim(attempt) => {
+            TimelineEntry::of_attempt(at, attempt, "about to call the service")
+        }
         DocumentKey::Failure(attempt) => unsuccessful(at, attempt, "failed", &document.body),
         DocumentKey::Deferral(attempt) => unsuccessful(at, attempt, "deferred", &document.body),
     };
-    Line { times: document.times, ..line }
+    TimelineEntry { times: document.times, ..line }
 }
 
 /// An attempt that failed or was deferred, with the reason and the verdict of the recovery policy.
-fn unsuccessful(at: Timestamp, attempt: &Attempt, what: &str, body: &Value) -> Line {
+fn unsuccessful(at: Timestamp, attempt: &AttemptId, what: &str, body: &Value) -> TimelineEntry {
     let text = |field| body.get(field).and_then(Value::as_str).map(str::to_owned);
     let (why, verdict) = (text("reason"), text("verdict"));
-    Line { why, verdict, ..Line::of_attempt(at, attempt, what) }
+    TimelineEntry { why, verdict, ..TimelineEntry::of_attempt(at, attempt, what) }
 }
 
 /// The operator who edited the input with this command. A task keeps only its newest commands: for an older one, the
@@ -151,20 +156,20 @@ fn editor<'a>(task: &'a Task, id: &'a CommandId) -> &'a str {
 }
 
 /// The entry for an open attempt; `None` if nothing is open.
-fn open_entry(step: Part, action: Action, progress: &Progress) -> Option<Line> {
+fn open_entry(step: Part, action: Action, progress: &Progress) -> Option<TimelineEntry> {
     let (number, at, what) = match &progress.state {
         StepState::Running { attempt, complete_by } => {
             (*attempt, *complete_by, "running; deadline")
         }
         StepState::Waiting { attempt, until, .. } => (*attempt, *until, "waiting; next attempt"),
-        StepState::HandedOut { attempt, complete_by, .. } => {
+        StepState::AwaitingCallback { attempt, complete_by, .. } => {
             (*attempt, *complete_by, "awaiting callback; deadline")
         }
-        StepState::Each
+        StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => return None,
     };
-    let attempt = Attempt { step, action, number };
-    Some(Line { is_open: true, ..Line::of_attempt(at, &attempt, what) })
+    let attempt = AttemptId { step, action, number };
+    Some(TimelineEntry { is_open: true, ..TimelineEntry::of_attempt(at, &attempt, what) })
 }

@@ -13,7 +13,7 @@ use steward_core::{
     engine::{notify::result_key, request::child_id},
     limits,
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         command::CommandRecord,
         document::{Document, DocumentKey},
         names::{Part, TaskId, WorkflowName},
@@ -62,7 +62,7 @@ pub struct TaskView {
 
 /// The key of the document with the task's output; `None` unless the task is Processed.
 #[must_use]
-pub fn result_of(task: &Task) -> Option<DocumentKey> {
+pub fn result_key_of(task: &Task) -> Option<DocumentKey> {
     (task.process_state == ProcessState::Processed).then(|| result_key(task))
 }
 
@@ -99,7 +99,7 @@ pub struct StepView {
 impl StepView {
     fn of(record: &StepRecord) -> Self {
         let Progress { state, failure_count, .. } = record.undo.as_ref().unwrap_or(&record.run);
-        let until = state.awaited_by().or(state.waits_until());
+        let until = state.reply_due_by().or(state.waiting_until());
         Self {
             state: PartState::of(record),
             attempt: state.attempt(),
@@ -124,7 +124,7 @@ pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Opt
         | DocumentKey::Input(_)
         | DocumentKey::Result(_)
         | DocumentKey::Output(_)
-        | DocumentKey::ByHand(..)
+        | DocumentKey::OperatorOutput(..)
         | DocumentKey::Claim(_) => None,
     };
     let of_part = documents.iter().filter_map(|document| {
@@ -134,19 +134,19 @@ pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Opt
     });
     let (_, newest) = of_part.max_by_key(|(newness, _)| *newness)?;
     let reason = newest.body.get("reason")?.as_str()?;
-    Some(limits::shorten(reason, limits::ERROR_CHARS_MAX))
+    Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX))
 }
 
-/// The keys of the documents with the reasons why parts failed or wait, for at most `REASONS_READ_MAX` parts.
+/// The keys of the documents with the reasons why parts failed or wait, for at most `FAILURE_REASONS_READ_MAX` parts.
 #[must_use]
-pub fn reason_keys(task: &Task) -> Vec<DocumentKey> {
-    let failing = task.actions().filter(|(_, _, progress)| {
+pub fn failure_reason_keys(task: &Task) -> Vec<DocumentKey> {
+    let failing = task.started_actions().filter(|(_, _, progress)| {
         let state = &progress.state;
-        state.attempt() > 0 && (state.is_failed() || state.waits_until().is_some())
+        state.attempt() > 0 && (state.is_failed() || state.waiting_until().is_some())
     });
-    let failing = failing.take(limits::REASONS_READ_MAX);
+    let failing = failing.take(limits::FAILURE_REASONS_READ_MAX);
     let keys = failing.flat_map(|(step, action, progress)| {
-        let attempt = Attempt { step, action, number: progress.state.attempt() };
+        let attempt = AttemptId { step, action, number: progress.state.attempt() };
         [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)]
     });
     keys.collect()
@@ -175,8 +175,10 @@ impl TaskView {
     #[must_use]
     pub fn of(task: &Task) -> Self {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
-        let steps: BTreeMap<_, _> =
-            whole.chain(task.parts()).map(|(part, record)| (part, StepView::of(record))).collect();
+        let steps: BTreeMap<_, _> = whole
+            .chain(task.started_parts())
+            .map(|(part, record)| (part, StepView::of(record)))
+            .collect();
         let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
         Self {
             task_id: task.task_id.clone(),

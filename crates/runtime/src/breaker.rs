@@ -9,10 +9,10 @@
 use jiff::Timestamp;
 
 use crate::ports::{
-    Clock, EventBus, PortError, Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
-    chain,
+    Clock, EventBus, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
+    SharedSaveOutcome, StateStore, error_chain,
 };
-use steward_core::breaker::{Breaker, Turn};
+use steward_core::breaker::{Breaker, BreakerChange};
 use steward_core::{
     limits,
     model::{events::BusEvent, names::AgentName, time::earlier},
@@ -20,7 +20,7 @@ use steward_core::{
 
 /// A circuit breaker with the revision of its stored record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredBreaker {
     /// The agent whose service the breaker protects.
     pub agent: AgentName,
     /// A number that grows with every save. It is 0 if there is no stored record.
@@ -31,14 +31,14 @@ pub struct Stored {
 
 /// The outcome of saving a breaker. Both variants contain the breaker as it is stored now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoredSaved {
+pub enum BreakerSaveOutcome {
     /// The breaker is saved.
-    Saved(Stored),
+    Saved(StoredBreaker),
     /// Another instance saved it first.
-    Conflict(Stored),
+    Conflict(StoredBreaker),
 }
 
-impl Stored {
+impl StoredBreaker {
     /// The breaker of an agent without a stored record: closed.
     #[must_use]
     pub fn new(agent: AgentName) -> Self {
@@ -50,7 +50,7 @@ impl Stored {
     /// # Errors
     /// The store cannot be read.
     pub async fn read<P: Ports>(ports: &P, agent: &AgentName) -> Result<Self, PortError> {
-        let shared = ports.store().shared(&key(agent)).await?;
+        let shared = ports.store().shared_record(&key(agent)).await?;
         Ok(Self::of(agent.clone(), shared))
     }
 
@@ -62,20 +62,22 @@ impl Stored {
         &self,
         ports: &P,
         breaker: Breaker,
-    ) -> Result<StoredSaved, PortError> {
+    ) -> Result<BreakerSaveOutcome, PortError> {
         // Serialisation of a breaker cannot fail.
         let body = serde_json::to_value(&breaker).unwrap_or_default();
         let (key, revision) = (key(&self.agent), self.revision + 1);
         let agent = self.agent.clone();
-        let shared = Shared { key, revision, body, expires_at: None };
-        Ok(match ports.store().save_shared(&shared).await? {
-            SharedSaved::Saved => StoredSaved::Saved(Self { agent, revision, breaker }),
-            SharedSaved::Conflict(now) => StoredSaved::Conflict(Self::of(agent, now)),
+        let shared = SharedRecord { key, revision, body, expires_at: None };
+        Ok(match ports.store().save_shared_record(&shared).await? {
+            SharedSaveOutcome::Saved => {
+                BreakerSaveOutcome::Saved(Self { agent, revision, breaker })
+            }
+            SharedSaveOutcome::Conflict(now) => BreakerSaveOutcome::Conflict(Self::of(agent, now)),
         })
     }
 
-    fn of(agent: AgentName, shared: Option<Shared>) -> Self {
-        let Some(Shared { revision, body, .. }) = shared else { return Self::new(agent) };
+    fn of(agent: AgentName, shared: Option<SharedRecord>) -> Self {
+        let Some(SharedRecord { revision, body, .. }) = shared else { return Self::new(agent) };
         // An unreadable record must not block calls to a healthy service. The next change replaces it.
         let breaker = serde_json::from_value(body).unwrap_or_else(|error| {
             tracing::warn!(%agent, %error, "stored circuit breaker is unreadable; treated as closed");
@@ -85,26 +87,33 @@ impl Stored {
     }
 }
 
-fn key(agent: &AgentName) -> SharedKey {
-    SharedKey { kind: SharedKind::Breaker, name: agent.to_string() }
+fn key(agent: &AgentName) -> SharedRecordKey {
+    SharedRecordKey { kind: SharedRecordKind::Breaker, name: agent.to_string() }
 }
 
 /// Publishes the events of all unpublished changes of `stored` up to `until`, and saves that they are published.
 /// Returns the number of published events and the breaker as it is stored then. Logs failures; [`tell_untold`] publishes
 /// the remaining events.
-pub async fn tell<P: Ports>(ports: &P, stored: Stored, until: Timestamp) -> (u64, Stored) {
-    let turns = stored.breaker.untold.iter().filter(|turn| turn.at <= until);
-    let turns: Vec<Turn> = turns.cloned().collect();
+pub async fn tell<P: Ports>(
+    ports: &P,
+    stored: StoredBreaker,
+    until: Timestamp,
+) -> (u64, StoredBreaker) {
+    let turns = stored.breaker.unpublished.iter().filter(|turn| turn.at <= until);
+    let turns: Vec<BreakerChange> = turns.cloned().collect();
     if turns.is_empty() {
         return (0, stored);
     }
-    let events: Vec<BusEvent> = turns.iter().map(|turn| turn.event(&stored.agent)).collect();
+    let events: Vec<BusEvent> = turns.iter().map(|turn| turn.to_event(&stored.agent)).collect();
     let mut published = Vec::new();
     for (turn, result) in turns.into_iter().zip(ports.bus().publish(events).await) {
         match result {
             Ok(()) => published.push(turn),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "cannot publish a circuit breaker event yet");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot publish a circuit breaker event yet"
+                );
             }
         }
     }
@@ -114,15 +123,19 @@ pub async fn tell<P: Ports>(ports: &P, stored: Stored, until: Timestamp) -> (u64
 
 /// Saves that the events of these changes are published. If this save is lost, they are published again: at least
 /// once.
-async fn record_published<P: Ports>(ports: &P, mut stored: Stored, published: &[Turn]) -> Stored {
-    for _ in 0..limits::CONFLICTS_MAX {
-        let Some(next) = stored.breaker.told(published) else { return stored };
+async fn record_published<P: Ports>(
+    ports: &P,
+    mut stored: StoredBreaker,
+    published: &[BreakerChange],
+) -> StoredBreaker {
+    for _ in 0..limits::SAVE_CONFLICTS_MAX {
+        let Some(next) = stored.breaker.mark_published(published) else { return stored };
         match stored.save(ports, next).await {
-            Ok(StoredSaved::Saved(now)) => return now,
-            Ok(StoredSaved::Conflict(now)) => stored = now,
+            Ok(BreakerSaveOutcome::Saved(now)) => return now,
+            Ok(BreakerSaveOutcome::Conflict(now)) => stored = now,
             Err(error) => {
                 tracing::warn!(
-                    error = chain(&error),
+                    error = error_chain(&error),
                     "circuit breaker event published, but not recorded as published"
                 );
                 return stored;
@@ -138,14 +151,14 @@ async fn record_published<P: Ports>(ports: &P, mut stored: Stored, published: &[
 ///
 /// # Errors
 /// The breakers could not be read.
-pub async fn tell_untold<P: Ports>(ports: &P) -> Result<u64, PortError> {
+pub async fn publish_unpublished_changes<P: Ports>(ports: &P) -> Result<u64, PortError> {
     let timing = ports.timing();
     let patience = timing.pickup_within.saturating_add(timing.clock_skew);
     let until = earlier(ports.clock().now(), patience);
     let mut count = 0;
-    for shared in ports.store().all_shared(SharedKind::Breaker).await? {
+    for shared in ports.store().shared_records(SharedRecordKind::Breaker).await? {
         let Ok(agent) = shared.key.name.parse() else { continue };
-        count += tell(ports, Stored::of(agent, Some(shared)), until).await.0;
+        count += tell(ports, StoredBreaker::of(agent, Some(shared)), until).await.0;
     }
     Ok(count)
 }

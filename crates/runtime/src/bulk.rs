@@ -13,12 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     dispatch::commanded,
-    ports::{Channel, PortError, Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore},
+    ports::{
+        Channel, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
+        SharedSaveOutcome, StateStore,
+    },
 };
 use steward_core::{
-    limits::{BULK_KEPT, BULK_TASKS_MAX, COMMAND_TEXT_CHARS_MAX, shorten},
+    limits::{BULK_RECORD_RETENTION, BULK_TASKS_MAX, COMMAND_TEXT_CHARS_MAX, truncate_chars},
     model::{
-        command::{Command, CommandId, CommandRecord, Order},
+        command::{Command, CommandAction, CommandId, CommandRecord},
         names::TaskId,
         task::Task,
         time::later,
@@ -27,11 +30,11 @@ use steward_core::{
 
 /// A bulk command, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bulk {
+pub struct BulkCommand {
     /// The id, chosen by the sender. The command to each task has the same id.
     pub id: CommandId,
     /// The order to each task.
-    pub order: Order,
+    pub order: CommandAction,
     /// The operator who sends it.
     pub by: String,
     /// The operator's reason.
@@ -55,12 +58,12 @@ pub enum InvalidBulkCommand {
     TooMany(usize),
 }
 
-impl Bulk {
+impl BulkCommand {
     /// Checks the limits, removes duplicate tasks and shortens long texts.
     ///
     /// # Errors
     /// There are no tasks, or too many.
-    pub fn checked(mut self) -> Result<Self, InvalidBulkCommand> {
+    pub fn validated(mut self) -> Result<Self, InvalidBulkCommand> {
         self.tasks.sort();
         self.tasks.dedup();
         if self.tasks.is_empty() {
@@ -69,7 +72,7 @@ impl Bulk {
         if self.tasks.len() > BULK_TASKS_MAX {
             return Err(InvalidBulkCommand::TooMany(self.tasks.len()));
         }
-        let short = |text: &str| shorten(text, COMMAND_TEXT_CHARS_MAX);
+        let short = |text: &str| truncate_chars(text, COMMAND_TEXT_CHARS_MAX);
         (self.by, self.why) = (short(&self.by), short(&self.why));
         Ok(self)
     }
@@ -98,7 +101,7 @@ impl Bulk {
     /// # Errors
     /// The store cannot be read, or its record is not a bulk command.
     pub async fn read<P: Ports>(ports: &P, id: &CommandId) -> Result<Option<Self>, PortError> {
-        let shared = ports.store().shared(&key(id)).await?;
+        let shared = ports.store().shared_record(&key(id)).await?;
         let bulk = shared.map(|shared| serde_json::from_value(shared.body)).transpose();
         bulk.map_err(|error| {
             let operation = format!("read bulk command {id}");
@@ -113,9 +116,9 @@ impl Bulk {
     pub async fn record<P: Ports>(&self, ports: &P) -> Result<bool, PortError> {
         // Serialisation of a bulk command cannot fail.
         let body = serde_json::to_value(self).unwrap_or_default();
-        let expires_at = Some(later(self.at, BULK_KEPT));
-        let shared = Shared { key: key(&self.id), revision: 1, body, expires_at };
-        Ok(ports.store().save_shared(&shared).await? == SharedSaved::Saved)
+        let expires_at = Some(later(self.at, BULK_RECORD_RETENTION));
+        let shared = SharedRecord { key: key(&self.id), revision: 1, body, expires_at };
+        Ok(ports.store().save_shared_record(&shared).await? == SharedSaveOutcome::Saved)
     }
 
     /// Sends the command to the given tasks. Returns a result for each task, in the order given.
@@ -133,18 +136,18 @@ impl Bulk {
     }
 }
 
-fn key(id: &CommandId) -> SharedKey {
-    SharedKey { kind: SharedKind::Bulk, name: id.to_string() }
+fn key(id: &CommandId) -> SharedRecordKey {
+    SharedRecordKey { kind: SharedRecordKind::Bulk, name: id.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bulk(tasks: usize) -> Bulk {
-        Bulk {
+    fn bulk(tasks: usize) -> BulkCommand {
+        BulkCommand {
             id: "run-1".parse().unwrap(),
-            order: Order::Undo,
+            order: CommandAction::Undo,
             by: "anna".to_owned(),
             why: "w".repeat(COMMAND_TEXT_CHARS_MAX + 1),
             at: Timestamp::UNIX_EPOCH,
@@ -155,12 +158,12 @@ mod tests {
 
     #[test]
     fn a_check_limits_the_tasks_removes_duplicates_and_shortens_the_reason() {
-        assert_eq!(bulk(0).checked(), Err(InvalidBulkCommand::Empty));
-        let too_many = bulk(BULK_TASKS_MAX + 1).checked();
+        assert_eq!(bulk(0).validated(), Err(InvalidBulkCommand::Empty));
+        let too_many = bulk(BULK_TASKS_MAX + 1).validated();
         assert_eq!(too_many, Err(InvalidBulkCommand::TooMany(BULK_TASKS_MAX + 1)));
         let mut twice = bulk(BULK_TASKS_MAX);
         twice.tasks.extend(bulk(10).tasks);
-        let checked = twice.checked().unwrap();
+        let checked = twice.validated().unwrap();
         assert_eq!(checked.tasks.len(), BULK_TASKS_MAX);
         assert_eq!(checked.why.chars().count(), COMMAND_TEXT_CHARS_MAX);
     }

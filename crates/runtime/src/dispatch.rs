@@ -14,14 +14,16 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptTimes},
         command::Command,
-        events::{BusEvent, Happened},
-        json_text::{JsonText, for_message},
-        messages::{Keep, Outcome, SchedulerMessage, StepReply},
+        events::{BusEvent, EventData},
+        json_text::{JsonText, escape_for_sqs},
+        messages::{ExtendRetention, ReplyOutcome, SchedulerMessage, StepReply},
         names::{AgentName, Incarnation, Part, TaskId},
     },
 };
 
-use crate::ports::{Channel, Clock, EventBus, Outgoing, PortError, Ports, Queue, chain};
+use crate::ports::{
+    Channel, Clock, EventBus, OutgoingMessage, PortError, Ports, Queue, error_chain,
+};
 
 /// An effect to send, with the W3C `traceparent` of its message.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,11 +41,11 @@ impl Send {
             Effect::Publish(event) => event.is_task_alert().then_some(event.metadata.at),
             Effect::Request(_)
             | Effect::Submit(_)
-            | Effect::Ask(_)
+            | Effect::ParentRequest(_)
             | Effect::ChildEnded(_)
             | Effect::Reply(_)
             | Effect::Wake { .. }
-            | Effect::Notice { .. }
+            | Effect::Notification { .. }
             | Effect::Reject { .. } => None,
         }
     }
@@ -60,7 +62,7 @@ pub(crate) struct PreparedEffect {
 impl PreparedEffect {
     pub(crate) fn new(send: Send) -> Self {
         let alerted_end = send.alerted_end();
-        let is_notification = matches!(send.effect, Effect::Notice { .. });
+        let is_notification = matches!(send.effect, Effect::Notification { .. });
         let request = RequestSummary::of(&send).map(Box::new);
         let message = prepare(send.effect, send.traceparent);
         Self { message, request, is_notification, alerted_end }
@@ -91,11 +93,11 @@ impl PreparedEffect {
 
 /// Sends messages to queues and publishes events on the bus, each in batches and both concurrently. Returns a result
 /// for each effect, in the order given.
-pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
+pub async fn send_effects<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
     send_prepared(ports, sends.into_iter().map(PreparedEffect::new).collect()).await
 }
 
-/// Like [`carry_out`], for effects whose messages are serialised already.
+/// Like [`send_effects`], for effects whose messages are serialised already.
 pub(crate) async fn send_prepared<P: Ports>(
     ports: &P,
     effects: Vec<PreparedEffect>,
@@ -172,14 +174,14 @@ impl RequestSummary {
     }
 
     /// The reply that the request failed, and the alert.
-    fn failed(self, now: Timestamp) -> (Outgoing, BusEvent) {
+    fn failed(self, now: Timestamp) -> (OutgoingMessage, BusEvent) {
         let Self { task_id, step, action, attempt, agent, incarnation, may_have_run, traceparent } =
             self;
         let reason = format!("agent `{agent}` has no queue");
         tracing::error!(%task_id, %step, action = action.name(), attempt, %agent, "agent has no queue");
-        let data = Happened::AgentMissing { task_id: task_id.clone(), step: step.clone(), agent };
+        let data = EventData::AgentMissing { task_id: task_id.clone(), step: step.clone(), agent };
         let alert = BusEvent::new(&format!("{task_id}/{step}"), now, data);
-        let outcome = Outcome::Failed { reason, may_have_run };
+        let outcome = ReplyOutcome::Failed { reason, may_have_run };
         let times = AttemptTimes::default();
         let reply = StepReply { task_id, step, action, attempt, outcome, incarnation, times };
         (outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent), alert)
@@ -211,12 +213,15 @@ fn ignore_refused_notification(is_notification: bool, error: PortError) -> Resul
     if !is_notification || error.retryable {
         return Err(error);
     }
-    tracing::error!(error = chain(&error), "notification lost: the client's queue refused it");
+    tracing::error!(
+        error = error_chain(&error),
+        "notification lost: the client's queue refused it"
+    );
     Ok(())
 }
 
 enum PreparedMessage {
-    Queue(Outgoing),
+    Queue(OutgoingMessage),
     Bus(BusEvent),
 }
 
@@ -232,7 +237,9 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
             message
         }
         Effect::Submit(submission) => outgoing(Queue::Submissions, &submission, traceparent),
-        Effect::Ask(ask) => outgoing(Queue::Scheduler, &SchedulerMessage::Ask(ask), traceparent),
+        Effect::ParentRequest(ask) => {
+            outgoing(Queue::Scheduler, &SchedulerMessage::ParentRequest(ask), traceparent)
+        }
         Effect::ChildEnded(ended) => {
             outgoing(Queue::Scheduler, &SchedulerMessage::ChildEnded(ended), traceparent)
         }
@@ -241,38 +248,45 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
         }
         Effect::Wake { wake, after } => {
             let message = outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent);
-            Outgoing { delay: after, ..message }
+            OutgoingMessage { delay: after, ..message }
         }
-        Effect::Notice { queue, notice } => outgoing(Queue::Client(queue), &notice, traceparent),
+        Effect::Notification { queue, notice } => {
+            outgoing(Queue::Client(queue), &notice, traceparent)
+        }
         Effect::Reject { submission, reason } => {
-            let reason = ("reason", limits::shorten(&reason, limits::REASON_CHARS_MAX));
+            let reason = ("reason", limits::truncate_chars(&reason, limits::REASON_CHARS_MAX));
             let attributes = std::iter::once(reason)
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();
             // Attributes count towards the limit too. What exceeds the limit is cut off.
-            let body = for_message(limits::shorten_bytes(submission, limits::MESSAGE_BYTES_MAX));
-            Outgoing { queue: Queue::Rejected, body, attributes, delay: Duration::ZERO }
+            let body =
+                escape_for_sqs(limits::truncate_bytes(submission, limits::MESSAGE_BYTES_MAX));
+            OutgoingMessage { queue: Queue::Rejected, body, attributes, delay: Duration::ZERO }
         }
     })
 }
 
 /// The message that sends an operator's command to the scheduler.
 #[must_use]
-pub fn commanded(command: Command) -> Outgoing {
+pub fn commanded(command: Command) -> OutgoingMessage {
     outgoing(Queue::Scheduler, &SchedulerMessage::Command(command), None)
 }
 
 /// The message that extends the expiry of a child task.
 #[must_use]
-pub fn kept(keep: Keep) -> Outgoing {
-    outgoing(Queue::Scheduler, &SchedulerMessage::Keep(keep), None)
+pub fn kept(keep: ExtendRetention) -> OutgoingMessage {
+    outgoing(Queue::Scheduler, &SchedulerMessage::ExtendRetention(keep), None)
 }
 
 /// A message as compact JSON, with its `traceparent` as an attribute.
-fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>) -> Outgoing {
+fn outgoing<T: Serialize>(
+    queue: Queue,
+    message: &T,
+    traceparent: Option<String>,
+) -> OutgoingMessage {
     // Serialisation cannot fail: all keys are strings, and no type in a message has a fallible `Serialize`.
-    let body = for_message(serde_json::to_string(message).unwrap_or_default());
-    Outgoing {
+    let body = escape_for_sqs(serde_json::to_string(message).unwrap_or_default());
+    OutgoingMessage {
         queue,
         body,
         attributes: traceparent.map(|t| ("traceparent", t)).into_iter().collect(),
@@ -282,7 +296,7 @@ fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>
 
 /// Inserts the serialised body of a request into its message, without parsing and serialising it again.
 fn put_in_body(message: &mut String, body: JsonText) {
-    let body = for_message(body.to_string());
+    let body = escape_for_sqs(body.to_string());
     if message.pop().is_some() {
         message.reserve_exact(",\"body\":}".len() + body.len());
         message.push_str(",\"body\":");

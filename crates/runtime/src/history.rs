@@ -20,7 +20,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ports::{Shared, SharedKey, SharedKind};
+use crate::ports::{SharedRecord, SharedRecordKey, SharedRecordKind};
 use steward_core::model::{
     names::WorkflowName,
     task::ProcessState,
@@ -45,7 +45,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// The number of tasks that ended, by final state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct EndedCounts {
     /// Tasks that ended Processed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub processed: u64,
@@ -57,7 +57,7 @@ pub struct Counts {
     pub undone: u64,
 }
 
-impl Counts {
+impl EndedCounts {
     /// The count of one task in this state. It is zero for a state that is not final.
     #[must_use]
     pub fn of(state: ProcessState) -> Self {
@@ -77,7 +77,7 @@ impl Counts {
     }
 }
 
-impl AddAssign for Counts {
+impl AddAssign for EndedCounts {
     fn add_assign(&mut self, other: Self) {
         self.processed += other.processed;
         self.error += other.error;
@@ -92,19 +92,19 @@ fn is_zero(count: &u64) -> bool {
 
 /// The number of tasks that ended in one minute, by workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Minute {
+pub struct EndedInMinute {
     /// The counts of the first [`WORKFLOWS_MAX`] workflows.
     #[serde(default)]
-    pub workflows: BTreeMap<WorkflowName, Counts>,
+    pub workflows: BTreeMap<WorkflowName, EndedCounts>,
     /// The sum of all other workflows.
     #[serde(default)]
-    pub others: Counts,
+    pub others: EndedCounts,
 }
 
-impl Minute {
+impl EndedInMinute {
     /// Counts a task that ended in this state.
     pub fn add(&mut self, workflow: &WorkflowName, state: ProcessState) {
-        self.add_counts(workflow, Counts::of(state));
+        self.add_counts(workflow, EndedCounts::of(state));
     }
 
     /// Adds the counts of another minute.
@@ -115,7 +115,7 @@ impl Minute {
         }
     }
 
-    fn add_counts(&mut self, workflow: &WorkflowName, more: Counts) {
+    fn add_counts(&mut self, workflow: &WorkflowName, more: EndedCounts) {
         if let Some(counts) = self.workflows.get_mut(workflow) {
             *counts += more;
         } else if self.workflows.len() < WORKFLOWS_MAX {
@@ -127,7 +127,7 @@ impl Minute {
 
     /// The sum over all workflows.
     #[must_use]
-    pub fn all(&self) -> Counts {
+    pub fn all(&self) -> EndedCounts {
         let mut all = self.others;
         self.workflows.values().for_each(|counts| all += *counts);
         all
@@ -136,9 +136,9 @@ impl Minute {
     /// The shared record of this minute. It has revision 1, so it can be saved only once, and two supervisors cannot
     /// count the same minute.
     #[must_use]
-    pub fn record(&self, start: Timestamp) -> Shared {
-        Shared {
-            key: SharedKey { kind: SharedKind::History, name: name(start) },
+    pub fn record(&self, start: Timestamp) -> SharedRecord {
+        SharedRecord {
+            key: SharedRecordKey { kind: SharedRecordKind::History, name: name(start) },
             revision: 1,
             // Serialisation of names and numbers cannot fail.
             body: serde_json::to_value(self).unwrap_or_default(),
@@ -148,7 +148,7 @@ impl Minute {
 
     /// Parses a shared record into the start of its minute and the counts. Returns nothing if it is unreadable.
     #[must_use]
-    pub fn read(record: &Shared) -> Option<(Timestamp, Self)> {
+    pub fn read(record: &SharedRecord) -> Option<(Timestamp, Self)> {
         let start = record.key.name.parse().ok()?;
         Some((start, serde_json::from_value(record.body.clone()).ok()?))
     }
@@ -168,7 +168,7 @@ pub fn minute_of(time: Timestamp) -> Timestamp {
 }
 
 /// The minutes to count now, earliest first. If none was counted before, only the newest minute that has settled.
-pub fn uncounted(
+pub fn uncounted_minutes(
     counted_until: Option<Timestamp>,
     now: Timestamp,
 ) -> impl Iterator<Item = Range<Timestamp>> {
@@ -183,7 +183,7 @@ pub fn uncounted(
 
 /// The supervisor's last run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastRun {
+pub struct SupervisorRun {
     /// The start of the run.
     pub at: Timestamp,
     /// The duration of the sweep in milliseconds.
@@ -199,26 +199,26 @@ pub struct LastRun {
     pub counted_until: Option<Timestamp>,
 }
 
-impl LastRun {
+impl SupervisorRun {
     /// The key of the shared record.
     #[must_use]
-    pub fn key() -> SharedKey {
-        SharedKey { kind: SharedKind::Supervisor, name: "last-run".to_owned() }
+    pub fn key() -> SharedRecordKey {
+        SharedRecordKey { kind: SharedRecordKind::Supervisor, name: "last-run".to_owned() }
     }
 
     /// Parses a shared record. Returns nothing if it is unreadable.
     #[must_use]
-    pub fn read(record: &Shared) -> Option<Self> {
+    pub fn read(record: &SharedRecord) -> Option<Self> {
         serde_json::from_value(record.body.clone()).ok()
     }
 
     /// The shared record that replaces one with the revision `before`, which is zero if there was none.
     #[must_use]
-    pub fn record(&self, before: u64) -> Shared {
+    pub fn record(&self, before: u64) -> SharedRecord {
         let (key, revision) = (Self::key(), before + 1);
         // Serialisation of times and numbers cannot fail.
         let body = serde_json::to_value(self).unwrap_or_default();
-        Shared { key, revision, body, expires_at: None }
+        SharedRecord { key, revision, body, expires_at: None }
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn starts(counted_until: Option<&str>, now: &str) -> Vec<Timestamp> {
-        let minutes: Vec<_> = uncounted(counted_until.map(at), at(now)).collect();
+        let minutes: Vec<_> = uncounted_minutes(counted_until.map(at), at(now)).collect();
         assert!(minutes.iter().all(|minute| minute.end == minute.start + MINUTE));
         minutes.into_iter().map(|minute| minute.start).collect()
     }
@@ -252,13 +252,13 @@ mod tests {
         let minutes = starts(Some("06:00:00"), "12:05:31");
         assert_eq!((minutes.len(), minutes[0]), (MINUTES_MAX, at("06:00:00")));
         let long_ago = earlier(at("12:05:31"), 2 * RETENTION);
-        let first = uncounted(Some(long_ago), at("12:05:31")).next().unwrap();
+        let first = uncounted_minutes(Some(long_ago), at("12:05:31")).next().unwrap();
         assert_eq!(first.start, earlier(at("12:05:00"), RETENTION));
     }
 
     #[test]
     fn the_record_of_a_minute_can_be_parsed_and_expires() {
-        let mut minute = Minute::default();
+        let mut minute = EndedInMinute::default();
         for (workflow, state) in [
             ("order", ProcessState::Processed),
             ("order", ProcessState::Processed),
@@ -268,23 +268,23 @@ mod tests {
         ] {
             minute.add(&workflow.parse().unwrap(), state);
         }
-        assert_eq!(minute.all(), Counts { processed: 2, error: 1, undone: 1 });
+        assert_eq!(minute.all(), EndedCounts { processed: 2, error: 1, undone: 1 });
         let record = minute.record(at("12:05:00"));
         assert_eq!(record.key.name, "2026-06-01T12:05:00Z");
         assert_eq!(record.expires_at, Some(at("12:05:00") + RETENTION));
-        assert_eq!(Minute::read(&record), Some((at("12:05:00"), minute)));
+        assert_eq!(EndedInMinute::read(&record), Some((at("12:05:00"), minute)));
     }
 
     #[test]
     fn workflows_over_the_limit_are_counted_together() {
-        let mut minute = Minute::default();
+        let mut minute = EndedInMinute::default();
         for n in 0..=WORKFLOWS_MAX {
             let workflow = format!("w-{n}").parse().unwrap();
             minute.add(&workflow, ProcessState::Error);
             minute.add(&workflow, ProcessState::Error);
         }
         assert_eq!(minute.workflows.len(), WORKFLOWS_MAX);
-        assert_eq!(minute.others, Counts { error: 2, ..Counts::default() });
+        assert_eq!(minute.others, EndedCounts { error: 2, ..EndedCounts::default() });
         assert_eq!(minute.all().error, 2 * (WORKFLOWS_MAX as u64 + 1));
     }
 }

@@ -4,8 +4,8 @@
 use metrics::counter;
 
 use steward_core::{
-    breaker::Turned,
-    engine::decision::Ignored,
+    breaker::BreakerTransition,
+    engine::decision::IgnoreReason,
     model::{
         attempt::Action,
         task::{ProcessState, Task},
@@ -68,13 +68,15 @@ pub fn saved(before: &Task, after: &Task) {
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
     let attempts = |task: &Task| {
-        task.actions().map(|(.., progress)| u64::from(progress.state.attempt())).sum::<u64>()
+        task.started_actions()
+            .map(|(.., progress)| u64::from(progress.state.attempt()))
+            .sum::<u64>()
     };
     counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));
 }
 
 /// Counts an event that changed nothing.
-pub fn ignored(reason: Ignored) {
+pub fn ignored(reason: IgnoreReason) {
     counter!(EVENTS_IGNORED, "reason" => format!("{reason:?}")).increment(1);
 }
 
@@ -99,7 +101,7 @@ pub fn deferred() {
 }
 
 /// Counts a circuit breaker that opened or closed.
-pub fn breaker_turned(to: Turned) {
+pub fn breaker_turned(to: BreakerTransition) {
     counter!(BREAKERS_TURNED, "to" => format!("{to:?}")).increment(1);
 }
 

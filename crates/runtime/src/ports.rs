@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use steward_core::model::{
-    document::{Document, DocumentKey, Kept, Owner},
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
     events::BusEvent,
     hash::fnv1a,
     names::{AgentName, TaskId, WorkflowName},
@@ -38,7 +38,7 @@ pub struct NoSuchQueue;
 /// The store refused a write because the item is too large.
 #[derive(Debug, thiserror::Error)]
 #[error("the item is too large: {0}")]
-pub struct TooLarge(pub String);
+pub struct ItemTooLarge(pub String);
 
 impl PortError {
     /// Whether the cause is that the queue does not exist.
@@ -50,13 +50,13 @@ impl PortError {
     /// Whether the cause is that the item is larger than the store allows.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        self.source.is::<TooLarge>()
+        self.source.is::<ItemTooLarge>()
     }
 }
 
 /// The messages of an error and of all its causes, for a log line.
 #[must_use]
-pub fn chain(error: &dyn Error) -> String {
+pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -69,7 +69,7 @@ pub fn chain(error: &dyn Error) -> String {
 
 /// The outcome of creating a task.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Created {
+pub enum CreateOutcome {
     /// The task is recorded.
     Created,
     /// A task with this id exists already. Contains that task, unless it was deleted in the meantime.
@@ -78,7 +78,7 @@ pub enum Created {
 
 /// The outcome of saving a task. A lost race is a value, not an error.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Saved {
+pub enum SaveOutcome {
     /// The task is saved.
     Saved,
     /// Another writer saved the task first. Contains the task as it is now, if it still exists.
@@ -87,7 +87,7 @@ pub enum Saved {
 
 /// The outcome of writing a document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The document is stored.
     Stored,
     /// A document with this key exists already. Contains its body.
@@ -114,7 +114,7 @@ pub struct DueCursor {
 
 /// An entry of the index `ended`: a task in a final state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedTask {
     /// When the task ended.
     pub at: Timestamp,
     /// The task.
@@ -125,11 +125,11 @@ pub struct Ended {
 
 /// One page of the index `ended`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EndedPage {
+pub struct EndedTaskPage {
     /// Tasks that have ended, earliest first.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedTask>,
     /// The last entry of this page, if there may be a next page. The next page begins after it.
-    pub next: Option<Ended>,
+    pub next: Option<EndedTask>,
 }
 
 /// The durable record of all tasks and of their documents. Reads are consistent, except reads of an index. An item past
@@ -145,35 +145,35 @@ pub trait StateStore: Send + Sync {
         &self,
         task: &Task,
         submitted: &Document,
-    ) -> impl Future<Output = Result<Created, PortError>> + Send;
+    ) -> impl Future<Output = Result<CreateOutcome, PortError>> + Send;
 
     /// Saves the task, on the condition that the stored revision is one less than `task.revision`.
-    fn save(&self, task: &Task) -> impl Future<Output = Result<Saved, PortError>> + Send;
+    fn save(&self, task: &Task) -> impl Future<Output = Result<SaveOutcome, PortError>> + Send;
 
     /// Writes a document, on the condition that its owner has no document with this key.
     fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> impl Future<Output = Result<Put, PortError>> + Send;
+    ) -> impl Future<Output = Result<PutOutcome, PortError>> + Send;
 
     /// Extends the expiry of all documents of `owner` that would expire earlier than by `kept`.
     fn extend_documents(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
     ) -> impl Future<Output = Result<(), PortError>> + Send;
 
     /// Reads documents. The result omits documents that do not exist.
     fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> impl Future<Output = Result<Vec<Document>, PortError>> + Send;
 
     /// Reads one page of a shard of the due index: the tasks that are due at `until` or before.
-    fn due(
+    fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
@@ -185,37 +185,37 @@ pub trait StateStore: Send + Sync {
 
     /// Reads one page of a [partition](ended_parts) of the index `ended`: the tasks that ended in `state` during
     /// `within`, whose end is exclusive.
-    fn ended(
+    fn ended_tasks(
         &self,
         state: ProcessState,
         partition: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> impl Future<Output = Result<EndedPage, PortError>> + Send;
+        after: Option<&EndedTask>,
+    ) -> impl Future<Output = Result<EndedTaskPage, PortError>> + Send;
 
     /// Reads a record that instances share.
-    fn shared(
+    fn shared_record(
         &self,
-        key: &SharedKey,
-    ) -> impl Future<Output = Result<Option<Shared>, PortError>> + Send;
+        key: &SharedRecordKey,
+    ) -> impl Future<Output = Result<Option<SharedRecord>, PortError>> + Send;
 
     /// Saves a shared record, on the condition that the stored revision is one less than `shared.revision`. A new record
     /// has revision 1.
-    fn save_shared(
+    fn save_shared_record(
         &self,
-        shared: &Shared,
-    ) -> impl Future<Output = Result<SharedSaved, PortError>> + Send;
+        shared: &SharedRecord,
+    ) -> impl Future<Output = Result<SharedSaveOutcome, PortError>> + Send;
 
     /// Reads all shared records of one kind.
-    fn all_shared(
+    fn shared_records(
         &self,
-        kind: SharedKind,
-    ) -> impl Future<Output = Result<Vec<Shared>, PortError>> + Send;
+        kind: SharedRecordKind,
+    ) -> impl Future<Output = Result<Vec<SharedRecord>, PortError>> + Send;
 }
 
 /// The kinds of records that instances share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SharedKind {
+pub enum SharedRecordKind {
     /// Circuit breakers, by agent.
     Breaker,
     /// The number of dead letters that were alerted, by queue.
@@ -228,7 +228,7 @@ pub enum SharedKind {
     Bulk,
 }
 
-impl SharedKind {
+impl SharedRecordKind {
     /// The kind in the key of the stored record. It differs from all task ids, because none starts with `#`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -244,18 +244,18 @@ impl SharedKind {
 
 /// The key of a shared record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SharedKey {
+pub struct SharedRecordKey {
     /// The kind of record.
-    pub kind: SharedKind,
+    pub kind: SharedRecordKind,
     /// The name within the kind: of an agent, of a queue, of a minute.
     pub name: String,
 }
 
 /// A small record that instances share. Each save is conditional on the revision before it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shared {
+pub struct SharedRecord {
     /// The key.
-    pub key: SharedKey,
+    pub key: SharedRecordKey,
     /// A number that grows with every save.
     pub revision: u64,
     /// The content.
@@ -266,11 +266,11 @@ pub struct Shared {
 
 /// The outcome of saving a shared record.
 #[derive(Debug, Clone, PartialEq)]
-pub enum SharedSaved {
+pub enum SharedSaveOutcome {
     /// The record is saved.
     Saved,
     /// Another instance saved the record first. Contains the record as it is now, if there is one.
-    Conflict(Option<Shared>),
+    Conflict(Option<SharedRecord>),
 }
 
 /// The shard of a task in the due index, by the FNV-1a hash of its id. The hash must never change, because the shard is
@@ -284,7 +284,7 @@ pub fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
 /// task is written once to the index `ended` and twice to the due index, so the write load of a partition is the same in
 /// both.
 #[must_use]
-pub fn ended_parts(shards: NonZeroU32) -> NonZeroU32 {
+pub fn ended_index_partitions(shards: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(shards.get().div_ceil(2)).unwrap_or(NonZeroU32::MIN)
 }
 
@@ -332,7 +332,7 @@ pub enum Queue {
 
 /// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     /// The destination.
     pub queue: Queue,
     /// The body, as JSON.
@@ -350,7 +350,7 @@ pub trait Channel: Send + Sync {
     /// any order.
     fn send(
         &self,
-        messages: Vec<Outgoing>,
+        messages: Vec<OutgoingMessage>,
     ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
 
     /// The approximate number of messages in each dead-letter queue, by the name of the queue.
@@ -372,7 +372,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
     /// Waits until `duration` has passed on this clock. A clock that a test advances by hand returns at once.
-    fn pause(&self, duration: Duration) -> impl Future<Output = ()> + Send;
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// All ports of one function instance.

@@ -45,9 +45,9 @@ pub fn start(
 /// A trace span, or nothing if tracing was not started. A span that is dropped without [`end`](Self::end), by a panic or
 /// an error that is retried, is marked as an error.
 #[derive(Debug, Default)]
-pub struct Span(Option<BoxedSpan>);
+pub struct TraceSpan(Option<BoxedSpan>);
 
-impl Span {
+impl TraceSpan {
     /// Starts a span as a child of `parent`, a W3C `traceparent`. Without a valid parent, the span starts a new trace.
     #[must_use]
     pub fn begin(name: &'static str, kind: SpanKind, parent: Option<&str>) -> Self {
@@ -104,7 +104,7 @@ impl Span {
     }
 }
 
-impl Drop for Span {
+impl Drop for TraceSpan {
     fn drop(&mut self) {
         if let Some(span) = &mut self.0 {
             span.set_status(Status::error(""));
@@ -146,17 +146,17 @@ pub fn of_call(request: &StepRequest, received: Option<&str>) -> String {
 }
 
 /// Starts the span of a decision: `sweep` for an event of the supervisor, otherwise `decide`.
-pub(crate) fn decision(delivery: &Delivery, task: &Task) -> Span {
-    let Some(tracing) = TRACING.get() else { return Span::default() };
+pub(crate) fn decision(delivery: &Delivery, task: &Task) -> TraceSpan {
+    let Some(tracing) = TRACING.get() else { return TraceSpan::default() };
     let (name, kind) = match delivery.event {
         Event::Swept => ("sweep", SpanKind::Internal),
         Event::Wake
-        | Event::Replied(_)
-        | Event::Commanded(_)
-        | Event::Answered { .. }
-        | Event::Asked(_)
+        | Event::ReplyReceived(_)
+        | Event::CommandReceived(_)
+        | Event::CallbackReceived { .. }
+        | Event::ParentRequested(_)
         | Event::ChildEnded { .. }
-        | Event::AlertSent { .. } => ("decide", SpanKind::Consumer),
+        | Event::AlertPublished { .. } => ("decide", SpanKind::Consumer),
     };
     // A message from another source, such as a command, has no trace or a foreign one. All spans of a task belong to
     // the trace of the task.
@@ -167,7 +167,7 @@ pub(crate) fn decision(delivery: &Delivery, task: &Task) -> Span {
         true => own,
         false => received,
     };
-    let mut span = Span::begin(name, kind, parent);
+    let mut span = TraceSpan::begin(name, kind, parent);
     span.set("task_id", &task.task_id);
     span.set("workflow", &task.workflow);
     span.set("event", delivery.event.name());

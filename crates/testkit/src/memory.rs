@@ -26,7 +26,7 @@ use steward_core::model::{
     time::{Timing, later},
 };
 use steward_runtime::ports::{
-    Channel, Clock, EventBus, NoSuchQueue, Outgoing, PortError, Ports, Queue,
+    Channel, Clock, EventBus, NoSuchQueue, OutgoingMessage, PortError, Ports, Queue,
 };
 
 mod definitions;
@@ -123,7 +123,7 @@ pub struct MemoryChannel {
 
 #[derive(Debug, Default)]
 struct MemoryQueues {
-    waiting: BTreeMap<Queue, Vec<Outgoing>>,
+    waiting: BTreeMap<Queue, Vec<OutgoingMessage>>,
     deleted: BTreeSet<Queue>,
     dead_letters: BTreeMap<String, u64>,
 }
@@ -131,7 +131,7 @@ struct MemoryQueues {
 impl MemoryChannel {
     /// Removes and returns the messages sent to a queue since the last call, in the order sent.
     #[must_use]
-    pub fn take(&self, queue: &Queue) -> Vec<Outgoing> {
+    pub fn take(&self, queue: &Queue) -> Vec<OutgoingMessage> {
         lock(&self.queues).waiting.remove(queue).unwrap_or_default()
     }
 
@@ -142,7 +142,7 @@ impl MemoryChannel {
 
     /// Removes and returns the messages sent to all queues since the last call, queue by queue, in the order sent.
     #[must_use]
-    pub fn take_all(&self) -> Vec<Outgoing> {
+    pub fn take_all(&self) -> Vec<OutgoingMessage> {
         std::mem::take(&mut lock(&self.queues).waiting).into_values().flatten().collect()
     }
 
@@ -155,9 +155,9 @@ impl MemoryChannel {
 }
 
 impl Channel for MemoryChannel {
-    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         let mut queues = lock(&self.queues);
-        let send = |message: Outgoing| {
+        let send = |message: OutgoingMessage| {
             if queues.deleted.contains(&message.queue) {
                 let operation = format!("send to {:?}", message.queue);
                 let source = Box::new(NoSuchQueue);
@@ -181,7 +181,7 @@ impl Channel for MemoryChannel {
 }
 
 /// The size of a message as SQS counts it: its body, and the names, types and values of its attributes.
-fn size(message: &Outgoing) -> usize {
+fn size(message: &OutgoingMessage) -> usize {
     let attributes = message.attributes.iter();
     let attributes = attributes.map(|(name, text)| name.len() + "String".len() + text.len());
     message.body.len() + attributes.sum::<usize>()
@@ -234,7 +234,7 @@ impl Clock for ManualClock {
     }
 
     /// Returns at once, after other tasks had a chance to run: virtual time does not pass.
-    async fn pause(&self, _: Duration) {
+    async fn sleep(&self, _: Duration) {
         tokio::task::yield_now().await;
     }
 }
@@ -274,7 +274,7 @@ where
 mod tests {
     use super::*;
     use steward_core::model::document::{Document, DocumentKey};
-    use steward_runtime::ports::{Created, Put, StateStore};
+    use steward_runtime::ports::{CreateOutcome, PutOutcome, StateStore};
 
     fn ports() -> MemoryPorts {
         let timing = Timing {
@@ -305,7 +305,7 @@ mod tests {
             "revision": 1, "complete_by": 9, "submitted_at": 0, "due": 1,
         }))
         .unwrap();
-        let (owner, kept) = (task.owner(), task.kept());
+        let (owner, kept) = (task.document_owner(), task.kept());
         let of = |bytes: usize| {
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
             Document::new(key, at, "x".repeat(bytes).into())
@@ -313,14 +313,14 @@ mod tests {
         // The bytes that remain for the text, beside the keys and attribute names of its item.
         let room = 400 * 1_024 - 100;
         let put = ports.store().put_document(&owner, kept, &of(room)).await;
-        assert_eq!(put.unwrap(), Put::Stored);
+        assert_eq!(put.unwrap(), PutOutcome::Stored);
         let error = ports.store().put_document(&owner, kept, &of(room + 100)).await.unwrap_err();
         assert!(!error.retryable && error.operation == "write submission of t", "{error:?}");
         let large =
             steward_core::model::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
         assert!(!ports.store().create(&large, &of(0)).await.unwrap_err().retryable);
         assert_eq!(ports.store().load(&large.task_id).await.unwrap(), None);
-        let message = |bytes: usize| Outgoing {
+        let message = |bytes: usize| OutgoingMessage {
             queue: Queue::Scheduler,
             body: "x".repeat(bytes),
             attributes: vec![("reason", "y".repeat(100))],
@@ -345,12 +345,12 @@ mod tests {
         let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
         assert_eq!(ports.store().expired(at(0)), []);
         let task_item = ExpiredItem::Task(task.task_id.clone());
-        let document = ExpiredItem::Document(task.owner(), DocumentKey::Submission);
+        let document = ExpiredItem::Document(task.document_owner(), DocumentKey::Submission);
         let all = ports.store().expired(at(24 * 365));
         assert_eq!(all, [task_item.clone(), document.clone()]);
         let ended = async || {
             let within = Timestamp::MIN..Timestamp::MAX;
-            let page = ports.store().ended(task.process_state, 0, within, None).await;
+            let page = ports.store().ended_tasks(task.process_state, 0, within, None).await;
             page.unwrap().ended.len()
         };
         assert_eq!(ended().await, 1);
@@ -373,12 +373,12 @@ mod tests {
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
             let document = Document::new(key, at, serde_json::Value::Null);
             let created = ports.store().create(&task, &document).await.unwrap();
-            assert_eq!(created, Created::Created);
+            assert_eq!(created, CreateOutcome::Created);
         }
         let small = ports.with_due_page(NonZeroUsize::MIN);
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let page = small.store().due(0, Timestamp::MAX, after.as_ref()).await.unwrap();
+            let page = small.store().due_tasks(0, Timestamp::MAX, after.as_ref()).await.unwrap();
             assert!(page.task_ids.len() <= 1);
             found.extend(page.task_ids.iter().map(ToString::to_string));
             after = page.next;
@@ -387,7 +387,7 @@ mod tests {
             }
         }
         assert_eq!(found, ["b", "c", "a"]);
-        let whole = ports.store().due(0, Timestamp::MAX, None).await.unwrap();
+        let whole = ports.store().due_tasks(0, Timestamp::MAX, None).await.unwrap();
         assert_eq!((whole.task_ids.len(), whole.next), (3, None));
     }
 }

@@ -31,12 +31,12 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
-    breaker::{Heard, Permit},
+    breaker::{CallOutcome, CallPermit},
     definition::recovery::seed,
     limits,
     model::{
         attempt::{Action, AttemptTimes},
-        messages::{Outcome, StepReply, StepRequest},
+        messages::{ReplyOutcome, StepReply, StepRequest},
     },
 };
 use steward_runtime::{
@@ -49,7 +49,7 @@ mod circuit_breaker;
 mod claim;
 
 use circuit_breaker::CallPermission;
-pub use circuit_breaker::Guard;
+pub use circuit_breaker::CircuitBreaker;
 
 /// A remote service that an agent calls.
 pub trait RemoteService: Send + Sync {
@@ -59,12 +59,12 @@ pub trait RemoteService: Send + Sync {
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
-    ) -> impl Future<Output = Result<Value, Fault>> + Send;
+    ) -> impl Future<Output = Result<Value, CallFault>> + Send;
 }
 
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum CallFault {
     /// A retry may succeed.
     Transient {
         /// What happened, for logs. No payload.
@@ -82,7 +82,7 @@ pub enum Fault {
         reason: String,
     },
     /// The call timed out and was aborted. It may have taken effect, and may still do so later.
-    Cut {
+    TimedOut {
         /// What happened, for operators. No payload.
         reason: String,
     },
@@ -134,7 +134,7 @@ const MIN_CALL_TIME_FOR_FAILURE: Duration = Duration::from_secs(5);
 /// function.
 pub async fn run_attempt<P: Ports, R: RemoteService>(
     ports: &P,
-    guard: &Guard,
+    guard: &CircuitBreaker,
     service: &R,
     delivered: DeliveredRequest<'_>,
     deadline: Timestamp,
@@ -183,7 +183,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
 /// How an attempt ended.
 enum AttemptEnd {
     /// With this outcome, which goes into the reply.
-    Outcome(Outcome),
+    Outcome(ReplyOutcome),
     /// Without a reply, for this reason.
     Silent(&'static str),
     /// Without a reply; the request goes back to its queue.
@@ -193,7 +193,7 @@ enum AttemptEnd {
 /// The state of a running attempt.
 struct RunningAttempt<'a, P, R> {
     ports: &'a P,
-    guard: &'a Guard,
+    guard: &'a CircuitBreaker,
     service: &'a R,
     delivered: DeliveredRequest<'a>,
     /// The end of the attempt: complete-by or the function's deadline, whichever is earlier.
@@ -229,7 +229,10 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             let retry_after = match self.call(permit).await? {
                 Ok(output) => {
                     let may_continue = self.may_have_run;
-                    return Err(AttemptEnd::Outcome(Outcome::Completed { output, may_continue }));
+                    return Err(AttemptEnd::Outcome(ReplyOutcome::Completed {
+                        output,
+                        may_continue,
+                    }));
                 }
                 Err(fault) => self.handle_fault(fault)?,
             };
@@ -254,7 +257,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     }
 
     /// Gets a permit from the circuit breaker, and claims a call that must not be repeated.
-    async fn permit(&mut self) -> Result<Permit, AttemptEnd> {
+    async fn permit(&mut self) -> Result<CallPermit, AttemptEnd> {
         let permit = match self.guard.request_permit(self.ports, self.call_within()).await {
             CallPermission::Granted(permit) => permit,
             CallPermission::Denied { reason, wait } => {
@@ -264,7 +267,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             }
         };
         if let Err(end) = self.claim().await {
-            self.guard.record(self.ports, permit, Heard::Nothing).await;
+            self.guard.record(self.ports, permit, CallOutcome::NotCalled).await;
             return Err(end);
         }
         Ok(permit)
@@ -283,13 +286,13 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     }
 
     /// Makes one call and records its outcome with the circuit breaker. `Err` if the attempt ended without a response.
-    async fn call(&mut self, permit: Permit) -> Result<Result<Value, Fault>, AttemptEnd> {
+    async fn call(&mut self, permit: CallPermit) -> Result<Result<Value, CallFault>, AttemptEnd> {
         let DeliveredRequest { request, traceparent, .. } = self.delivered;
         let begun = Instant::now();
         let bound = match &permit {
-            Permit::Call => self.end,
+            CallPermit::Call => self.end,
             // The time since the permit was granted counts for the probe.
-            Permit::Probe { until, .. } => {
+            CallPermit::Probe { until, .. } => {
                 let left = remaining(self.ports.clock().now(), *until).unwrap_or_default();
                 self.end.min(begun + left)
             }
@@ -299,7 +302,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         let function_ends_first =
             !self.ends_at_complete_by && self.end.saturating_duration_since(begun) < call_within;
         if begun >= bound || function_ends_first {
-            self.guard.record(self.ports, permit, Heard::Nothing).await;
+            self.guard.record(self.ports, permit, CallOutcome::NotCalled).await;
             return Err(match begun >= self.end || function_ends_first {
                 true => self.time_is_up(false),
                 false => self.defer("the time limit of the probe has passed", Duration::ZERO),
@@ -312,17 +315,19 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             Ok(response) => response,
             Err(_) if times_out => {
                 let reason = format!("the call took longer than {call_within:?} and was aborted");
-                Err(Fault::Cut { reason })
+                Err(CallFault::TimedOut { reason })
             }
             Err(_) if bound < self.end => {
                 let reason = "the call that probed the service did not end in time".to_owned();
-                Err(Fault::Cut { reason })
+                Err(CallFault::TimedOut { reason })
             }
             Err(_) => {
                 // A probe that was aborted early keeps its lease, which delays the next probe.
                 if self.ends_at_complete_by && begun.elapsed() >= MIN_CALL_TIME_FOR_FAILURE {
                     let reason = "no answer by complete-by".to_owned();
-                    self.guard.record(self.ports, permit, Heard::Unavailable { reason }).await;
+                    self.guard
+                        .record(self.ports, permit, CallOutcome::Unavailable { reason })
+                        .await;
                 }
                 return Err(self.time_is_up(true));
             }
@@ -332,18 +337,20 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     }
 
     /// The shortest pause before the next call, if the attempt may call again.
-    fn handle_fault(&mut self, fault: Fault) -> Result<Duration, AttemptEnd> {
+    fn handle_fault(&mut self, fault: CallFault) -> Result<Duration, AttemptEnd> {
         let StepRequest { task_id, step, attempt, idempotent, .. } = self.delivered.request;
         match fault {
-            Fault::Permanent { reason, may_have_run } => {
+            CallFault::Permanent { reason, may_have_run } => {
                 Err(failed(&reason, self.may_have_run || may_have_run))
             }
-            Fault::Cut { reason } if !idempotent => Err(failed(&unknown_outcome(&reason), true)),
-            Fault::Cut { reason } => {
-                let reason = limits::shorten(&reason, limits::REASON_CHARS_MAX);
-                Err(AttemptEnd::Outcome(Outcome::Unknown { reason }))
+            CallFault::TimedOut { reason } if !idempotent => {
+                Err(failed(&unknown_outcome(&reason), true))
             }
-            Fault::Conflict { reason } => {
+            CallFault::TimedOut { reason } => {
+                let reason = limits::truncate_chars(&reason, limits::REASON_CHARS_MAX);
+                Err(AttemptEnd::Outcome(ReplyOutcome::Unknown { reason }))
+            }
+            CallFault::Conflict { reason } => {
                 let request = self.delivered.request;
                 // An undo is retried until it completes, because another delivery of it may be in progress.
                 let is_undo = request.action == Action::Undo;
@@ -356,10 +363,10 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 tracing::debug!(%task_id, %step, attempt, reason, "an earlier call may be in progress; retrying");
                 Ok(Duration::ZERO)
             }
-            Fault::Transient { reason, may_have_run: true, .. } if !idempotent => {
+            CallFault::Transient { reason, may_have_run: true, .. } if !idempotent => {
                 Err(failed(&unknown_outcome(&reason), true))
             }
-            Fault::Transient { reason, retry_after, may_have_run } => {
+            CallFault::Transient { reason, retry_after, may_have_run } => {
                 self.may_have_run |= may_have_run;
                 let retry_after = retry_after.unwrap_or_default();
                 if retry_after > self.end.saturating_duration_since(Instant::now()) {
@@ -381,9 +388,9 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         metrics::deferred();
         tracing::info!(%task_id, %step, attempt, reason, retry_after_ms, "attempt deferred");
-        let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
+        let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
         let may_have_run = self.may_have_run;
-        AttemptEnd::Outcome(Outcome::Deferred { reason, retry_after_ms, may_have_run })
+        AttemptEnd::Outcome(ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run })
     }
 
     /// Ends the attempt because its time is up. `is_calling` says whether a call was aborted. A call that may be repeated
@@ -403,23 +410,23 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 }
 
 /// What a response says about the availability of the service.
-fn call_outcome(response: &Result<Value, Fault>) -> Heard {
+fn call_outcome(response: &Result<Value, CallFault>) -> CallOutcome {
     match response {
         Ok(_)
         | Err(
-            Fault::Permanent { .. }
-            | Fault::Conflict { .. }
-            | Fault::Transient { retry_after: Some(_), .. },
-        ) => Heard::Alive,
-        Err(Fault::Transient { reason, retry_after: None, .. } | Fault::Cut { reason }) => {
-            Heard::Unavailable { reason: reason.clone() }
-        }
+            CallFault::Permanent { .. }
+            | CallFault::Conflict { .. }
+            | CallFault::Transient { retry_after: Some(_), .. },
+        ) => CallOutcome::Available,
+        Err(
+            CallFault::Transient { reason, retry_after: None, .. } | CallFault::TimedOut { reason },
+        ) => CallOutcome::Unavailable { reason: reason.clone() },
     }
 }
 
 fn failed(reason: &str, may_have_run: bool) -> AttemptEnd {
-    let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
-    AttemptEnd::Outcome(Outcome::Failed { reason, may_have_run })
+    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run })
 }
 
 fn unknown_outcome(reason: &str) -> String {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::attempt::{Fault, RemoteService};
+use crate::attempt::{CallFault, RemoteService};
 use reqwest::{
     Client, Response, Url,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER},
@@ -17,11 +17,11 @@ use steward_core::{
     limits,
     model::{
         integers::check_integers,
-        messages::{Method, StepRequest},
-        responses::ResponseMeaning,
+        messages::{HttpMethod, StepRequest},
+        responses::ClassifiedResponse,
     },
 };
-use steward_runtime::trace::{self, Span, SpanKind};
+use steward_runtime::trace::{self, SpanKind, TraceSpan};
 
 /// A client of a service with an HTTP and JSON interface. Clones share the configured headers.
 #[derive(Debug, Clone)]
@@ -153,17 +153,21 @@ impl HttpService {
 }
 
 impl RemoteService for HttpService {
-    async fn call(&self, request: &StepRequest, traceparent: Option<&str>) -> Result<Value, Fault> {
-        let mut span = Span::begin("call", SpanKind::Client, traceparent);
+    async fn call(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+    ) -> Result<Value, CallFault> {
+        let mut span = TraceSpan::begin("call", SpanKind::Client, traceparent);
         span.set_request(request);
         let own = span.traceparent();
         let result = self.send(request, own.as_deref().or(traceparent), &mut span).await;
         match &result {
             Ok(_) => span.end("completed"),
-            Err(Fault::Transient { .. }) => span.fail("transient fault"),
-            Err(Fault::Permanent { .. }) => span.fail("permanent fault"),
-            Err(Fault::Conflict { .. }) => span.fail("conflict"),
-            Err(Fault::Cut { .. }) => span.fail("cut off"),
+            Err(CallFault::Transient { .. }) => span.fail("transient fault"),
+            Err(CallFault::Permanent { .. }) => span.fail("permanent fault"),
+            Err(CallFault::Conflict { .. }) => span.fail("conflict"),
+            Err(CallFault::TimedOut { .. }) => span.fail("cut off"),
         }
         result
     }
@@ -175,14 +179,14 @@ impl HttpService {
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
-        span: &mut Span,
-    ) -> Result<Value, Fault> {
+        span: &mut TraceSpan,
+    ) -> Result<Value, CallFault> {
         let method = match request.method {
-            Method::Get => reqwest::Method::GET,
-            Method::Post => reqwest::Method::POST,
-            Method::Put => reqwest::Method::PUT,
-            Method::Patch => reqwest::Method::PATCH,
-            Method::Delete => reqwest::Method::DELETE,
+            HttpMethod::Get => reqwest::Method::GET,
+            HttpMethod::Post => reqwest::Method::POST,
+            HttpMethod::Put => reqwest::Method::PUT,
+            HttpMethod::Patch => reqwest::Method::PATCH,
+            HttpMethod::Delete => reqwest::Method::DELETE,
         };
         // Appended to the host, a path without a slash would change the host.
         if !request.path.starts_with('/') {
@@ -210,13 +214,13 @@ impl HttpService {
 }
 
 /// The output of a call, or the fault that its status stands for.
-async fn interpret(response: Response, request: &StepRequest) -> Result<Value, Fault> {
+async fn interpret(response: Response, request: &StepRequest) -> Result<Value, CallFault> {
     let status = response.status();
-    let may_have_run = match request.responses.meaning(status.as_u16()) {
-        ResponseMeaning::Completed if status.is_success() => return output(response).await,
+    let may_have_run = match request.responses.classify(status.as_u16()) {
+        ClassifiedResponse::Completed if status.is_success() => return output(response).await,
         // The body of an error status that the definition maps to success need not be JSON.
-        ResponseMeaning::Completed => return Ok(output(response).await.unwrap_or_default()),
-        ResponseMeaning::Retry { may_have_run } => {
+        ClassifiedResponse::Completed => return Ok(output(response).await.unwrap_or_default()),
+        ClassifiedResponse::Retry { may_have_run } => {
             let requested = retry_after(response.headers(), SystemTime::now());
             // A service that answers with a 4xx status is available.
             let retry_after = if status.is_client_error() {
@@ -225,15 +229,15 @@ async fn interpret(response: Response, request: &StepRequest) -> Result<Value, F
                 requested
             };
             let reason = format!("HTTP {status}");
-            return Err(Fault::Transient { reason, retry_after, may_have_run });
+            return Err(CallFault::Transient { reason, retry_after, may_have_run });
         }
-        ResponseMeaning::Conflict => {
-            return Err(Fault::Conflict { reason: reason(response).await });
+        ClassifiedResponse::Conflict => {
+            return Err(CallFault::Conflict { reason: reason(response).await });
         }
-        ResponseMeaning::Failed => false,
-        ResponseMeaning::Unknown => true,
+        ClassifiedResponse::Failed => false,
+        ClassifiedResponse::Unknown => true,
     };
-    Err(Fault::Permanent { reason: reason(response).await, may_have_run })
+    Err(CallFault::Permanent { reason: reason(response).await, may_have_run })
 }
 
 /// Why a service refused the request, for operators.
@@ -251,7 +255,7 @@ async fn reason(response: Response) -> String {
 }
 
 /// The step's output: the JSON body of the response, or null if the body is empty.
-async fn output(response: Response) -> Result<Value, Fault> {
+async fn output(response: Response) -> Result<Value, CallFault> {
     let bytes = body(response).await?;
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -261,14 +265,14 @@ async fn output(response: Response) -> Result<Value, Fault> {
     if let Err(error) = std::str::from_utf8(&bytes).map_or(Ok(()), check_integers) {
         return Err(unusable_response(&format!("the response has {error}")));
     }
-    if limits::too_deep(&output) {
+    if limits::nests_too_deep(&output) {
         let max = limits::JSON_DEPTH_MAX;
         return Err(unusable_response(&format!("the response nests deeper than {max} levels")));
     }
     Ok(output)
 }
 
-async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
+async fn body(mut response: Response) -> Result<Vec<u8>, CallFault> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| transient(&error))? {
         bytes.extend_from_slice(&chunk);
@@ -291,24 +295,24 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
 }
 
-fn transient(error: &reqwest::Error) -> Fault {
+fn transient(error: &reqwest::Error) -> CallFault {
     let reason = match (error.is_timeout(), error.is_connect()) {
-        (true, false) => return Fault::Cut { reason: "the call timed out".to_owned() },
+        (true, false) => return CallFault::TimedOut { reason: "the call timed out".to_owned() },
         (_, true) => "no connection",
         (false, false) => "the connection broke",
     };
     let may_have_run = !error.is_connect();
-    Fault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
+    CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
 }
 
 /// A fault of a request that was not sent.
-fn not_sent(reason: &str) -> Fault {
-    Fault::Permanent { reason: reason.to_owned(), may_have_run: false }
+fn not_sent(reason: &str) -> CallFault {
+    CallFault::Permanent { reason: reason.to_owned(), may_have_run: false }
 }
 
 /// A fault of a successful call whose response cannot be stored as output.
-fn unusable_response(reason: &str) -> Fault {
-    Fault::Permanent { reason: reason.to_owned(), may_have_run: true }
+fn unusable_response(reason: &str) -> CallFault {
+    CallFault::Permanent { reason: reason.to_owned(), may_have_run: true }
 }
 
 #[cfg(test)]

@@ -12,24 +12,24 @@ use envconfig::Envconfig;
 use futures_util::{FutureExt, StreamExt, future::join, stream};
 use jiff::Timestamp;
 use steward_aws::{
-    batch::{Corrupt, Received, alert_corrupt, received, response},
+    batch::{CorruptMessage, ReceivedMessage, alert_corrupt, received_messages, response},
     config::HumanDuration,
 };
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     engine::effect::Effect,
     model::{
-        messages::{Outcome, StepRequest},
+        messages::{ReplyOutcome, StepRequest},
         names::AgentName,
     },
 };
 use steward_runtime::{
-    dispatch::{Send, carry_out},
-    ports::{Ports, chain},
-    trace::{Span, SpanKind},
+    dispatch::{Send, send_effects},
+    ports::{Ports, error_chain},
+    trace::{SpanKind, TraceSpan},
 };
 
-use crate::attempt::{AttemptResult, DeliveredRequest, Guard, RemoteService, run_attempt};
+use crate::attempt::{AttemptResult, CircuitBreaker, DeliveredRequest, RemoteService, run_attempt};
 
 pub mod attempt;
 pub mod http;
@@ -79,8 +79,8 @@ pub struct AgentConfig {
 impl AgentConfig {
     /// The circuit breaker's settings. A probe has the same time limit as any call.
     #[must_use]
-    pub fn breaker(&self) -> Settings {
-        Settings {
+    pub fn breaker(&self) -> BreakerSettings {
+        BreakerSettings {
             failures: self.breaker_failures,
             open_for: self.breaker_open_for.0,
             probe_within: self.call_timeout.0,
@@ -96,22 +96,22 @@ pub struct Agent<S> {
     /// The remote service.
     pub service: S,
     /// The circuit breaker that all instances of the agent share, as this instance knows it.
-    pub guard: Arc<Guard>,
+    pub guard: Arc<CircuitBreaker>,
 }
 
 impl<S> Agent<S> {
     /// A new instance of the agent `name`, which has called nothing yet.
     #[must_use]
-    pub fn new(name: AgentName, service: S, breaker: Settings) -> Self {
-        let guard = Arc::new(Guard::new(name.clone(), breaker));
+    pub fn new(name: AgentName, service: S, breaker: BreakerSettings) -> Self {
+        let guard = Arc::new(CircuitBreaker::new(name.clone(), breaker));
         Self { name, service, guard }
     }
 }
 
 /// The result of handling one message.
 enum MessageResult {
-    Attempted(Received, AttemptResult),
-    Corrupt(Corrupt),
+    Attempted(ReceivedMessage, AttemptResult),
+    Corrupt(CorruptMessage),
     Panicked(String),
 }
 
@@ -123,7 +123,7 @@ pub async fn handle<P: Ports, S: RemoteService>(
     event: SqsEvent,
     deadline: Timestamp,
 ) -> SqsBatchResponse {
-    let results = stream::iter(received(event))
+    let results = stream::iter(received_messages(event))
         .map(|message| async move {
             let message_id = message.message_id.clone();
             let result = AssertUnwindSafe(handle_message(ports, agent, message, deadline));
@@ -157,12 +157,12 @@ async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResul
             MessageResult::Panicked(message_id) => failed.push(message_id),
         }
     }
-    let (sent, ()) = join(carry_out(ports, replies), alert_corrupt(ports, role, &corrupt)).await;
+    let (sent, ()) = join(send_effects(ports, replies), alert_corrupt(ports, role, &corrupt)).await;
     for (message_id, sent) in owners.into_iter().zip(sent) {
         if let Err(error) = sent {
             tracing::warn!(
                 message_id,
-                error = chain(&error),
+                error = error_chain(&error),
                 "reply not sent; the request will be redelivered and the call repeated"
             );
             failed.push(message_id);
@@ -175,7 +175,7 @@ async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResul
 async fn handle_message<P: Ports, S: RemoteService>(
     ports: &P,
     agent: &Agent<S>,
-    mut message: Received,
+    mut message: ReceivedMessage,
     deadline: Timestamp,
 ) -> MessageResult {
     let request: StepRequest = match message.parse() {
@@ -187,7 +187,7 @@ async fn handle_message<P: Ports, S: RemoteService>(
             format!("request for agent `{}` on the queue of agent `{}`", request.agent, agent.name);
         return MessageResult::Corrupt(message.corrupt(reason));
     }
-    let mut span = Span::begin("attempt", SpanKind::Consumer, message.traceparent.as_deref());
+    let mut span = TraceSpan::begin("attempt", SpanKind::Consumer, message.traceparent.as_deref());
     span.set_request(&request);
     span.set("messaging.system", "aws_sqs");
     span.set("messaging.operation.type", "process");
@@ -211,10 +211,10 @@ fn outcome_name(result: &AttemptResult) -> &'static str {
         AttemptResult::Silent => "silent",
         AttemptResult::Requeued => "given back",
         AttemptResult::Reply(reply) => match reply.outcome {
-            Outcome::Completed { .. } => "completed",
-            Outcome::Failed { .. } => "failed",
-            Outcome::Deferred { .. } => "deferred",
-            Outcome::Unknown { .. } => "unknown",
+            ReplyOutcome::Completed { .. } => "completed",
+            ReplyOutcome::Failed { .. } => "failed",
+            ReplyOutcome::Deferred { .. } => "deferred",
+            ReplyOutcome::Unknown { .. } => "unknown",
         },
     }
 }

@@ -14,7 +14,7 @@ use aws_sdk_secretsmanager::{
 };
 use jiff::Timestamp;
 use steward_core::model::time::later;
-use steward_runtime::ports::chain;
+use steward_runtime::ports::error_chain;
 
 use crate::http::{Headers, HttpService};
 
@@ -127,7 +127,7 @@ impl Secret {
         let reason = match (error.code(), error.message()) {
             (Some(code), Some(message)) => format!("{code}: {message}"),
             (Some(code), None) => code.to_owned(),
-            (None, _) => chain(error),
+            (None, _) => error_chain(error),
         };
         SecretError::NotRead { arn: self.arn.clone(), reason }
     }

@@ -18,12 +18,12 @@ use aws_lambda_events::sqs::SqsEvent;
 use envconfig::Envconfig;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::{Agent, AgentConfig, handle};
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     model::{
-        messages::{Outcome, SchedulerMessage, StepRequest},
+        messages::{ReplyOutcome, SchedulerMessage, StepRequest},
         time::Timing,
     },
 };
@@ -37,10 +37,10 @@ const SECOND: Duration = Duration::from_secs(1);
 struct UnreachableService(AtomicU32);
 
 impl RemoteService for UnreachableService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let reason = "no connection".to_owned();
-        Err(Fault::Transient { reason, retry_after: None, may_have_run: false })
+        Err(CallFault::Transient { reason, retry_after: None, may_have_run: false })
     }
 }
 
@@ -59,16 +59,16 @@ fn event(messages: u32) -> SqsEvent {
     serde_json::from_value(json!({ "Records": records })).unwrap()
 }
 
-fn outcomes(ports: &MemoryPorts) -> Vec<Outcome> {
+fn outcomes(ports: &MemoryPorts) -> Vec<ReplyOutcome> {
     let sent = ports.channel().take(&Queue::Scheduler);
     let read = |text: &str| match serde_json::from_str(text).unwrap() {
         SchedulerMessage::Reply(reply) => reply.outcome,
         other @ (SchedulerMessage::Wake(_)
         | SchedulerMessage::Command(_)
         | SchedulerMessage::Callback(_)
-        | SchedulerMessage::Ask(_)
+        | SchedulerMessage::ParentRequest(_)
         | SchedulerMessage::ChildEnded(_)
-        | SchedulerMessage::Keep(_)) => panic!("{other:?}"),
+        | SchedulerMessage::ExtendRetention(_)) => panic!("{other:?}"),
     };
     sent.iter().map(|message| read(&message.body)).collect()
 }
@@ -79,7 +79,7 @@ async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
         Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
     let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
     let agent =
-        Agent::new("a".parse().unwrap(), UnreachableService::default(), Settings::default());
+        Agent::new("a".parse().unwrap(), UnreachableService::default(), BreakerSettings::default());
     let deadline = Timestamp::UNIX_EPOCH + 120 * SECOND;
     for batch in 0..3 {
         let response = handle(&ports, &agent, event(10), deadline).await;
@@ -90,7 +90,11 @@ async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
             assert!(
                 matches!(
                     outcome,
-                    Outcome::Deferred { retry_after_ms: 10_000..=20_000, may_have_run: false, .. }
+                    ReplyOutcome::Deferred {
+                        retry_after_ms: 10_000..=20_000,
+                        may_have_run: false,
+                        ..
+                    }
                 ),
                 "{outcome:?}"
             );
@@ -111,13 +115,13 @@ fn environment_variables_configure_the_breaker() {
         required.iter().chain(more).map(|(name, value)| ((*name).into(), (*value).into())).collect()
     };
     let config = AgentConfig::init_from_hashmap(&variables(&[])).unwrap();
-    assert_eq!(config.breaker(), Settings::default());
+    assert_eq!(config.breaker(), BreakerSettings::default());
     let config = AgentConfig::init_from_hashmap(&variables(&[
         ("STEWARD_AGENT_BREAKER_FAILURES", "3"),
         ("STEWARD_AGENT_BREAKER_OPEN_FOR", "2m"),
         ("STEWARD_AGENT_CALL_TIMEOUT", "5s"),
     ]));
-    let Settings { failures, open_for, probe_within } = config.unwrap().breaker();
+    let BreakerSettings { failures, open_for, probe_within } = config.unwrap().breaker();
     assert_eq!((failures.get(), open_for, probe_within), (3, 120 * SECOND, 5 * SECOND));
     let none = variables(&[("STEWARD_AGENT_BREAKER_FAILURES", "0")]);
     assert!(AgentConfig::init_from_hashmap(&none).is_err());

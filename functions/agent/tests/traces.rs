@@ -33,7 +33,7 @@ use steward_aws::{
     AwsPorts, Config,
     telemetry::{observed, traces},
 };
-use steward_core::{breaker::Settings, submission::ReplyQueues};
+use steward_core::{breaker::BreakerSettings, submission::ReplyQueues};
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -177,7 +177,7 @@ impl TracedDeployment {
         let base_url = serve(&mut servers, remote).await.parse().unwrap();
         let headers = json!({ "authorization": SECRET }).to_string().parse().unwrap();
         let service = HttpService::new(base_url, headers, Duration::from_secs(30)).unwrap();
-        let agent = Agent::new("a".parse().unwrap(), service, Settings::default());
+        let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
         Self { aws, config, ports, agent, received_traceparents, servers }
     }
 

@@ -34,9 +34,9 @@ pub struct Caller {
 /// A list of identity patterns, separated by commas. An identity is an ARN; for a person whom a proxy names, it is
 /// `user:NAME` or `group:NAME`. Each pattern is exact or ends with a `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Operators(Vec<String>);
+pub struct IdentityPatterns(Vec<String>);
 
-impl FromStr for Operators {
+impl FromStr for IdentityPatterns {
     type Err = Infallible;
 
     fn from_str(list: &str) -> Result<Self, Infallible> {
@@ -45,7 +45,7 @@ impl FromStr for Operators {
     }
 }
 
-impl Operators {
+impl IdentityPatterns {
     fn include(&self, identity: &str) -> bool {
         self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => identity.starts_with(prefix),
@@ -61,8 +61,8 @@ impl Caller {
     pub fn of(
         arn: &str,
         headers: &HeaderMap,
-        operators: &Operators,
-        proxies: &Operators,
+        operators: &IdentityPatterns,
+        proxies: &IdentityPatterns,
     ) -> Option<Self> {
         if !proxies.include(arn) {
             return Some(Self { name: arn.to_owned(), may_act: operators.include(arn) });

@@ -18,14 +18,14 @@ use serde::Deserialize;
 use steward_core::{
     limits::BULK_TASKS_MAX,
     model::{
-        command::{CommandId, Order},
+        command::{CommandAction, CommandId},
         names::{Part, TaskId},
         task::{ProcessState, Task},
     },
 };
 use steward_runtime::{
-    bulk::Bulk,
-    ports::{Clock, PortError, Ports, chain},
+    bulk::BulkCommand,
+    ports::{Clock, PortError, Ports, error_chain},
 };
 use uuid::Uuid;
 
@@ -54,20 +54,20 @@ const ACTIONS: [(&str, &str); 6] = [
 ];
 
 /// The order for the command `action`.
-fn order(action: &str, step: Option<Part>) -> Result<Order, Failure> {
+fn order(action: &str, step: Option<Part>) -> Result<CommandAction, Failure> {
     let did_not_run = false;
     Ok(match (action, step) {
-        ("resubmit", step) => Order::Resubmit { step, input: None, did_not_run },
-        ("skip", step @ Some(_)) => Order::Skip { step, did_not_run },
+        ("resubmit", step) => CommandAction::Resubmit { step, input: None, did_not_run },
+        ("skip", step @ Some(_)) => CommandAction::Skip { step, did_not_run },
         ("skip", None) => {
             return Err(Failure::BadRequest(
                 "no step to skip: filter the tasks by a step first".to_owned(),
             ));
         }
-        ("undo", _) => Order::Undo,
-        ("cancel", _) => Order::Cancel,
-        ("pause", _) => Order::Pause,
-        ("resume", _) => Order::Resume,
+        ("undo", _) => CommandAction::Undo,
+        ("cancel", _) => CommandAction::Cancel,
+        ("pause", _) => CommandAction::Pause,
+        ("resume", _) => CommandAction::Resume,
         (other, _) => {
             return Err(Failure::BadRequest(format!("there is no command `{other}`")));
         }
@@ -147,7 +147,7 @@ fn run_of_form(
     console: &Console,
     caller: Caller,
     form: &[(String, String)],
-) -> Result<Bulk, Failure> {
+) -> Result<BulkCommand, Failure> {
     let field = |name: &str| {
         let found = form.iter().find(|(other, _)| other == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -157,7 +157,7 @@ fn run_of_form(
     let step: Option<Part> = step.map(str::parse).transpose().map_err(|error| invalid(&error))?;
     let tasks = form.iter().filter(|(name, _)| name == "task");
     let tasks: Result<Vec<TaskId>, _> = tasks.map(|(_, id)| id.parse()).collect();
-    let run = Bulk {
+    let run = BulkCommand {
         id: field("id").parse().map_err(|error| invalid(&error))?,
         order: order(field("action"), step)?,
         by: caller.name,
@@ -166,16 +166,16 @@ fn run_of_form(
         found_by: field("found_by").to_owned(),
         tasks: tasks.map_err(|error| invalid(&error))?,
     };
-    run.checked().map_err(|error| invalid(&error))
+    run.validated().map_err(|error| invalid(&error))
 }
 
 /// Sends the commands and redirects to the page of the run, which shows how many could not be sent.
-async fn send_and_redirect(console: &Console, run: &Bulk, tasks: &[TaskId]) -> Response {
+async fn send_and_redirect(console: &Console, run: &BulkCommand, tasks: &[TaskId]) -> Response {
     let sent = run.send(&*console.ports, tasks).await;
     let errors: Vec<PortError> = sent.into_iter().filter_map(Result::err).collect();
     if let Some(error) = errors.first() {
         let (bulk_id, unsent) = (&run.id, errors.len());
-        tracing::warn!(%bulk_id, unsent, error = chain(error), "commands of a bulk run not sent");
+        tracing::warn!(%bulk_id, unsent, error = error_chain(error), "commands of a bulk run not sent");
     }
     let unsent =
         if errors.is_empty() { String::new() } else { format!("?unsent={}", errors.len()) };
@@ -198,7 +198,7 @@ pub(crate) struct RunQuery {
 #[template(path = "bulk_run.html")]
 struct BulkRunPage {
     frame: Frame,
-    run: Bulk,
+    run: BulkCommand,
     unsent: usize,
     rows: Vec<BulkRow>,
 }
@@ -270,7 +270,7 @@ pub(crate) async fn show_run(
     Ok(render(&BulkRunPage { frame, run, unsent, rows }))
 }
 
-fn title(run: &Bulk) -> String {
+fn title(run: &BulkCommand) -> String {
     let tasks = if run.tasks.len() == 1 { "task" } else { "tasks" };
     format!("{} of {} {tasks}", run.order.describe(&[]), run.tasks.len())
 }
@@ -289,14 +289,14 @@ pub(crate) async fn resend(
     Ok(send_and_redirect(&console, &run, &pending).await)
 }
 
-async fn read(console: &Console, id: &str) -> Result<Bulk, Failure> {
+async fn read(console: &Console, id: &str) -> Result<BulkCommand, Failure> {
     let missing = || Failure::NotFound(format!("bulk run {id} (it may have expired)"));
     let id = id.parse().map_err(|_| missing())?;
-    Bulk::read(&*console.ports, &id).await?.ok_or_else(missing)
+    BulkCommand::read(&*console.ports, &id).await?.ok_or_else(missing)
 }
 
 /// The rows of the table, problems first.
-async fn rows(console: &Console, run: &Bulk) -> Result<Vec<BulkRow>, PortError> {
+async fn rows(console: &Console, run: &BulkCommand) -> Result<Vec<BulkRow>, PortError> {
     let tasks = Box::pin(run.load(&*console.ports)).await?;
     let row = |(id, task): (&TaskId, Option<Task>)| {
         let result = match task.as_ref().map(|task| run.answer(task)) {

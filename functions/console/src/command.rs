@@ -17,10 +17,10 @@ use axum::{
 use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
-    definition::mask::MASKED,
+    definition::mask::MASK_TEXT,
     limits,
     model::{
-        command::{Command, CommandId, Order},
+        command::{Command, CommandAction, CommandId},
         messages::mistake,
         names::Part,
         task::Task,
@@ -131,15 +131,15 @@ impl ConsoleCommand {
         input: Option<Value>,
         output: Value,
         did_not_run: bool,
-    ) -> Order {
+    ) -> CommandAction {
         match self {
-            Self::Resubmit => Order::Resubmit { step, input, did_not_run },
-            Self::Skip => Order::Skip { step, did_not_run },
-            Self::Complete => Order::Complete { step, output },
-            Self::Undo => Order::Undo,
-            Self::Cancel => Order::Cancel,
-            Self::Pause => Order::Pause,
-            Self::Resume => Order::Resume,
+            Self::Resubmit => CommandAction::Resubmit { step, input, did_not_run },
+            Self::Skip => CommandAction::Skip { step, did_not_run },
+            Self::Complete => CommandAction::Complete { step, output },
+            Self::Undo => CommandAction::Undo,
+            Self::Cancel => CommandAction::Cancel,
+            Self::Pause => CommandAction::Pause,
+            Self::Resume => CommandAction::Resume,
         }
     }
 
@@ -224,7 +224,7 @@ pub(crate) async fn submit(
             command_id: command_id.clone(),
             task_id: data.task.task_id.clone(),
             by: caller.name.clone(),
-            why: limits::shorten(reason, limits::COMMAND_TEXT_CHARS_MAX),
+            why: limits::truncate_chars(reason, limits::COMMAND_TEXT_CHARS_MAX),
             order,
             issued_at: Some(data.now),
         },
@@ -270,7 +270,7 @@ fn order_of_form(
     data: &TaskData,
     kind: ConsoleCommand,
     form: &CommandForm,
-) -> Result<Order, String> {
+) -> Result<CommandAction, String> {
     let step = parse_step(&form.step).map_err(|failure| failure.to_string())?;
     let input = match &form.input {
         Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,
@@ -307,7 +307,7 @@ struct DryRun {
 }
 
 impl DryRun {
-    fn of(data: &TaskData, order: Order, form: &CommandForm, caller: &Caller) -> Self {
+    fn of(data: &TaskData, order: CommandAction, form: &CommandForm, caller: &Caller) -> Self {
         let preview = |order| data.dry_run(order, caller, form.reason.trim());
         let reason = match preview(order.clone()) {
             Preview::Does(effects) => {
@@ -316,21 +316,21 @@ impl DryRun {
             Preview::Refused(reason) => reason,
         };
         match order {
-            Order::Resubmit { step, input, did_not_run: false } => {
-                match preview(Order::Resubmit { step, input, did_not_run: true }) {
+            CommandAction::Resubmit { step, input, did_not_run: false } => {
+                match preview(CommandAction::Resubmit { step, input, did_not_run: true }) {
                     Preview::Does(effects) => {
                         Self { effects, refused: Some(reason), requires_did_not_run: true }
                     }
                     Preview::Refused(_) => Self::refused(&reason),
                 }
             }
-            Order::Resubmit { .. }
-            | Order::Skip { .. }
-            | Order::Complete { .. }
-            | Order::Undo
-            | Order::Cancel
-            | Order::Pause
-            | Order::Resume => Self::refused(&reason),
+            CommandAction::Resubmit { .. }
+            | CommandAction::Skip { .. }
+            | CommandAction::Complete { .. }
+            | CommandAction::Undo
+            | CommandAction::Cancel
+            | CommandAction::Pause
+            | CommandAction::Resume => Self::refused(&reason),
         }
     }
 
@@ -375,7 +375,7 @@ impl<'s> CommandPage<'s> {
         let input = input.unwrap_or_else(|| pretty_json(&workflow.mask.over(data.input())));
         let output = form.output.clone().unwrap_or_else(|| "null".to_owned());
         let direction = task.direction();
-        let may_have_run = task.actions().any(|(part, action, progress)| {
+        let may_have_run = task.started_actions().any(|(part, action, progress)| {
             let is_chosen = form.step.is_empty() || part.to_string() == form.step;
             action == direction && is_chosen && progress.may_have_run
         });
@@ -400,7 +400,7 @@ fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec
         return Vec::new();
     }
     let TaskData { task, workflow, .. } = data;
-    let begun = task.parts().map(|(part, _)| part);
+    let begun = task.started_parts().map(|(part, _)| part);
     let all = workflow.steps.keys().cloned().map(Part::from).chain(begun);
     let is_accepted = |part: &Part| {
         let order = kind.order(Some(part.clone()), None, Value::Null, true);

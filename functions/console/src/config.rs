@@ -2,18 +2,18 @@
 
 use envconfig::Envconfig;
 
-use crate::access::Operators;
+use crate::access::IdentityPatterns;
 
 /// The console's configuration.
 #[derive(Debug, Envconfig)]
 pub struct ConsoleConfig {
-    /// The identities that may send commands; see [`Operators`]. If empty, all access is read-only.
+    /// The identities that may send commands; see [`IdentityPatterns`]. If empty, all access is read-only.
     #[envconfig(from = "STEWARD_CONSOLE_OPERATORS", default = "")]
-    pub operators: Operators,
+    pub operators: IdentityPatterns,
     /// The identity-aware proxies whose headers about the caller are trusted: ARNs of IAM identities, separated by
     /// commas, each exact or with a `*` at its end.
     #[envconfig(from = "STEWARD_CONSOLE_PROXIES", default = "")]
-    pub proxies: Operators,
+    pub proxies: IdentityPatterns,
     /// The URL pattern of a task's logs; see [`Links`].
     #[envconfig(from = "STEWARD_CONSOLE_LOGS_URL")]
     pub logs_url: Option<String>,

@@ -17,7 +17,9 @@ use axum::{
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use serde::Deserialize;
-use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue, DeadLettersError, Holds, Redrive};
+use steward_aws::dead_letters::{
+    DeadLetter, DeadLetterQueue, DeadLettersError, QueueContents, RedriveRequest,
+};
 use steward_core::model::{
     names::{Part, TaskId},
     task::{ProcessState, Task},
@@ -44,12 +46,11 @@ impl From<DeadLettersError> for Failure {
     fn from(error: DeadLettersError) -> Self {
         match error {
             DeadLettersError::Port(error) => Self::Unavailable(error),
-            DeadLettersError::NoQueue(name) | DeadLettersError::NotOne(name) => {
+            DeadLettersError::NoQueue(name) | DeadLettersError::NotADeadLetterQueue(name) => {
                 Self::NotFound(format!("dead-letter queue {name}"))
             }
-            error @ (DeadLettersError::UsedUp { .. } | DeadLettersError::NoSource) => {
-                Self::BadRequest(error.to_string())
-            }
+            error @ (DeadLettersError::HasRedrivePolicy { .. }
+            | DeadLettersError::UnknownSource) => Self::BadRequest(error.to_string()),
         }
     }
 }
@@ -63,14 +64,14 @@ struct QueueListPage {
 
 impl QueueListPage {
     fn is_clear(&self) -> bool {
-        self.queues.iter().all(|queue| queue.holds.waiting + queue.holds.in_hand == 0)
+        self.queues.iter().all(|queue| queue.holds.waiting + queue.holds.in_flight == 0)
     }
 }
 
 /// A dead-letter queue and its message counts.
 struct QueueRow {
     queue: DeadLetterQueue,
-    holds: Holds,
+    holds: QueueContents,
 }
 
 pub(crate) async fn list(
@@ -80,7 +81,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Failure> {
     let mut queues = Vec::new();
     for queue in console.ports.channel().dead_letter_queues().await? {
-        let holds = queue.holds().await?;
+        let holds = queue.contents().await?;
         queues.push(QueueRow { queue, holds });
     }
     let frame = Frame::new("Dead letters", "dead-letters", &caller).refreshed(&uri);
@@ -105,7 +106,7 @@ pub(crate) struct RedriveResult {
 struct QueuePage {
     frame: Frame,
     queue: DeadLetterQueue,
-    holds: Holds,
+    holds: QueueContents,
     redrive_result: RedriveResult,
     letters: Vec<LetterRow>,
 }
@@ -136,11 +137,11 @@ pub(crate) async fn show(
     Query(redrive_result): Query<RedriveResult>,
 ) -> Result<Response, Failure> {
     let queue = console.ports.channel().dead_letter_queue(&name).await?;
-    let holds = queue.holds().await?;
+    let holds = queue.contents().await?;
     let letters = match holds.receives_max {
         // Viewing would use up receives. The page says so.
         Some(_) => Vec::new(),
-        None => queue.look(SHOWN_MAX).await?,
+        None => queue.peek(SHOWN_MAX).await?,
     };
     let letters = letter_rows(&console, letters).await?;
     let frame = Frame::new(name, "dead-letters", &caller);
@@ -258,11 +259,11 @@ pub(crate) async fn redrive(
 ) -> Result<Response, Failure> {
     let why = required_reason(&form.reason)?;
     let queue = console.ports.channel().dead_letter_queue(&name).await?;
-    let redrive = Redrive { max: REDRIVE_MAX, to: None, by: caller.name, why };
+    let redrive = RedriveRequest { max: REDRIVE_MAX, to: None, by: caller.name, why };
     let (start, now) = (Instant::now(), console.ports.clock().now());
     let goes_on = |_| start.elapsed() < REDRIVE_TIMEOUT;
     let redriven = Box::pin(queue.redrive(console.ports.bus(), now, &redrive, goes_on)).await?;
-    let (sent, doubled) = (redriven.count(), redriven.doubled);
+    let (sent, doubled) = (redriven.count(), redriven.duplicated);
     let kept: usize = redriven.reasons.values().sum();
     let url = format!("/console/dead-letters/{name}?sent={sent}&kept={kept}&doubled={doubled}");
     Ok(Redirect::to(&url).into_response())

@@ -9,7 +9,7 @@ use axum::{extract::Query, http::Uri};
 use jiff::{Timestamp, civil, tz::TimeZone};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, de::Error as _};
-use steward_aws::store::{Cursor, DynamoStore, Entries};
+use steward_aws::store::{DynamoStore, ListCursor, TaskList};
 use steward_core::model::{
     names::{StepName, WorkflowName},
     task::{ProcessState, Task},
@@ -130,7 +130,7 @@ enum TaskIndex {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageCursor {
     index: TaskIndex,
-    after: Option<Cursor>,
+    after: Option<ListCursor>,
 }
 
 impl fmt::Display for PageCursor {
@@ -239,16 +239,16 @@ impl Filter {
     async fn add_matching(
         &self,
         store: &DynamoStore,
-        page: &Entries,
+        page: &TaskList,
         limit: usize,
         found: &mut SearchResult,
-    ) -> Result<Option<Cursor>, PortError> {
+    ) -> Result<Option<ListCursor>, PortError> {
         // The index of ended tasks contains the workflow.
         let may_match = page.entries.iter().filter(|entry| {
             let (wanted, workflow) = (self.workflow.as_ref(), entry.workflow.as_ref());
             wanted.is_none_or(|wanted| workflow.is_none_or(|workflow| workflow == wanted))
         });
-        let tasks = store.tasks(may_match.map(|entry| &entry.task_id)).await?;
+        let tasks = store.load_tasks(may_match.map(|entry| &entry.task_id)).await?;
         let mut seen: HashSet<_> = found.tasks.iter().map(|task| task.task_id.clone()).collect();
         let mut tasks = tasks.into_iter().peekable();
         for (at, entry) in page.entries.iter().enumerate() {
@@ -272,9 +272,9 @@ impl Filter {
         &self,
         store: &DynamoStore,
         index: TaskIndex,
-        after: Option<&Cursor>,
+        after: Option<&ListCursor>,
         size: usize,
-    ) -> Result<Entries, PortError> {
+    ) -> Result<TaskList, PortError> {
         match index {
             TaskIndex::Unfinished => store.list_unfinished(after, size).await,
             TaskIndex::Ended => {
@@ -318,9 +318,9 @@ impl Filter {
 
 /// Whether a step or its undo has failed at least once, and has neither completed nor been skipped.
 fn has_failed_at(task: &Task, step: &StepName) -> bool {
-    task.actions().any(|(part, _, progress)| {
+    task.started_actions().any(|(part, _, progress)| {
         let failed = progress.state.is_failed() || progress.failure_count > 0;
-        part.step == *step && failed && !progress.state.has_passed()
+        part.step == *step && failed && !progress.state.is_completed_or_skipped()
     })
 }
 

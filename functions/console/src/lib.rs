@@ -83,10 +83,10 @@ pub fn routes(console: Console) -> Router {
 
 /// The console's routes for a server on the local machine. Every request is from `caller`.
 pub fn routes_for(caller: Caller, console: Console) -> Router {
-    by_address_only(routes(console).layer(Extension(caller)))
+    reject_foreign_hosts(routes(console).layer(Extension(caller)))
 }
 
 /// Rejects requests whose `Host` is not this machine's address or `localhost`: they come from the page of another site.
-pub fn by_address_only(routes: Router) -> Router {
+pub fn reject_foreign_hosts(routes: Router) -> Router {
     routes.layer(from_fn(access::require_local_address))
 }

@@ -8,8 +8,8 @@ use futures_util::try_join;
 use jiff::{SignedDuration, Timestamp};
 use steward_aws::{
     AwsPorts,
-    channel::Depth,
-    store::{Count, Entry},
+    channel::QueueDepth,
+    store::{TaskCount, TaskListEntry},
 };
 use steward_core::{
     breaker::Breaker,
@@ -19,8 +19,8 @@ use steward_core::{
     },
 };
 use steward_runtime::{
-    history::{Counts, LastRun},
-    ports::{Channel, PortError, Ports, Shared, SharedKind, StateStore, chain},
+    history::{EndedCounts, SupervisorRun},
+    ports::{Channel, PortError, Ports, SharedRecord, SharedRecordKind, StateStore, error_chain},
 };
 
 use crate::{
@@ -51,24 +51,24 @@ const HISTORY: Duration = Duration::from_secs(3 * 3_600);
 struct OverviewPage {
     frame: Frame,
     issues: Vec<HealthIssue>,
-    unfinished: Count,
-    in_error: Count,
+    unfinished: TaskCount,
+    in_error: TaskCount,
     /// The tasks that ended in the last hour.
-    ended: Counts,
+    ended: EndedCounts,
     charts: [BarChart; 2],
     queues: Option<Vec<QueueStatus>>,
     /// The circuit breakers that are not closed.
     breakers: Vec<BreakerStatus>,
     /// The number of closed circuit breakers that have a record.
     closed: usize,
-    last_run: Option<LastRun>,
+    last_run: Option<SupervisorRun>,
     latest_errors: Vec<Task>,
     dashboard: Option<String>,
 }
 
 /// The message counts of a queue and of its dead-letter queue.
 struct QueueStatus {
-    depth: Depth,
+    depth: QueueDepth,
     /// The name of its dead-letter queue, and the number of messages there.
     dead_letters: Option<(String, u64)>,
 }
@@ -82,13 +82,13 @@ struct BreakerStatus {
 
 /// The data from the state store.
 struct StoredData {
-    unfinished: Count,
-    in_error: Count,
+    unfinished: TaskCount,
+    in_error: TaskCount,
     /// The task that is due first.
-    next_due: Option<Entry>,
+    next_due: Option<TaskListEntry>,
     latest_errors: Vec<Task>,
-    breakers: Vec<Shared>,
-    last_run: Option<LastRun>,
+    breakers: Vec<SharedRecord>,
+    last_run: Option<SupervisorRun>,
     minutes: Minutes,
 }
 
@@ -104,8 +104,8 @@ pub(crate) async fn show(
     let StoredData { unfinished, in_error, next_due, latest_errors, breakers, last_run, minutes } =
         stored?;
     // Without the queues, the page still shows the rest.
-    let queues =
-        queues.inspect_err(|error| tracing::warn!(error = chain(error), "message counts not read"));
+    let queues = queues
+        .inspect_err(|error| tracing::warn!(error = error_chain(error), "message counts not read"));
     let queues = queues.ok();
     let known = breakers.len();
     let breakers: Vec<_> =
@@ -137,8 +137,8 @@ async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, Port
     let store = ports.store();
     let in_error = Filter::in_state(ProcessState::Error);
     let history = async {
-        let last_run = store.shared(&LastRun::key()).await?;
-        let last_run = last_run.as_ref().and_then(LastRun::read);
+        let last_run = store.shared_record(&SupervisorRun::key()).await?;
+        let last_run = last_run.as_ref().and_then(SupervisorRun::read);
         let from = earlier(now, HISTORY);
         Ok((last_run, history::since(store, from, now, last_run.as_ref()).await?))
     };
@@ -147,7 +147,7 @@ async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, Port
         store.count_ended(ProcessState::Error, COUNT_MAX),
         store.list_unfinished(None, 1),
         in_error.find(store, None, LATEST_ERRORS_MAX, LATEST_ERRORS_MAX),
-        store.all_shared(SharedKind::Breaker),
+        store.shared_records(SharedRecordKind::Breaker),
         history,
     )?;
     Ok(StoredData {
@@ -181,22 +181,22 @@ fn dead_letters(queues: &[QueueStatus]) -> Vec<(String, u64)> {
 }
 
 /// The status of a circuit breaker; `None` if it is closed.
-fn breaker_status(record: &Shared, now: Timestamp) -> Option<BreakerStatus> {
+fn breaker_status(record: &SharedRecord, now: Timestamp) -> Option<BreakerStatus> {
     let breaker: Breaker = serde_json::from_value(record.body.clone()).ok()?;
-    let state = if breaker.is_surely_open(now) { "open" } else { "half-open" };
+    let state = if breaker.is_certainly_open(now) { "open" } else { "half-open" };
     let (agent, reason) = (record.key.name.clone(), breaker.reason()?.to_owned());
     Some(BreakerStatus { agent, state, reason })
 }
 
 /// The numbers of tasks that ended since `from`.
-fn ended_since(minutes: &Minutes, from: Timestamp) -> Counts {
-    let mut all = Counts::default();
+fn ended_since(minutes: &Minutes, from: Timestamp) -> EndedCounts {
+    let mut all = EndedCounts::default();
     minutes.range(from..).for_each(|(_, minute)| all += minute.all());
     all
 }
 
 /// A count, with a `+` if counting stopped early.
-pub(crate) fn count_text(count: &Count) -> String {
+pub(crate) fn count_text(count: &TaskCount) -> String {
     format!("{}{}", count.counted, if count.more { "+" } else { "" })
 }
 

@@ -9,11 +9,11 @@ use axum::{
 };
 use jiff::{SignedDuration, Timestamp};
 use steward_core::{
-    limits::{COMMAND_TEXT_CHARS_MAX, shorten},
+    limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
     model::task::ProcessState,
 };
 use steward_operator::state::{task_css_class, task_symbol};
-use steward_runtime::ports::{PortError, chain};
+use steward_runtime::ports::{PortError, error_chain};
 
 use crate::access::Caller;
 
@@ -104,7 +104,7 @@ impl Failure {
     /// The error page.
     pub(crate) fn page(&self, caller: Option<&Caller>) -> Response {
         if let Self::Unavailable(error) = self {
-            tracing::warn!(error = chain(error), "page not served");
+            tracing::warn!(error = error_chain(error), "page not served");
         }
         let status = self.status();
         let title = status.canonical_reason().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ pub(crate) fn required_reason(text: &str) -> Result<String, Failure> {
     if text.is_empty() {
         return Err(Failure::BadRequest(REASON_MISSING.to_owned()));
     }
-    Ok(shorten(text, COMMAND_TEXT_CHARS_MAX))
+    Ok(truncate_chars(text, COMMAND_TEXT_CHARS_MAX))
 }
 
 pub(crate) async fn no_such_page(uri: Uri) -> Failure {

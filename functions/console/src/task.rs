@@ -14,11 +14,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
-    definition::{step::Work, workflow::Workflow},
-    engine::documents::Documents,
+    definition::{step::StepWork, workflow::Workflow},
+    engine::documents::LoadedDocuments,
     model::{
         attempt::AttemptTimes,
-        command::{Command, CommandId, CommandRecord, Order},
+        command::{Command, CommandAction, CommandId, CommandRecord},
         document::{Document, DocumentKey},
         names::{Part, TaskId},
         task::Task,
@@ -28,7 +28,7 @@ use steward_operator::{
     chart, graph,
     next::{NextEvent, next_events},
     preview::{Preview, preview},
-    timeline::{Line, timeline},
+    timeline::{TimelineEntry, timeline},
     view::{TaskView, child_of},
 };
 use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
@@ -67,7 +67,7 @@ impl TaskData {
         let workflow = workflow.ok_or_else(|| {
             Failure::NotFound(format!("definition of workflow {name} version {version}"))
         })?;
-        let documents = ports.store().all_documents(&task.owner()).await?;
+        let documents = ports.store().all_documents(&task.document_owner()).await?;
         Ok(Self { task, workflow, documents, now: ports.clock().now() })
     }
 
@@ -82,7 +82,7 @@ impl TaskData {
     }
 
     /// Makes a dry run of an order.
-    pub(crate) fn dry_run(&self, order: Order, caller: &Caller, reason: &str) -> Preview {
+    pub(crate) fn dry_run(&self, order: CommandAction, caller: &Caller, reason: &str) -> Preview {
         let Some(command_id) = new_command_id() else {
             return Preview::Refused("no command id could be generated".to_owned());
         };
@@ -90,16 +90,16 @@ impl TaskData {
             (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: Some(self.now) };
         let documents = self.documents.iter().map(|d| (d.key.clone(), d.body.clone()));
-        let mut documents: Documents = documents.collect();
+        let mut documents: LoadedDocuments = documents.collect();
         preview(&self.workflow, &self.task, &mut documents, &command, self.now)
     }
 
     /// The failed and waiting steps and items. While the task is being undone: those whose undo failed or waits.
     fn stuck_parts(&self) -> Vec<Part> {
         let direction = self.task.direction();
-        let stuck = self.task.actions().filter(|(_, action, progress)| {
+        let stuck = self.task.started_actions().filter(|(_, action, progress)| {
             let state = &progress.state;
-            *action == direction && (state.is_failed() || state.waits_until().is_some())
+            *action == direction && (state.is_failed() || state.waiting_until().is_some())
         });
         stuck.map(|(part, ..)| part).collect()
     }
@@ -138,7 +138,7 @@ struct TaskPage<'s> {
     commands: AvailableCommands,
     graph: String,
     chart: String,
-    lines: Vec<Line>,
+    lines: Vec<TimelineEntry>,
     history: Vec<CommandEntry<'s>>,
     documents: Vec<ShownDocument>,
     children: Vec<(Part, TaskId)>,
@@ -228,7 +228,7 @@ struct CommandEntry<'s> {
 
 impl<'s> CommandEntry<'s> {
     /// All entries, newest first.
-    fn all(task: &'s Task, lines: &[Line]) -> Vec<Self> {
+    fn all(task: &'s Task, lines: &[TimelineEntry]) -> Vec<Self> {
         let mut until = None;
         let entries = task.commands.iter().rev().map(|record| {
             let since = events_since(lines, record, until);
@@ -241,7 +241,11 @@ impl<'s> CommandEntry<'s> {
 }
 
 /// The newest event of each step since a command, until the next command.
-fn events_since(lines: &[Line], record: &CommandRecord, until: Option<Timestamp>) -> String {
+fn events_since(
+    lines: &[TimelineEntry],
+    record: &CommandRecord,
+    until: Option<Timestamp>,
+) -> String {
     if record.refused.is_some() {
         return String::new();
     }
@@ -317,9 +321,9 @@ pub(crate) fn pretty_json(value: &Value) -> String {
 fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
     let runs_task = |part: &Part| {
         let step = workflow.steps.get(&part.step);
-        step.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))))
+        step.is_some_and(|step| matches!(step.work(), Some(StepWork::Child(_))))
     };
-    let parts = task.parts().map(|(part, _)| part).filter(runs_task);
+    let parts = task.started_parts().map(|(part, _)| part).filter(runs_task);
     parts.filter_map(|part| Some((part.clone(), child_of(task, &part)?))).collect()
 }
 

@@ -12,14 +12,14 @@ use axum::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
-use steward_aws::definitions::{DynamoDefinitions, Listed};
+use steward_aws::definitions::{DynamoDefinitions, VersionSummary};
 use steward_core::model::{names::WorkflowName, task::ProcessState, time::earlier};
 use steward_operator::{
-    changes::{Change, changes},
+    changes::{DefinitionChange, compare_definitions},
     graph,
 };
 use steward_runtime::{
-    history::Counts,
+    history::EndedCounts,
     ports::{Definitions, Ports},
 };
 
@@ -67,11 +67,11 @@ struct WorkflowRow {
     workflow: Arc<Plan>,
     is_published: bool,
     versions: usize,
-    ended: Counts,
+    ended: EndedCounts,
 }
 
 /// The number of ended tasks in each final state.
-fn by_state(ended: Counts) -> [(ProcessState, u64); 3] {
+fn by_state(ended: EndedCounts) -> [(ProcessState, u64); 3] {
     [
         (ProcessState::Processed, ended.processed),
         (ProcessState::Error, ended.error),
@@ -108,7 +108,7 @@ pub(crate) async fn list(
 }
 
 /// The newest published version, or the newest version if none is published; and the number of versions.
-fn newest_published(versions: &[Listed]) -> Option<(Listed, usize)> {
+fn newest_published(versions: &[VersionSummary]) -> Option<(VersionSummary, usize)> {
     let newest = versions.iter().rfind(|listed| listed.is_published).or(versions.last())?;
     Some((newest.clone(), versions.len()))
 }
@@ -129,10 +129,10 @@ struct WorkflowPage {
     workflow: Arc<Plan>,
     is_published: bool,
     /// Newest first.
-    versions: Vec<Listed>,
+    versions: Vec<VersionSummary>,
     compared: Option<VersionComparison>,
     graph: String,
-    ended: Counts,
+    ended: EndedCounts,
     statistics: StepStatistics,
     yaml: String,
     json: String,
@@ -140,7 +140,7 @@ struct WorkflowPage {
 
 impl WorkflowPage {
     /// The versions in the table.
-    fn in_table(&self) -> impl Iterator<Item = &Listed> {
+    fn in_table(&self) -> impl Iterator<Item = &VersionSummary> {
         self.versions.iter().take(VERSIONS_MAX)
     }
 
@@ -160,7 +160,7 @@ impl WorkflowPage {
 /// The changes since another version.
 struct VersionComparison {
     with: u32,
-    changes: Vec<Change>,
+    changes: Vec<DefinitionChange>,
 }
 
 /// The page of a workflow.
@@ -181,7 +181,7 @@ pub(crate) async fn show(
     let compared = match parse_version(&query.against)? {
         Some(with) => {
             let old = definition(definitions, &find(with).ok_or_else(missing)?).await?;
-            Some(VersionComparison { with, changes: changes(&old, &workflow) })
+            Some(VersionComparison { with, changes: compare_definitions(&old, &workflow) })
         }
         None => None,
     };
@@ -208,9 +208,9 @@ pub(crate) async fn show(
 /// The definition of a listed version.
 async fn definition(
     definitions: &DynamoDefinitions,
-    listed: &Listed,
+    listed: &VersionSummary,
 ) -> Result<Arc<Plan>, Failure> {
-    let Listed { name, version, .. } = listed;
+    let VersionSummary { name, version, .. } = listed;
     let found = definitions.workflow(name, Some(*version)).await?;
     found.ok_or_else(|| Failure::NotFound(format!("workflow {name} version {version}")))
 }

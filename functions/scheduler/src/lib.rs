@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::future::join;
-use steward_aws::batch::{Received, alert_corrupt, judge, received, response};
+use steward_aws::batch::{ReceivedMessage, alert_corrupt, judge, received_messages, response};
 use steward_core::{
     engine::event::Event,
     model::{
-        messages::{CallbackAnswer, ChildEnded, SchedulerMessage},
+        messages::{CallbackMessage, ChildEnded, SchedulerMessage},
         names::CallbackToken,
     },
 };
@@ -25,9 +25,11 @@ const ROLE: &str = "scheduler";
 pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     let mut keep_requests = Vec::new();
-    for message in received(event) {
+    for message in received_messages(event) {
         match message.parse() {
-            Ok(SchedulerMessage::Keep(request)) => keep_requests.push((message, request)),
+            Ok(SchedulerMessage::ExtendRetention(request)) => {
+                keep_requests.push((message, request))
+            }
             Ok(content) => {
                 if let Some(delivery) = delivery(content, &message) {
                     deliveries.push(delivery);
@@ -57,21 +59,23 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
 }
 
 /// The event that a message delivers to its task; `None` for a request to keep the task longer, which is no event.
-fn delivery(content: SchedulerMessage, message: &Received) -> Option<Delivery> {
+fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Delivery> {
     let (task_id, incarnation, event) = match content {
-        SchedulerMessage::Keep(_) => return None,
+        SchedulerMessage::ExtendRetention(_) => return None,
         SchedulerMessage::Wake(wake) => (wake.task_id, None, Event::Wake),
         SchedulerMessage::Reply(reply) => {
-            (reply.task_id.clone(), reply.incarnation, Event::Replied(reply))
+            (reply.task_id.clone(), reply.incarnation, Event::ReplyReceived(reply))
         }
         SchedulerMessage::Command(command) => {
-            (command.task_id.clone(), None, Event::Commanded(command))
+            (command.task_id.clone(), None, Event::CommandReceived(command))
         }
-        SchedulerMessage::Callback(CallbackAnswer { token, answer }) => {
+        SchedulerMessage::Callback(CallbackMessage { token, outcome }) => {
             let CallbackToken { task_id, step, incarnation, fence } = token;
-            (task_id, incarnation, Event::Answered { step, fence, answer })
+            (task_id, incarnation, Event::CallbackReceived { step, fence, outcome })
         }
-        SchedulerMessage::Ask(ask) => (ask.task_id, ask.incarnation, Event::Asked(ask.action)),
+        SchedulerMessage::ParentRequest(ask) => {
+            (ask.task_id, ask.incarnation, Event::ParentRequested(ask.action))
+        }
         SchedulerMessage::ChildEnded(ended) => {
             let ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation } =
                 ended;
@@ -79,7 +83,7 @@ fn delivery(content: SchedulerMessage, message: &Received) -> Option<Delivery> {
             (task_id, incarnation, event)
         }
     };
-    let Received { redelivered, traceparent, .. } = message;
+    let ReceivedMessage { redelivered, traceparent, .. } = message;
     let traceparent = traceparent.clone();
     Some(Delivery { task_id, incarnation, event, redelivered: *redelivered, traceparent })
 }

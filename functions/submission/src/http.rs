@@ -22,16 +22,16 @@ use serde_json::json;
 use steward_core::{
     limits,
     model::{messages::Submission, names::TaskId},
-    submission::{Refusal, ReplyQueues, parse},
+    submission::{ReplyQueues, SubmissionRefusal, parse},
 };
-use steward_operator::view::{TaskView, reason_keys, result_of};
+use steward_operator::view::{TaskView, failure_reason_keys, result_key_of};
 use steward_runtime::{
-    dispatch::carry_out,
-    ports::{PortError, Ports, StateStore, chain},
-    trace::{Span, SpanKind},
+    dispatch::send_effects,
+    ports::{PortError, Ports, StateStore, error_chain},
+    trace::{SpanKind, TraceSpan},
 };
 
-use crate::{SPAN, receive};
+use crate::{SPAN, process_submission};
 
 /// The path for submissions.
 const TASKS: &str = "/tasks";
@@ -79,20 +79,21 @@ async fn submit<P: Ports>(
         return MALFORMED.response(&format!("not a submission: {reason}"));
     }
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let mut span = Span::begin(SPAN, SpanKind::Server, traceparent);
+    let mut span = TraceSpan::begin(SPAN, SpanKind::Server, traceparent);
     span.set("http.request.method", "POST");
     span.set("http.route", TASKS);
     let traceparent = traceparent.map(str::to_owned);
-    let receipt = match receive(&*ports, &reply_queues, text, traceparent, span).await {
+    let receipt = match process_submission(&*ports, &reply_queues, text, traceparent, span).await {
         Ok(receipt) => receipt,
         Err(error) => return unavailable(&error),
     };
     match receipt.result {
         Ok(task_id) => {
             // The task is recorded. If a wake is lost here, the supervisor finds the task.
-            for error in carry_out(&*ports, receipt.sends).await.into_iter().filter_map(Result::err)
+            for error in
+                send_effects(&*ports, receipt.sends).await.into_iter().filter_map(Result::err)
             {
-                tracing::warn!(%task_id, error = chain(&error), "task recorded, but a wake or notification was not sent");
+                tracing::warn!(%task_id, error = error_chain(&error), "task recorded, but a wake or notification was not sent");
             }
             let url = format!("/tasks/{task_id}");
             let body = Json(json!({ "task_id": task_id, "href": url }));
@@ -121,12 +122,12 @@ async fn status<P: Ports>(
 /// The task with its output, and the reasons why its steps failed or wait.
 async fn task_view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, PortError> {
     let Some(task) = ports.store().load(id).await? else { return Ok(None) };
-    let result = result_of(&task);
-    let keys: Vec<_> = result.iter().cloned().chain(reason_keys(&task)).collect();
+    let result = result_key_of(&task);
+    let keys: Vec<_> = result.iter().cloned().chain(failure_reason_keys(&task)).collect();
     let documents = if keys.is_empty() {
         Vec::new()
     } else {
-        ports.store().documents(&task.owner(), &keys).await?
+        ports.store().documents(&task.document_owner(), &keys).await?
     };
     let output = documents.iter().find(|document| Some(&document.key) == result.as_ref());
     let output = output.map(|document| document.body.clone());
@@ -148,7 +149,7 @@ async fn wrong_method(method: Method) -> Response {
 }
 
 fn unavailable(error: &PortError) -> Response {
-    tracing::warn!(error = chain(error), "HTTP request failed");
+    tracing::warn!(error = error_chain(error), "HTTP request failed");
     let detail = "the state store did not respond; the same request can be safely repeated";
     let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
     ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
@@ -200,16 +201,16 @@ const ID_TAKEN: ProblemType =
 const TOO_LARGE: ProblemType =
     ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
 
-fn problem_type(refusal: &Refusal) -> ProblemType {
+fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
     match refusal {
-        Refusal::Malformed(_) => MALFORMED,
-        Refusal::TooLarge(_) => TOO_LARGE,
-        Refusal::UnknownWorkflow(_) => UNKNOWN_WORKFLOW,
-        Refusal::InvalidInput(_) => INVALID_INPUT,
-        Refusal::ReplyQueueNotAllowed => REPLY_QUEUE,
-        Refusal::IdTaken(_) | Refusal::TooLate => ID_TAKEN,
+        SubmissionRefusal::Malformed(_) => MALFORMED,
+        SubmissionRefusal::TooLarge(_) => TOO_LARGE,
+        SubmissionRefusal::UnknownWorkflow(_) => UNKNOWN_WORKFLOW,
+        SubmissionRefusal::InvalidInput(_) => INVALID_INPUT,
+        SubmissionRefusal::ReplyQueueNotAllowed => REPLY_QUEUE,
+        SubmissionRefusal::IdTaken(_) | SubmissionRefusal::TooLate => ID_TAKEN,
         // Events arrive on the queue only.
-        Refusal::NoTrigger { .. } | Refusal::Trigger { .. } => EVENT,
+        SubmissionRefusal::NoTrigger { .. } | SubmissionRefusal::Trigger { .. } => EVENT,
     }
 }
 

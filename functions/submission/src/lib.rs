@@ -13,31 +13,33 @@ use std::panic::AssertUnwindSafe;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, stream};
-use steward_aws::batch::{received, response};
+use steward_aws::batch::{received_messages, response};
 use steward_core::{
     definition::workflow::Workflow,
     engine::effect::Effect,
     model::{
         attempt::Action,
         document::DocumentKey,
-        events::{BusEvent, Happened},
+        events::{BusEvent, EventData},
         messages::{
-            Ask, ChildEnded, ChildOutcome, Keep, NoticeStatus, Parent, StatusNotice, Submission,
-            Wake, WakeCause,
+            ChildEnded, ChildOutcome, ExtendRetention, NotificationStatus, ParentRequest,
+            ParentStep, StatusNotification, Submission, Wake, WakeCause,
         },
         names::TaskId,
         task::Task,
     },
     submission::{
-        Readable, Refusal, ReplyQueues, accept, check_input, event::Event, is_same, is_tombstone,
-        is_traceparent, parse, tombstone,
+        ReadableFields, ReplyQueues, SubmissionRefusal, accept, check_input, event::TriggerEvent,
+        is_same_submission, is_tombstone, is_traceparent, parse, tombstone,
     },
 };
 use steward_runtime::{
-    dispatch::{Send, carry_out, kept},
+    dispatch::{Send, kept, send_effects},
     metrics,
-    ports::{Channel, Clock, Created, Definitions, PortError, Ports, StateStore, chain},
-    trace::{Span, SpanKind},
+    ports::{
+        Channel, Clock, CreateOutcome, Definitions, PortError, Ports, StateStore, error_chain,
+    },
+    trace::{SpanKind, TraceSpan},
 };
 
 pub mod http;
@@ -52,16 +54,16 @@ const SPAN: &str = "submit";
 /// The result of a submission, and the messages that the caller must send. The caller sends them, so that the messages of
 /// several submissions share a request.
 #[derive(Debug)]
-pub struct Receipt {
+pub struct SubmissionResult {
     /// The id of the recorded task, or why the submission was refused.
-    pub result: Result<TaskId, Refusal>,
+    pub result: Result<TaskId, SubmissionRefusal>,
     /// The messages to send.
     pub sends: Vec<Send>,
 }
 
-impl Receipt {
+impl SubmissionResult {
     /// Ends the span of the submission.
-    fn end_span(self, span: Span) -> Self {
+    fn end_span(self, span: TraceSpan) -> Self {
         span.end(if self.result.is_ok() { "received" } else { "refused" });
         self
     }
@@ -73,7 +75,7 @@ pub async fn handle<P: Ports>(
     reply_queues: &ReplyQueues,
     event: SqsEvent,
 ) -> SqsBatchResponse {
-    let receipts: Vec<_> = stream::iter(received(event))
+    let receipts: Vec<_> = stream::iter(received_messages(event))
         .map(|message| async move {
             let traceparent = message.traceparent;
             let receipts = receive_any(ports, reply_queues, &message.body, traceparent);
@@ -97,7 +99,7 @@ pub async fn handle<P: Ports>(
             Err(_) => failed.push(message_id),
         }
     }
-    for (message_id, sent) in owners.into_iter().zip(carry_out(ports, sends).await) {
+    for (message_id, sent) in owners.into_iter().zip(send_effects(ports, sends).await) {
         if let Err(error) = sent
             && !failed.contains(&message_id)
         {
@@ -111,7 +113,7 @@ pub async fn handle<P: Ports>(
 fn log_failure(message_id: &str, error: &PortError) {
     tracing::warn!(
         message_id,
-        error = chain(error),
+        error = error_chain(error),
         "submission not processed; it will be redelivered"
     );
 }
@@ -122,11 +124,11 @@ async fn receive_any<P: Ports>(
     reply_queues: &ReplyQueues,
     text: &str,
     traceparent: Option<String>,
-) -> Result<Vec<Receipt>, PortError> {
-    match Event::read(text) {
+) -> Result<Vec<SubmissionResult>, PortError> {
+    match TriggerEvent::read(text) {
         None => {
-            let span = Span::begin(SPAN, SpanKind::Consumer, traceparent.as_deref());
-            Ok(vec![receive(ports, reply_queues, text, traceparent, span).await?])
+            let span = TraceSpan::begin(SPAN, SpanKind::Consumer, traceparent.as_deref());
+            Ok(vec![process_submission(ports, reply_queues, text, traceparent, span).await?])
         }
         Some(Ok(event)) => triggers::receive(ports, &event, text, traceparent).await,
         Some(Err(refusal)) => {
@@ -141,19 +143,19 @@ async fn receive_any<P: Ports>(
 ///
 /// # Errors
 /// A port failed. Either nothing was recorded, or only the task.
-pub async fn receive<P: Ports>(
+pub async fn process_submission<P: Ports>(
     ports: &P,
     reply_queues: &ReplyQueues,
     text: &str,
     traceparent: Option<String>,
-    mut span: Span,
-) -> Result<Receipt, PortError> {
+    mut span: TraceSpan,
+) -> Result<SubmissionResult, PortError> {
     let traceparent = task_traceparent(&span, traceparent);
     let is_allowed = |url: &String| reply_queues.allow(url);
     let submission = match parse(text) {
         Ok(submission) => submission,
         Err(refusal) => {
-            let Readable { task_id, reply_to } = Readable::of(text);
+            let ReadableFields { task_id, reply_to } = ReadableFields::extract(text);
             let reply_to = reply_to.filter(is_allowed);
             return Ok(refused(ports, refusal, text, task_id, reply_to, traceparent).end_span(span));
         }
@@ -180,12 +182,12 @@ pub async fn receive<P: Ports>(
 }
 
 /// The `traceparent` for a new task and its messages: that of the span, or else the received one if it is valid.
-fn task_traceparent(span: &Span, received: Option<String>) -> Option<String> {
+fn task_traceparent(span: &TraceSpan, received: Option<String>) -> Option<String> {
     span.traceparent().or_else(|| received.filter(|text| is_traceparent(text)))
 }
 
 /// Adds the task and the workflow to a span.
-fn set_task(span: &mut Span, submission: &Submission) {
+fn set_task(span: &mut TraceSpan, submission: &Submission) {
     span.set("task_id", &submission.task_id);
     span.set("workflow", &submission.workflow);
 }
@@ -196,19 +198,19 @@ async fn record<P: Ports>(
     submission: &Submission,
     reply_to: Option<&String>,
     traceparent: Option<String>,
-) -> Result<Result<Box<Task>, Refusal>, PortError> {
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
     if submission.reply_to.is_some() && reply_to.is_none() {
-        return Ok(Err(Refusal::ReplyQueueNotAllowed));
+        return Ok(Err(SubmissionRefusal::ReplyQueueNotAllowed));
     }
     // The parent has abandoned the step since, or has requested it again.
     if submission.keep.is_some_and(|keep| keep.from < ports.clock().now()) {
-        return unless_recorded(ports, submission, Refusal::TooLate).await;
+        return unless_recorded(ports, submission, SubmissionRefusal::TooLate).await;
     }
     let (name, version) = (&submission.workflow, submission.version);
     let workflow = ports.definitions().published(name, version).await?;
     let workflow = workflow.ok_or_else(|| {
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
-        Refusal::UnknownWorkflow(format!("{name}{version}"))
+        SubmissionRefusal::UnknownWorkflow(format!("{name}{version}"))
     });
     match workflow {
         Ok(workflow) => record_as(ports, submission, &workflow, traceparent).await,
@@ -222,14 +224,14 @@ async fn record_as<P: Ports>(
     submission: &Submission,
     workflow: &Workflow,
     traceparent: Option<String>,
-) -> Result<Result<Box<Task>, Refusal>, PortError> {
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
     if let Err(refusal) = check_input(submission, workflow) {
         return unless_recorded(ports, submission, refusal).await;
     }
     let (task, document) =
         accept(submission, workflow, traceparent, ports.clock().now(), ports.timing());
     match ports.store().create(&task, &document).await? {
-        Created::Created => {
+        CreateOutcome::Created => {
             let (task_id, workflow, version) = (&task.task_id, &task.workflow, task.version);
             tracing::info!(
                 %task_id, %workflow, version, event = "submitted", to = "Pending", revision = 1,
@@ -237,12 +239,16 @@ async fn record_as<P: Ports>(
             );
             Ok(Ok(Box::new(task)))
         }
-        Created::Exists(Some(there)) => {
+        CreateOutcome::Exists(Some(there)) => {
             let same = is_task_of(ports, submission, &there).await?;
             tracing::debug!(task_id = %submission.task_id, same, "task exists already");
-            Ok(if same { Ok(there) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
+            Ok(if same {
+                Ok(there)
+            } else {
+                Err(SubmissionRefusal::IdTaken(submission.task_id.to_string()))
+            })
         }
-        Created::Exists(None) => Err(just_deleted(&submission.task_id)),
+        CreateOutcome::Exists(None) => Err(just_deleted(&submission.task_id)),
     }
 }
 
@@ -254,13 +260,13 @@ async fn keep_for_parent<P: Ports>(
     task: &Task,
 ) -> Result<(), PortError> {
     let (Some(parent), Some(until)) = (&submission.parent, submission.keep) else { return Ok(()) };
-    let keep = Keep {
+    let keep = ExtendRetention {
         task_id: task.task_id.clone(),
         parent: parent.task_id.clone(),
         incarnation: parent.incarnation,
-        kept: until,
+        retention: until,
     };
-    if task.kept_for(&keep).is_none() {
+    if task.with_extended_retention(&keep).is_none() {
         return Ok(());
     }
     ports.channel().send(vec![kept(keep)]).await.into_iter().collect()
@@ -271,8 +277,8 @@ async fn keep_for_parent<P: Ports>(
 async fn unless_recorded<P: Ports>(
     ports: &P,
     submission: &Submission,
-    refusal: Refusal,
-) -> Result<Result<Box<Task>, Refusal>, PortError> {
+    refusal: SubmissionRefusal,
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
     let Some(task) = ports.store().load(&submission.task_id).await? else {
         return Ok(Err(refusal));
     };
@@ -286,8 +292,9 @@ async fn is_task_of<P: Ports>(
     submission: &Submission,
     task: &Task,
 ) -> Result<bool, PortError> {
-    let stored = ports.store().documents(&task.owner(), &[DocumentKey::Submission]).await?;
-    Ok(stored.iter().any(|document| is_same(&document.body, submission)))
+    let stored =
+        ports.store().documents(&task.document_owner(), &[DocumentKey::Submission]).await?;
+    Ok(stored.iter().any(|document| is_same_submission(&document.body, submission)))
 }
 
 /// Undoes a child task. If it exists, it gets a request for its undo. If it does not exist and has not started, it is
@@ -296,9 +303,9 @@ async fn is_task_of<P: Ports>(
 async fn undo_child<P: Ports>(
     ports: &P,
     submission: &Submission,
-    parent: &Parent,
+    parent: &ParentStep,
     traceparent: Option<String>,
-) -> Result<Receipt, PortError> {
+) -> Result<SubmissionResult, PortError> {
     let task_id = submission.task_id.clone();
     let there = match ports.store().load(&task_id).await? {
         Some(there) => there,
@@ -317,17 +324,17 @@ async fn undo_child<P: Ports>(
                 None => tombstone(submission, now),
             };
             match ports.store().create(&task, &document).await? {
-                Created::Created => {
+                CreateOutcome::Created => {
                     tracing::info!(%task_id, event = "submitted", to = "Undone", "task transition");
                     task
                 }
-                Created::Exists(Some(there)) => *there,
-                Created::Exists(None) => return Err(just_deleted(&task_id)),
+                CreateOutcome::Exists(Some(there)) => *there,
+                CreateOutcome::Exists(None) => return Err(just_deleted(&task_id)),
             }
         }
     };
     if !is_task_of(ports, submission, &there).await? {
-        let reason = Refusal::IdTaken(task_id.to_string()).to_string();
+        let reason = SubmissionRefusal::IdTaken(task_id.to_string()).to_string();
         return Ok(undo_refused(parent, &task_id, reason, traceparent));
     }
     Ok(accepted(ports, submission, &there, None, traceparent))
@@ -341,21 +348,21 @@ fn may_have_expired<P: Ports>(ports: &P, submission: &Submission) -> bool {
 
 /// The report to the parent that a child task cannot be undone; the undo of the parent's step fails.
 fn undo_refused(
-    parent: &Parent,
+    parent: &ParentStep,
     task_id: &TaskId,
     reason: String,
     traceparent: Option<String>,
-) -> Receipt {
+) -> SubmissionResult {
     tracing::warn!(%task_id, reason, "child task cannot be undone");
     let outcome = ChildOutcome::Error { reason, not_undone: true };
     let effect = Effect::ChildEnded(report_to_parent(parent, outcome));
-    let refusal = Refusal::IdTaken(task_id.to_string());
-    Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
+    let refusal = SubmissionRefusal::IdTaken(task_id.to_string());
+    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
 }
 
 /// The report of a child task to its parent.
-fn report_to_parent(parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
-    let Parent { task_id, step, incarnation, .. } = parent.clone();
+fn report_to_parent(parent: &ParentStep, outcome: ChildOutcome) -> ChildEnded {
+    let ParentStep { task_id, step, incarnation, .. } = parent.clone();
     let (attempt, child, revision) = (None, None, None);
     ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation }
 }
@@ -373,7 +380,7 @@ fn accepted<P: Ports>(
     task: &Task,
     reply_to: Option<String>,
     traceparent: Option<String>,
-) -> Receipt {
+) -> SubmissionResult {
     let task_id = submission.task_id.clone();
     // An existing child task may have ended since: then it reports to its parent again.
     let wake = match &submission.parent {
@@ -384,18 +391,22 @@ fn accepted<P: Ports>(
         }
         Some(_) => {
             let action = if submission.undo { Action::Undo } else { Action::Do };
-            Effect::Ask(Ask { task_id: task_id.clone(), action, incarnation: task.incarnation })
+            Effect::ParentRequest(ParentRequest {
+                task_id: task_id.clone(),
+                action,
+                incarnation: task.incarnation,
+            })
         }
         None => {
             let wake = Wake { task_id: task_id.clone(), cause: WakeCause::Submitted };
             Effect::Wake { wake, after: std::time::Duration::ZERO }
         }
     };
-    let notice = reply_to.map(|queue| Effect::Notice {
+    let notice = reply_to.map(|queue| Effect::Notification {
         queue,
-        notice: StatusNotice {
+        notice: StatusNotification {
             task_id: Some(task_id.to_string()),
-            status: NoticeStatus::Received,
+            status: NotificationStatus::Received,
             at: ports.clock().now(),
             reason: None,
             output: None,
@@ -403,44 +414,44 @@ fn accepted<P: Ports>(
     });
     let effects = std::iter::once(wake).chain(notice);
     let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
-    Receipt { result: Ok(task_id), sends }
+    SubmissionResult { result: Ok(task_id), sends }
 }
 
 /// The result of a refused child task: a report to the parent, whose step fails.
 fn refused_child(
-    refusal: Refusal,
-    parent: Parent,
+    refusal: SubmissionRefusal,
+    parent: ParentStep,
     attempt: Option<u32>,
     traceparent: Option<String>,
-) -> Receipt {
+) -> SubmissionResult {
     let reason = refusal.to_string();
     metrics::submission_refused();
     tracing::warn!(task_id = %parent.task_id, step = %parent.step, reason, "submission of a child task refused");
-    let id_taken = matches!(refusal, Refusal::IdTaken(_));
+    let id_taken = matches!(refusal, SubmissionRefusal::IdTaken(_));
     let ended = report_to_parent(&parent, ChildOutcome::Refused { reason, id_taken });
     let effect = Effect::ChildEnded(ChildEnded { attempt, ..ended });
-    Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
+    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
 }
 
 /// The result of a refused submission: it goes to the rejected queue, with a notification and an alert.
 fn refused<P: Ports>(
     ports: &P,
-    refusal: Refusal,
+    refusal: SubmissionRefusal,
     text: &str,
     task_id: Option<String>,
     reply_to: Option<String>,
     traceparent: Option<String>,
-) -> Receipt {
+) -> SubmissionResult {
     let (reason, at) = (refusal.to_string(), ports.clock().now());
     metrics::submission_refused();
     tracing::warn!(task_id, reason, "submission refused");
-    let data = Happened::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone() };
+    let data = EventData::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone() };
     let alert = BusEvent::new(task_id.as_deref().unwrap_or("-"), at, data);
-    let notice = reply_to.map(|queue| Effect::Notice {
+    let notice = reply_to.map(|queue| Effect::Notification {
         queue,
-        notice: StatusNotice {
+        notice: StatusNotification {
             task_id,
-            status: NoticeStatus::Refused,
+            status: NotificationStatus::Refused,
             at,
             reason: Some(reason.clone()),
             output: None,
@@ -449,5 +460,5 @@ fn refused<P: Ports>(
     let reject = Effect::Reject { submission: text.to_owned(), reason };
     let effects = [reject, Effect::Publish(alert)].into_iter().chain(notice);
     let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
-    Receipt { result: Err(refusal), sends }
+    SubmissionResult { result: Err(refusal), sends }
 }

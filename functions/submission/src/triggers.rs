@@ -8,13 +8,13 @@ use std::sync::Arc;
 use steward_core::definition::plan::Plan;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::submission::{event::Event, is_traceparent};
+use steward_core::submission::{event::TriggerEvent, is_traceparent};
 use steward_runtime::{
     ports::{Definitions, PortError, Ports},
-    trace::{Span, SpanKind},
+    trace::{SpanKind, TraceSpan},
 };
 
-use crate::{Receipt, SPAN, accepted, record_as, refused, set_task, task_traceparent};
+use crate::{SPAN, SubmissionResult, accepted, record_as, refused, set_task, task_traceparent};
 
 /// The largest number of concurrent submissions of an event.
 const TASKS_AT_ONCE: usize = 16;
@@ -25,14 +25,14 @@ const TASKS_AT_ONCE: usize = 16;
 /// A port failed; the next delivery repeats the event.
 pub(crate) async fn receive<P: Ports>(
     ports: &P,
-    event: &Event,
+    event: &TriggerEvent,
     text: &str,
     traceparent: Option<String>,
-) -> Result<Vec<Receipt>, PortError> {
+) -> Result<Vec<SubmissionResult>, PortError> {
     let workflows = ports.definitions().triggered(event.source(), event.detail_type()).await?;
     if workflows.is_empty() {
         let traceparent = traceparent.filter(|text| is_traceparent(text));
-        return Ok(vec![refused(ports, event.not_wanted(), text, None, None, traceparent)]);
+        return Ok(vec![refused(ports, event.no_trigger_refusal(), text, None, None, traceparent)]);
     }
     let traceparent = traceparent.as_deref();
     let recorded = stream::iter(workflows)
@@ -43,14 +43,14 @@ pub(crate) async fn receive<P: Ports>(
 /// Records the task of one workflow.
 async fn record<P: Ports>(
     ports: &P,
-    event: &Event,
+    event: &TriggerEvent,
     text: &str,
     traceparent: Option<&str>,
     workflow: Arc<Plan>,
-) -> Result<Receipt, PortError> {
+) -> Result<SubmissionResult, PortError> {
     let refused =
         |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
-    let mut span = Span::begin(SPAN, SpanKind::Consumer, traceparent);
+    let mut span = TraceSpan::begin(SPAN, SpanKind::Consumer, traceparent);
     let traceparent = task_traceparent(&span, traceparent.map(str::to_owned));
     let receipt = match event.submission(&workflow) {
         Ok(submission) => {

@@ -10,16 +10,17 @@ use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
     engine::effect::Effect,
-    model::events::{BusEvent, Happened},
+    model::events::{BusEvent, EventData},
 };
 use steward_runtime::{
-    dispatch::{Send, carry_out},
+    dispatch::{Send, send_effects},
     ports::{
-        Channel, Clock, PortError, Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+        Channel, Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
+        SharedSaveOutcome, StateStore,
     },
 };
 
-const KIND: SharedKind = SharedKind::DeadLetters;
+const KIND: SharedRecordKind = SharedRecordKind::DeadLetters;
 
 /// Publishes an alert for each dead-letter queue with more messages than recorded.
 pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
@@ -27,14 +28,14 @@ pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
     if counts.is_empty() {
         return Ok(());
     }
-    let known = ports.store().all_shared(KIND).await?;
+    let known = ports.store().shared_records(KIND).await?;
     let changed: Vec<_> =
         counts.into_iter().filter_map(|count| ChangedQueue::of(count, &known)).collect();
     let grown: Vec<_> = changed.iter().filter(|queue| queue.messages > queue.published).collect();
     let alerts = grown.iter().map(|queue| queue.alert(ports.clock().now()));
     let mut unpublished = BTreeSet::new();
     let mut failed = Ok(());
-    for (queue, sent) in grown.iter().zip(carry_out(ports, alerts.collect()).await) {
+    for (queue, sent) in grown.iter().zip(send_effects(ports, alerts.collect()).await) {
         if sent.is_err() {
             unpublished.insert(queue.name.clone());
             failed = failed.and(sent);
@@ -57,7 +58,7 @@ struct ChangedQueue {
 
 impl ChangedQueue {
     /// `None` if the number has not changed.
-    fn of((name, messages): (String, u64), known: &[Shared]) -> Option<Self> {
+    fn of((name, messages): (String, u64), known: &[SharedRecord]) -> Option<Self> {
         let record = known.iter().find(|record| record.key.name == name);
         let published =
             record.and_then(|record| record.body.get("told")?.as_u64()).unwrap_or_default();
@@ -67,20 +68,20 @@ impl ChangedQueue {
 
     fn alert(&self, now: Timestamp) -> Send {
         let Self { name, messages, .. } = self;
-        let data = Happened::DeadLetterSeen { queue: name.clone(), messages: *messages };
+        let data = EventData::DeadLetterSeen { queue: name.clone(), messages: *messages };
         tracing::error!(queue = name, messages, "messages in a dead-letter queue");
         let effect = Effect::Publish(BusEvent::new(name, now, data));
         Send { effect, traceparent: None }
     }
 
     async fn record<P: Ports>(&self, ports: &P) -> Result<(), PortError> {
-        let key = SharedKey { kind: KIND, name: self.name.clone() };
+        let key = SharedRecordKey { kind: KIND, name: self.name.clone() };
         let revision = self.revision + 1;
         let body = json!({ "told": self.messages });
-        let record = Shared { key, revision, body, expires_at: None };
+        let record = SharedRecord { key, revision, body, expires_at: None };
         // A conflict means that another supervisor recorded a number, which is as recent.
-        let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
-            ports.store().save_shared(&record).await?;
+        let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =
+            ports.store().save_shared_record(&record).await?;
         Ok(())
     }
 }

@@ -10,11 +10,11 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use steward_core::model::task::ProcessState;
 use steward_runtime::{
-    history::{LastRun, Minute, uncounted},
-    ports::{Clock, PortError, Ports, SharedSaved, StateStore, ended_parts},
+    history::{EndedInMinute, SupervisorRun, uncounted_minutes},
+    ports::{Clock, PortError, Ports, SharedSaveOutcome, StateStore, ended_index_partitions},
 };
 
-use crate::Swept;
+use crate::SweepResult;
 
 /// The largest number of concurrent reads of the index of ended tasks.
 const PARTS_AT_ONCE: usize = 8;
@@ -26,21 +26,22 @@ const FINAL_STATES: [ProcessState; 3] =
 pub(crate) async fn record<P: Ports>(
     ports: &P,
     at: Timestamp,
-    swept: Swept,
+    swept: SweepResult,
     deadline: Timestamp,
 ) -> Result<(), PortError> {
     let now = ports.clock().now();
     let took = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-    let last = ports.store().shared(&LastRun::key()).await?;
-    let counted_until = last.as_ref().and_then(LastRun::read).and_then(|last| last.counted_until);
+    let last = ports.store().shared_record(&SupervisorRun::key()).await?;
+    let counted_until =
+        last.as_ref().and_then(SupervisorRun::read).and_then(|last| last.counted_until);
     let (counted_until, counted) = count_minutes(ports, counted_until, now, deadline).await;
-    let Swept { due, failed, shards_left } = swept;
+    let SweepResult { due, failed, shards_left } = swept;
     let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let run = LastRun { at, took_ms, due, failed, shards_left, counted_until };
+    let run = SupervisorRun { at, took_ms, due, failed, shards_left, counted_until };
     let record = run.record(last.map_or(0, |last| last.revision));
     // A conflict means that another supervisor recorded its run, which is as recent.
-    let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
-        ports.store().save_shared(&record).await?;
+    let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =
+        ports.store().save_shared_record(&record).await?;
     counted
 }
 
@@ -51,7 +52,7 @@ async fn count_minutes<P: Ports>(
     now: Timestamp,
     deadline: Timestamp,
 ) -> (Option<Timestamp>, Result<(), PortError>) {
-    for minute in uncounted(counted_until, now) {
+    for minute in uncounted_minutes(counted_until, now) {
         match count_minute(ports, &minute, deadline).await {
             Ok(true) => counted_until = Some(minute.end),
             Ok(false) => break,
@@ -68,22 +69,22 @@ async fn count_minute<P: Ports>(
     deadline: Timestamp,
 ) -> Result<bool, PortError> {
     let shards = NonZeroU32::new(ports.store().shards()).unwrap_or(NonZeroU32::MIN);
-    let parts = ended_parts(shards).get();
+    let parts = ended_index_partitions(shards).get();
     let lanes =
         FINAL_STATES.into_iter().flat_map(|state| (0..parts).map(move |part| (state, part)));
     let counts = lanes.map(|(state, part)| {
         Box::pin(async move { count_part(ports, state, part, within, deadline).await })
     });
     let counts: Vec<_> = stream::iter(counts).buffer_unordered(PARTS_AT_ONCE).try_collect().await?;
-    let Some(counts) = counts.into_iter().collect::<Option<Vec<Minute>>>() else {
+    let Some(counts) = counts.into_iter().collect::<Option<Vec<EndedInMinute>>>() else {
         return Ok(false);
     };
-    let mut minute = Minute::default();
+    let mut minute = EndedInMinute::default();
     counts.iter().for_each(|part| minute.merge(part));
     if minute.all().all() > 0 {
         // A conflict means that another supervisor counted this minute.
-        let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
-            ports.store().save_shared(&minute.record(within.start)).await?;
+        let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =
+            ports.store().save_shared_record(&minute.record(within.start)).await?;
     }
     Ok(true)
 }
@@ -95,13 +96,13 @@ async fn count_part<P: Ports>(
     part: u32,
     within: &Range<Timestamp>,
     deadline: Timestamp,
-) -> Result<Option<Minute>, PortError> {
-    let (mut minute, mut after) = (Minute::default(), None);
+) -> Result<Option<EndedInMinute>, PortError> {
+    let (mut minute, mut after) = (EndedInMinute::default(), None);
     loop {
         if ports.clock().now() >= deadline {
             return Ok(None);
         }
-        let page = ports.store().ended(state, part, within.clone(), after.as_ref()).await?;
+        let page = ports.store().ended_tasks(state, part, within.clone(), after.as_ref()).await?;
         page.ended.iter().for_each(|ended| minute.add(&ended.workflow, state));
         after = page.next;
         if after.is_none() {

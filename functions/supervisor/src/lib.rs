@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::{engine::event::Event, model::time::earlier};
 use steward_runtime::{
-    breaker::tell_untold,
+    breaker::publish_unpublished_changes,
     drive::{Delivery, drive},
     metrics,
-    ports::{Clock, DueCursor, PortError, Ports, StateStore, chain},
+    ports::{Clock, DueCursor, PortError, Ports, StateStore, error_chain},
 };
 
 mod dead_letters;
@@ -25,23 +25,27 @@ const SHARDS_AT_ONCE: usize = 4;
 ///
 /// # Errors
 /// The due index could not be read. Failures of alerts and of the history are logged; the next run makes up for them.
-pub async fn supervise<P: Ports>(
+pub async fn run_once<P: Ports>(
     ports: &P,
     first_shard: u32,
     deadline: Timestamp,
-) -> Result<Swept, PortError> {
+) -> Result<SweepResult, PortError> {
     let at = ports.clock().now();
     let sweeping = Box::pin(sweep(ports, first_shard, deadline));
     let letters = Box::pin(dead_letters::publish_new(ports));
-    let (swept, letters, breakers) = join3(sweeping, letters, Box::pin(tell_untold(ports))).await;
+    let (swept, letters, breakers) =
+        join3(sweeping, letters, Box::pin(publish_unpublished_changes(ports))).await;
     for error in letters.err().into_iter().chain(breakers.err()) {
-        tracing::warn!(error = chain(&error), "alerts not published; the next run publishes them");
+        tracing::warn!(
+            error = error_chain(&error),
+            "alerts not published; the next run publishes them"
+        );
     }
     let swept = swept?;
     metrics::swept();
     if let Err(error) = Box::pin(history::record(ports, at, swept, deadline)).await {
         tracing::warn!(
-            error = chain(&error),
+            error = error_chain(&error),
             "history not updated; the next run continues from here"
         );
     }
@@ -50,7 +54,7 @@ pub async fn supervise<P: Ports>(
 
 /// The result of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Swept {
+pub struct SweepResult {
     /// The number of due tasks.
     pub due: u64,
     /// How many of these could not be processed; they stay due.
@@ -68,15 +72,15 @@ pub async fn sweep<P: Ports>(
     ports: &P,
     first_shard: u32,
     deadline: Timestamp,
-) -> Result<Swept, PortError> {
+) -> Result<SweepResult, PortError> {
     let shards = ports.store().shards();
     let order = (0..shards).map(|n| (first_shard % shards + n) % shards);
     let sweep = |shard| Box::pin(async move { sweep_shard(ports, shard, deadline).await });
     let sweeps = stream::iter(order).map(sweep);
     let sweeps: Vec<_> = sweeps.buffer_unordered(SHARDS_AT_ONCE).collect().await;
-    let mut swept = Swept::default();
+    let mut swept = SweepResult::default();
     for shard in sweeps {
-        let Swept { due, failed, shards_left } = shard?;
+        let SweepResult { due, failed, shards_left } = shard?;
         swept.due += due;
         swept.failed += failed;
         swept.shards_left += shards_left;
@@ -88,8 +92,8 @@ async fn sweep_shard<P: Ports>(
     ports: &P,
     shard: u32,
     deadline: Timestamp,
-) -> Result<Swept, PortError> {
-    let mut swept = Swept { shards_left: 1, ..Swept::default() };
+) -> Result<SweepResult, PortError> {
+    let mut swept = SweepResult { shards_left: 1, ..SweepResult::default() };
     let mut after: Option<DueCursor> = None;
     loop {
         let now = ports.clock().now();
@@ -97,7 +101,7 @@ async fn sweep_shard<P: Ports>(
             return Ok(swept);
         }
         let until = earlier(now, ports.timing().clock_skew);
-        let page = ports.store().due(shard, until, after.as_ref()).await?;
+        let page = ports.store().due_tasks(shard, until, after.as_ref()).await?;
         let deliveries = page.task_ids.into_iter().map(|task_id| Delivery {
             task_id,
             incarnation: None,
@@ -109,12 +113,12 @@ async fn sweep_shard<P: Ports>(
             swept.due += 1;
             if let Err(error) = result {
                 swept.failed += 1;
-                tracing::warn!(error = chain(&*error), "due task not processed");
+                tracing::warn!(error = error_chain(&*error), "due task not processed");
             }
         }
         after = page.next;
         if after.is_none() {
-            return Ok(Swept { shards_left: 0, ..swept });
+            return Ok(SweepResult { shards_left: 0, ..swept });
         }
     }
 }

@@ -3,7 +3,7 @@
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde::de::IgnoredAny;
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_supervisor::supervise;
+use steward_supervisor::run_once;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Error> {
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
         let deadline = function::deadline(&event.context);
-        let swept = telemetry::observed(supervise(ports, first_shard, deadline)).await?;
+        let swept = telemetry::observed(run_once(ports, first_shard, deadline)).await?;
         tracing::info!(
             due = swept.due,
             failed = swept.failed,

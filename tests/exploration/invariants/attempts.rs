@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use steward_core::{
     engine::event::Event,
     model::{
-        attempt::{Action, Attempt},
-        messages::Outcome,
+        attempt::{Action, AttemptId},
+        messages::ReplyOutcome,
         step::{Progress, StepState},
         task::{ProcessState, Task},
         time::later,
@@ -20,7 +20,7 @@ use crate::exploration::progress::{
 impl CheckedTransition<'_> {
     /// Attempt numbers increase by one, and attempts start only when they may.
     pub(super) fn check_attempts(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
-        for (step, action, progress) in after.actions() {
+        for (step, action, progress) in after.started_actions() {
             let old = before.progress(&step, action);
             let (number, old_number) =
                 (progress.state.attempt(), old.map_or(0, |old| old.state.attempt()));
@@ -34,7 +34,7 @@ impl CheckedTransition<'_> {
                 "attempt numbers increase by one",
                 (old_number..=old_number + 1).contains(&number),
             );
-            let by_hand = matches!(self.event, Event::Commanded(_)) && has_passed(progress);
+            let by_hand = matches!(self.event, Event::CommandReceived(_)) && has_passed(progress);
             if number == old_number || by_hand {
                 continue;
             }
@@ -47,7 +47,7 @@ impl CheckedTransition<'_> {
             }
             check("one attempt at a time", !old.is_some_and(is_awaited));
             check("nothing starts in a paused task", after.paused_at.is_none());
-            let attempt = Attempt { step: step.clone(), action, number };
+            let attempt = AttemptId { step: step.clone(), action, number };
             let requested_attempt = self.requested_attempts().contains(&attempt);
             check("an attempt that starts is requested", requested_attempt || is_failed(progress));
             if let StepState::Running { complete_by, .. } = progress.state {
@@ -57,7 +57,7 @@ impl CheckedTransition<'_> {
         }
         // A step that never started may get items when it starts.
         let begun = |progress: &Progress| progress.state != StepState::Failed { attempt: 0 };
-        let mut begun = before.actions().filter(|(.., progress)| begun(progress));
+        let mut begun = before.started_actions().filter(|(.., progress)| begun(progress));
         if let Some((step, ..)) = begun.find(|(s, a, _)| after.progress(s, *a).is_none()) {
             violated.push(format!("the record of {step} is kept"));
         }
@@ -71,16 +71,18 @@ impl CheckedTransition<'_> {
                 violated.push(text.to_owned());
             }
         };
-        if let Event::Replied(reply) = self.event {
+        if let Event::ReplyReceived(reply) = self.event {
             let old = before.progress(&reply.step, reply.action);
             let state = old.map(|old| &old.state);
             let newest = state.is_some_and(|state| state.attempt() == reply.attempt);
-            let completed = matches!(reply.outcome, Outcome::Completed { .. });
+            let completed = matches!(reply.outcome, ReplyOutcome::Completed { .. });
             let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
             let is_news = ran && old.is_some_and(|old| !old.may_have_run);
             // A second failure reports nothing new.
-            let is_proof =
-                matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
+            let is_proof = matches!(
+                reply.outcome,
+                ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. }
+            );
             let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt());
             let counts = match state {
                 Some(StepState::Running { .. }) => true,
@@ -89,7 +91,9 @@ impl CheckedTransition<'_> {
                 // The part counts as not run.
                 Some(StepState::Failed { .. } | StepState::Skipped { .. }) => is_news && is_proof,
                 Some(
-                    StepState::HandedOut { .. } | StepState::Each | StepState::Completed { .. },
+                    StepState::AwaitingCallback { .. }
+                    | StepState::RunningItems
+                    | StepState::Completed { .. },
                 )
                 | None => false,
             };
@@ -101,14 +105,14 @@ impl CheckedTransition<'_> {
                 task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)
             };
             let failed = after.progress(&reply.step, reply.action).is_some_and(is_failed);
-            let deferred = matches!(reply.outcome, Outcome::Deferred { .. }) && !failed;
+            let deferred = matches!(reply.outcome, ReplyOutcome::Deferred { .. }) && !failed;
             check("a deferral is not counted", !deferred || count(before) == count(after));
         }
         if *self.event != Event::Swept || is_final(before) {
             return;
         }
         let past = |at: Timestamp| later(at, self.workflow.timing.clock_skew) <= now;
-        for (step, action, old) in before.actions() {
+        for (step, action, old) in before.started_actions() {
             let Some(new) = after.progress(&step, action) else { continue };
             let Some(complete_by) = awaited_by(old) else { continue };
             // When an undo starts, only agents and callbacks of a point of no return are still awaited.

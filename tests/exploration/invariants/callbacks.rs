@@ -4,7 +4,7 @@ use steward_core::{
     engine::event::Event,
     model::{
         attempt::Action,
-        messages::{Answer, Outcome},
+        messages::{CallbackOutcome, ReplyOutcome},
         names::{CallbackFence, Part},
         step::StepState,
         task::{ProcessState, Task},
@@ -24,8 +24,9 @@ impl CheckedTransition<'_> {
         violated: &mut Vec<String>,
     ) {
         let now = self.after.now;
-        for (step, action, progress) in after.actions() {
-            let StepState::HandedOut { attempt, complete_by, answer_by } = progress.state else {
+        for (step, action, progress) in after.started_actions() {
+            let StepState::AwaitingCallback { attempt, complete_by, answer_by } = progress.state
+            else {
                 continue;
             };
             let mut check = |text: &str, holds: bool| {
@@ -50,10 +51,11 @@ impl CheckedTransition<'_> {
                 waits || !backward,
             );
             let old = before.progress(&step, action).map(|old| &old.state);
-            if let Some(StepState::HandedOut { complete_by: by, answer_by: last, .. }) = old {
+            if let Some(StepState::AwaitingCallback { complete_by: by, answer_by: last, .. }) = old
+            {
                 check("the callback's deadline does not change", *last == answer_by);
                 check("a heartbeat only extends the deadline", *by <= complete_by);
-                let heartbeat = matches!(self.event, Event::Answered { answer: Answer::Heartbeat, step: of, .. } if *of == step);
+                let heartbeat = matches!(self.event, Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, step: of, .. } if *of == step);
                 check("only a heartbeat extends the deadline", heartbeat || *by == complete_by);
             } else {
                 let callback = definition.callback.as_ref().unwrap();
@@ -72,19 +74,19 @@ impl CheckedTransition<'_> {
         after: &Task,
         violated: &mut Vec<String>,
     ) {
-        for (step, action, old) in before.actions() {
-            let StepState::HandedOut { complete_by, .. } = old.state else { continue };
+        for (step, action, old) in before.started_actions() {
+            let StepState::AwaitingCallback { complete_by, .. } = old.state else { continue };
             let ends = match self.event {
-                Event::Answered { step: of, .. } => *of == step,
+                Event::CallbackReceived { step: of, .. } => *of == step,
                 Event::Swept => {
                     later(complete_by, self.workflow.timing.clock_skew) <= self.after.now
                 }
-                Event::Commanded(_) => true,
+                Event::CommandReceived(_) => true,
                 Event::Wake
-                | Event::Replied(_)
-                | Event::Asked(_)
+                | Event::ReplyReceived(_)
+                | Event::ParentRequested(_)
                 | Event::ChildEnded { .. }
-                | Event::AlertSent { .. } => false,
+                | Event::AlertPublished { .. } => false,
             };
             let waits = after.progress(&step, action).is_some_and(|new| new.state == old.state);
             if self.is_point_of_no_return(&step) && !ends && !waits {
@@ -97,14 +99,15 @@ impl CheckedTransition<'_> {
     /// accepted between two attempts.
     pub(super) fn check_callbacks(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
         self.check_reply_before_callback(before, after, violated);
-        let Event::Answered { step, fence: CallbackFence::Attempt(attempt), answer } = self.event
+        let Event::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), outcome } =
+            self.event
         else {
             return;
         };
         let state = before.progress(step, Action::Do).map(|progress| &progress.state);
         let awaited = before.progress(step, Action::Do).and_then(awaited_by);
         let is_between = matches!(state, Some(StepState::Waiting { .. }))
-            && matches!(answer, Answer::Completed { .. });
+            && matches!(outcome, CallbackOutcome::Completed { .. });
         let in_time = (awaited.is_some() || is_between)
             && state.is_some_and(|state| state.attempt() == *attempt);
         // A callback proves that the call took place, because its sender has the token.
@@ -116,24 +119,26 @@ impl CheckedTransition<'_> {
             violated.push(format!("{step} #{attempt}: only an awaited callback is accepted"));
         }
         let now = after.progress(step, Action::Do);
-        let taken = match answer {
-            Answer::Completed { .. } => {
+        let taken = match outcome {
+            CallbackOutcome::Completed { .. } => {
                 now.is_some_and(|now| matches!(now.state, StepState::Completed { .. }))
             }
-            Answer::Failed { .. } => now.is_some_and(|now| is_failed(now) && now.may_have_run),
-            Answer::Heartbeat => true,
+            CallbackOutcome::Failed { .. } => {
+                now.is_some_and(|now| is_failed(now) && now.may_have_run)
+            }
+            CallbackOutcome::Heartbeat => true,
         };
         if in_time && !taken {
             violated.push(format!("{step} #{attempt}: a callback in time is accepted"));
         }
         let extended_deadline =
             match (state, self.workflow.callback(step).and_then(|c| c.heartbeat)) {
-                (Some(StepState::HandedOut { answer_by, .. }), Some(every)) => {
+                (Some(StepState::AwaitingCallback { answer_by, .. }), Some(every)) => {
                     Some(later(self.after.now, every).min(*answer_by))
                 }
                 _ => None,
             };
-        let is_heartbeat = *answer == Answer::Heartbeat && in_time;
+        let is_heartbeat = *outcome == CallbackOutcome::Heartbeat && in_time;
         if is_heartbeat
             && extended_deadline.is_some()
             && now.and_then(awaited_by) != extended_deadline
@@ -144,8 +149,8 @@ impl CheckedTransition<'_> {
 
     /// A reply to the call of a step with a callback does not complete the step.
     fn check_reply_before_callback(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
-        let Event::Replied(reply) = self.event else { return };
-        let completed = matches!(reply.outcome, Outcome::Completed { .. });
+        let Event::ReplyReceived(reply) = self.event else { return };
+        let completed = matches!(reply.outcome, ReplyOutcome::Completed { .. });
         let has_callback =
             reply.action == Action::Do && self.workflow.callback(&reply.step).is_some();
         // A reply that was not awaited any more only reports that the call took effect.
@@ -157,7 +162,7 @@ impl CheckedTransition<'_> {
         let state = after.progress(&reply.step, Action::Do).map(|progress| &progress.state);
         let is_point_of_no_return = self.is_point_of_no_return(&reply.step);
         let waits = before.process_state != ProcessState::Undoing || is_point_of_no_return;
-        let awaits_callback = matches!(state, Some(StepState::HandedOut { .. }));
+        let awaits_callback = matches!(state, Some(StepState::AwaitingCallback { .. }));
         if awaits_callback != waits {
             violated.push(format!(
                 "{}: after its call it awaits the callback, unless it was given up",

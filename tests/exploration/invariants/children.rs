@@ -4,7 +4,7 @@ use serde_json::Value;
 use steward_core::{
     engine::{effect::Effect, event::Event},
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         document::DocumentKey,
         messages::ChildOutcome,
         step::{StepRecord, StepState},
@@ -35,7 +35,7 @@ pub(super) fn child_violations(
         };
         let record = task.record(part);
         let by_hand = |action, number| {
-            let attempt = Attempt { step: part.clone(), action, number };
+            let attempt = AttemptId { step: part.clone(), action, number };
             !model.dispatches.contains_key(&attempt)
         };
         let undo = record.and_then(|record| record.undo.as_ref());
@@ -43,8 +43,8 @@ pub(super) fn child_violations(
             StepState::Completed { attempt } => by_hand(Action::Undo, attempt),
             StepState::Skipped { .. } => true,
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Waiting { .. }
             | StepState::Failed { .. } => false,
         });
@@ -133,10 +133,10 @@ impl CheckedTransition<'_> {
             Effect::ChildEnded(ended) => Some(ended),
             Effect::Request(_)
             | Effect::Submit(_)
-            | Effect::Ask(_)
+            | Effect::ParentRequest(_)
             | Effect::Reply(_)
             | Effect::Wake { .. }
-            | Effect::Notice { .. }
+            | Effect::Notification { .. }
             | Effect::Reject { .. }
             | Effect::Publish(_) => None,
         });
@@ -150,8 +150,8 @@ impl CheckedTransition<'_> {
         let Some(parent) = &after.parent else {
             return check("a task without a parent sends no report", reports.is_empty());
         };
-        let owes =
-            self.ends(before, after) || (is_final(after) && matches!(self.event, Event::Asked(_)));
+        let owes = self.ends(before, after)
+            || (is_final(after) && matches!(self.event, Event::ParentRequested(_)));
         check("a child reports its end once", !owes || reports.len() == 1);
         for ended in reports {
             check(
@@ -169,14 +169,14 @@ impl CheckedTransition<'_> {
                 (ChildOutcome::Undone { .. }, ProcessState::Undone) => true,
                 // Past the point of no return when the parent requests the undo.
                 (ChildOutcome::Error { .. }, ProcessState::Processed) => {
-                    *self.event == Event::Asked(Action::Undo)
+                    *self.event == Event::ParentRequested(Action::Undo)
                 }
                 (ChildOutcome::Error { .. }, state) => state == ProcessState::Error,
                 (ChildOutcome::Refused { .. }, _) | (_, _) => false,
             };
             check("the report contains the outcome", is_so);
         }
-        let undo_requested = *self.event == Event::Asked(Action::Undo);
+        let undo_requested = *self.event == Event::ParentRequested(Action::Undo);
         let backward = after.undo_reason.is_some() || after.process_state == ProcessState::Error;
         let is_point_of_no_return =
             self.workflow.definition.steps.values().any(|step| step.point_of_no_return);

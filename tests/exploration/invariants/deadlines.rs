@@ -22,7 +22,7 @@ impl CheckedTransition<'_> {
             }
         };
         let mut is_idle = true;
-        for (_, _, progress) in after.actions() {
+        for (_, _, progress) in after.started_actions() {
             if let Some(complete_by) = awaited_by(progress) {
                 is_idle = false;
                 check("due by the deadline of each awaited reply or callback", complete_by);
@@ -36,7 +36,7 @@ impl CheckedTransition<'_> {
             }
         }
         let backward = after.undo_reason.is_some();
-        for (part, record) in after.parts().filter(|_| backward && !paused) {
+        for (part, record) in after.started_parts().filter(|_| backward && !paused) {
             let undo = record.undo.as_ref().filter(|undo| has_passed(undo));
             let undo = undo.and_then(|undo| undo.in_progress(now));
             let until = record.run.in_progress(now).max(undo);
@@ -50,7 +50,7 @@ impl CheckedTransition<'_> {
         if paused {
             return check(
                 "a paused task is due within the limit",
-                later(now, limits::PAUSED_LOOK_WITHIN),
+                later(now, limits::PAUSED_CHECK_INTERVAL),
             );
         }
         check("due by the task's complete-by", after.complete_by);
@@ -71,7 +71,7 @@ impl CheckedTransition<'_> {
         if is_final(after) || after.paused_at.is_some() || now >= after.complete_by {
             return;
         }
-        for (step, action, progress) in after.actions() {
+        for (step, action, progress) in after.started_actions() {
             let Some(until) = waits_until(progress) else { continue };
             let is_new = before.progress(&step, action).and_then(waits_until) != Some(until);
             let longest = later(now, limits::QUEUE_DELAY_MAX);

@@ -3,7 +3,7 @@
 use steward_core::{
     engine::{effect::Effect, event::Event},
     model::{
-        events::Happened,
+        events::EventData,
         names::Part,
         task::{ProcessState, Task},
     },
@@ -25,12 +25,12 @@ impl CheckedTransition<'_> {
         };
         let alerts = || self.effects.iter().filter(|effect| is_alert(effect));
         let ends = self.ends(before, after);
-        if matches!(self.event, Event::Commanded(_)) {
+        if matches!(self.event, Event::CommandReceived(_)) {
             check("a command is recorded", after.commands.len() == before.commands.len() + 1);
         }
-        let decides = matches!(self.event, Event::Wake | Event::Replied(_));
+        let decides = matches!(self.event, Event::Wake | Event::ReplyReceived(_));
         if decides && after.process_state == ProcessState::Undoing && after.paused_at.is_none() {
-            let begun = after.actions().any(|(.., p)| {
+            let begun = after.started_actions().any(|(.., p)| {
                 is_awaited(p) || waits_until(p).is_some() || p.in_progress(self.after.now).is_some()
             });
             let has_work = begun || !left_to_undo(self.workflow, self.after).is_empty();
@@ -41,7 +41,7 @@ impl CheckedTransition<'_> {
             return;
         }
         let notifications =
-            self.effects.iter().filter(|e| matches!(e, Effect::Notice { .. })).count();
+            self.effects.iter().filter(|e| matches!(e, Effect::Notification { .. })).count();
         check("the client is notified of the end once", notifications == 1);
         let in_error = after.process_state == ProcessState::Error;
         check(
@@ -53,17 +53,17 @@ impl CheckedTransition<'_> {
         for effect in alerts() {
             let Effect::Publish(event) = effect else { continue };
             let (is_undo, named) = match &event.data {
-                Happened::UndoFailed(trouble) => (true, &trouble.steps),
-                Happened::TaskInError(trouble) => (false, &trouble.steps),
-                Happened::BreakerOpened(_)
-                | Happened::SubmissionRefused { .. }
-                | Happened::MessageCorrupt { .. }
-                | Happened::DeadLetterSeen { .. }
-                | Happened::AgentMissing { .. }
-                | Happened::BreakerClosed(_)
-                | Happened::OperatorCommand { .. }
-                | Happened::OperatorRedrive { .. }
-                | Happened::TaskEnded { .. } => continue,
+                EventData::UndoFailed(trouble) => (true, &trouble.steps),
+                EventData::TaskInError(trouble) => (false, &trouble.steps),
+                EventData::BreakerOpened(_)
+                | EventData::SubmissionRefused { .. }
+                | EventData::MessageCorrupt { .. }
+                | EventData::DeadLetterSeen { .. }
+                | EventData::AgentMissing { .. }
+                | EventData::BreakerClosed(_)
+                | EventData::OperatorCommand { .. }
+                | EventData::OperatorRedrive { .. }
+                | EventData::TaskEnded { .. } => continue,
             };
             check("the kind of the alert matches the direction of the task", is_undo == backward);
             let left_to_undo = left_to_undo(self.workflow, self.after);
@@ -76,7 +76,7 @@ impl CheckedTransition<'_> {
                 "the alert names only parts that have an undo",
                 !backward || named.iter().all(can),
             );
-            let failed = after.parts().filter(|(_, record)| is_failed(&record.run));
+            let failed = after.started_parts().filter(|(_, record)| is_failed(&record.run));
             let failed: Vec<_> = failed.map(|(part, _)| part).collect();
             check("the alert names the parts that failed", backward || failed == *named);
         }

@@ -30,23 +30,23 @@ impl CheckedTransition<'_> {
             };
             let at_once = self.workflow.definition.steps[name].for_each.as_ref().unwrap().at_once;
             for action in [Action::Do, Action::Undo] {
-                let open = items.begun.iter().filter_map(|item| item.progress(action));
+                let open = items.started.iter().filter_map(|item| item.progress(action));
                 let open = open.filter(|way| !has_passed(way) && !is_failed(way)).count();
                 check("no more items run than the concurrency limit", open <= at_once as usize);
             }
-            let passed = items.begun.iter().filter(|item| has_passed(&item.run)).count();
+            let passed = items.started.iter().filter(|item| has_passed(&item.run)).count();
             let have_passed = passed == items.count as usize;
             check(
                 "completed only when all items are complete",
                 !is_completed(&record.run) || have_passed,
             );
-            let is_each = record.run.state == StepState::Each;
+            let is_each = record.run.state == StepState::RunningItems;
             check(
                 "completed as soon as all items are complete",
                 !goes_on || !have_passed || !is_each,
             );
-            let open = items.begun.iter().filter(|item| !has_passed(&item.run)).count();
-            let full = open >= at_once as usize || items.begun.len() == items.count as usize;
+            let open = items.started.iter().filter(|item| !has_passed(&item.run)).count();
+            let full = open >= at_once as usize || items.started.len() == items.count as usize;
             let in_time = self.after.now < after.complete_by;
             check(
                 "as many items run as the concurrency limit allows",
@@ -72,7 +72,7 @@ impl CheckedTransition<'_> {
             let record = &after.steps[&step.step];
             if let (Some(position), Some(item)) = (step.item, field("item")) {
                 let list =
-                    self.after.items(&record.items.as_ref().unwrap().begun[position as usize]);
+                    self.after.items(&record.items.as_ref().unwrap().started[position as usize]);
                 if list.and_then(|list| list.get(position as usize)) != Some(item) {
                     violated.push(format!("{step}: the request contains its item, not {item}"));
                 }
@@ -88,7 +88,7 @@ impl CheckedTransition<'_> {
 
 /// The outputs of the items of `step`.
 fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
-    let items = &task.steps[step].items.as_ref().unwrap().begun;
+    let items = &task.steps[step].items.as_ref().unwrap().started;
     let output = |(position, item): (u32, &StepRecord)| {
         let part = Part { step: step.clone(), item: Some(position) };
         let output = item.run.output(&part, Action::Do);

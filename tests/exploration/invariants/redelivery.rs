@@ -3,7 +3,7 @@
 use steward_core::{
     engine::effect::Effect,
     model::{
-        attempt::Attempt,
+        attempt::AttemptId,
         task::{ProcessState, Task},
     },
 };
@@ -24,7 +24,7 @@ impl CheckedTransition<'_> {
             }
         };
         for (attempt, dispatch) in &self.after.dispatches {
-            let Attempt { step, action, number } = attempt;
+            let AttemptId { step, action, number } = attempt;
             let runs = after.progress(step, *action).is_some_and(|progress| {
                 is_running(progress) && progress.state.attempt() == *number
             });
@@ -37,7 +37,7 @@ impl CheckedTransition<'_> {
         let alerted = after.process_state != ProcessState::Error || self.after.alerted;
         check("the lost alert is sent again".to_owned(), alerted);
         let notifications =
-            self.effects.iter().filter(|e| matches!(e, Effect::Notice { .. })).count();
+            self.effects.iter().filter(|e| matches!(e, Effect::Notification { .. })).count();
         let is_end = lost.ended.is_some() && lost.ended == end(after);
         let known = after.process_state == ProcessState::Error && after.due.is_none();
         check(
@@ -45,7 +45,7 @@ impl CheckedTransition<'_> {
             !is_end || known || notifications == 1,
         );
         let (wakes, now) = (self.wakes(), self.after.now);
-        for (Attempt { step, action, number }, at) in &lost.waits {
+        for (AttemptId { step, action, number }, at) in &lost.waits {
             let still = after.progress(step, *action).is_some_and(|progress| {
                 waits_until(progress) == Some(*at) && progress.state.attempt() == *number
             });
@@ -59,7 +59,7 @@ impl CheckedTransition<'_> {
                 !wanted || sent,
             );
         }
-        let idle = !after.actions().any(|(.., p)| {
+        let idle = !after.started_actions().any(|(.., p)| {
             is_awaited(p) || waits_until(p).is_some() || p.in_progress(now).is_some()
         });
         let stopped = is_final(after) || after.paused_at.is_some() || now >= after.complete_by;

@@ -4,10 +4,10 @@ use serde_json::Value;
 use steward_core::{
     engine::event::Event,
     model::{
-        attempt::{Action, Attempt},
-        command::Order,
+        attempt::{Action, AttemptId},
+        command::CommandAction,
         json_text::JsonText,
-        messages::{Outcome, StepRequest},
+        messages::{ReplyOutcome, StepRequest},
         names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
         task::Task,
@@ -26,7 +26,7 @@ impl CheckedTransition<'_> {
         let steps = &self.workflow.definition.steps;
         let backward = after.undo_reason.is_some();
         for attempt in &self.requested_attempts() {
-            let Attempt { step, action, number } = attempt;
+            let AttemptId { step, action, number } = attempt;
             let mut check = |text: &str, holds: bool| {
                 if !holds {
                     violated.push(format!("{} {step} #{number}: {text}", action.name()));
@@ -95,11 +95,12 @@ impl CheckedTransition<'_> {
         after: &Task,
         violated: &mut Vec<String>,
     ) {
-        let Event::Replied(reply) = self.event else { return };
+        let Event::ReplyReceived(reply) = self.event else { return };
         let old = before.progress(&reply.step, Action::Do);
         let is_newest = old.is_some_and(|old| old.state.attempt() == reply.attempt);
         // A second failure reports nothing new.
-        let is_proof = matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
+        let is_proof =
+            matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
         let is_settled = old.is_some_and(|old| {
             matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
         });
@@ -128,7 +129,8 @@ impl CheckedTransition<'_> {
         violated: &mut Vec<String>,
     ) {
         let Some((
-            Order::Resubmit { did_not_run: true, .. } | Order::Skip { did_not_run: true, .. },
+            CommandAction::Resubmit { did_not_run: true, .. }
+            | CommandAction::Skip { did_not_run: true, .. },
             steps,
         )) = self.accepted_command(before, after)
         else {
@@ -146,12 +148,12 @@ impl CheckedTransition<'_> {
 
     /// A part that may have run, or may still run, with the old input gets no other input.
     pub(super) fn check_edits(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
-        if !matches!(self.event, Event::Commanded(_)) {
+        if !matches!(self.event, Event::CommandReceived(_)) {
             return;
         }
-        for (part, action, progress) in after.actions() {
+        for (part, action, progress) in after.started_actions() {
             let Some(old) = before.progress(&part, action) else { continue };
-            let ran = |(attempt, dispatch): (&Attempt, &Dispatch)| {
+            let ran = |(attempt, dispatch): (&AttemptId, &Dispatch)| {
                 (&attempt.step, attempt.action) == (&part, action)
                     && dispatch.sent
                     && dispatch.known_outcome != KnownOutcome::DidNotRun
@@ -173,13 +175,14 @@ impl CheckedTransition<'_> {
         after: &Task,
         violated: &mut Vec<String>,
     ) {
-        let Some((Order::Resubmit { step: None, input: Some(input), .. }, _)) =
+        let Some((CommandAction::Resubmit { step: None, input: Some(input), .. }, _)) =
             self.accepted_command(before, after)
         else {
             return;
         };
         let Some(list) = input.get("list").and_then(Value::as_array) else { return };
-        for (part, record) in after.parts().filter(|(_, record)| is_completed(&record.run)) {
+        for (part, record) in after.started_parts().filter(|(_, record)| is_completed(&record.run))
+        {
             let Some(position) = part.item else { continue };
             let own = self.after.items(record).and_then(|list| list.get(position as usize));
             if own != list.get(position as usize) {
@@ -189,26 +192,26 @@ impl CheckedTransition<'_> {
     }
 
     /// The accepted command, with the parts that it resubmitted or skipped.
-    fn accepted_command(&self, before: &Task, after: &Task) -> Option<(&Order, Vec<Part>)> {
-        let Event::Commanded(command) = self.event else { return None };
+    fn accepted_command(&self, before: &Task, after: &Task) -> Option<(&CommandAction, Vec<Part>)> {
+        let Event::CommandReceived(command) = self.event else { return None };
         let is_new = after.commands.len() > before.commands.len();
         let accepted =
             is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
         let settled = |part: &Part, old: &Progress| {
             let new = after.progress(part, before.direction());
             new.is_some_and(|new| match command.order {
-                Order::Resubmit { .. } => new.state.attempt() > old.state.attempt(),
-                Order::Skip { .. }
-                | Order::Complete { .. }
-                | Order::Undo
-                | Order::Cancel
-                | Order::Pause
-                | Order::Resume => {
+                CommandAction::Resubmit { .. } => new.state.attempt() > old.state.attempt(),
+                CommandAction::Skip { .. }
+                | CommandAction::Complete { .. }
+                | CommandAction::Undo
+                | CommandAction::Cancel
+                | CommandAction::Pause
+                | CommandAction::Resume => {
                     matches!(new.state, StepState::Skipped { .. }) && !has_passed(old)
                 }
             })
         };
-        let parts = before.actions().filter(|(part, action, old)| {
+        let parts = before.started_actions().filter(|(part, action, old)| {
             *action == before.direction() && !is_awaited(old) && settled(part, old)
         });
         accepted.then(|| (&command.order, parts.map(|(part, ..)| part).collect()))
@@ -227,7 +230,9 @@ impl CheckedTransition<'_> {
             successors.clear();
         }
         let is_awaited = |record: &StepRecord| is_awaited(&record.run);
-        for (other, record) in after.parts().filter(|(other, _)| successors.contains(&other.step)) {
+        for (other, record) in
+            after.started_parts().filter(|(other, _)| successors.contains(&other.step))
+        {
             let left_to_undo = is_left_to_undo(self.workflow, self.after, &other);
             check(
                 "an undo waits for later parts and their undos",
@@ -235,7 +240,7 @@ impl CheckedTransition<'_> {
             );
         }
         let may_be_in_progress = |part: &Part| self.after.is_in_progress(self.workflow, part);
-        let mut later = after.parts().filter(|(other, _)| successors.contains(&other.step));
+        let mut later = after.started_parts().filter(|(other, _)| successors.contains(&other.step));
         check(
             "an undo waits for the calls of later parts",
             later.all(|(o, _)| !may_be_in_progress(&o)),
@@ -245,7 +250,7 @@ impl CheckedTransition<'_> {
         check("an undo waits for the attempt of its own part", !own.is_some_and(is_awaited));
         let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
         check("only a part that may have run is undone", ran);
-        for (other, record) in after.parts() {
+        for (other, record) in after.started_parts() {
             let may_have = self.after.may_have_run(&other) || is_awaited(record);
             let is_point_of_no_return =
                 !self.workflow.definition.steps[&other.step].point_of_no_return;

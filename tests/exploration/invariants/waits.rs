@@ -4,7 +4,7 @@ use steward_core::{
     engine::event::Event,
     model::{
         attempt::Action,
-        command::Order,
+        command::CommandAction,
         document::DocumentKey,
         names::StepName,
         step::StepState,
@@ -41,12 +41,12 @@ impl CheckedTransition<'_> {
         }
         let decides = match self.event {
             Event::Wake
-            | Event::Replied(_)
-            | Event::Answered { .. }
+            | Event::ReplyReceived(_)
+            | Event::CallbackReceived { .. }
             | Event::ChildEnded { .. }
-            | Event::Asked(_) => true,
-            Event::Commanded(_) => after.commands.last().is_some_and(|c| c.refused.is_none()),
-            Event::Swept | Event::AlertSent { .. } => false,
+            | Event::ParentRequested(_) => true,
+            Event::CommandReceived(_) => after.commands.last().is_some_and(|c| c.refused.is_none()),
+            Event::Swept | Event::AlertPublished { .. } => false,
         };
         let is_active =
             after.process_state == ProcessState::Processing && after.paused_at.is_none();
@@ -62,14 +62,15 @@ impl CheckedTransition<'_> {
                 continue;
             }
             let holds = self.condition(after, source);
-            let by_hand = matches!(self.event, Event::Commanded(_)) && has_passed(&record.run);
+            let by_hand =
+                matches!(self.event, Event::CommandReceived(_)) && has_passed(&record.run);
             let is_right = match record.run.state {
                 StepState::Skipped { attempt: 0 } => holds == Some(false),
                 StepState::Running { attempt: 1, .. } => holds == Some(true),
                 StepState::Failed { attempt: 0 } => holds.is_none(),
-                StepState::Each
+                StepState::RunningItems
                 | StepState::Running { .. }
-                | StepState::HandedOut { .. }
+                | StepState::AwaitingCallback { .. }
                 | StepState::Waiting { .. }
                 | StepState::Completed { .. }
                 | StepState::Failed { .. }
@@ -101,22 +102,22 @@ impl CheckedTransition<'_> {
         let now = self.after.now;
         let accepted = after.commands.last().is_some_and(|command| command.refused.is_none());
         let named = match self.event {
-            Event::Commanded(command) => match &command.order {
-                Order::Resubmit { step, .. } => Some(step.as_ref()),
-                Order::Skip { .. }
-                | Order::Complete { .. }
-                | Order::Undo
-                | Order::Cancel
-                | Order::Pause
-                | Order::Resume => None,
+            Event::CommandReceived(command) => match &command.order {
+                CommandAction::Resubmit { step, .. } => Some(step.as_ref()),
+                CommandAction::Skip { .. }
+                | CommandAction::Complete { .. }
+                | CommandAction::Undo
+                | CommandAction::Cancel
+                | CommandAction::Pause
+                | CommandAction::Resume => None,
             },
             Event::Wake
             | Event::Swept
-            | Event::Replied(_)
-            | Event::Answered { .. }
-            | Event::Asked(_)
+            | Event::ReplyReceived(_)
+            | Event::CallbackReceived { .. }
+            | Event::ParentRequested(_)
             | Event::ChildEnded { .. }
-            | Event::AlertSent { .. } => None,
+            | Event::AlertPublished { .. } => None,
         };
         for (name, wait) in &self.workflow.waits {
             let part = name.parse().unwrap();
@@ -134,7 +135,7 @@ impl CheckedTransition<'_> {
             let skew = self.workflow.timing.clock_skew;
             let soon = if *self.event == Event::Wake { later(now, skew) } else { now };
             let ended = is_completed(&record.run);
-            let commanded = matches!(self.event, Event::Commanded(_));
+            let commanded = matches!(self.event, Event::CommandReceived(_));
             check(
                 "a wait ends when it is over",
                 !ended || commanded || over.is_none_or(|over| over <= soon),
@@ -151,7 +152,7 @@ impl CheckedTransition<'_> {
             check("a resubmit without a step ends no wait", !unnamed || until == over);
             let backward = after.process_state == ProcessState::Undoing;
             let mut is_point_of_no_return = after
-                .parts()
+                .started_parts()
                 .filter(|(part, _)| self.workflow.definition.steps[&part.step].point_of_no_return);
             let may_be_abandoned = is_point_of_no_return.any(|(_, record)| is_awaited(&record.run));
             let paused = after.paused_at.is_some();

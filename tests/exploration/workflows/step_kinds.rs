@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steward_core::model::command::Order;
+use steward_core::model::command::CommandAction;
 
 use super::{Budget, Ending, ExploredWorkflow, ONE_CRASH, step, undoable, with, workflow};
 
@@ -34,17 +34,17 @@ pub(super) fn all() -> Vec<ExploredWorkflow> {
     all.chain(children).chain(as_children).chain([output()]).collect()
 }
 
-fn resubmit(input: Option<Value>) -> Order {
-    Order::Resubmit { step: None, input, did_not_run: false }
+fn resubmit(input: Option<Value>) -> CommandAction {
+    CommandAction::Resubmit { step: None, input, did_not_run: false }
 }
 
-fn skip(step: Option<&str>) -> Order {
-    Order::Skip { step: step.map(|step| step.parse().unwrap()), did_not_run: false }
+fn skip(step: Option<&str>) -> CommandAction {
+    CommandAction::Skip { step: step.map(|step| step.parse().unwrap()), did_not_run: false }
 }
 
-fn complete(step: Option<&str>) -> Order {
+fn complete(step: Option<&str>) -> CommandAction {
     let step = step.map(|step| step.parse().unwrap());
-    Order::Complete { step, output: json!({ "id": "by hand" }) }
+    CommandAction::Complete { step, output: json!({ "id": "by hand" }) }
 }
 
 /// The output of `a` decides whether `b` and `c` are skipped. It may lack the value.
@@ -151,7 +151,7 @@ fn items_commanded() -> ExploredWorkflow {
     let steps = json!({ "g": each(&[], 1, "alert", 1), "z": reader(&["g"], "alert") });
     let orders = vec![
         resubmit(None),
-        Order::Resubmit {
+        CommandAction::Resubmit {
             step: Some("g[0]".parse().unwrap()),
             input: Some(json!({ "list": ["v", "w"] })),
             did_not_run: true,
@@ -162,9 +162,9 @@ fn items_commanded() -> ExploredWorkflow {
         skip(Some("g[1]")),
         complete(None),
         complete(Some("g[1]")),
-        Order::Undo,
-        Order::Pause,
-        Order::Resume,
+        CommandAction::Undo,
+        CommandAction::Pause,
+        CommandAction::Resume,
     ];
     let input = json!({ "list": ["x", "y"] });
     ExploredWorkflow { orders, input, ..workflow("items_commanded", steps, COMMANDED, &BOTH) }
@@ -175,7 +175,7 @@ fn item_impossible() -> ExploredWorkflow {
     let mut items = each(&[], 1, "undo", 2);
     items["request"]["path"] = json!("/do/${ item.id }");
     let steps = json!({ "g": items, "z": reader(&["g"], "undo") });
-    let orders = vec![resubmit(None), skip(None), Order::Undo];
+    let orders = vec![resubmit(None), skip(None), CommandAction::Undo];
     let input = json!({ "list": [{ "id": "x" }, { "id": "y" }, {}, { "id": "z" }] });
     let budget = Budget { commands: 1, ..ONE_CRASH };
     let endings = [Ending::Undone, Ending::UndoFailed];
@@ -213,13 +213,17 @@ fn wait_commanded() -> ExploredWorkflow {
     });
     let orders = vec![
         resubmit(None),
-        Order::Resubmit { step: Some("w".parse().unwrap()), input: None, did_not_run: false },
+        CommandAction::Resubmit {
+            step: Some("w".parse().unwrap()),
+            input: None,
+            did_not_run: false,
+        },
         skip(Some("w")),
         complete(Some("w")),
-        Order::Undo,
-        Order::Cancel,
-        Order::Pause,
-        Order::Resume,
+        CommandAction::Undo,
+        CommandAction::Cancel,
+        CommandAction::Pause,
+        CommandAction::Resume,
     ];
     let waits = vec![("w", Duration::from_secs(30))];
     ExploredWorkflow { orders, waits, ..workflow("wait_commanded", steps, COMMANDED, &BOTH) }
@@ -273,10 +277,10 @@ fn callback_commanded() -> ExploredWorkflow {
         resubmit(None),
         skip(None),
         complete(Some("b")),
-        Order::Undo,
-        Order::Cancel,
-        Order::Pause,
-        Order::Resume,
+        CommandAction::Undo,
+        CommandAction::Cancel,
+        CommandAction::Pause,
+        CommandAction::Resume,
     ];
     ExploredWorkflow { orders, ..workflow("callback_commanded", steps, COMMANDED, &BOTH) }
 }
@@ -319,14 +323,14 @@ fn child_commanded() -> ExploredWorkflow {
     let steps = json!({ "k": runs(&[], 1, "alert"), "b": undoable(&["k"], 1, "alert") });
     let orders = vec![
         resubmit(None),
-        Order::Resubmit { step: None, input: None, did_not_run: true },
-        Order::Skip { step: None, did_not_run: true },
+        CommandAction::Resubmit { step: None, input: None, did_not_run: true },
+        CommandAction::Skip { step: None, did_not_run: true },
         skip(None),
         complete(None),
-        Order::Undo,
-        Order::Cancel,
-        Order::Pause,
-        Order::Resume,
+        CommandAction::Undo,
+        CommandAction::Cancel,
+        CommandAction::Pause,
+        CommandAction::Resume,
     ];
     ExploredWorkflow { orders, ..workflow("child_commanded", steps, COMMANDED, &BOTH) }
 }
@@ -382,8 +386,14 @@ fn as_child_with_point_of_no_return() -> ExploredWorkflow {
 
 fn as_child_commanded() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });
-    let orders =
-        vec![resubmit(None), skip(None), Order::Undo, Order::Cancel, Order::Pause, Order::Resume];
+    let orders = vec![
+        resubmit(None),
+        skip(None),
+        CommandAction::Undo,
+        CommandAction::Cancel,
+        CommandAction::Pause,
+        CommandAction::Resume,
+    ];
     let budget = Budget { crashes: 0, ..COMMANDED };
     ExploredWorkflow {
         is_child: true,
@@ -399,8 +409,8 @@ fn output() -> ExploredWorkflow {
         resubmit(None),
         resubmit(Some(json!({ "total": 3 }))),
         skip(None),
-        Order::Undo,
-        Order::Cancel,
+        CommandAction::Undo,
+        CommandAction::Cancel,
     ];
     let mut workflow = workflow("output", steps, COMMANDED, &BOTH);
     workflow.edit(|definition| {

@@ -53,13 +53,13 @@ pub(super) fn has_passed(state: &StepState) -> bool {
 /// waited for anyway.
 pub(super) fn in_progress_until(record: &StepRecord) -> Option<Timestamp> {
     let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
-    record.run.in_progress_until.max(undo.and_then(|undo| undo.in_progress_until))
+    record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
 }
 
 /// Whether a report says that a step of an Undone task took effect, or may have. The task then changes to Error.
 pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) -> bool {
     let step = match event {
-        Event::Replied(StepReply { step, action: Action::Do, outcome, .. })
+        Event::ReplyReceived(StepReply { step, action: Action::Do, outcome, .. })
             if outcome.may_have_run() =>
         {
             step
@@ -71,12 +71,12 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
         } => step,
         Event::Wake
         | Event::Swept
-        | Event::Replied(_)
-        | Event::Answered { .. }
-        | Event::Commanded(_)
-        | Event::Asked(_)
+        | Event::ReplyReceived(_)
+        | Event::CallbackReceived { .. }
+        | Event::CommandReceived(_)
+        | Event::ParentRequested(_)
         | Event::ChildEnded { .. }
-        | Event::AlertSent { .. } => return false,
+        | Event::AlertPublished { .. } => return false,
     };
     let may_have_run = |task: &Task| task.record(step).is_some_and(|r| r.run.may_have_run);
     (before.process_state, after.process_state) == (ProcessState::Undone, ProcessState::Error)
@@ -103,7 +103,7 @@ pub(super) fn left_to_undo(workflow: &Workflow, task: &Task) -> Vec<Part> {
 
 /// Whether an agent or a callback is awaited.
 pub(super) fn is_awaited(record: &StepRecord) -> bool {
-    matches!(record.run.state, StepState::Running { .. } | StepState::HandedOut { .. })
+    matches!(record.run.state, StepState::Running { .. } | StepState::AwaitingCallback { .. })
 }
 
 /// Whether the submission of a child task belongs to the running step and has the child's id.
@@ -122,7 +122,7 @@ pub(super) fn matches_running_step(
             .task_id
             .as_str()
             .starts_with(&format!("{}:{}{item}", task.task_id, parent.step.step))
-        && task.running().any(|(step, of, ..)| (step, of) == (parent.step.clone(), action))
+        && task.running_attempts().any(|(step, of, ..)| (step, of) == (parent.step.clone(), action))
 }
 
 /// All direct and indirect successors of `step`.
@@ -143,12 +143,12 @@ pub(super) fn descendants<'a>(workflow: &'a Workflow, step: &StepName) -> Vec<&'
 /// The end of each wait: of steps, or of undos if the task is Undoing.
 pub(super) fn waits(task: &Task) -> impl Iterator<Item = Timestamp> {
     let backward = is_undoing(task);
-    task.actions().filter_map(move |(_, action, progress)| match progress.state {
+    task.started_actions().filter_map(move |(_, action, progress)| match progress.state {
         StepState::Waiting { until, .. } if (action == Action::Undo) == backward => Some(until),
         StepState::Waiting { .. }
         | StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
+        | StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,
@@ -165,7 +165,7 @@ pub(super) fn submitted_values(task: &Task) -> Task {
         failure_count: 0,
         ended_at: None,
         due: None,
-        kept_from: None,
+        retention_start: None,
         error: None,
         undo_reason: None,
         paused_at: None,
@@ -177,7 +177,7 @@ pub(super) fn submitted_values(task: &Task) -> Task {
 }
 
 pub(super) fn attempts_grow(before: &Task, after: &Task) -> bool {
-    after.actions().all(|(step, action, new)| {
+    after.started_actions().all(|(step, action, new)| {
         let old = before.progress(&step, action).map_or(0, |old| old.state.attempt());
         new.state.attempt() == old || new.state.attempt() == old + 1
     })
@@ -185,7 +185,7 @@ pub(super) fn attempts_grow(before: &Task, after: &Task) -> bool {
 
 /// Whether a request is sent for every attempt that starts.
 pub(super) fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool {
-    after.running().all(|(step, action, attempt, _)| {
+    after.running_attempts().all(|(step, action, attempt, _)| {
         // Another agent may still have a delivery of a deferred request: the attempt runs again.
         let was = before.progress(&step, action).map(|progress| &progress.state);
         let ran = was.is_some_and(|was| {
@@ -207,7 +207,7 @@ pub(super) fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool 
 pub(super) fn keeps_steps(before: &Task, after: &Task) -> bool {
     let never_began =
         |progress: &Progress| progress.state.is_failed() && progress.state.attempt() == 0;
-    before.actions().all(|(step, action, progress)| {
+    before.started_actions().all(|(step, action, progress)| {
         after.progress(&step, action).is_some()
             || after.steps.get(&step.step).is_some_and(|record| record.items.is_some())
             || never_began(progress)
@@ -238,5 +238,7 @@ pub(super) fn matches_running_attempt(
         && request.idempotency_key == format!("{task_id}/{step}/{verb}{edit}")
         && definition.agent.as_ref() == Some(&request.agent)
         && method == Some(request.method)
-        && task.running().any(|running| running == (step.clone(), *action, *attempt, *complete_by))
+        && task
+            .running_attempts()
+            .any(|running| running == (step.clone(), *action, *attempt, *complete_by))
 }

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, rc::Rc, time::Duration};
 use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_aws::{
-    batch::received,
+    batch::received_messages,
     items::{Items, read_task},
 };
 use steward_core::{
@@ -79,10 +79,10 @@ fn messages() -> Vec<Case> {
             "message/read_batch_of_10_replies",
             move || event.clone(),
             |event| {
-                let read = |message: steward_aws::batch::Received| {
+                let read = |message: steward_aws::batch::ReceivedMessage| {
                     message.parse::<SchedulerMessage>().unwrap()
                 };
-                received(event).map(read).collect::<Vec<_>>()
+                received_messages(event).map(read).collect::<Vec<_>>()
             },
         ),
     ]

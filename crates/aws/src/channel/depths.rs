@@ -7,12 +7,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::model::names::AgentName;
 use steward_runtime::ports::PortError;
 
-use super::{BATCHES_AT_ONCE, SqsChannel, name_of};
+use super::{BATCHES_AT_ONCE, SqsChannel, queue_name};
 use crate::{dead_letters::SUFFIX, errors::failed};
 
 /// The approximate numbers of messages in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Depth {
+pub struct QueueDepth {
     /// The name of the queue.
     pub name: String,
     /// Messages that can be received.
@@ -29,7 +29,7 @@ impl SqsChannel {
     ///
     /// # Errors
     /// SQS failed.
-    pub async fn depths(&self) -> Result<Vec<Depth>, PortError> {
+    pub async fn depths(&self) -> Result<Vec<QueueDepth>, PortError> {
         let agents = self.agents().map(|agent| self.queues.agents.of(&agent));
         let urls = [self.queues.submissions.clone(), self.queues.scheduler.clone()];
         let urls = urls.into_iter().chain(agents).chain([self.queues.rejected.clone()]);
@@ -39,11 +39,11 @@ impl SqsChannel {
 
     fn agents(&self) -> impl Iterator<Item = AgentName> {
         let prefix = self.queues.agents.name_prefix();
-        let names = self.dead_letters.iter().map(|url| name_of(url));
+        let names = self.dead_letters.iter().map(|url| queue_name(url));
         names.filter_map(move |name| name.strip_prefix(prefix)?.strip_suffix(SUFFIX)?.parse().ok())
     }
 
-    async fn depth(&self, url: &str) -> Result<Depth, PortError> {
+    async fn depth(&self, url: &str) -> Result<QueueDepth, PortError> {
         let [waiting, in_flight, delayed] = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
@@ -57,6 +57,6 @@ impl SqsChannel {
         let count =
             |name| counts.get(&name).and_then(|count| count.parse().ok()).unwrap_or_default();
         let (waiting, in_flight, delayed) = (count(waiting), count(in_flight), count(delayed));
-        Ok(Depth { name: name_of(url).to_owned(), waiting, in_flight, delayed })
+        Ok(QueueDepth { name: queue_name(url).to_owned(), waiting, in_flight, delayed })
     }
 }

@@ -11,7 +11,7 @@ use aws_sdk_sqs::{
 use futures_util::future::join_all;
 use steward_runtime::{
     metrics,
-    ports::{Queue, chain},
+    ports::{Queue, error_chain},
 };
 
 use super::{BATCH_MESSAGES_MAX, SqsChannel};
@@ -84,7 +84,7 @@ impl SqsChannel {
             }
             Ok(Err(error)) => {
                 let error = failed(format!("change visibility in {url}"))(error);
-                tracing::warn!(error = chain(&error), "{NOT_CHANGED}");
+                tracing::warn!(error = error_chain(&error), "{NOT_CHANGED}");
             }
             Err(_) => tracing::warn!("{NOT_CHANGED}: no response"),
         }

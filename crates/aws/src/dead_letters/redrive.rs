@@ -7,15 +7,15 @@ use aws_sdk_sqs::types::MessageAttributeValue;
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use steward_core::{
-    limits::{COMMAND_TEXT_CHARS_MAX, shorten},
-    model::events::{BusEvent, Happened},
+    limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
+    model::events::{BusEvent, EventData},
 };
-use steward_runtime::ports::{EventBus, PortError, chain};
+use steward_runtime::ports::{EventBus, PortError, error_chain};
 
 use super::{DeadLetter, DeadLetterQueue, DeadLettersError, REDRIVE_SECONDS};
 use crate::{
-    batch::REDRIVEN,
-    channel::{BATCH_MESSAGES_MAX, name_of, queue_url},
+    batch::REDRIVEN_ATTRIBUTE,
+    channel::{BATCH_MESSAGES_MAX, queue_name, queue_url},
     errors::{corrupt, failed},
 };
 
@@ -24,7 +24,7 @@ const ATTRIBUTES_MAX: usize = 10;
 
 /// An operator's request to redrive messages.
 #[derive(Debug, Clone)]
-pub struct Redrive {
+pub struct RedriveRequest {
     /// The maximum number of messages.
     pub max: usize,
     /// The URL of the target queue. Without it, each message returns to its source queue.
@@ -41,7 +41,7 @@ pub struct RedriveOutcome {
     /// The number of messages that were sent, by the name of the target queue.
     pub sent: BTreeMap<String, usize>,
     /// The number of messages that were sent but not deleted, so that they are in both queues.
-    pub doubled: usize,
+    pub duplicated: usize,
     /// The number of messages that were not sent, by reason.
     pub reasons: BTreeMap<String, usize>,
     kept: Vec<DeadLetter>,
@@ -57,7 +57,7 @@ impl DeadLetterQueue {
         &self,
         bus: &B,
         at: Timestamp,
-        request: &Redrive,
+        request: &RedriveRequest,
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<RedriveOutcome, DeadLettersError> {
         let published = bus.publish(vec![self.announcement(at, request)]).await;
@@ -92,11 +92,11 @@ impl DeadLetterQueue {
     }
 
     /// The event that announces a redrive.
-    fn announcement(&self, at: Timestamp, request: &Redrive) -> BusEvent {
-        let short = |text: &str| shorten(text, COMMAND_TEXT_CHARS_MAX);
-        let data = Happened::OperatorRedrive {
+    fn announcement(&self, at: Timestamp, request: &RedriveRequest) -> BusEvent {
+        let short = |text: &str| truncate_chars(text, COMMAND_TEXT_CHARS_MAX);
+        let data = EventData::OperatorRedrive {
             queue: self.name().to_owned(),
-            to: request.to.as_deref().map(|url| name_of(url).to_owned()),
+            to: request.to.as_deref().map(|url| queue_name(url).to_owned()),
             messages_max: request.max as u64,
             by: short(&request.by),
             why: short(&request.why),
@@ -113,7 +113,7 @@ impl DeadLetterQueue {
         let target = match (to, letter.source()) {
             (Some(to), _) => to.to_owned(),
             (None, Some(source)) => self.source_url(source).await?,
-            (None, None) => return Err(DeadLettersError::NoSource),
+            (None, None) => return Err(DeadLettersError::UnknownSource),
         };
         let operation = format!("send to {target}");
         let Some(body) = letter.message.body() else {
@@ -128,12 +128,12 @@ impl DeadLetterQueue {
         request.send().await.map_err(failed(operation))?;
         let request = self.client.delete_message().queue_url(&self.url);
         let deleted = request.receipt_handle(letter.receipt()).send().await.is_ok();
-        Ok(SentBack { target: name_of(&target).to_owned(), deleted })
+        Ok(SentBack { target: queue_name(&target).to_owned(), deleted })
     }
 
     /// The URL of a source queue.
     async fn source_url(&self, name: &str) -> Result<String, DeadLettersError> {
-        if let Some(url) = self.sources.iter().find(|url| name_of(url) == name) {
+        if let Some(url) = self.sources.iter().find(|url| queue_name(url) == name) {
             return Ok(url.clone());
         }
         let url = queue_url(&self.client, name).await?;
@@ -141,7 +141,7 @@ impl DeadLetterQueue {
     }
 }
 
-/// The attributes of a message, with [`REDRIVEN`], so that the receiver sends effects again that the earlier deliveries
+/// The attributes of a message, with [`REDRIVEN_ATTRIBUTE`], so that the receiver sends effects again that the earlier deliveries
 /// may have lost. A message with the maximum number of attributes stays unmarked: it is not a message of Steward, so no
 /// effects were lost.
 fn attributes(
@@ -153,7 +153,7 @@ fn attributes(
         let value = value.build().map_err(|error| {
             corrupt(format!("mark message {} as redriven", letter.message_id()))(error.into())
         })?;
-        attributes.insert(REDRIVEN.to_owned(), value);
+        attributes.insert(REDRIVEN_ATTRIBUTE.to_owned(), value);
     }
     Ok(attributes)
 }
@@ -173,10 +173,10 @@ impl RedriveOutcome {
 
     /// The problems of the redrive, as text for people.
     #[must_use]
-    pub fn wrong(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let kept = self.reasons.iter().map(|(reason, count)| format!("{count} kept: {reason}"));
-        let doubled = format!("{} sent but not deleted: they are in both queues", self.doubled);
-        kept.chain((self.doubled > 0).then_some(doubled)).collect()
+        let doubled = format!("{} sent but not deleted: they are in both queues", self.duplicated);
+        kept.chain((self.duplicated > 0).then_some(doubled)).collect()
     }
 
     fn keeps(&self, letter: &DeadLetter) -> bool {
@@ -187,10 +187,10 @@ impl RedriveOutcome {
         match sent {
             Ok(SentBack { target, deleted }) => {
                 *self.sent.entry(target).or_default() += 1;
-                self.doubled += usize::from(!deleted);
+                self.duplicated += usize::from(!deleted);
             }
             Err(error) => {
-                *self.reasons.entry(chain(&error)).or_default() += 1;
+                *self.reasons.entry(error_chain(&error)).or_default() += 1;
                 self.kept.push(letter);
             }
         }

@@ -8,7 +8,7 @@ use steward_runtime::ports::PortError;
 use super::{DynamoDefinitions, UNPUBLISHED, is_published};
 use crate::{
     errors::{corrupt, failed},
-    items::{Item, Unreadable},
+    items::{ItemAttributes, Unreadable},
 };
 
 /// The projection expression.
@@ -16,7 +16,7 @@ const PROJECTION: &str = "#name, #version, #mark";
 
 /// One version of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct VersionSummary {
     /// The workflow.
     pub name: WorkflowName,
     /// The version.
@@ -30,7 +30,7 @@ impl DynamoDefinitions {
     ///
     /// # Errors
     /// DynamoDB failed, or an item is unreadable.
-    pub async fn list(&self) -> Result<Vec<Listed>, PortError> {
+    pub async fn list(&self) -> Result<Vec<VersionSummary>, PortError> {
         let mut items = self
             .client
             .scan()
@@ -59,7 +59,10 @@ impl DynamoDefinitions {
     ///
     /// # Errors
     /// DynamoDB failed, or an item is unreadable.
-    pub async fn list_versions(&self, name: &WorkflowName) -> Result<Vec<Listed>, PortError> {
+    pub async fn list_versions(
+        &self,
+        name: &WorkflowName,
+    ) -> Result<Vec<VersionSummary>, PortError> {
         let operation = || format!("list the versions of workflow {name}");
         let mut items = self
             .client
@@ -84,10 +87,10 @@ impl DynamoDefinitions {
     }
 }
 
-fn listed(item: &Item) -> Result<Listed, Unreadable> {
+fn listed(item: &ItemAttributes) -> Result<VersionSummary, Unreadable> {
     let name = item.get("name").and_then(|value| value.as_s().ok()).ok_or("no text `name`")?;
     let version = item.get("version").and_then(|value| value.as_n().ok());
-    Ok(Listed {
+    Ok(VersionSummary {
         name: name.parse()?,
         version: version.ok_or("no number `version`")?.parse()?,
         is_published: is_published(item),

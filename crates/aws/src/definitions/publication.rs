@@ -37,7 +37,7 @@ pub enum PublishError {
     #[error(
         "workflow `{0}` version {1} is published already, with other content: use a new version number"
     )]
-    Taken(WorkflowName, u32),
+    VersionTaken(WorkflowName, u32),
     /// One event would submit two tasks with the same id.
     #[error(
         "trigger.task_id: workflow `{with}` has the same trigger and the same task ids, so only one of \
@@ -68,7 +68,7 @@ pub struct Stored {
 ///
 /// # Errors
 /// The definition is invalid (the error contains its first problem), or too large.
-pub fn definition_text(workflow: &Workflow) -> Result<String, PublishError> {
+pub fn validated_json(workflow: &Workflow) -> Result<String, PublishError> {
     if let Some(problem) = workflow.problems().first() {
         return Err(PublishError::Invalid(problem.to_string()));
     }
@@ -86,7 +86,7 @@ pub fn definition_text(workflow: &Workflow) -> Result<String, PublishError> {
 ///
 /// # Errors
 /// The tasks of another workflow would have the same ids.
-pub fn check_ids<'a>(
+pub fn check_task_ids<'a>(
     workflow: &Workflow,
     others: impl IntoIterator<Item = &'a Workflow>,
 ) -> Result<(), PublishError> {
@@ -110,10 +110,10 @@ impl DynamoDefinitions {
     /// The definition is invalid, or the version exists with other content, or another workflow's trigger submits tasks
     /// with the same ids, or DynamoDB failed.
     pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
-        let definition = definition_text(workflow)?;
+        let definition = validated_json(workflow)?;
         if let Some(trigger) = &workflow.trigger {
             let others = self.read_triggered(&trigger.source, &trigger.detail_type).await?;
-            check_ids(workflow, others.iter().map(|plan| &***plan))?;
+            check_task_ids(workflow, others.iter().map(|plan| &***plan))?;
             self.register(&workflow.name, trigger).await?;
         }
         let (name, version) = (&workflow.name, workflow.version);
@@ -148,7 +148,7 @@ impl DynamoDefinitions {
                 }
                 Ok(())
             }
-            Some(_) | None => Err(PublishError::Taken(name.clone(), version)),
+            Some(_) | None => Err(PublishError::VersionTaken(name.clone(), version)),
         }
     }
 
@@ -234,7 +234,7 @@ impl DynamoDefinitions {
     ///
     /// # Errors
     /// DynamoDB failed, or a definition is unreadable.
-    pub async fn versions(&self, name: &WorkflowName) -> Result<Vec<Stored>, PortError> {
+    pub async fn definitions_of(&self, name: &WorkflowName) -> Result<Vec<Stored>, PortError> {
         let operation = || format!("read the versions of workflow {name}");
         let mut items = self
             .client

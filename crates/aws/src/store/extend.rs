@@ -3,13 +3,13 @@
 use aws_sdk_dynamodb::{operation::update_item::UpdateItemError, types::AttributeValue};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::model::document::Owner;
+use steward_core::model::document::DocumentOwner;
 use steward_runtime::ports::PortError;
 
 use super::{DynamoStore, number, read_key};
 use crate::{
     errors::{corrupt, failed},
-    items::{Item, expires_at},
+    items::{ItemAttributes, expires_at},
 };
 
 /// The number of documents that are written concurrently.
@@ -18,7 +18,11 @@ const AT_ONCE: usize = 16;
 impl DynamoStore {
     /// Sets the expiry of the documents of `owner` to `until`, except those that expire later. Costs one read of all
     /// documents, and one write for each changed document.
-    pub(super) async fn extend(&self, owner: &Owner, until: Timestamp) -> Result<(), PortError> {
+    pub(super) async fn extend(
+        &self,
+        owner: &DocumentOwner,
+        until: Timestamp,
+    ) -> Result<(), PortError> {
         let operation = || format!("extend the expiry of the documents of {}", owner.task_id);
         let query = self.documents_of(&owner.task_id).consistent_read(true);
         let query = query.projection_expression("task_id, document, expires_at");
@@ -38,7 +42,7 @@ impl DynamoStore {
 
     async fn extend_one(
         &self,
-        mut item: Item,
+        mut item: ItemAttributes,
         until: Timestamp,
         operation: String,
     ) -> Result<(), PortError> {

@@ -13,12 +13,12 @@ use steward_core::model::{
     names::{TaskId, WorkflowName},
     task::{ProcessState, Task},
 };
-use steward_runtime::ports::{Ended, PortError, StateStore, ended_parts};
+use steward_runtime::ports::{EndedTask, PortError, StateStore, ended_index_partitions};
 
 use super::{DynamoStore, as_text, as_time};
 use crate::{
     errors::{corrupt, failed},
-    items::{self, Item, Unreadable, number, text},
+    items::{self, ItemAttributes, Unreadable, number, text},
 };
 
 /// The number of partitions that are queried concurrently.
@@ -62,7 +62,7 @@ impl PartitionQuery {
 
     /// Limits the query to the entries after `cursor`, in a list that merges several partitions. `partition` is the
     /// number of this partition. Entries with the same time are ordered by partition.
-    fn after(mut self, partition: usize, cursor: &Cursor) -> Self {
+    fn after(mut self, partition: usize, cursor: &ListCursor) -> Self {
         let at = cursor.at.as_millisecond();
         let past = i64::from(partition < cursor.partition);
         if self.newest_first {
@@ -77,7 +77,7 @@ impl PartitionQuery {
 
 /// One task in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct TaskListEntry {
     /// The due time or the end time, depending on the index.
     pub at: Timestamp,
     /// The task.
@@ -87,32 +87,32 @@ pub struct Entry {
     partition: usize,
 }
 
-impl Entry {
+impl TaskListEntry {
     /// The cursor of the list after this entry.
     #[must_use]
-    pub fn cursor(&self) -> Cursor {
-        Cursor { at: self.at, partition: self.partition, task_id: self.task_id.clone() }
+    pub fn cursor(&self) -> ListCursor {
+        ListCursor { at: self.at, partition: self.partition, task_id: self.task_id.clone() }
     }
 }
 
 /// One page of a list of tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entries {
+pub struct TaskList {
     /// The tasks, in the order of the list.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TaskListEntry>,
     /// Whether there may be more tasks.
     pub more: bool,
 }
 
 /// A position in a list of tasks: after this task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor {
+pub struct ListCursor {
     at: Timestamp,
     partition: usize,
     task_id: TaskId,
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.at.as_millisecond(), self.partition, self.task_id)
     }
@@ -123,7 +123,7 @@ impl fmt::Display for Cursor {
 #[error("`{0}` is not a valid position in a list")]
 pub struct InvalidListCursor(String);
 
-impl FromStr for Cursor {
+impl FromStr for ListCursor {
     type Err = InvalidListCursor;
 
     fn from_str(text: &str) -> Result<Self, InvalidListCursor> {
@@ -139,7 +139,7 @@ impl FromStr for Cursor {
 
 /// A number of tasks, counted up to a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct TaskCount {
     /// The number of tasks that were counted.
     pub counted: u64,
     /// Whether there are more tasks.
@@ -153,9 +153,9 @@ impl DynamoStore {
     /// DynamoDB failed, or an entry is unreadable.
     pub async fn list_unfinished(
         &self,
-        after: Option<&Cursor>,
+        after: Option<&ListCursor>,
         limit: usize,
-    ) -> Result<Entries, PortError> {
+    ) -> Result<TaskList, PortError> {
         self.list(self.due_partitions(), after, limit).await
     }
 
@@ -168,9 +168,9 @@ impl DynamoStore {
         &self,
         states: &[ProcessState],
         within: Range<Timestamp>,
-        after: Option<&Cursor>,
+        after: Option<&ListCursor>,
         limit: usize,
-    ) -> Result<Entries, PortError> {
+    ) -> Result<TaskList, PortError> {
         let queries = self.ended_partitions(states).into_iter().map(|query| PartitionQuery {
             newest_first: true,
             from: within.start.as_millisecond(),
@@ -184,7 +184,7 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed.
-    pub async fn count_unfinished(&self, most: usize) -> Result<Count, PortError> {
+    pub async fn count_unfinished(&self, most: usize) -> Result<TaskCount, PortError> {
         self.count(self.due_partitions(), most).await
     }
 
@@ -192,7 +192,11 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed.
-    pub async fn count_ended(&self, state: ProcessState, most: usize) -> Result<Count, PortError> {
+    pub async fn count_ended(
+        &self,
+        state: ProcessState,
+        most: usize,
+    ) -> Result<TaskCount, PortError> {
         self.count(self.ended_partitions(&[state]), most).await
     }
 
@@ -200,7 +204,7 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed, or a task is unreadable.
-    pub async fn tasks<'a>(
+    pub async fn load_tasks<'a>(
         &self,
         ids: impl IntoIterator<Item = &'a TaskId>,
     ) -> Result<Vec<Task>, PortError> {
@@ -214,7 +218,7 @@ impl DynamoStore {
     }
 
     fn ended_partitions(&self, states: &[ProcessState]) -> Vec<PartitionQuery> {
-        let partitions = 0..ended_parts(self.items.shards).get();
+        let partitions = 0..ended_index_partitions(self.items.shards).get();
         let keys = |state: ProcessState| {
             partitions.clone().map(move |partition| items::ended(state, partition))
         };
@@ -226,9 +230,9 @@ impl DynamoStore {
     async fn list(
         &self,
         queries: Vec<PartitionQuery>,
-        after: Option<&Cursor>,
+        after: Option<&ListCursor>,
         limit: usize,
-    ) -> Result<Entries, PortError> {
+    ) -> Result<TaskList, PortError> {
         let newest_first = queries.iter().any(|query| query.newest_first);
         let size = i32::try_from(limit).unwrap_or(i32::MAX);
         let pages = queries.into_iter().enumerate().map(|(partition, query)| async move {
@@ -237,11 +241,12 @@ impl DynamoStore {
                 None => query,
             };
             let (items, last) = self.page(query.clone(), size).await?;
-            let entry =
-                |item| read_entry(item, query.index).map(|entry| Entry { partition, ..entry });
+            let entry = |item| {
+                read_entry(item, query.index).map(|entry| TaskListEntry { partition, ..entry })
+            };
             let entries: Result<Vec<_>, _> = items.iter().map(entry).collect();
             let entries = entries.map_err(corrupt(format!("read index {}", query.index.name)))?;
-            Ok::<_, PortError>(Entries { entries, more: last.is_some() })
+            Ok::<_, PortError>(TaskList { entries, more: last.is_some() })
         });
         let pages: Vec<_> = stream::iter(pages).buffered(PARTITIONS_AT_ONCE).try_collect().await?;
         let more = pages.iter().any(|page| page.more);
@@ -253,23 +258,27 @@ impl DynamoStore {
         });
         let more = more || entries.len() > limit;
         entries.truncate(limit);
-        Ok(Entries { entries, more })
+        Ok(TaskList { entries, more })
     }
 
     /// Counts the entries of several partitions up to about `most`. The tasks are spread evenly over the partitions, so
     /// each partition counts up to twice its share.
-    async fn count(&self, queries: Vec<PartitionQuery>, most: usize) -> Result<Count, PortError> {
+    async fn count(
+        &self,
+        queries: Vec<PartitionQuery>,
+        most: usize,
+    ) -> Result<TaskCount, PortError> {
         let share = (most / queries.len().max(1)).saturating_mul(2).max(1);
         let counts = queries.into_iter().map(|query| self.count_one(query, share));
-        let counts: Vec<Count> =
+        let counts: Vec<TaskCount> =
             stream::iter(counts).buffer_unordered(PARTITIONS_AT_ONCE).try_collect().await?;
-        Ok(counts.into_iter().fold(Count::default(), |all, one| Count {
+        Ok(counts.into_iter().fold(TaskCount::default(), |all, one| TaskCount {
             counted: all.counted + one.counted,
             more: all.more || one.more,
         }))
     }
 
-    async fn count_one(&self, query: PartitionQuery, most: usize) -> Result<Count, PortError> {
+    async fn count_one(&self, query: PartitionQuery, most: usize) -> Result<TaskCount, PortError> {
         let name = query.index.name;
         let (mut counted, mut start) = (0, None);
         loop {
@@ -281,7 +290,7 @@ impl DynamoStore {
             start = output.last_evaluated_key;
             let more = start.is_some();
             if !more || counted as usize >= most {
-                return Ok(Count { counted: counted.unsigned_abs().into(), more });
+                return Ok(TaskCount { counted: counted.unsigned_abs().into(), more });
             }
         }
     }
@@ -291,7 +300,7 @@ impl DynamoStore {
         &self,
         query: PartitionQuery,
         limit: i32,
-    ) -> Result<(Vec<Item>, Option<Item>), PortError> {
+    ) -> Result<(Vec<ItemAttributes>, Option<ItemAttributes>), PortError> {
         if query.from > query.to {
             return Ok((Vec::new(), None));
         }
@@ -324,9 +333,12 @@ impl DynamoStore {
     }
 }
 
-pub(super) fn read_entry(item: &Item, index: TaskIndex) -> Result<Entry, Unreadable> {
+pub(super) fn read_entry(
+    item: &ItemAttributes,
+    index: TaskIndex,
+) -> Result<TaskListEntry, Unreadable> {
     let workflow = item.get("workflow").and_then(|name| name.as_s().ok());
-    Ok(Entry {
+    Ok(TaskListEntry {
         at: as_time(item, index.sort)?,
         task_id: as_text(item, "task_id")?.parse()?,
         workflow: workflow.map(|name| name.parse()).transpose()?,
@@ -334,7 +346,7 @@ pub(super) fn read_entry(item: &Item, index: TaskIndex) -> Result<Entry, Unreada
     })
 }
 
-pub(super) fn read_ended(item: &Item) -> Result<Ended, Unreadable> {
-    let Entry { at, task_id, .. } = read_entry(item, ENDED)?;
-    Ok(Ended { at, task_id, workflow: as_text(item, "workflow")?.parse()? })
+pub(super) fn read_ended(item: &ItemAttributes) -> Result<EndedTask, Unreadable> {
+    let TaskListEntry { at, task_id, .. } = read_entry(item, ENDED)?;
+    Ok(EndedTask { at, task_id, workflow: as_text(item, "workflow")?.parse()? })
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     errors::{corrupt, failed, for_each},
-    items::{Item, text},
+    items::{ItemAttributes, text},
 };
 
 /// Keys in one `BatchGetItem`, by DynamoDB's limit.
@@ -35,19 +35,19 @@ pub(super) struct ItemKey {
 }
 
 impl ItemKey {
-    fn attributes(&self) -> Item {
+    fn attributes(&self) -> ItemAttributes {
         let document = self.document.iter().map(|document| ("document".to_owned(), text(document)));
         std::iter::once(("task_id".to_owned(), text(&self.task_id))).chain(document).collect()
     }
 
-    pub(super) fn of(table: &str, item: &Item) -> Self {
+    pub(super) fn of(table: &str, item: &ItemAttributes) -> Self {
         let field = |name| item.get(name).and_then(|value| value.as_s().ok()).cloned();
         let task_id = field("task_id").unwrap_or_default();
         Self { table: table.to_owned(), task_id, document: field("document") }
     }
 }
 
-type ReadResult = Result<Option<Item>, PortError>;
+type ReadResult = Result<Option<ItemAttributes>, PortError>;
 
 /// Reads items by key, consistently.
 #[derive(Debug, Clone)]
@@ -92,14 +92,17 @@ impl ItemReader {
         }
     }
 
-    async fn get_one(&self, key: &ItemKey) -> Result<HashMap<ItemKey, Item>, PortError> {
+    async fn get_one(&self, key: &ItemKey) -> Result<HashMap<ItemKey, ItemAttributes>, PortError> {
         let request = self.client.get_item().table_name(&key.table).consistent_read(true);
         let output = request.set_key(Some(key.attributes())).send().await;
         let item = output.map_err(failed(OPERATION))?.item;
         Ok(item.into_iter().map(|item| (key.clone(), item)).collect())
     }
 
-    async fn get_many(&self, keys: &[ItemKey]) -> Result<HashMap<ItemKey, Item>, PortError> {
+    async fn get_many(
+        &self,
+        keys: &[ItemKey],
+    ) -> Result<HashMap<ItemKey, ItemAttributes>, PortError> {
         let (mut unread, mut found, mut backoff) =
             (keys_by_table(keys)?, HashMap::new(), Backoff::default());
         loop {
@@ -127,7 +130,7 @@ impl ItemReader {
 
 /// The keys by table, in the form of a `BatchGetItem` request.
 fn keys_by_table(keys: &[ItemKey]) -> Result<HashMap<String, KeysAndAttributes>, PortError> {
-    let mut tables: HashMap<String, Vec<Item>> = HashMap::new();
+    let mut tables: HashMap<String, Vec<ItemAttributes>> = HashMap::new();
     for key in keys {
         tables.entry(key.table.clone()).or_default().push(key.attributes());
     }

@@ -20,7 +20,7 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed, or an item is unreadable.
-    pub async fn unfinished(
+    pub async fn unfinished_of_version(
         &self,
         workflow: &WorkflowName,
         version: u32,

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::{
     },
 };
 use jiff::Timestamp;
-use steward_runtime::ports::{PortError, chain};
+use steward_runtime::ports::{PortError, error_chain};
 
 use super::{
     backoff::Backoff,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     errors::{corrupt, failed, for_each, is_permanent},
-    items::{self, Item, task_attributes, time},
+    items::{self, ItemAttributes, task_attributes, time},
 };
 
 /// Statements in one `BatchExecuteStatement`, by DynamoDB's limit.
@@ -50,7 +50,7 @@ const OPERATION: &str = "write items";
 #[derive(Debug)]
 pub(super) struct ConditionalPut {
     table: String,
-    item: Item,
+    item: ItemAttributes,
     condition: WriteCondition,
     bytes: usize,
 }
@@ -93,7 +93,7 @@ pub(super) enum WriteOutcome {
     Done,
     /// The condition was not met. Contains the stored item, if there is one. It came with the refusal, or was read
     /// afterwards.
-    ConditionFailed(Option<Item>),
+    ConditionFailed(Option<ItemAttributes>),
 }
 
 /// The items of a new task: the submitted document and the task.
@@ -191,7 +191,7 @@ impl ItemWriter {
         &self,
         key: ItemKey,
         operation: impl Fn() -> String,
-    ) -> Result<Option<Item>, PortError> {
+    ) -> Result<Option<ItemAttributes>, PortError> {
         self.reader.get(key, operation).await
     }
 
@@ -297,7 +297,7 @@ impl ItemWriter {
 }
 
 impl ConditionalPut {
-    pub(super) fn new(table: &str, item: Item, condition: WriteCondition) -> Self {
+    pub(super) fn new(table: &str, item: ItemAttributes, condition: WriteCondition) -> Self {
         Self { table: table.to_owned(), bytes: items::size(&item), item, condition }
     }
 
@@ -379,7 +379,10 @@ fn write_alone<Q>(batch: Vec<PendingWrite<Q>>) {
 /// Reports that a batch failed as a whole. After a permanent error, each caller writes its own item.
 fn fail_batch<Q>(error: PortError, batch: Vec<PendingWrite<Q>>) {
     if !error.retryable {
-        tracing::warn!(error = chain(&error), "batch refused; its items are written one by one");
+        tracing::warn!(
+            error = error_chain(&error),
+            "batch refused; its items are written one by one"
+        );
         return write_alone(batch);
     }
     let errors = for_each(&error, batch.len());

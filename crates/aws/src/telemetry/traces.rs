@@ -15,7 +15,7 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{SdkTracerProvider, Span, SpanData, SpanExporter, SpanProcessor},
 };
-use steward_runtime::{ports::chain, trace};
+use steward_runtime::{ports::error_chain, trace};
 use tokio::time::timeout;
 
 /// The time that an invocation waits for the collector. It must fit into the time that
@@ -83,7 +83,7 @@ pub async fn send() {
     }
     match timeout(SEND_WITHIN, exporter.export(spans)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(spans = count, error = chain(&error), "spans lost"),
+        Ok(Err(error)) => tracing::warn!(spans = count, error = error_chain(&error), "spans lost"),
         Err(_) => tracing::warn!(spans = count, "spans lost: no response from the collector"),
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    use steward_runtime::trace::{Span, SpanKind};
+    use steward_runtime::trace::{SpanKind, TraceSpan};
 
     use tokio::time::Instant;
 
@@ -131,13 +131,13 @@ mod tests {
     // The test uses the paused clock of tokio, which advances when all tasks wait for the collector.
     #[tokio::test(start_paused = true)]
     async fn a_collector_that_is_down_or_does_not_respond_only_delays_the_response() {
-        assert_eq!(Span::begin("off", SpanKind::Internal, None).traceparent(), None);
+        assert_eq!(TraceSpan::begin("off", SpanKind::Internal, None).traceparent(), None);
         send().await;
         // The system accepts connections, but the test never reads from them.
         let unresponsive = TcpListener::bind("127.0.0.1:0").unwrap();
         start(&format!("http://{}", unresponsive.local_addr().unwrap()), "shop", "f").unwrap();
         let invocation = async {
-            Span::begin("on", SpanKind::Internal, None).end("done");
+            TraceSpan::begin("on", SpanKind::Internal, None).end("done");
             7
         };
         let begun = Instant::now();
@@ -147,7 +147,7 @@ mod tests {
 
         drop(unresponsive);
         for _ in 0..=SPANS_MAX {
-            Span::begin("on", SpanKind::Internal, None).end("done");
+            TraceSpan::begin("on", SpanKind::Internal, None).end("done");
         }
         assert_eq!(PIPELINE.get().unwrap().buffer.lock().len(), SPANS_MAX);
         observed(async {}).await;

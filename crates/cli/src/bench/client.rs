@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
-use steward_core::model::messages::{NoticeStatus, StatusNotice};
+use steward_core::model::messages::{NotificationStatus, StatusNotification};
 use steward_emulator::{embedded::EmbeddedAws, event_source::EventSource, host::Host, resources};
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -135,8 +135,9 @@ impl TaskTracker {
 
     /// Records a notification. Notifications may arrive more than once: only the first end of a task counts.
     fn record_notification(&self, body: &str) {
-        let Ok(StatusNotice { task_id: Some(id), status: NoticeStatus::Processed, .. }) =
-            serde_json::from_str(body)
+        let Ok(StatusNotification {
+            task_id: Some(id), status: NotificationStatus::Processed, ..
+        }) = serde_json::from_str(body)
         else {
             return;
         };

@@ -8,13 +8,13 @@ use reqwest::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steward_core::model::{
-    attempt::{Action, Attempt},
+    attempt::{Action, AttemptId},
     document::{Document, DocumentKey},
     task::Task,
 };
-use steward_demo::scenario::{Scenario, Shipped};
+use steward_demo::scenario::{ExampleWorkflow, Scenario};
 use steward_emulator::host::{Host, HostOptions};
-use steward_runtime::ports::{Created, Ports, Put, StateStore};
+use steward_runtime::ports::{CreateOutcome, Ports, PutOutcome, StateStore};
 use tokio::task::JoinSet;
 
 use super::{
@@ -65,7 +65,7 @@ fn pages(task: &str) -> [(&'static str, String); 9] {
 
 /// Runs one case.
 pub(super) async fn run(console: &ConsoleBench) -> Result<Measurements> {
-    let order = Shipped::Order.scenario();
+    let order = ExampleWorkflow::Order.scenario();
     let host = Host::start(HostOptions {
         data: console.data.clone(),
         listen: Some(([127, 0, 0, 1], 0).into()),
@@ -135,15 +135,15 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
                 json!({ "task_id": task.task_id, "workflow": "order", "input": order.input(n) });
             let submitted = document(DocumentKey::Submission, submitted_at, submission);
             let created = ports.store().create(&task, &submitted).await?;
-            ensure!(created == Created::Created, "{} already exists", task.task_id);
+            ensure!(created == CreateOutcome::Created, "{} already exists", task.task_id);
             for (at, step) in ["reserve", "charge", "ship"].into_iter().enumerate() {
-                let attempt = Attempt { step: step.parse()?, action: Action::Do, number: 1 };
+                let attempt = AttemptId { step: step.parse()?, action: Action::Do, number: 1 };
                 let body = json!({ "id": format!("{step}-{n}"), "status": "ok" });
                 let at = submitted_at + SignedDuration::from_millis(50 * (i64::try_from(at)? + 1));
                 let (kept, output) =
                     (task.kept(), document(DocumentKey::Output(attempt), at, body));
-                let put = ports.store().put_document(&task.owner(), kept, &output).await?;
-                ensure!(put == Put::Stored, "{} already exists", output.key);
+                let put = ports.store().put_document(&task.document_owner(), kept, &output).await?;
+                ensure!(put == PutOutcome::Stored, "{} already exists", output.key);
             }
             Ok::<_, anyhow::Error>(())
         });

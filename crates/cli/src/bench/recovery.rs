@@ -75,7 +75,7 @@ pub(super) async fn run(recovery: &RecoveryBench) -> Result<Measurements> {
     let mut serving = JoinSet::new();
     serving.spawn(async move { axum::serve(listener, router).await });
     let host = start_host(recovery, &format!("http://{address}")).await?;
-    let agent = host.instances().position(|role| role == "agent").context("no agent")?;
+    let agent = host.instance_roles().position(|role| role == "agent").context("no agent")?;
     let client = BenchClient::new(&host, "recovery", 1).await?;
     let mut listeners = JoinSet::new();
     client.listen(&mut listeners);
@@ -84,7 +84,7 @@ pub(super) async fn run(recovery: &RecoveryBench) -> Result<Measurements> {
         let name = format!("task-{n}");
         let kill = async {
             service.called.notified().await;
-            host.kill(agent);
+            host.restart_instance(agent);
             let killed = Instant::now();
             service.called.notified().await;
             micros(killed)

@@ -109,11 +109,11 @@ pub(super) async fn run(saga: &SagaBench) -> Result<Measurements> {
         client.listen(&mut listeners);
         client.run("warm-up", WARM_UP).await?;
         let (started, cpu_before, requests_before) =
-            (Instant::now(), cpu::process(), aws.requests());
+            (Instant::now(), cpu::process(), aws.request_counts());
         let latencies = client.run("saga", tasks).await?;
         let (time, cpu_time) = (started.elapsed(), cpu::process() - cpu_before);
         let requests = aws
-            .requests()
+            .request_counts()
             .into_iter()
             .map(|(name, now)| (name, now - requests_before.get(name).unwrap_or(&0)));
         let requests: BTreeMap<_, _> = requests.collect();

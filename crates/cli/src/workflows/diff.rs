@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use steward_core::definition::workflow::Workflow;
 use steward_definition_file::read_file;
-use steward_operator::changes::{Change, changes};
+use steward_operator::changes::{DefinitionChange, compare_definitions};
 
 use super::stored;
 use crate::{client::DeploymentArgs, table::table};
@@ -30,9 +30,9 @@ pub(crate) struct DiffArgs {
 pub(super) async fn run(args: DiffArgs) -> Result<()> {
     let old = read(&args.old, &args.deployment).await?;
     let new = read(&args.new, &args.deployment).await?;
-    let changes = changes(&old, &new);
+    let changes = compare_definitions(&old, &new);
     if args.json {
-        let each = changes.iter().map(|Change { at, what, safe, why }| {
+        let each = changes.iter().map(|DefinitionChange { at, what, safe, why }| {
             json!({ "at": at, "what": what, "safe": safe, "why": why })
         });
         outln!("{}", serde_json::to_string_pretty(&each.collect::<Vec<_>>())?);
@@ -51,9 +51,9 @@ pub(super) async fn run(args: DiffArgs) -> Result<()> {
     }
 }
 
-fn print(changes: &[Change]) {
+fn print(changes: &[DefinitionChange]) {
     let mut rows = table(&["", "key", "change", "reason"]);
-    for Change { at, what, safe, why } in changes {
+    for DefinitionChange { at, what, safe, why } in changes {
         rows.add_row([if *safe { "safe" } else { "risky" }, at, what, why]);
     }
     outln!("{rows}");

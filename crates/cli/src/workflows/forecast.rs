@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use steward_forecast::cost::{RUNS, Report, Said, Settings, Share, Span};
+use steward_forecast::cost::{
+    DurationValue, ForecastReport, ForecastSettings, RUNS, Share, StepOption,
+};
 
 use crate::{
     assumptions::{AssumptionArgs, forecast},
@@ -24,19 +26,19 @@ pub(crate) struct ForecastArgs {
     runs: u32,
     /// The share of attempts at a step that fail permanently.
     #[arg(long, value_name = "STEP=SHARE")]
-    fail: Vec<Said<Share>>,
+    fail: Vec<StepOption<Share>>,
     /// The share of a step's calls that fail temporarily, so that a retry may succeed.
     #[arg(long, value_name = "STEP=SHARE")]
-    flaky: Vec<Said<Share>>,
+    flaky: Vec<StepOption<Share>>,
     /// The share of attempts that get no reply.
     #[arg(long, value_name = "STEP=SHARE")]
-    silent: Vec<Said<Share>>,
+    silent: Vec<StepOption<Share>>,
     /// The share of attempts to undo a step that fail permanently.
     #[arg(long, value_name = "STEP=SHARE")]
-    fail_undo: Vec<Said<Share>>,
+    fail_undo: Vec<StepOption<Share>>,
     /// How long a step's service is down, from the task's submission on.
     #[arg(long, value_name = "STEP=DURATION")]
-    down: Vec<Said<Span>>,
+    down: Vec<StepOption<DurationValue>>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -52,8 +54,8 @@ pub(crate) async fn run(args: ForecastArgs) -> Result<()> {
     Ok(())
 }
 
-fn settings(args: ForecastArgs) -> Result<Settings> {
-    Ok(Settings {
+fn settings(args: ForecastArgs) -> Result<ForecastSettings> {
+    Ok(ForecastSettings {
         fail: args.fail,
         flaky: args.flaky,
         silent: args.silent,
@@ -63,8 +65,8 @@ fn settings(args: ForecastArgs) -> Result<Settings> {
     })
 }
 
-fn show(report: &Report) {
-    let Report { workflow, version, runs, seed, .. } = report;
+fn show(report: &ForecastReport) {
+    let ForecastReport { workflow, version, runs, seed, .. } = report;
     outln!("{workflow} version {version}: {runs} tasks, seed {seed}");
     outln!("{}", outcomes(report));
     for reason in &report.reasons {
@@ -75,7 +77,7 @@ fn show(report: &Report) {
     show_price(report);
 }
 
-fn outcomes(report: &Report) -> comfy_table::Table {
+fn outcomes(report: &ForecastReport) -> comfy_table::Table {
     let mut table = table(&["outcome", "tasks", "share", "p50", "p90", "p99", "longest"]);
     for outcome in &report.outcomes {
         table.add_row([
@@ -104,7 +106,7 @@ pub(crate) fn time(millis: u64) -> String {
     }
 }
 
-fn steps(report: &Report) -> comfy_table::Table {
+fn steps(report: &ForecastReport) -> comfy_table::Table {
     let mut table = table(&[
         "step",
         "started",

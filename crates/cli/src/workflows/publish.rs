@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_definition_file::read_file;
-use steward_runtime::ports::chain;
+use steward_runtime::ports::error_chain;
 
 use crate::client::DeploymentArgs;
 
@@ -51,7 +51,7 @@ async fn warn_of_missing_agents(workflow: &Workflow, deployment: &DeploymentArgs
             Err(error) => eprintln!(
                 "warning: {}: could not check whether agent `{agent}` has a queue: {}",
                 workflow.name,
-                chain(&error),
+                error_chain(&error),
             ),
         }
     }
@@ -65,7 +65,7 @@ pub(super) async fn unpublish(
 ) -> Result<()> {
     let publisher = deployment.publisher().await;
     publisher.unpublish(name, version).await?;
-    let versions = publisher.definitions.versions(name).await?;
+    let versions = publisher.definitions.definitions_of(name).await?;
     let newest = versions.iter().rfind(|stored| stored.is_published);
     let newest = newest.map_or_else(
         || "no published version is left".to_owned(),

@@ -113,7 +113,7 @@ pub(super) async fn find(
     name: &WorkflowName,
     version: Option<u32>,
 ) -> Result<Stored> {
-    let versions = deployment.definitions().await.versions(name).await?;
+    let versions = deployment.definitions().await.definitions_of(name).await?;
     if versions.is_empty() {
         bail!("there is no workflow `{name}`");
     }

@@ -9,15 +9,15 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
     engine::{
-        decision::{Context, Transition},
-        documents::{Documents, Wanted},
+        decision::{DecisionContext, Transition},
+        documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
         transition::transition,
     },
     model::{
         attempt::AttemptTimes,
-        messages::{Outcome, StepReply, StepRequest, Submission},
+        messages::{ReplyOutcome, StepReply, StepRequest, Submission},
         task::Task,
         time::Timing,
     },
@@ -107,24 +107,24 @@ pub(crate) struct DecisionFixture {
     pub(crate) task: Task,
     event: Event,
     /// All documents of the task.
-    stored: Documents,
+    stored: LoadedDocuments,
 }
 
 impl DecisionFixture {
     /// Decides in the same way as `drive`: first without documents, and then again with the documents that the decision
     /// needs.
     pub(crate) fn decide(&self) -> Transition {
-        let context = Context {
+        let context = DecisionContext {
             now: self.task.submitted_at,
             actor: "scheduler-1",
             redelivered: false,
             timing: TIMING,
         };
-        let mut loaded = Documents::new();
+        let mut loaded = LoadedDocuments::new();
         loop {
             match transition(&self.workflow, &self.task, &loaded, &self.event, context) {
                 Ok(transition) => return transition,
-                Err(Wanted(keys)) => loaded.extend(keys.into_iter().map(|key| {
+                Err(NeededDocuments(keys)) => loaded.extend(keys.into_iter().map(|key| {
                     let body = self.stored.get(&key).cloned().unwrap_or_default();
                     (key, body)
                 })),
@@ -140,7 +140,7 @@ impl DecisionFixture {
             self.task = Task { revision: self.task.revision + 1, ..*task };
             requests.extend(effects.into_iter().filter_map(requested));
         }
-        self.event = Event::Replied(reply(&requests.pop_front()?));
+        self.event = Event::ReplyReceived(reply(&requests.pop_front()?));
         Some(self)
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn decisions(
     .unwrap();
     let now = Timestamp::from_second(1_800_000_000).unwrap();
     let (task, document) = accept(&submission, workflow, None, now, TIMING);
-    let stored = Documents::from([(document.key, document.body)]);
+    let stored = LoadedDocuments::from([(document.key, document.body)]);
     let mut requests = VecDeque::new();
     let first = DecisionFixture { workflow: workflow.clone(), task, event: Event::Wake, stored };
     std::iter::successors(Some(first), move |decision| decision.clone().next(&mut requests))
@@ -193,7 +193,7 @@ pub(crate) fn reply(request: &StepRequest) -> StepReply {
         step: request.step.clone(),
         action: request.action,
         attempt: request.attempt,
-        outcome: Outcome::Completed { output, may_continue: false },
+        outcome: ReplyOutcome::Completed { output, may_continue: false },
         incarnation: None,
         times: AttemptTimes::default(),
     }

@@ -6,72 +6,80 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn settings() -> Settings {
+fn settings() -> BreakerSettings {
     let failures = NonZeroU32::new(2).unwrap();
-    Settings { failures, open_for: 10 * SECOND, probe_within: 30 * SECOND }
+    BreakerSettings { failures, open_for: 10 * SECOND, probe_within: 30 * SECOND }
 }
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
-fn request_call(breaker: &Breaker, call: &str, seconds: i64) -> Asked {
-    let asker = Asker { call, now: at(seconds), clock_skew: 2 * SECOND };
-    breaker.ask(asker, &settings())
+fn request_call(breaker: &Breaker, call: &str, seconds: i64) -> PermitDecision {
+    let asker = PermitRequest { call, now: at(seconds), clock_skew: 2 * SECOND };
+    breaker.request_permit(asker, &settings())
 }
 
 fn probe(breaker: &Breaker, call: &str, seconds: i64) -> Breaker {
     let decision = request_call(breaker, call, seconds);
-    let Asked::Probe(next, permit) = decision else { panic!("{decision:?}") };
+    let PermitDecision::Probe(next, permit) = decision else { panic!("{decision:?}") };
     let until = at(seconds) + settings().probe_within;
-    assert_eq!(permit, Permit::Probe { call: call.to_owned(), until });
+    assert_eq!(permit, CallPermit::Probe { call: call.to_owned(), until });
     next
 }
 
-fn unavailable() -> Heard {
-    Heard::Unavailable { reason: "HTTP 503".to_owned() }
+fn unavailable() -> CallOutcome {
+    CallOutcome::Unavailable { reason: "HTTP 503".to_owned() }
 }
 
-fn after(breaker: &Breaker, permit: &Permit, outcome: &Heard, seconds: i64) -> Option<Breaker> {
+fn after(
+    breaker: &Breaker,
+    permit: &CallPermit,
+    outcome: &CallOutcome,
+    seconds: i64,
+) -> Option<Breaker> {
     breaker.after(permit, outcome, settings().failures.get(), at(seconds), &settings())
 }
 
 fn opened() -> Breaker {
-    after(&Breaker::default(), &Permit::Call, &unavailable(), 0).unwrap()
+    after(&Breaker::default(), &CallPermit::Call, &unavailable(), 0).unwrap()
 }
 
-fn probe_permit(call: &str) -> Permit {
-    Permit::Probe { call: call.to_owned(), until: at(0) }
+fn probe_permit(call: &str) -> CallPermit {
+    CallPermit::Probe { call: call.to_owned(), until: at(0) }
 }
 
-fn changes(breaker: &Breaker) -> Vec<Turned> {
-    breaker.untold.iter().map(|change| change.to).collect()
+fn changes(breaker: &Breaker) -> Vec<BreakerTransition> {
+    breaker.unpublished.iter().map(|change| change.to).collect()
 }
 
 #[test]
 fn opens_after_the_set_number_of_failures_in_a_row() {
     let closed = Breaker::default();
-    assert_eq!(request_call(&closed, "a", 0), Asked::Call);
+    assert_eq!(request_call(&closed, "a", 0), PermitDecision::Call);
     let after_failures =
-        |in_a_row| closed.after(&Permit::Call, &unavailable(), in_a_row, at(0), &settings());
+        |in_a_row| closed.after(&CallPermit::Call, &unavailable(), in_a_row, at(0), &settings());
     assert_eq!(after_failures(1), None);
     let opened = after_failures(2).unwrap();
-    assert_eq!(changes(&opened), [Turned::Opened]);
+    assert_eq!(changes(&opened), [BreakerTransition::Opened]);
     assert_eq!(opened.reason(), Some("HTTP 503"));
-    assert_eq!(closed.after(&Permit::Call, &Heard::Alive, 9, at(0), &settings()), None);
+    assert_eq!(
+        closed.after(&CallPermit::Call, &CallOutcome::Available, 9, at(0), &settings()),
+        None
+    );
 }
 
 #[test]
 fn open_breaker_refuses_calls_and_then_allows_one_probe() {
     let opened = opened();
-    assert_eq!(request_call(&opened, "a", 4), Asked::Wait(6 * SECOND));
-    assert!(opened.is_surely_open(at(9)) && !opened.is_surely_open(at(10)));
+    assert_eq!(request_call(&opened, "a", 4), PermitDecision::Wait(6 * SECOND));
+    assert!(opened.is_certainly_open(at(9)) && !opened.is_certainly_open(at(10)));
     let probing = probe(&opened, "a", 10);
     // The probe may end long before its deadline, so a refused call waits no longer than `open_for`.
-    assert_eq!(request_call(&probing, "b", 11), Asked::Wait(10 * SECOND));
+    assert_eq!(request_call(&probing, "b", 11), PermitDecision::Wait(10 * SECOND));
     assert_eq!(
         request_call(&probing, "b", 39),
-        Asked::Wait(3 * SECOND),
+        PermitDecision::Wait(3 * SECOND),
         "clocks may differ by 2 s"
     );
 }
@@ -79,14 +87,16 @@ fn open_breaker_refuses_calls_and_then_allows_one_probe() {
 #[test]
 fn successful_probe_closes_it_and_failed_probe_doubles_the_open_time() {
     let probing = probe(&opened(), "a", 10);
-    let closed = after(&probing, &probe_permit("a"), &Heard::Alive, 11).unwrap();
-    assert_eq!(closed.state, State::Closed);
-    assert_eq!(changes(&closed), [Turned::Opened, Turned::Closed]);
+    let closed = after(&probing, &probe_permit("a"), &CallOutcome::Available, 11).unwrap();
+    assert_eq!(closed.state, BreakerState::Closed);
+    assert_eq!(changes(&closed), [BreakerTransition::Opened, BreakerTransition::Closed]);
 
     let mut breaker = opened();
     let (mut now, mut lengths) = (0, Vec::new());
     for _ in 0..7 {
-        let State::Open { until, open_for_ms, .. } = breaker.state else { panic!("{breaker:?}") };
+        let BreakerState::Open { until, open_for_ms, .. } = breaker.state else {
+            panic!("{breaker:?}")
+        };
         assert_eq!(until, at(now) + Duration::from_millis(open_for_ms));
         lengths.push(open_for_ms / 1_000);
         now = until.as_second();
@@ -94,34 +104,38 @@ fn successful_probe_closes_it_and_failed_probe_doubles_the_open_time() {
             after(&probe(&breaker, "a", now), &probe_permit("a"), &unavailable(), now).unwrap();
     }
     assert_eq!(lengths, [10, 20, 40, 80, 160, 300, 300]);
-    assert_eq!(changes(&breaker), [Turned::Opened], "one alert, however many probes fail");
+    assert_eq!(
+        changes(&breaker),
+        [BreakerTransition::Opened],
+        "one alert, however many probes fail"
+    );
 }
 
 #[test]
 fn probe_that_timed_out_is_replaced_and_its_outcome_ignored() {
     let first = probe(&opened(), "a", 10);
     let second = probe(&first, "b", 42);
-    assert_eq!(after(&second, &probe_permit("a"), &Heard::Alive, 43), None);
+    assert_eq!(after(&second, &probe_permit("a"), &CallOutcome::Available, 43), None);
     assert_eq!(after(&second, &probe_permit("a"), &unavailable(), 43), None);
-    let closed = after(&second, &probe_permit("b"), &Heard::Alive, 43).unwrap();
-    assert_eq!(closed.state, State::Closed);
+    let closed = after(&second, &probe_permit("b"), &CallOutcome::Available, 43).unwrap();
+    assert_eq!(closed.state, BreakerState::Closed);
 }
 
 #[test]
 fn next_call_may_probe_if_a_probe_was_not_made() {
     let probing = probe(&opened(), "a", 10);
-    let again = after(&probing, &probe_permit("a"), &Heard::Nothing, 11).unwrap();
+    let again = after(&probing, &probe_permit("a"), &CallOutcome::NotCalled, 11).unwrap();
     let probing = probe(&again, "b", 11);
-    let State::HalfOpen { open_for_ms, .. } = probing.state else { panic!("{probing:?}") };
+    let BreakerState::HalfOpen { open_for_ms, .. } = probing.state else { panic!("{probing:?}") };
     assert_eq!(open_for_ms, 10_000, "nothing failed");
 }
 
 #[test]
 fn outcomes_of_calls_that_began_before_it_opened_are_ignored() {
     let (opened, probing) = (opened(), probe(&opened(), "a", 10));
-    for outcome in [Heard::Alive, Heard::Nothing, unavailable()] {
-        assert_eq!(after(&opened, &Permit::Call, &outcome, 1), None);
-        assert_eq!(after(&probing, &Permit::Call, &outcome, 11), None);
+    for outcome in [CallOutcome::Available, CallOutcome::NotCalled, unavailable()] {
+        assert_eq!(after(&opened, &CallPermit::Call, &outcome, 1), None);
+        assert_eq!(after(&probing, &CallPermit::Call, &outcome, 11), None);
         assert_eq!(after(&opened, &probe_permit("a"), &outcome, 1), None);
         assert_eq!(after(&Breaker::default(), &probe_permit("a"), &outcome, 1), None);
     }
@@ -130,38 +144,43 @@ fn outcomes_of_calls_that_began_before_it_opened_are_ignored() {
 #[test]
 fn published_changes_are_removed_and_later_changes_stay() {
     let opened = opened();
-    let published = opened.untold.clone();
-    let closed = after(&probe(&opened, "a", 10), &probe_permit("a"), &Heard::Alive, 11).unwrap();
-    let left = closed.told(&published).unwrap();
-    assert_eq!((left.state.clone(), changes(&left)), (State::Closed, vec![Turned::Closed]));
-    assert_eq!(left.told(&published), None);
+    let published = opened.unpublished.clone();
+    let closed =
+        after(&probe(&opened, "a", 10), &probe_permit("a"), &CallOutcome::Available, 11).unwrap();
+    let left = closed.mark_published(&published).unwrap();
+    assert_eq!(
+        (left.state.clone(), changes(&left)),
+        (BreakerState::Closed, vec![BreakerTransition::Closed])
+    );
+    assert_eq!(left.mark_published(&published), None);
 }
 
 #[test]
 fn number_of_unpublished_changes_is_limited() {
     let mut breaker = Breaker::default();
     for round in 0..100 {
-        breaker = after(&breaker, &Permit::Call, &unavailable(), round * 100).unwrap();
+        breaker = after(&breaker, &CallPermit::Call, &unavailable(), round * 100).unwrap();
         let probing = probe(&breaker, "a", round * 100 + 10);
-        breaker = after(&probing, &probe_permit("a"), &Heard::Alive, round * 100 + 11).unwrap();
+        breaker =
+            after(&probing, &probe_permit("a"), &CallOutcome::Available, round * 100 + 11).unwrap();
     }
-    assert_eq!(breaker.untold.len(), limits::BREAKER_UNTOLD_MAX);
-    assert_eq!(breaker.untold.last().unwrap().at, at(9_911));
+    assert_eq!(breaker.unpublished.len(), limits::BREAKER_UNPUBLISHED_MAX);
+    assert_eq!(breaker.unpublished.last().unwrap().at, at(9_911));
 }
 
 #[test]
 fn breaker_reads_back_as_written_and_its_event_stays_the_same() {
     let nanos = Timestamp::new(1_795_201_200, 123_456_789).unwrap();
     let opened =
-        Breaker::default().after(&Permit::Call, &unavailable(), 2, nanos, &settings()).unwrap();
+        Breaker::default().after(&CallPermit::Call, &unavailable(), 2, nanos, &settings()).unwrap();
     for breaker in [Breaker::default(), opened.clone(), probe(&opened, "a", 1_795_201_211)] {
         let text = serde_json::to_string(&breaker).unwrap();
         let read: Breaker = serde_json::from_str(&text).unwrap();
-        assert_eq!(read.untold, breaker.untold);
+        assert_eq!(read.unpublished, breaker.unpublished);
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
     }
     let agent = "payment".parse().unwrap();
-    let event = serde_json::to_value(opened.untold[0].event(&agent)).unwrap();
+    let event = serde_json::to_value(opened.unpublished[0].to_event(&agent)).unwrap();
     assert_eq!(event["metadata"]["event_id"], "payment/breaker_opened/1795201200123");
     assert_eq!(event["data"], serde_json::json!({ "agent": "payment", "reason": "HTTP 503" }));
 }
@@ -175,9 +194,9 @@ fn breaker_reads_back_as_written_and_its_event_stays_the_same() {
 struct AgentInstance {
     read: (u64, Breaker),
     /// The changed breaker that it is about to save. The permit is present if its next call is the probe.
-    to_save: Option<(Breaker, Option<Permit>)>,
+    to_save: Option<(Breaker, Option<CallPermit>)>,
     /// The permit of its call in progress.
-    calling: Option<Permit>,
+    calling: Option<CallPermit>,
     failures_in_a_row: u32,
     probes: u32,
 }
@@ -209,7 +228,7 @@ const ACTIONS: [InstanceAction; 5] = [
     InstanceAction::Crash,
 ];
 
-const EXPLORED: Settings = Settings {
+const EXPLORED: BreakerSettings = BreakerSettings {
     failures: NonZeroU32::MIN,
     open_for: Duration::from_secs(10),
     probe_within: Duration::from_secs(20),
@@ -218,21 +237,21 @@ const EXPLORED: Settings = Settings {
 impl AgentInstance {
     fn request_call(&mut self, nth: usize, now: i64) {
         let call = format!("{nth}/{}", self.probes);
-        let asker = Asker { call: &call, now: at(now), clock_skew: Duration::ZERO };
-        match self.read.1.ask(asker, &EXPLORED) {
-            Asked::Call => self.calling = Some(Permit::Call),
-            Asked::Probe(next, permit) => {
+        let asker = PermitRequest { call: &call, now: at(now), clock_skew: Duration::ZERO };
+        match self.read.1.request_permit(asker, &EXPLORED) {
+            PermitDecision::Call => self.calling = Some(CallPermit::Call),
+            PermitDecision::Probe(next, permit) => {
                 self.probes += 1;
                 self.to_save = Some((next, Some(permit)));
             }
-            Asked::Wait(_) => self.failures_in_a_row = 0,
+            PermitDecision::Wait(_) => self.failures_in_a_row = 0,
         }
     }
 
-    fn end_call(&mut self, permit: Permit, outcome: &Heard, now: i64) {
+    fn end_call(&mut self, permit: CallPermit, outcome: &CallOutcome, now: i64) {
         let next = self.read.1.after(&permit, outcome, self.failures_in_a_row, at(now), &EXPLORED);
         // When a change is published does not matter here, and would multiply the states.
-        self.to_save = next.map(|next| (Breaker { untold: Vec::new(), ..next }, None));
+        self.to_save = next.map(|next| (Breaker { unpublished: Vec::new(), ..next }, None));
     }
 }
 
@@ -280,7 +299,8 @@ impl SystemState {
             }
             InstanceAction::EndCall => {
                 let permit = instance.calling.take()?;
-                let outcome = if self.service_is_up { Heard::Alive } else { unavailable() };
+                let outcome =
+                    if self.service_is_up { CallOutcome::Available } else { unavailable() };
                 instance.failures_in_a_row = u32::from(!self.service_is_up);
                 instance.end_call(permit, &outcome, self.now);
             }
@@ -304,9 +324,9 @@ impl SystemState {
     /// The number of probes in progress whose deadline has not passed.
     fn live_probes(&self) -> usize {
         let calls = self.instances.iter().filter_map(|instance| instance.calling.as_ref());
-        let is_live = |permit: &&Permit| match permit {
-            Permit::Call => false,
-            Permit::Probe { until, .. } => *until > at(self.now),
+        let is_live = |permit: &&CallPermit| match permit {
+            CallPermit::Call => false,
+            CallPermit::Probe { until, .. } => *until > at(self.now),
         };
         calls.filter(is_live).count()
     }
@@ -317,7 +337,7 @@ impl SystemState {
         let mut state = Self { service_is_up: true, ..self.clone() };
         let probes = state.instances[nth].probes;
         state.instances[nth] = AgentInstance { probes, ..Self::new(1).instances.remove(0) };
-        while state.stored.1.state != State::Closed {
+        while state.stored.1.state != BreakerState::Closed {
             if state.now > self.now + 400 {
                 return None;
             }
@@ -343,9 +363,9 @@ fn explore(instances: usize, depth: usize) -> (usize, [usize; 3]) {
     let mut counts = [0; 3];
     let mut layer = vec![SystemState::new(instances)];
     let breaker_state = |state: &SystemState| match &state.stored.1.state {
-        State::Closed => 0,
-        State::Open { .. } => 1,
-        State::HalfOpen { .. } => 2,
+        BreakerState::Closed => 0,
+        BreakerState::Open { .. } => 1,
+        BreakerState::HalfOpen { .. } => 2,
     };
     for _ in 0..=depth {
         let mut next_layer = Vec::new();

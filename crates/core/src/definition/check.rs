@@ -2,11 +2,11 @@
 
 mod templates;
 
-use crate::definition::problem::Problem;
-use crate::definition::step::Callback;
+use crate::definition::problem::DefinitionProblem;
+use crate::definition::step::CallbackDefinition;
 use crate::definition::step::ForEach;
 use crate::definition::step::StepDefinition;
-use crate::definition::step::Work;
+use crate::definition::step::StepWork;
 use crate::definition::step::wait_until;
 use crate::definition::workflow::Trigger;
 use crate::definition::workflow::Workflow;
@@ -17,15 +17,13 @@ use self::templates::TemplateLocation;
 use crate::{
     definition::recovery::Recovery,
     hint, limits,
-    model::{
-        attempt::Action, events::SOURCE as EVENT_SOURCE, names::StepName, responses::Responses,
-    },
+    model::{attempt::Action, events::EVENT_SOURCE, names::StepName, responses::ResponseOverrides},
 };
 
 impl Workflow {
     /// Returns the problems of this definition beyond its syntax. Empty if the definition is valid.
     #[must_use]
-    pub fn problems(&self) -> Vec<Problem> {
+    pub fn problems(&self) -> Vec<DefinitionProblem> {
         let mut checker = Checker { workflow: self, before: self.ancestors(), found: Vec::new() };
         checker.check();
         checker.found.sort();
@@ -63,7 +61,7 @@ struct Checker<'a> {
     workflow: &'a Workflow,
     /// The direct and indirect predecessors of each step.
     before: BTreeMap<&'a StepName, BTreeSet<&'a StepName>>,
-    found: Vec<Problem>,
+    found: Vec<DefinitionProblem>,
 }
 
 impl Checker<'_> {
@@ -77,13 +75,13 @@ impl Checker<'_> {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.found.push(Problem { at: at.into(), message: message.into(), hint });
+        self.found.push(DefinitionProblem { at: at.into(), message: message.into(), hint });
     }
 
     /// A suggestion for an unknown step name: a similar name, or all names.
     fn similar_step(&self, name: &StepName) -> Option<String> {
         let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
-        hint::instead_of(name.as_str(), known)
+        hint::suggestion(name.as_str(), known)
     }
 
     fn check(&mut self) {
@@ -102,7 +100,7 @@ impl Checker<'_> {
         if let Some(problem) = workflow.input.as_ref().and_then(|input| input.problem()) {
             self.report("input", format!("not a JSON Schema: {problem}"));
         }
-        let places = workflow.mask.places().count();
+        let places = workflow.mask.pointers().count();
         if places > limits::MASKS_MAX {
             self.report("mask", format!("{places} pointers; the limit is {}", limits::MASKS_MAX));
         }
@@ -155,7 +153,7 @@ impl Checker<'_> {
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
-            for (inside, reads) in template.reads_by_place() {
+            for (inside, reads) in template.required_values_by_location() {
                 let others = reads.names.iter().filter(|name| **name != "event").copied();
                 for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
                     let message = format!("`{name}`: a trigger reads nothing but `event`");
@@ -316,15 +314,23 @@ impl Checker<'_> {
         }
     }
 
-    fn check_callback(&mut self, name: &StepName, step: &StepDefinition, callback: &Callback) {
+    fn check_callback(
+        &mut self,
+        name: &StepName,
+        step: &StepDefinition,
+        callback: &CallbackDefinition,
+    ) {
         let at = |key: &str| format!("steps.{name}.callback.{key}");
-        let Callback { within, heartbeat } = callback;
+        let CallbackDefinition { within, heartbeat } = callback;
         self.check_within(&at("within"), *within, limits::STEP_WITHIN_MAX);
         if let Some(heartbeat) = heartbeat {
             self.check_within(&at("heartbeat"), *heartbeat, *within);
         }
         let Some(request) = &step.request else { return };
-        if !request.templates().any(|template| template.reads().names.contains("callback")) {
+        if !request
+            .templates()
+            .any(|template| template.required_values().names.contains("callback"))
+        {
             let message = "no callback could arrive: the request does not contain the token";
             let hint = Some("put `${ callback.token }` into `request`".to_owned());
             self.report_with_hint(format!("steps.{name}.callback"), message, hint);
@@ -357,7 +363,7 @@ impl Checker<'_> {
             names: names.clone(),
         };
         match definition.work {
-            Work::Call { request, .. } => {
+            StepWork::Call { request, .. } => {
                 if let Some(problem) = request.path.path_problem() {
                     self.report(at("request.path"), problem);
                 }
@@ -366,7 +372,7 @@ impl Checker<'_> {
                     self.check_template(body, &location("request.body"));
                 }
             }
-            Work::Child(child) if action == Action::Do => {
+            StepWork::Child(child) if action == Action::Do => {
                 if child.version == Some(0) {
                     self.report(at("workflow.version"), "versions count from 1");
                 }
@@ -374,8 +380,8 @@ impl Checker<'_> {
                     self.check_template(input, &location("workflow.input"));
                 }
             }
-            Work::Child(_) => {}
-            Work::Wait(wait) => {
+            StepWork::Child(_) => {}
+            StepWork::Wait(wait) => {
                 self.check_template(wait, &location("wait"));
                 let until = wait.as_literal().map(|wait| wait_until(wait, jiff::Timestamp::MAX));
                 if let Some(Err(message)) = until {
@@ -386,8 +392,8 @@ impl Checker<'_> {
     }
 
     fn check_within(&mut self, at: &str, given: Duration, max: Duration) {
-        if given < limits::WITHIN_MIN || given > max {
-            let (least, day) = (limits::WITHIN_MIN.as_millis(), 24 * 3600);
+        if given < limits::STEP_WITHIN_MIN || given > max {
+            let (least, day) = (limits::STEP_WITHIN_MIN.as_millis(), 24 * 3600);
             let max = match max.as_secs() {
                 secs if secs % day == 0 => format!("{}d", secs / day),
                 _ => humantime::format_duration(max).to_string(),
@@ -401,7 +407,7 @@ impl Checker<'_> {
 
     /// Checks the time limit of a call: an agent cannot wait longer than its maximum.
     fn check_call_within(&mut self, at: &str, given: Option<Duration>) {
-        let (min, max) = (limits::WITHIN_MIN, limits::CALL_WITHIN_MAX);
+        let (min, max) = (limits::STEP_WITHIN_MIN, limits::CALL_WITHIN_MAX);
         let Some(given) = given.filter(|given| !(min..=max).contains(given)) else { return };
         let message = format!("must be from {}ms to {}s", min.as_millis(), max.as_secs());
         if self.is_of_defaults(at, &message) {
@@ -412,7 +418,7 @@ impl Checker<'_> {
         self.report_with_hint(at, message, (given > max).then(|| hint.to_owned()));
     }
 
-    fn check_responses(&mut self, at: &str, responses: &Responses) {
+    fn check_responses(&mut self, at: &str, responses: &ResponseOverrides) {
         let (count, max) = (responses.iter().count(), limits::RESPONSES_MAX);
         let message = format!("{count} statuses; the limit is {max}");
         if count > max && !self.is_of_defaults(at, &message) {

@@ -15,14 +15,14 @@
 //! | the same for a path of consecutive steps | warning |
 
 use crate::definition::duration;
-use crate::definition::problem::Problem;
+use crate::definition::problem::DefinitionProblem;
 use crate::definition::step::StepDefinition;
-use crate::definition::step::Work;
+use crate::definition::step::StepWork;
 use crate::definition::workflow::Workflow;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    definition::recovery::Then,
+    definition::recovery::FinalAction,
     model::{attempt::Action, names::StepName},
 };
 
@@ -37,14 +37,14 @@ pub enum Severity {
 
 /// A finding of a lint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct LintFinding {
     /// The severity.
     pub severity: Severity,
     /// The location and the message.
-    pub problem: Problem,
+    pub problem: DefinitionProblem,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for LintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.severity {
             Severity::Error => write!(f, "{}", self.problem),
@@ -57,7 +57,7 @@ impl Workflow {
     /// Returns the findings of all lints, errors first. They are meaningful only for a definition without
     /// [problems](Workflow::problems).
     #[must_use]
-    pub fn lint(&self) -> Vec<Finding> {
+    pub fn lint(&self) -> Vec<LintFinding> {
         let mut linter = Linter { workflow: self, found: Vec::new() };
         for (name, step) in &self.steps {
             linter.check_callback(name, step);
@@ -73,13 +73,13 @@ impl Workflow {
 
 struct Linter<'a> {
     workflow: &'a Workflow,
-    found: Vec<Finding>,
+    found: Vec<LintFinding>,
 }
 
 impl Linter<'_> {
     fn report(&mut self, severity: Severity, at: String, message: String, hint: &str) {
         let hint = Some(hint.to_owned());
-        self.found.push(Finding { severity, problem: Problem { at, message, hint } });
+        self.found.push(LintFinding { severity, problem: DefinitionProblem { at, message, hint } });
     }
 
     fn check_callback(&mut self, name: &StepName, step: &StepDefinition) {
@@ -111,7 +111,7 @@ impl Linter<'_> {
             return;
         }
         let message = "a call with an unknown outcome is not repeated, and the undo skips the step";
-        if step.recovery.then == Then::Undo {
+        if step.recovery.then == FinalAction::Undo {
             let hint =
                 "give it an `undo` that does no harm if the step has not run, or set `then: alert`";
             return self.report(
@@ -121,8 +121,9 @@ impl Linter<'_> {
                 hint,
             );
         }
-        let others = self.workflow.steps.values().any(|other| other.recovery.then == Then::Undo);
-        if others || self.workflow.overdue == Then::Undo {
+        let others =
+            self.workflow.steps.values().any(|other| other.recovery.then == FinalAction::Undo);
+        if others || self.workflow.overdue == FinalAction::Undo {
             let hint = "give it an `undo`, unless it has no effect to undo";
             self.report(
                 Severity::Warning,
@@ -229,11 +230,13 @@ fn literal_wait(step: &StepDefinition) -> Option<Duration> {
 fn longest(step: &StepDefinition, action: Action) -> Duration {
     let Some(definition) = step.action(action) else { return Duration::ZERO };
     let callback = match definition.work {
-        Work::Wait(_) => return literal_wait(step).unwrap_or_default(),
-        Work::Child(_) => {
+        StepWork::Wait(_) => return literal_wait(step).unwrap_or_default(),
+        StepWork::Child(_) => {
             return step.complete_within.filter(|_| action == Action::Do).unwrap_or_default();
         }
-        Work::Call { callback, .. } => callback.map_or(Duration::ZERO, |callback| callback.within),
+        StepWork::Call { callback, .. } => {
+            callback.map_or(Duration::ZERO, |callback| callback.within)
+        }
     };
     let attempt = definition.complete_within.saturating_add(callback);
     if action == Action::Do && !step.idempotent {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The text that replaces a masked value.
-pub const MASKED: &str = "••••";
+pub const MASK_TEXT: &str = "••••";
 
 /// JSON pointers to the masked values, in the input, in the output of each step, and in the output of the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ impl Mask {
     }
 
     /// The JSON pointers.
-    pub fn places(&self) -> impl Iterator<Item = &str> {
+    pub fn pointers(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
@@ -56,7 +56,7 @@ impl Mask {
                 }
                 body
             }
-            DocumentKey::Output(_) | DocumentKey::ByHand(..) | DocumentKey::Result(_) => {
+            DocumentKey::Output(_) | DocumentKey::OperatorOutput(..) | DocumentKey::Result(_) => {
                 self.over(body)
             }
             DocumentKey::Failure(_) | DocumentKey::Deferral(_) | DocumentKey::Claim(_) => {
@@ -65,7 +65,7 @@ impl Mask {
         }
     }
 
-    /// Returns `value` with its masked values replaced by [`MASKED`].
+    /// Returns `value` with its masked values replaced by [`MASK_TEXT`].
     #[must_use]
     pub fn over(&self, value: &Value) -> Value {
         let mut masked = value.clone();
@@ -86,7 +86,7 @@ impl Mask {
         let Some(patch) = difference(input, &edited) else { return Ok(None) };
         if let Some(at) = find_mask(&patch, "") {
             return Err(format!(
-                "{}: the edit would replace a hidden value with `{MASKED}`. In an object, leave \
+                "{}: the edit would replace a hidden value with `{MASK_TEXT}`. In an object, leave \
                  hidden fields unchanged; a list with a hidden value can only be replaced as a whole",
                 if at.is_empty() { "the input" } else { &at }
             ));
@@ -124,7 +124,7 @@ fn unescaped(token: &str) -> String {
 
 fn mask_at(value: &mut Value, tokens: &[String]) {
     let Some((token, rest)) = tokens.split_first() else {
-        *value = MASKED.into();
+        *value = MASK_TEXT.into();
         return;
     };
     match value {
@@ -183,7 +183,7 @@ fn difference(from: &Value, to: &Value) -> Option<Value> {
 /// Returns the location of a text in `value` that contains the mask.
 fn find_mask(value: &Value, at: &str) -> Option<String> {
     match value {
-        Value::String(text) => text.contains(MASKED).then(|| at.to_owned()),
+        Value::String(text) => text.contains(MASK_TEXT).then(|| at.to_owned()),
         Value::Array(items) => items
             .iter()
             .enumerate()
@@ -213,12 +213,12 @@ mod tests {
         let shown =
             mask(&["/card/number", "/items/*/secret", "/a~1b~0", "/not/there"]).over(&value);
         let covered = json!({
-            "card": { "number": MASKED, "name": "Ann" }, "a/b~": MASKED,
-            "items": [{ "secret": MASKED, "sku": 7 }, { "sku": 8 }, "text", { "secret": MASKED }],
+            "card": { "number": MASK_TEXT, "name": "Ann" }, "a/b~": MASK_TEXT,
+            "items": [{ "secret": MASK_TEXT, "sku": 7 }, { "sku": 8 }, "text", { "secret": MASK_TEXT }],
         });
         assert_eq!(shown, covered);
-        assert_eq!(mask(&["/items/1/sku"]).over(&value)["items"][1]["sku"], MASKED);
-        assert_eq!(mask(&["/card/*"]).over(&value)["card"]["name"], MASKED);
+        assert_eq!(mask(&["/items/1/sku"]).over(&value)["items"][1]["sku"], MASK_TEXT);
+        assert_eq!(mask(&["/card/*"]).over(&value)["card"]["name"], MASK_TEXT);
         assert_eq!(mask(&[]).over(&value), value);
     }
 
@@ -227,11 +227,11 @@ mod tests {
         let (mask, at) = (mask(&["/pin"]), jiff::Timestamp::UNIX_EPOCH);
         let shown = |key: &str, body| mask.shown(&Document::new(key.parse().unwrap(), at, body));
         let inside = json!({ "task_id": "t", "input": { "pin": 1 } });
-        let covered = json!({ "task_id": "t", "input": { "pin": MASKED } });
+        let covered = json!({ "task_id": "t", "input": { "pin": MASK_TEXT } });
         assert_eq!(shown("submission", inside.clone()), covered);
         assert_eq!(shown("input/c-1", inside), covered);
         for key in ["step/a/1/output", "undo/a/1/output", "result/00000000"] {
-            assert_eq!(shown(key, json!({ "pin": 1 })), json!({ "pin": MASKED }), "{key}");
+            assert_eq!(shown(key, json!({ "pin": 1 })), json!({ "pin": MASK_TEXT }), "{key}");
         }
     }
 
@@ -242,8 +242,7 @@ mod tests {
         let of = |edited: Value| mask.patch(&input, &edited);
         let shown = mask.over(&input);
         assert_eq!(of(shown.clone()), Ok(None));
-        let edited =
-            json!({ "card": { "number": MASKED, "name": "Bob" }, "keys": [MASKED], "new": [1] });
+        let edited = json!({ "card": { "number": MASK_TEXT, "name": "Bob" }, "keys": [MASK_TEXT], "new": [1] });
         let patch = of(edited).unwrap().unwrap();
         assert_eq!(patch, json!({ "n": null, "card": { "name": "Bob" }, "new": [1] }));
         let mut result = input.clone();
@@ -271,13 +270,13 @@ mod tests {
         let input = json!({ "card": { "number": "4" }, "items": [{ "secret": "s", "n": 1 }] });
         for (edited, at) in [
             (
-                json!({ "card": { "number": "4" }, "items": [{ "secret": MASKED, "n": 2 }] }),
+                json!({ "card": { "number": "4" }, "items": [{ "secret": MASK_TEXT, "n": 2 }] }),
                 "/items/0/secret: ",
             ),
-            (json!({ "pan": MASKED, "card": { "number": MASKED }, "items": [] }), "/pan: "),
+            (json!({ "pan": MASK_TEXT, "card": { "number": MASK_TEXT }, "items": [] }), "/pan: "),
             (json!({ "card": { "number": "x••••" }, "items": [] }), "/card/number: "),
-            (json!([MASKED]), "/0: "),
-            (json!(MASKED), "the input: "),
+            (json!([MASK_TEXT]), "/0: "),
+            (json!(MASK_TEXT), "the input: "),
         ] {
             let message = mask.patch(&input, &edited).unwrap_err();
             assert!(message.starts_with(at), "{message}");

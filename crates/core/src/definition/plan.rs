@@ -11,8 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     definition::{
-        problem::Problem,
-        step::{ActionDefinition, Callback, ChildWorkflow, RequestTemplate, StepDefinition, Work},
+        problem::DefinitionProblem,
+        step::{
+            ActionDefinition, CallbackDefinition, ChildWorkflow, RequestTemplate, StepDefinition,
+            StepWork,
+        },
         workflow::Workflow,
     },
     expression::template::Template,
@@ -27,7 +30,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     definition: Workflow,
-    steps: IndexMap<StepName, Step>,
+    steps: IndexMap<StepName, CompiledStep>,
     shortest_within: Duration,
 }
 
@@ -37,15 +40,15 @@ impl Plan {
     /// # Errors
     /// The first step that is not of exactly one kind, that has an unknown predecessor, or that is its own
     /// predecessor.
-    pub fn new(definition: Workflow) -> Result<Self, Problem> {
+    pub fn new(definition: Workflow) -> Result<Self, DefinitionProblem> {
         let ancestors = definition.ancestors();
         let mut steps = IndexMap::new();
         for (name, step) in &definition.steps {
             let before = ancestors.get(name).into_iter().flatten();
             let ancestors: BTreeSet<_> = before.map(|before| (*before).clone()).collect();
-            steps.insert(name.clone(), Step::new(&definition, name, step, ancestors)?);
+            steps.insert(name.clone(), CompiledStep::new(&definition, name, step, ancestors)?);
         }
-        let shortest_within = definition.shortest_within();
+        let shortest_within = definition.shortest_step_within();
         Ok(Self { definition, steps, shortest_within })
     }
 
@@ -55,18 +58,18 @@ impl Plan {
     /// If there is no such step. This is a bug, because the engine refuses a task with a record of an unknown step.
     #[must_use]
     #[expect(clippy::expect_used, reason = "an invariant that `transition` checks at its entry")]
-    pub fn step(&self, name: &StepName) -> &Step {
+    pub fn step(&self, name: &StepName) -> &CompiledStep {
         self.steps.get(name).expect("a task has records of its definition's steps only")
     }
 
     /// Returns the step with this name, if there is one. For names that come from messages.
     #[must_use]
-    pub fn find(&self, name: &StepName) -> Option<&Step> {
+    pub fn find(&self, name: &StepName) -> Option<&CompiledStep> {
         self.steps.get(name)
     }
 
     /// All steps, in the order of the definition.
-    pub fn steps(&self) -> impl Iterator<Item = (&StepName, &Step)> {
+    pub fn steps(&self) -> impl Iterator<Item = (&StepName, &CompiledStep)> {
         self.steps.iter()
     }
 
@@ -108,7 +111,7 @@ impl Deref for Plan {
 
 /// A step of a [`Plan`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct CompiledStep {
     /// The definition of the step.
     pub definition: StepDefinition,
     /// All its direct and indirect predecessors.
@@ -128,14 +131,14 @@ enum CompiledWork {
     Wait(Template),
 }
 
-impl Step {
+impl CompiledStep {
     fn new(
         workflow: &Workflow,
         name: &StepName,
         definition: &StepDefinition,
         ancestors: BTreeSet<StepName>,
-    ) -> Result<Self, Problem> {
-        let problem = |key: &str, message: String| Problem {
+    ) -> Result<Self, DefinitionProblem> {
+        let problem = |key: &str, message: String| DefinitionProblem {
             at: format!("steps.{name}{key}"),
             message,
             hint: None,
@@ -149,13 +152,13 @@ impl Step {
             return Err(problem(".after", "the step comes after itself".to_owned()));
         }
         let work = match definition.work() {
-            Some(Work::Call { agent, request, .. }) => CompiledWork::Call {
+            Some(StepWork::Call { agent, request, .. }) => CompiledWork::Call {
                 agent: agent.clone(),
                 request: request.clone(),
                 undo: definition.undo.as_ref().and_then(|undo| undo.request.clone()),
             },
-            Some(Work::Child(child)) => CompiledWork::Child(child.clone()),
-            Some(Work::Wait(wait)) => CompiledWork::Wait(wait.clone()),
+            Some(StepWork::Child(child)) => CompiledWork::Child(child.clone()),
+            Some(StepWork::Wait(wait)) => CompiledWork::Wait(wait.clone()),
             None => {
                 let message =
                     "a step needs exactly one of `agent` with `request`, `wait` and `workflow`";
@@ -167,13 +170,13 @@ impl Step {
 
     /// The work of the step.
     #[must_use]
-    pub fn work(&self) -> Work<'_> {
+    pub fn work(&self) -> StepWork<'_> {
         match &self.work {
             CompiledWork::Call { agent, request, .. } => {
-                Work::Call { agent, request, callback: self.definition.callback.as_ref() }
+                StepWork::Call { agent, request, callback: self.definition.callback.as_ref() }
             }
-            CompiledWork::Child(child) => Work::Child(child),
-            CompiledWork::Wait(wait) => Work::Wait(wait),
+            CompiledWork::Child(child) => StepWork::Child(child),
+            CompiledWork::Wait(wait) => StepWork::Wait(wait),
         }
     }
 
@@ -188,9 +191,9 @@ impl Step {
     pub fn undo(&self) -> Option<ActionDefinition<'_>> {
         let work = match &self.work {
             CompiledWork::Call { agent, undo, .. } => {
-                Work::Call { agent, request: undo.as_ref()?, callback: None }
+                StepWork::Call { agent, request: undo.as_ref()?, callback: None }
             }
-            CompiledWork::Child(child) => Work::Child(child),
+            CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(_) => return None,
         };
         Some(self.definition.undo_by(work))
@@ -219,7 +222,7 @@ impl Step {
 
     /// The callback that completes the step, if it has one.
     #[must_use]
-    pub fn callback(&self) -> Option<&Callback> {
+    pub fn callback(&self) -> Option<&CallbackDefinition> {
         self.definition.callback.as_ref()
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A problem of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct DefinitionProblem {
     /// The key that has the problem, such as `steps.charge.after`. Empty for the definition as a whole.
     pub at: String,
     /// The message.
@@ -13,7 +13,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DefinitionProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.at.is_empty() {
             write!(f, "{}: ", self.at)?;
@@ -26,4 +26,4 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for DefinitionProblem {}

@@ -29,7 +29,7 @@ use crate::{
 #[schemars(transform = nullable)]
 pub struct Recovery {
     /// The number of attempts in a row.
-    pub attempts: Attempts,
+    pub attempts: AttemptLimit,
     /// The pauses between the attempts.
     pub backoff: Backoff,
     /// A long pause after all attempts have failed, followed by as many attempts again.
@@ -37,15 +37,15 @@ pub struct Recovery {
     // is read again.
     pub extended_wait: Option<ExtendedWait>,
     /// The final action, after all attempts and extended waits.
-    pub then: Then,
+    pub then: FinalAction,
 }
 
 /// A number of attempts, three by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Attempts(#[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))] pub u32);
+pub struct AttemptLimit(#[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))] pub u32);
 
-impl Default for Attempts {
+impl Default for AttemptLimit {
     fn default() -> Self {
         Self(3)
     }
@@ -117,7 +117,7 @@ fn default_times() -> u32 {
 /// The final action when all attempts and extended waits are used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum FinalAction {
     /// The task stops in Error, with an alert.
     #[default]
     Alert,
@@ -127,9 +127,9 @@ pub enum Then {
 
 /// The decision of a recovery policy on a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Verdict {
+pub enum RecoveryDecision {
     /// Retry after a pause.
-    Again {
+    Retry {
         /// The length of the pause.
         pause: Duration,
         /// The number of the next attempt, and the number of attempts in a row.
@@ -143,24 +143,24 @@ pub enum Verdict {
         round: (u32, u32),
     },
     /// Stop retrying, and apply the final action.
-    Finally(Then),
+    GiveUp(FinalAction),
 }
 
 impl Recovery {
     /// Decides what follows the newest of `failures` failed attempts. `seed` determines the jitter of the pause.
     #[must_use]
-    pub fn verdict(&self, failures: u32, seed: u32) -> Verdict {
+    pub fn verdict(&self, failures: u32, seed: u32) -> RecoveryDecision {
         let attempts = self.attempts.0.max(1);
         let (rounds, tried) = (failures / attempts, failures % attempts);
         if tried > 0 {
             let pause = self.backoff.pause(tried, seed);
-            return Verdict::Again { pause, next: (tried + 1, attempts) };
+            return RecoveryDecision::Retry { pause, next: (tried + 1, attempts) };
         }
         match &self.extended_wait {
             Some(ExtendedWait { wait, times }) if rounds <= *times => {
-                Verdict::ExtendedWait { wait: *wait, round: (rounds, *times) }
+                RecoveryDecision::ExtendedWait { wait: *wait, round: (rounds, *times) }
             }
-            Some(_) | None => Verdict::Finally(self.then),
+            Some(_) | None => RecoveryDecision::GiveUp(self.then),
         }
     }
 
@@ -202,7 +202,7 @@ impl Recovery {
             let wrong = wait.is_zero() || *wait > limits::WAIT_MAX;
             report(wrong, "extended_wait.wait", format!("must be from 1ms to {days}d"));
         }
-        let undoing = action == Action::Undo && self.then == Then::Undo;
+        let undoing = action == Action::Undo && self.then == FinalAction::Undo;
         report(
             undoing,
             "then",
@@ -248,10 +248,10 @@ pub fn spread(text: &str) -> u32 {
     hash ^ (hash >> 16)
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for RecoveryDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Again { pause, next: (next, attempts) } => {
+            Self::Retry { pause, next: (next, attempts) } => {
                 let pause = humantime::format_duration(*pause);
                 write!(f, "attempt {next} of {attempts} after {pause}")
             }
@@ -259,8 +259,8 @@ impl fmt::Display for Verdict {
                 let wait = humantime::format_duration(*wait);
                 write!(f, "attempts used up; extended wait {round} of {times}, for {wait}")
             }
-            Self::Finally(Then::Alert) => f.write_str("alert"),
-            Self::Finally(Then::Undo) => f.write_str("undo the task"),
+            Self::GiveUp(FinalAction::Alert) => f.write_str("alert"),
+            Self::GiveUp(FinalAction::Undo) => f.write_str("undo the task"),
         }
     }
 }
@@ -278,7 +278,7 @@ mod tests {
         for failures in 1.. {
             let verdict = policy.verdict(failures, 0);
             decisions.push(verdict.to_string());
-            if matches!(verdict, Verdict::Finally(_)) {
+            if matches!(verdict, RecoveryDecision::GiveUp(_)) {
                 break;
             }
         }

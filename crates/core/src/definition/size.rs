@@ -19,10 +19,10 @@ use crate::{
     model::{
         attempt::Action,
         command::CommandRecord,
-        document::Kept,
-        messages::Parent,
+        document::DocumentRetention,
+        messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
-        step::{Items, Progress, StepRecord, StepState},
+        step::{ItemRecords, Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -93,11 +93,11 @@ impl Workflow {
     pub fn largest_task_with_parts_of(&self, task: &Task) -> usize {
         let started_items = |name| {
             let items = task.steps.get(name).and_then(|record| record.items.as_ref());
-            items.map_or(0, |items| u32::try_from(items.begun.len()).unwrap_or(u32::MAX))
+            items.map_or(0, |items| u32::try_from(items.started.len()).unwrap_or(u32::MAX))
         };
         let steps: usize =
             self.steps.iter().map(|(name, step)| step_bytes(name, step, started_items(name))).sum();
-        let unused = limits::COMMANDS_KEPT_MAX.saturating_sub(task.commands.len());
+        let unused = limits::COMMAND_RECORDS_MAX.saturating_sub(task.commands.len());
         LARGEST_SIZES.rest.saturating_sub(unused * LARGEST_SIZES.command).saturating_add(steps)
     }
 }
@@ -148,7 +148,7 @@ impl LargestTask {
 #[must_use]
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
-    let parts = task.steps.len() + items.map(|items| items.begun.len()).sum::<usize>();
+    let parts = task.steps.len() + items.map(|items| items.started.len()).sum::<usize>();
     // Every decision calls this function, so a task that is small enough by the upper bounds is not measured.
     REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
         && task_bytes(task) > limits::TASK_ITEM_BYTES_MAX
@@ -183,7 +183,7 @@ fn bytes_of(value: &impl Serialize) -> usize {
 
 /// The bytes that `count` items add to the record of their step: the field `p`, a map with `n` and the list `l`.
 fn items_bytes(count: u32, record: usize) -> usize {
-    let none = bytes_of(&Items { count, begun: Vec::new() });
+    let none = bytes_of(&ItemRecords { count, started: Vec::new() });
     let entry = 1 + "p".len();
     let list = 1 + "l".len() + 3;
     entry + none + list + count as usize * (1 + record)
@@ -203,12 +203,12 @@ fn largest_progress() -> Progress {
         state,
         failure_count: u32::MAX,
         may_have_run: true,
-        in_progress_until: Some(Timestamp::MAX),
+        call_may_run_until: Some(Timestamp::MAX),
         input: longest(limits::COMMAND_ID_CHARS_MAX),
         child_revision: Some(u64::MAX),
     };
     let all = every_state().map(of);
-    all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::Each))
+    all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))
 }
 
 /// Each state, with the values that need most space.
@@ -216,8 +216,8 @@ fn every_state() -> [StepState; 7] {
     let (attempt, time) = (u32::MAX, Timestamp::MAX);
     let all = [
         StepState::Running { attempt, complete_by: time },
-        StepState::HandedOut { attempt, complete_by: time, answer_by: time },
-        StepState::Each,
+        StepState::AwaitingCallback { attempt, complete_by: time, answer_by: time },
+        StepState::RunningItems,
         StepState::Waiting { attempt, until: time, complete_by: Some(time) },
         StepState::Completed { attempt },
         StepState::Failed { attempt },
@@ -227,8 +227,8 @@ fn every_state() -> [StepState; 7] {
     for state in &all {
         match state {
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Waiting { .. }
             | StepState::Completed { .. }
             | StepState::Failed { .. }
@@ -266,7 +266,12 @@ fn largest_without_steps() -> Option<Task> {
     let task_id: TaskId = longest(limits::TASK_ID_CHARS_MAX)?;
     let part = Part { step: longest(limits::NAME_CHARS_MAX)?, item: Some(limits::ITEMS_MAX - 1) };
     Some(Task {
-        parent: Some(Parent { task_id: task_id.clone(), step: part, depth: u32::MAX, incarnation }),
+        parent: Some(ParentStep {
+            task_id: task_id.clone(),
+            step: part,
+            depth: u32::MAX,
+            incarnation,
+        }),
         task_id,
         workflow: longest(limits::NAME_CHARS_MAX)?,
         version: u32::MAX,
@@ -281,15 +286,15 @@ fn largest_without_steps() -> Option<Task> {
         ended_at: Some(time),
         due: Some(time),
         reply_to: Some("x".repeat(URL_CHARS)),
-        kept_for_parent: Some(Kept { from: time, retention_s: Some(u64::MAX) }),
-        kept_from: Some(time),
+        retention_for_parent: Some(DocumentRetention { from: time, retention_s: Some(u64::MAX) }),
+        retention_start: Some(time),
         retention_s: Some(u64::MAX),
         traceparent: Some("x".repeat(limits::TRACEPARENT_CHARS_MAX)),
         error: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_reason: Some(widest(limits::ERROR_CHARS_MAX)),
         paused_at: Some(time),
         input: longest(limits::COMMAND_ID_CHARS_MAX),
-        commands: vec![command; limits::COMMANDS_KEPT_MAX],
+        commands: vec![command; limits::COMMAND_RECORDS_MAX],
         steps: [].into(),
     })
 }
@@ -305,8 +310,8 @@ mod tests {
 
     use crate::{
         engine::{
-            decision::{Context, Ignored, Transition},
-            documents::Documents,
+            decision::{DecisionContext, IgnoreReason, Transition},
+            documents::LoadedDocuments,
             effect::Effect,
             event::Event,
             transition::transition,
@@ -338,7 +343,7 @@ mod tests {
             if step.for_each.is_some() {
                 let count = limits::ITEMS_MAX;
                 let started = vec![record.clone(); count as usize];
-                record.items = Some(Items { count, begun: started });
+                record.items = Some(ItemRecords { count, started });
             }
             (name.clone(), record)
         });
@@ -394,8 +399,8 @@ mod tests {
         let part = StepRecord { run: progress, undo: None, items: None };
         let count = limits::ITEMS_MAX;
         let steps = workflow.steps.keys().map(|name| {
-            let items = Some(Items { count, begun: vec![part.clone(); count as usize] });
-            (name.clone(), StepRecord { items, ..StepRecord::new(StepState::Each) })
+            let items = Some(ItemRecords { count, started: vec![part.clone(); count as usize] });
+            (name.clone(), StepRecord { items, ..StepRecord::new(StepState::RunningItems) })
         });
         let task = Task {
             steps: steps.collect(),
@@ -426,8 +431,8 @@ mod tests {
             retention: Timing::RETENTION,
         };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        let context = Context { now, actor: "supervisor", redelivered: false, timing };
-        let no_documents = Documents::new();
+        let context = DecisionContext { now, actor: "supervisor", redelivered: false, timing };
+        let no_documents = LoadedDocuments::new();
 
         // The sweep abandons every part, which needs more space than there is.
         let swept = transition(&workflow, &task, &no_documents, &Event::Swept, context).unwrap();
@@ -449,28 +454,28 @@ mod tests {
                 "command_id": format!("c-{n}"), "task_id": task.task_id, "by": "b".repeat(200),
                 "why": "w".repeat(200), "order": { "command": "pause" },
             });
-            Event::Commanded(serde_json::from_value(order).unwrap())
+            Event::CommandReceived(serde_json::from_value(order).unwrap())
         };
         let commands: Vec<_> = (0..200).map(command).collect();
         let mut refused = 0;
         task.steps.insert(
             "more".parse().unwrap(),
             StepRecord {
-                items: Some(Items {
+                items: Some(ItemRecords {
                     count: 100,
-                    begun: vec![
+                    started: vec![
                         largest_record(true);
                         (limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)) / 300
                     ],
                 }),
-                ..StepRecord::new(StepState::Each)
+                ..StepRecord::new(StepState::RunningItems)
             },
         );
         for event in &commands {
             match transition(&workflow, &task, &no_documents, event, context).unwrap() {
                 Transition::Apply { task: next, .. } => task = *next,
                 Transition::Ignore { reason, effects } => {
-                    assert_eq!((reason, effects.len()), (Ignored::NoRoom, 1));
+                    assert_eq!((reason, effects.len()), (IgnoreReason::NoRoom, 1));
                     refused += 1;
                 }
                 Transition::Illegal(reason) => panic!("{reason}"),

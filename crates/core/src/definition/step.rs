@@ -13,9 +13,9 @@ use crate::{
     limits,
     model::{
         attempt::Action,
-        messages::Method,
+        messages::HttpMethod,
         names::{AgentName, StepName, WorkflowName},
-        responses::Responses,
+        responses::ResponseOverrides,
         time::later,
     },
 };
@@ -46,7 +46,7 @@ pub struct StepDefinition {
     pub request: Option<RequestTemplate>,
     /// The call only starts the step. A callback with the token from the request completes it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub callback: Option<Callback>,
+    pub callback: Option<CallbackDefinition>,
     /// A duration such as `15m`, a time such as `2026-12-24T18:00:00Z`, or an expression for either. The step waits
     /// for the duration or until the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,9 +69,9 @@ pub struct StepDefinition {
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
     /// The meaning of the statuses of the service's responses, where it differs from the default.
-    #[serde(default, skip_serializing_if = "Responses::is_empty")]
-    #[schemars(with = "Option<Responses>")]
-    pub responses: Responses,
+    #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
+    #[schemars(with = "Option<ResponseOverrides>")]
+    pub responses: ResponseOverrides,
     /// What happens when an attempt fails.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
@@ -106,7 +106,7 @@ pub struct ForEach {
 /// The callback of a step whose call only starts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Callback {
+pub struct CallbackDefinition {
     /// The time after the call by which the callback must arrive.
     #[serde(with = "duration")]
     #[schemars(with = "duration::Text")]
@@ -151,9 +151,9 @@ pub struct UndoDefinition {
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
     /// The meaning of the statuses of the service's responses, where it differs from the default.
-    #[serde(default, skip_serializing_if = "Responses::is_empty")]
-    #[schemars(with = "Option<Responses>")]
-    pub responses: Responses,
+    #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
+    #[schemars(with = "Option<ResponseOverrides>")]
+    pub responses: ResponseOverrides,
     /// What happens when an attempt fails. The only final action is an alert.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
@@ -172,16 +172,16 @@ pub struct ActionDefinition<'a> {
     /// agent make calls.
     pub call_within: Duration,
     /// The meaning of the statuses of responses, where it differs from the default.
-    pub responses: &'a Responses,
+    pub responses: &'a ResponseOverrides,
     /// What happens when an attempt fails.
     pub recovery: &'a Recovery,
     /// The work.
-    pub work: Work<'a>,
+    pub work: StepWork<'a>,
 }
 
 /// The work of a step or of its undo.
 #[derive(Debug, Clone, Copy)]
-pub enum Work<'a> {
+pub enum StepWork<'a> {
     /// An agent calls its remote service.
     Call {
         /// The agent.
@@ -189,7 +189,7 @@ pub enum Work<'a> {
         /// The request.
         request: &'a RequestTemplate,
         /// The callback that completes the step, if the call only starts it.
-        callback: Option<&'a Callback>,
+        callback: Option<&'a CallbackDefinition>,
     },
     /// A child task runs, or is undone.
     Child(&'a ChildWorkflow),
@@ -197,7 +197,7 @@ pub enum Work<'a> {
     Wait(&'a Template),
 }
 
-impl Work<'_> {
+impl StepWork<'_> {
     /// The templates of the work.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let (request, single) = match self {
@@ -211,7 +211,7 @@ impl Work<'_> {
 
 static NO_RECOVERY: std::sync::LazyLock<Recovery> = std::sync::LazyLock::new(Recovery::default);
 
-static NO_RESPONSES: Responses = Responses::NONE;
+static NO_RESPONSES: ResponseOverrides = ResponseOverrides::NONE;
 
 impl StepDefinition {
     /// How the step is done or undone. Returns `None` if it has no undo, or if the definition has
@@ -220,17 +220,17 @@ impl StepDefinition {
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
         match (action, self.work()?) {
             (Action::Do, work) => Some(self.run_by(work)),
-            (Action::Undo, Work::Call { agent, .. }) => {
+            (Action::Undo, StepWork::Call { agent, .. }) => {
                 let request = self.undo.as_ref()?.request.as_ref()?;
-                Some(self.undo_by(Work::Call { agent, request, callback: None }))
+                Some(self.undo_by(StepWork::Call { agent, request, callback: None }))
             }
-            (Action::Undo, work @ Work::Child(_)) => Some(self.undo_by(work)),
-            (Action::Undo, Work::Wait(_)) => None,
+            (Action::Undo, work @ StepWork::Child(_)) => Some(self.undo_by(work)),
+            (Action::Undo, StepWork::Wait(_)) => None,
         }
     }
 
     /// How the step is done, given its work.
-    pub(super) fn run_by<'a>(&'a self, work: Work<'a>) -> ActionDefinition<'a> {
+    pub(super) fn run_by<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
         let complete_within = self.within(self.complete_within);
         ActionDefinition {
             complete_within,
@@ -242,7 +242,7 @@ impl StepDefinition {
     }
 
     /// How the step is undone, given the work of its undo.
-    pub(super) fn undo_by<'a>(&'a self, work: Work<'a>) -> ActionDefinition<'a> {
+    pub(super) fn undo_by<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
         let undo = self.undo.as_ref();
         let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
         ActionDefinition {
@@ -256,13 +256,13 @@ impl StepDefinition {
 
     /// The work of the step. Returns `None` in a definition that has [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
-    pub fn work(&self) -> Option<Work<'_>> {
+    pub fn work(&self) -> Option<StepWork<'_>> {
         match (&self.agent, &self.request, &self.wait, &self.workflow) {
             (Some(agent), Some(request), None, None) => {
-                Some(Work::Call { agent, request, callback: self.callback.as_ref() })
+                Some(StepWork::Call { agent, request, callback: self.callback.as_ref() })
             }
-            (None, None, Some(wait), None) => Some(Work::Wait(wait)),
-            (None, None, None, Some(child)) => Some(Work::Child(child)),
+            (None, None, Some(wait), None) => Some(StepWork::Wait(wait)),
+            (None, None, None, Some(child)) => Some(StepWork::Child(child)),
             _ => None,
         }
     }
@@ -285,7 +285,7 @@ fn call_within(configured: Option<Duration>, complete_within: Duration) -> Durat
 pub struct RequestTemplate {
     /// The HTTP method.
     #[serde(default)]
-    pub method: Method,
+    pub method: HttpMethod,
     /// The path under the agent's base URL. It must render to a string that starts with `/`.
     #[schemars(with = "String")]
     pub path: Template,

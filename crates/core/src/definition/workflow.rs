@@ -11,9 +11,9 @@
 //!
 //! [`Workflow::problems`] validates a definition beyond its syntax.
 
-use crate::definition::problem::Problem;
+use crate::definition::problem::DefinitionProblem;
 use crate::definition::step::StepDefinition;
-use crate::definition::step::Work;
+use crate::definition::step::StepWork;
 use crate::definition::{duration, step::default_task_within};
 use crate::model::names::Part;
 use crate::model::step::StepState;
@@ -32,7 +32,7 @@ use serde_json::Value;
 use crate::{
     definition::{
         mask::Mask,
-        recovery::{Recovery, Then},
+        recovery::{FinalAction, Recovery},
         schema::InputSchema,
     },
     expression::template::Template,
@@ -40,7 +40,7 @@ use crate::{
     model::{
         attempt::Action,
         names::{StepName, WorkflowName},
-        responses::Responses,
+        responses::ResponseOverrides,
         task::Task,
     },
 };
@@ -79,7 +79,7 @@ pub struct Workflow {
     pub complete_within: Duration,
     /// What happens to a task that has not completed by then. Its undo has the same time again.
     #[serde(default)]
-    pub overdue: Then,
+    pub overdue: FinalAction,
     /// How long a task and its documents are kept after its end. If absent, the deployment's retention applies.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
@@ -90,7 +90,7 @@ pub struct Workflow {
     pub lifecycle_events: bool,
     /// Default values for the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub defaults: Option<Defaults>,
+    pub defaults: Option<StepDefaults>,
     /// The steps by name. Their order is the order of display.
     pub steps: IndexMap<StepName, StepDefinition>,
     /// The output of the task after all steps have completed. If absent, the task has no output.
@@ -135,7 +135,7 @@ impl Trigger {
 /// Default values for the steps with an `agent` or a `workflow`. A step may override each of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Defaults {
+pub struct StepDefaults {
     /// How long one attempt of a step with an agent may take.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
@@ -145,9 +145,9 @@ pub struct Defaults {
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
     /// The meaning of the statuses of the service's responses. A step may override single statuses.
-    #[serde(default, skip_serializing_if = "Responses::is_empty")]
-    #[schemars(with = "Option<Responses>")]
-    pub responses: Responses,
+    #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
+    #[schemars(with = "Option<ResponseOverrides>")]
+    pub responses: ResponseOverrides,
     /// What happens when an attempt fails. A step may override single keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -169,9 +169,9 @@ pub struct UndoDefaults {
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
     /// The meaning of the statuses of the service's responses. An undo may override single statuses.
-    #[serde(default, skip_serializing_if = "Responses::is_empty")]
-    #[schemars(with = "Option<Responses>")]
-    pub responses: Responses,
+    #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
+    #[schemars(with = "Option<ResponseOverrides>")]
+    pub responses: ResponseOverrides,
     /// What happens when an attempt fails. The only final action is an alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -234,7 +234,7 @@ fn path_segment(segment: &serde_path_to_error::Segment) -> String {
     }
 }
 
-impl Defaults {
+impl StepDefaults {
     /// Whether there is a default for calls: `call_within` or `responses`.
     fn have_defaults_for_calls(&self) -> bool {
         let undo = self.undo.as_ref();
@@ -245,7 +245,7 @@ impl Defaults {
 }
 
 /// Writes `null` for each default that `over`, a step or an undo, does not have.
-fn write_explicit_nulls(over: &mut Value, has_call_within: bool, responses: &Responses) {
+fn write_explicit_nulls(over: &mut Value, has_call_within: bool, responses: &ResponseOverrides) {
     let Some(over) = over.as_object_mut() else { return };
     if has_call_within {
         over.entry("call_within").or_insert(Value::Null);
@@ -306,13 +306,13 @@ impl Workflow {
     ///
     /// # Errors
     /// The first problem.
-    pub fn read(mut definition: Value) -> Result<Self, Problem> {
+    pub fn read(mut definition: Value) -> Result<Self, DefinitionProblem> {
         apply_defaults(&mut definition);
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(definition, &mut track);
         Self::deserialize(tracked).map_err(|error| {
             let path: Vec<_> = track.path().iter().map(path_segment).collect();
-            Problem { at: path.join("."), message: error.to_string(), hint: None }
+            DefinitionProblem { at: path.join("."), message: error.to_string(), hint: None }
         })
     }
 
@@ -331,10 +331,10 @@ impl Workflow {
 
     /// The shortest time that any attempt may take. A new task cannot be past due before that time.
     #[must_use]
-    pub fn shortest_within(&self) -> Duration {
+    pub fn shortest_step_within(&self) -> Duration {
         let actions = self.steps.values().filter_map(|step| step.action(Action::Do));
         actions
-            .filter(|action| !matches!(action.work, Work::Wait(_)))
+            .filter(|action| !matches!(action.work, StepWork::Wait(_)))
             .fold(self.complete_within, |least, action| least.min(action.complete_within))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{compensate, forward, task_change::TaskChange, values::DocumentCache},
-    engine::{documents::Documents, task_change::Inputs},
+    engine::{documents::LoadedDocuments, task_change::Inputs},
     model::{
         messages::WakeCause,
         task::{ProcessState, Task},
@@ -23,7 +23,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
 
 /// Whether there is anything to start, or a document is needed to decide that. Reads no document itself.
 pub(crate) fn has_work_to_start(inputs: Inputs<'_>, task: &Task) -> bool {
-    let no_documents = Documents::new();
+    let no_documents = LoadedDocuments::new();
     let cache = DocumentCache::new(&no_documents);
     let mut trial = TaskChange::new(Inputs { documents: &cache, ..inputs }, task);
     advance(&mut trial);

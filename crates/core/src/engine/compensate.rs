@@ -1,7 +1,7 @@
 //! Backward execution (compensation): decides which undos start, and starts them.
 
 use crate::{
-    definition::step::Work,
+    definition::step::StepWork,
     engine::{
         order::{self, PointOfNoReturn},
         task_change::TaskChange,
@@ -47,7 +47,7 @@ pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
         return fail_past_point_of_no_return(change, reason, &step);
     }
     change.task.process_state = ProcessState::Undoing;
-    change.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+    change.task.undo_reason = Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX));
     change.task.complete_by = later(change.now(), change.plan().complete_within);
     abandon_forward_steps(change);
     change.extend_undo_deadline();
@@ -60,7 +60,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     let (plan, now) = (change.plan(), change.now());
     let past_deferrals: Vec<_> = change
         .task
-        .parts()
+        .started_parts()
         .filter_map(|(part, record)| {
             let complete_by = record.run.state.deferred_by()?;
             (complete_by <= now).then_some((part, complete_by))
@@ -71,7 +71,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     }
     for (name, record) in &mut change.task.steps {
         let step = plan.step(name);
-        if matches!(step.work(), Work::Wait(_)) {
+        if matches!(step.work(), StepWork::Wait(_)) {
             continue;
         }
         for StepRecord { run, .. } in record.parts_mut() {
@@ -82,7 +82,8 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
                     StepState::Running { attempt, complete_by }
                 }
                 StepState::Waiting { attempt, .. } => StepState::Failed { attempt },
-                StepState::HandedOut { attempt, .. } | StepState::Running { attempt, .. }
+                StepState::AwaitingCallback { attempt, .. }
+                | StepState::Running { attempt, .. }
                     if !step.definition.point_of_no_return
                         && (step.runs_child() || !run.state.is_running()) =>
                 {
@@ -90,8 +91,8 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
                     StepState::Failed { attempt }
                 }
                 StepState::Running { .. }
-                | StepState::HandedOut { .. }
-                | StepState::Each
+                | StepState::AwaitingCallback { .. }
+                | StepState::RunningItems
                 | StepState::Completed { .. }
                 | StepState::Failed { .. }
                 | StepState::Skipped { .. } => continue,

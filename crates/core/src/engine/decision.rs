@@ -13,7 +13,7 @@ use crate::{
 
 /// The inputs of a decision beside the task, its workflow, its documents and the event.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct DecisionContext<'a> {
     /// The current time.
     pub now: Timestamp,
     /// The name of the deciding instance, for `locked_by`.
@@ -25,7 +25,7 @@ pub struct Context<'a> {
     pub timing: Timing,
 }
 
-impl Context<'_> {
+impl DecisionContext<'_> {
     /// Whether `time` has passed on every clock, with the clock skew taken into account.
     pub(crate) fn is_past(&self, time: Timestamp) -> bool {
         later(time, self.timing.clock_skew) <= self.now
@@ -34,7 +34,7 @@ impl Context<'_> {
 
 /// Why an event does not change the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ignored {
+pub enum IgnoreReason {
     /// The reply has been recorded before.
     DuplicateReply,
     /// The reply belongs to an attempt that was superseded or abandoned.
@@ -71,7 +71,7 @@ pub enum Transition {
     /// Save nothing. Send the effects, because an earlier delivery may have lost them.
     Ignore {
         /// Why.
-        reason: Ignored,
+        reason: IgnoreReason,
         /// The effects that may have been lost.
         effects: Vec<Effect>,
     },

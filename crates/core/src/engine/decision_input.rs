@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        decision::Ignored,
+        decision::IgnoreReason,
         effect::Effect,
         notify::end_of_task_effects,
         redelivery::{self, in_progress},
@@ -18,20 +18,20 @@ pub(crate) enum PendingDecision<'a> {
     Change(Box<TaskChange<'a>>),
     /// The task does not change. `resend` and `notify` are the requests and notifications that an earlier delivery
     /// may have lost.
-    Ignore { reason: Ignored, resend: Vec<(Part, Action)>, notify: Vec<Effect> },
+    Ignore { reason: IgnoreReason, resend: Vec<(Part, Action)>, notify: Vec<Effect> },
     /// The event cannot have happened to the task.
     Illegal(String),
 }
 
 impl PendingDecision<'_> {
     /// Ignores the event, and sends nothing.
-    pub(crate) fn ignore(reason: Ignored) -> Self {
+    pub(crate) fn ignore(reason: IgnoreReason) -> Self {
         Self::ignore_and(reason, Vec::new(), Vec::new())
     }
 
     /// Ignores the event, and sends these requests and notifications again.
     pub(crate) fn ignore_and(
-        reason: Ignored,
+        reason: IgnoreReason,
         resend: Vec<(Part, Action)>,
         notify: Vec<Effect>,
     ) -> Self {
@@ -101,7 +101,7 @@ impl<'a> DecisionInput<'a, '_> {
             let is_other = (name, of) != (step, action);
             is_other && (of == Action::Undo || self.may_start_any_time(name, number))
         };
-        self.ignore_late(Ignored::StaleReply, again)
+        self.ignore_late(IgnoreReason::StaleReply, again)
     }
 
     /// Decides on a reply that is already recorded. The requests that it started may have been lost: those of the
@@ -113,14 +113,14 @@ impl<'a> DecisionInput<'a, '_> {
             let next = name.step == step.step && name.item > step.item;
             action == Action::Undo || self.may_start_any_time(name, number) || after || next
         };
-        self.ignore_late(Ignored::DuplicateReply, follows)
+        self.ignore_late(IgnoreReason::DuplicateReply, follows)
     }
 
     /// Ignores the event. If the message was delivered before, sends again the requests in progress that `again`
     /// accepts, the notifications of the end, and the wakes.
     fn ignore_late(
         &self,
-        reason: Ignored,
+        reason: IgnoreReason,
         again: impl Fn(&Part, Action, u32) -> bool,
     ) -> PendingDecision<'a> {
         if !self.redelivered() {

@@ -8,12 +8,12 @@ use crate::model::document::DocumentKey;
 
 /// The loaded documents by key, and the keys of documents that do not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Documents {
+pub struct LoadedDocuments {
     found: BTreeMap<DocumentKey, Value>,
     missing: BTreeSet<DocumentKey>,
 }
 
-impl Documents {
+impl LoadedDocuments {
     /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
@@ -22,7 +22,7 @@ impl Documents {
 
     /// Records that a document does not exist, although the task refers to it. A step that needs it fails with the
     /// key in its reason. A missing document never reads as null.
-    pub fn note_missing(&mut self, key: DocumentKey) {
+    pub fn mark_absent(&mut self, key: DocumentKey) {
         self.missing.insert(key);
     }
 
@@ -32,7 +32,7 @@ impl Documents {
     }
 }
 
-impl std::ops::Deref for Documents {
+impl std::ops::Deref for LoadedDocuments {
     type Target = BTreeMap<DocumentKey, Value>;
 
     fn deref(&self) -> &Self::Target {
@@ -40,19 +40,19 @@ impl std::ops::Deref for Documents {
     }
 }
 
-impl std::ops::DerefMut for Documents {
+impl std::ops::DerefMut for LoadedDocuments {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.found
     }
 }
 
-impl FromIterator<(DocumentKey, Value)> for Documents {
+impl FromIterator<(DocumentKey, Value)> for LoadedDocuments {
     fn from_iter<T: IntoIterator<Item = (DocumentKey, Value)>>(documents: T) -> Self {
         Self { found: documents.into_iter().collect(), missing: BTreeSet::new() }
     }
 }
 
-impl<const N: usize> From<[(DocumentKey, Value); N]> for Documents {
+impl<const N: usize> From<[(DocumentKey, Value); N]> for LoadedDocuments {
     fn from(documents: [(DocumentKey, Value); N]) -> Self {
         documents.into_iter().collect()
     }
@@ -60,4 +60,4 @@ impl<const N: usize> From<[(DocumentKey, Value); N]> for Documents {
 
 /// The keys of the documents that a decision needs and that are not loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted(pub BTreeSet<DocumentKey>);
+pub struct NeededDocuments(pub BTreeSet<DocumentKey>);

@@ -84,7 +84,7 @@ impl CommandExecutor<'_, '_> {
                 new.len()
             ));
         }
-        for ((index, item), record) in (0_u32..).zip(new.iter()).zip(&items.begun) {
+        for ((index, item), record) in (0_u32..).zip(new.iter()).zip(&items.started) {
             let Some(old) = list(record.run.input.as_ref())? else { return Ok(()) };
             if old.get(index as usize) == Some(item) || self.can_be_replaced(&record.run) {
                 continue;
@@ -105,8 +105,8 @@ impl CommandExecutor<'_, '_> {
         match run.state {
             StepState::Waiting { .. } | StepState::Failed { .. } => !may_act,
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Skipped { .. } => false,
         }

@@ -9,7 +9,9 @@ use crate::{
     limits,
     model::{
         events::BusEvent,
-        messages::{Ask, ChildEnded, StatusNotice, StepReply, StepRequest, Submission, Wake},
+        messages::{
+            ChildEnded, ParentRequest, StatusNotification, StepReply, StepRequest, Submission, Wake,
+        },
     },
 };
 
@@ -21,7 +23,7 @@ pub enum Effect {
     /// Submit the child task of a step, or request its outcome or its undo by submitting it again.
     Submit(Submission),
     /// Request that the scheduler does or undoes a child task that exists.
-    Ask(Ask),
+    ParentRequest(ParentRequest),
     /// Report the end of a child task to its parent.
     ChildEnded(ChildEnded),
     /// Send an agent's reply to the scheduler.
@@ -34,11 +36,11 @@ pub enum Effect {
         after: Duration,
     },
     /// Notify a client.
-    Notice {
+    Notification {
         /// The URL of the client's reply queue.
         queue: String,
         /// The notification.
-        notice: StatusNotice,
+        notice: StatusNotification,
     },
     /// Store a refused submission in the rejected queue.
     Reject {
@@ -66,12 +68,12 @@ impl Effect {
             Self::Request(request) => {
                 request.path.len() + request.body.as_ref().map_or(0, |body| body.as_str().len())
             }
-            Self::Submit(submission) => limits::bytes_in_memory(&submission.input),
-            Self::Ask(_)
+            Self::Submit(submission) => limits::estimated_memory_bytes(&submission.input),
+            Self::ParentRequest(_)
             | Self::ChildEnded(_)
             | Self::Reply(_)
             | Self::Wake { .. }
-            | Self::Notice { .. }
+            | Self::Notification { .. }
             | Self::Reject { .. }
             | Self::Publish(_) => 0,
         }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::model::{
     attempt::Action,
     command::Command,
-    messages::{Answer, ChildOutcome, Outcome, StepReply},
+    messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
     names::{CallbackFence, Part, TaskId},
 };
 
@@ -15,22 +15,22 @@ pub enum Event {
     /// A wake: the scheduler continues the task as far as possible.
     Wake,
     /// An agent replied to a request.
-    Replied(StepReply),
+    ReplyReceived(StepReply),
     /// The supervisor found the task in the due index.
     Swept,
     /// An operator sent a command.
-    Commanded(Command),
+    CommandReceived(Command),
     /// A callback arrived: its sender had the token of a step.
-    Answered {
+    CallbackReceived {
         /// The step.
         step: Part,
         /// The attempt or request for which the token is valid.
         fence: CallbackFence,
         /// The outcome.
-        answer: Answer,
+        outcome: CallbackOutcome,
     },
     /// The parent task requests that this child task is done or undone.
-    Asked(Action),
+    ParentRequested(Action),
     /// The child task of a step has ended, or its submission was refused.
     ChildEnded {
         /// The step.
@@ -45,7 +45,7 @@ pub enum Event {
         revision: Option<u64>,
     },
     /// The alert of a task in Error has been published.
-    AlertSent {
+    AlertPublished {
         /// The end that the alert reports. The task may have continued since then and ended again.
         ended_at: Timestamp,
     },
@@ -57,28 +57,28 @@ impl Event {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Wake => "wake",
-            Self::Replied(reply) => match reply.outcome {
-                Outcome::Completed { .. } => "completed",
-                Outcome::Failed { .. } => "failed",
-                Outcome::Deferred { .. } => "deferred",
-                Outcome::Unknown { .. } => "unknown",
+            Self::ReplyReceived(reply) => match reply.outcome {
+                ReplyOutcome::Completed { .. } => "completed",
+                ReplyOutcome::Failed { .. } => "failed",
+                ReplyOutcome::Deferred { .. } => "deferred",
+                ReplyOutcome::Unknown { .. } => "unknown",
             },
             Self::Swept => "swept",
-            Self::Commanded(_) => "commanded",
-            Self::Answered { answer, .. } => match answer {
-                Answer::Completed { .. } => "callback completed",
-                Answer::Failed { .. } => "callback failed",
-                Answer::Heartbeat => "heartbeat",
+            Self::CommandReceived(_) => "commanded",
+            Self::CallbackReceived { outcome, .. } => match outcome {
+                CallbackOutcome::Completed { .. } => "callback completed",
+                CallbackOutcome::Failed { .. } => "callback failed",
+                CallbackOutcome::Heartbeat => "heartbeat",
             },
-            Self::Asked(Action::Do) => "requested by parent",
-            Self::Asked(Action::Undo) => "undo requested by parent",
+            Self::ParentRequested(Action::Do) => "requested by parent",
+            Self::ParentRequested(Action::Undo) => "undo requested by parent",
             Self::ChildEnded { outcome, .. } => match outcome {
                 ChildOutcome::Processed { .. } => "child processed",
                 ChildOutcome::Undone { .. } => "child undone",
                 ChildOutcome::Error { .. } => "child in error",
                 ChildOutcome::Refused { .. } => "child refused",
             },
-            Self::AlertSent { .. } => "alert_sent",
+            Self::AlertPublished { .. } => "alert_sent",
         }
     }
 
@@ -86,17 +86,19 @@ impl Event {
     #[must_use]
     pub fn step(&self) -> Option<(&Part, u32)> {
         match self {
-            Self::Replied(reply) => Some((&reply.step, reply.attempt)),
-            Self::Answered { step, fence: CallbackFence::Attempt(attempt), .. } => {
+            Self::ReplyReceived(reply) => Some((&reply.step, reply.attempt)),
+            Self::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), .. } => {
                 Some((step, *attempt))
             }
-            Self::Answered { step, fence: CallbackFence::Request { .. }, .. } => Some((step, 0)),
+            Self::CallbackReceived { step, fence: CallbackFence::Request { .. }, .. } => {
+                Some((step, 0))
+            }
             Self::ChildEnded { step, .. } => Some((step, 0)),
             Self::Wake
             | Self::Swept
-            | Self::Commanded(_)
-            | Self::Asked(_)
-            | Self::AlertSent { .. } => None,
+            | Self::CommandReceived(_)
+            | Self::ParentRequested(_)
+            | Self::AlertPublished { .. } => None,
         }
     }
 }

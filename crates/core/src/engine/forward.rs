@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::{
     definition::{
-        plan::Step,
-        step::{ForEach, Work, wait_until},
+        plan::CompiledStep,
+        step::{ForEach, StepWork, wait_until},
     },
     engine::{
         notify::result_key,
@@ -24,7 +24,7 @@ use crate::{
         attempt::Action,
         document::Document,
         names::{Part, StepName},
-        step::{Items, StepRecord, StepState},
+        step::{ItemRecords, StepRecord, StepState},
         task::ProcessState,
     },
 };
@@ -72,7 +72,7 @@ fn start_ready_steps(change: &mut TaskChange<'_>) -> bool {
 fn start_step(
     change: &mut TaskChange<'_>,
     name: &StepName,
-    step: &Step,
+    step: &CompiledStep,
 ) -> Result<bool, ValueError> {
     if let Some(when) = &step.definition.when
         && !evaluate_when(change, when)?
@@ -84,7 +84,7 @@ fn start_step(
     if let Some(each) = &step.definition.for_each {
         return start_items(change, name, each);
     }
-    if let Work::Wait(wait) = step.work() {
+    if let StepWork::Wait(wait) = step.work() {
         return start_wait(change, name, wait);
     }
     change.start(name.clone().into(), Action::Do);
@@ -116,9 +116,9 @@ fn start_items(
     if count > max {
         return Err(format!("{count} items; the limit is {max}").into());
     }
-    let mut record = StepRecord::new(StepState::Each);
+    let mut record = StepRecord::new(StepState::RunningItems);
     record.run.input = input;
-    record.items = Some(Items { count, begun: Vec::new() });
+    record.items = Some(ItemRecords { count, started: Vec::new() });
     change.task.steps.insert(name.clone(), record);
     // The items start in the next round. If there are none, the step completes in that round.
     Ok(true)
@@ -137,7 +137,7 @@ fn start_wait(
         change.wakes.after(pause_until(until, now));
         StepState::waiting(0, until)
     };
-    let has_passed = state.has_passed();
+    let has_passed = state.is_completed_or_skipped();
     change.task.steps.insert(name.clone(), StepRecord::new(state));
     Ok(has_passed)
 }
@@ -172,8 +172,8 @@ fn advance_items(change: &mut TaskChange<'_>) -> bool {
             }
         }
         let Some(record) = change.task.steps.get_mut(name) else { continue };
-        let have_passed = record.items.as_ref().is_some_and(Items::have_passed);
-        if record.run.state == StepState::Each && have_passed {
+        let have_passed = record.items.as_ref().is_some_and(ItemRecords::are_completed_or_skipped);
+        if record.run.state == StepState::RunningItems && have_passed {
             record.run.state = StepState::Completed { attempt: 0 };
             any = true;
         }
@@ -185,14 +185,15 @@ fn advance_items(change: &mut TaskChange<'_>) -> bool {
 fn next_items(change: &TaskChange<'_>, name: &StepName, at_once: u32) -> std::ops::Range<u32> {
     let record = change.task.steps.get(name);
     let Some(items) =
-        record.filter(|r| r.run.state == StepState::Each).and_then(|r| r.items.as_ref())
+        record.filter(|r| r.run.state == StepState::RunningItems).and_then(|r| r.items.as_ref())
     else {
         return 0..0;
     };
-    let started = u32::try_from(items.begun.len()).unwrap_or(u32::MAX);
-    let is_open =
-        |record: &&StepRecord| !record.run.state.has_passed() && !record.run.state.is_failed();
-    let open = u32::try_from(items.begun.iter().filter(is_open).count()).unwrap_or(u32::MAX);
+    let started = u32::try_from(items.started.len()).unwrap_or(u32::MAX);
+    let is_open = |record: &&StepRecord| {
+        !record.run.state.is_completed_or_skipped() && !record.run.state.is_failed()
+    };
+    let open = u32::try_from(items.started.iter().filter(is_open).count()).unwrap_or(u32::MAX);
     started..items.count.min(started.saturating_add(at_once.saturating_sub(open)))
 }
 
@@ -200,7 +201,7 @@ fn start_item(change: &mut TaskChange<'_>, name: &StepName, index: u32) {
     let now = change.now();
     let record = change.task.steps.get_mut(name).and_then(|record| record.items.as_mut());
     let Some(items) = record else { return };
-    items.begun.push(StepRecord::new(StepState::waiting(0, now)));
+    items.started.push(StepRecord::new(StepState::waiting(0, now)));
     change.start(Part { step: name.clone(), item: Some(index) }, Action::Do);
 }
 

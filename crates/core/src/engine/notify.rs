@@ -14,9 +14,9 @@ use crate::{
     model::{
         attempt::Action,
         document::DocumentKey,
-        events::{BusEvent, Happened, TaskTrouble},
+        events::{BusEvent, EventData, TaskAlert},
         hash::fnv1a,
-        messages::{ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice},
+        messages::{ChildEnded, ChildOutcome, NotificationStatus, ParentStep, StatusNotification},
         names::{Part, StepName},
         task::{ProcessState, Task},
     },
@@ -32,14 +32,14 @@ pub(crate) fn end_of_task_effects(sources: ValueSources<'_>) -> Vec<Effect> {
             return Vec::new();
         }
         ProcessState::Error if task.due.is_none() => return Vec::new(),
-        ProcessState::Processed => (NoticeStatus::Processed, None),
-        ProcessState::Undone => (NoticeStatus::Undone, task.undo_reason.clone()),
-        ProcessState::Error => (NoticeStatus::Error, task.error.clone()),
+        ProcessState::Processed => (NotificationStatus::Processed, None),
+        ProcessState::Undone => (NotificationStatus::Undone, task.undo_reason.clone()),
+        ProcessState::Error => (NotificationStatus::Error, task.error.clone()),
     };
     let task_id = Some(task.task_id.to_string());
-    let notice = task.reply_to.iter().map(|queue| Effect::Notice {
+    let notice = task.reply_to.iter().map(|queue| Effect::Notification {
         queue: queue.clone(),
-        notice: StatusNotice {
+        notice: StatusNotification {
             task_id: task_id.clone(),
             status,
             at,
@@ -50,7 +50,7 @@ pub(crate) fn end_of_task_effects(sources: ValueSources<'_>) -> Vec<Effect> {
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
     let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, plan)));
     let lifecycle = plan.lifecycle_events.then(|| {
-        publish(Happened::TaskEnded {
+        publish(EventData::TaskEnded {
             task_id: task.task_id.clone(),
             workflow: task.workflow.clone(),
             version: task.version,
@@ -79,7 +79,7 @@ fn task_output(sources: ValueSources<'_>) -> Result<Option<Value>, String> {
 /// the input and from the completed attempts, which no longer change.
 pub fn result_key(task: &Task) -> DocumentKey {
     let mut fingerprint = task.input.as_ref().map(ToString::to_string).unwrap_or_default();
-    for (part, record) in task.parts() {
+    for (part, record) in task.started_parts() {
         let state = &record.run.state;
         fingerprint.push_str(&format!("/{part} {} {}", state.name(), state.attempt()));
         // An operator's output differs from the output of an agent's attempt with the same number.
@@ -121,14 +121,14 @@ pub(crate) fn parent_notification_not_undone(task: &Task, step: &StepName) -> Op
 }
 
 /// Creates the message that reports the end of a child task to its parent.
-fn child_ended_message(task: &Task, parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
-    let Parent { task_id, step, incarnation, .. } = parent.clone();
+fn child_ended_message(task: &Task, parent: &ParentStep, outcome: ChildOutcome) -> ChildEnded {
+    let ParentStep { task_id, step, incarnation, .. } = parent.clone();
     let (child, revision) = (Some(task.task_id.clone()), Some(task.revision));
     ChildEnded { task_id, step, outcome, attempt: None, child, revision, incarnation }
 }
 
-fn alert(task: &Task, plan: &Plan) -> Happened {
-    let details = |mut steps: Vec<Part>| TaskTrouble {
+fn alert(task: &Task, plan: &Plan) -> EventData {
+    let details = |mut steps: Vec<Part>| TaskAlert {
         task_id: task.task_id.clone(),
         workflow: task.workflow.clone(),
         more_steps: steps.len().saturating_sub(limits::ALERT_STEPS_MAX),
@@ -139,10 +139,10 @@ fn alert(task: &Task, plan: &Plan) -> Happened {
         reason: task.error.clone().unwrap_or_default(),
     };
     match task.direction() {
-        Action::Undo => Happened::UndoFailed(details(order::outstanding(plan, task))),
+        Action::Undo => EventData::UndoFailed(details(order::outstanding(plan, task))),
         Action::Do => {
-            let failed = task.parts().filter(|(_, record)| record.run.state.is_failed());
-            Happened::TaskInError(details(failed.map(|(part, _)| part).collect()))
+            let failed = task.started_parts().filter(|(_, record)| record.run.state.is_failed());
+            EventData::TaskInError(details(failed.map(|(part, _)| part).collect()))
         }
     }
 }

@@ -11,10 +11,10 @@ use crate::engine::{
 };
 use crate::{
     engine::{compensate, effect::Effect, task_change::TaskChange},
-    limits::{self, shorten},
+    limits::{self, truncate_chars},
     model::{
-        command::{Command, CommandRecord, Order},
-        events::{BusEvent, Happened},
+        command::{Command, CommandAction, CommandRecord},
+        events::{BusEvent, EventData},
         names::Part,
         task::{ProcessState, Task},
         time::{earlier, later},
@@ -46,7 +46,7 @@ fn record_command(
     steps: &[Part],
     refused: Option<&str>,
 ) {
-    let short = |text: &str| shorten(text, limits::COMMAND_TEXT_CHARS_MAX);
+    let short = |text: &str| truncate_chars(text, limits::COMMAND_TEXT_CHARS_MAX);
     let record = CommandRecord {
         id: command.command_id.clone(),
         command: short(&command.order.describe(steps)),
@@ -58,13 +58,13 @@ fn record_command(
     change.notifications.push(command_event(&change.task, &record));
     let commands = &mut change.task.commands;
     commands.push(record);
-    let surplus = commands.len().saturating_sub(limits::COMMANDS_KEPT_MAX);
+    let surplus = commands.len().saturating_sub(limits::COMMAND_RECORDS_MAX);
     commands.drain(..surplus);
 }
 
 /// Returns the record of a refused command.
 pub(crate) fn refused_record(command: &Command, reason: &str, at: Timestamp) -> CommandRecord {
-    let short = |text: &str| shorten(text, limits::COMMAND_TEXT_CHARS_MAX);
+    let short = |text: &str| truncate_chars(text, limits::COMMAND_TEXT_CHARS_MAX);
     CommandRecord {
         id: command.command_id.clone(),
         command: short(&command.order.describe(&[])),
@@ -78,7 +78,7 @@ pub(crate) fn refused_record(command: &Command, reason: &str, at: Timestamp) -> 
 /// Returns the event that publishes a recorded command.
 pub(crate) fn command_event(task: &Task, record: &CommandRecord) -> Effect {
     let CommandRecord { id, command, by, why, at, refused } = record.clone();
-    let data = Happened::OperatorCommand {
+    let data = EventData::OperatorCommand {
         task_id: task.task_id.clone(),
         command_id: id,
         command,
@@ -95,20 +95,20 @@ impl CommandExecutor<'_, '_> {
         self.check_is_new(command)?;
         self.change.recompute_due = true;
         match &command.order {
-            Order::Resubmit { step, input, did_not_run } => {
+            CommandAction::Resubmit { step, input, did_not_run } => {
                 self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
                 if let Some(patch) = input {
                     self.edit(command, patch)?;
                 }
             }
-            Order::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
-            Order::Complete { step, output } => {
+            CommandAction::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
+            CommandAction::Complete { step, output } => {
                 self.complete(&command.command_id, step.as_ref(), output)?
             }
-            Order::Undo => self.undo(command)?,
-            Order::Cancel => self.cancel(command)?,
-            Order::Pause => self.pause()?,
-            Order::Resume => self.resume()?,
+            CommandAction::Undo => self.undo(command)?,
+            CommandAction::Cancel => self.cancel(command)?,
+            CommandAction::Pause => self.pause()?,
+            CommandAction::Resume => self.resume()?,
         }
         advance(self.change);
         Ok(())
@@ -123,13 +123,13 @@ impl CommandExecutor<'_, '_> {
             return Err("the command was issued for an earlier task with the same id".to_owned());
         }
         let commands = &self.change.task.commands;
-        let is_full = commands.len() >= limits::COMMANDS_KEPT_MAX;
+        let is_full = commands.len() >= limits::COMMAND_RECORDS_MAX;
         let oldest = commands.iter().map(|record| record.at).min().filter(|_| is_full);
         match (command.issued_at, oldest) {
             (Some(issued_at), Some(oldest)) if issued_at < oldest => Err(format!(
                 "the command was issued before the {} recorded commands of the task, and may have \
                  been executed already: if it was not, send it again",
-                limits::COMMANDS_KEPT_MAX
+                limits::COMMAND_RECORDS_MAX
             )),
             (Some(_) | None, Some(_) | None) => Ok(()),
         }

@@ -42,7 +42,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
         for (_, part) in record.parts(name) {
-            if part.run.state.awaited_by().is_some() {
+            if part.run.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
             } else if has_effect(part) {
                 return PointOfNoReturn::Passed(name.clone());
@@ -119,7 +119,7 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
 fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
     let free_slots = |(name, record): (&'t StepName, &StepRecord)| {
         let at_once = plan.step(name).definition.for_each.as_ref()?.at_once as usize;
-        let is_open = |undo: &StepState| !undo.has_passed() && !undo.is_failed();
+        let is_open = |undo: &StepState| !undo.is_completed_or_skipped() && !undo.is_failed();
         let undos = record.parts(name).filter_map(|(_, part)| part.undo.as_ref());
         let open = undos.filter(|undo| is_open(&undo.state)).count();
         Some((name, at_once.saturating_sub(open)))
@@ -130,7 +130,7 @@ fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, us
 /// Whether nothing remains to be undone, and nothing in progress could add to it.
 #[must_use]
 pub fn is_undone(plan: &Plan, task: &Task, now: Timestamp) -> bool {
-    !task.parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
+    !task.started_parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
         && left(plan, task).is_empty()
 }
 
@@ -144,7 +144,7 @@ fn parts(plan: &Plan, task: &Task, accepts: impl Fn(&StepName, &StepRecord) -> b
 }
 
 fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {
-    let passed = record.undo.as_ref().is_some_and(|undo| undo.state.has_passed());
+    let passed = record.undo.as_ref().is_some_and(|undo| undo.state.is_completed_or_skipped());
     has_undo(plan, name) && has_effect(record) && !passed
 }
 
@@ -154,7 +154,7 @@ fn has_undo(plan: &Plan, name: &StepName) -> bool {
 
 /// Whether an attempt at doing the part is in progress, or its callback is awaited.
 fn is_awaited(record: &StepRecord) -> bool {
-    record.run.state.awaited_by().is_some()
+    record.run.state.reply_due_by().is_some()
 }
 
 /// Whether the part completed, or may have run.

@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use crate::{
     definition::{
-        recovery::{Then, Verdict, seed},
-        step::Callback,
+        recovery::{FinalAction, RecoveryDecision, seed},
+        step::CallbackDefinition,
     },
     engine::{compensate, request::size_error, task_change::TaskChange},
     limits,
     model::{
-        attempt::{Action, Attempt, AttemptTimes},
+        attempt::{Action, AttemptId, AttemptTimes},
         command::CommandId,
         document::{Document, DocumentKey},
-        messages::{Answer, ChildOutcome, Outcome, StepReply},
+        messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::StepState,
         task::ProcessState,
@@ -33,10 +33,11 @@ pub(crate) const NO_REPLY: &str = "no reply by complete-by";
 
 /// Records an agent's reply.
 pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
-    let attempt = Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
+    let attempt =
+        AttemptId { step: reply.step.clone(), action: reply.action, number: reply.attempt };
     let queued_at = reply.times.queued_at.or_else(|| sent_at(change, &attempt));
     match &reply.outcome {
-        Outcome::Completed { output, may_continue } => {
+        ReplyOutcome::Completed { output, may_continue } => {
             if *may_continue {
                 block_undo_on_call(change, &attempt);
             }
@@ -45,20 +46,20 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                 None => complete_if_it_fits(change, attempt, output),
             }
         }
-        Outcome::Failed { reason, may_have_run } => {
+        ReplyOutcome::Failed { reason, may_have_run } => {
             if *may_have_run {
                 block_undo_on_call(change, &attempt);
             }
             fail(change, attempt, reason, *may_have_run);
         }
-        Outcome::Deferred { reason, retry_after_ms, may_have_run } => {
+        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run } => {
             let pause = Duration::from_millis(*retry_after_ms);
             if *may_have_run {
                 block_undo_on_call(change, &attempt);
             }
             defer(change, attempt, reason, pause, *may_have_run);
         }
-        Outcome::Unknown { reason } => abandon_attempt(change, attempt, reason),
+        ReplyOutcome::Unknown { reason } => abandon_attempt(change, attempt, reason),
     }
     for document in &mut change.documents {
         document.times = AttemptTimes { queued_at, ..reply.times };
@@ -66,22 +67,26 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
 }
 
 /// Records a callback.
-pub(crate) fn record_callback(change: &mut TaskChange<'_>, attempt: Attempt, answer: &Answer) {
+pub(crate) fn record_callback(
+    change: &mut TaskChange<'_>,
+    attempt: AttemptId,
+    answer: &CallbackOutcome,
+) {
     // The call that contains the token may not have returned yet.
-    if *answer != Answer::Heartbeat {
+    if *answer != CallbackOutcome::Heartbeat {
         block_undo_on_call(change, &attempt);
     }
     match answer {
-        Answer::Completed { output } => complete_if_it_fits(change, attempt, output),
-        Answer::Failed { reason } => fail(change, attempt, reason, true),
-        Answer::Heartbeat => extend_callback(change, &attempt),
+        CallbackOutcome::Completed { output } => complete_if_it_fits(change, attempt, output),
+        CallbackOutcome::Failed { reason } => fail(change, attempt, reason, true),
+        CallbackOutcome::Heartbeat => extend_callback(change, &attempt),
     }
 }
 
 /// Records the end of a child task, which the child reported at the given revision.
 pub(crate) fn record_child(
     change: &mut TaskChange<'_>,
-    attempt: Attempt,
+    attempt: AttemptId,
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) {
@@ -124,13 +129,14 @@ pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revi
 pub(crate) fn record_late_effect(
     change: &mut TaskChange<'_>,
     part: &Part,
-    outcome: Option<&Outcome>,
+    outcome: Option<&ReplyOutcome>,
 ) -> bool {
     if let Some(progress) = change.task.progress_mut(part, Action::Do) {
         progress.may_have_run = true;
     }
-    let is_over = outcome
-        .is_none_or(|outcome| matches!(outcome, Outcome::Completed { may_continue: false, .. }));
+    let is_over = outcome.is_none_or(|outcome| {
+        matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. })
+    });
     if !is_over {
         change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
@@ -141,7 +147,7 @@ pub(crate) fn record_late_effect(
     let state = change.task.progress(part, Action::Do).map(|progress| progress.state.clone());
     if let Some(StepState::Waiting { attempt, .. }) = state {
         if !change.plan().step(&part.step).definition.idempotent {
-            let attempt = Attempt { step: part.clone(), action: Action::Do, number: attempt };
+            let attempt = AttemptId { step: part.clone(), action: Action::Do, number: attempt };
             fail(
                 change,
                 attempt,
@@ -159,7 +165,7 @@ pub(crate) fn record_late_effect(
 /// Completes an attempt, and stores its output. `by` is the operator's command, if an operator completed it.
 pub(crate) fn complete(
     change: &mut TaskChange<'_>,
-    attempt: Attempt,
+    attempt: AttemptId,
     output: &Value,
     by: Option<&CommandId>,
 ) {
@@ -168,13 +174,13 @@ pub(crate) fn complete(
         progress.completed_by = by.cloned();
     }
     let key = match by {
-        Some(command) => DocumentKey::ByHand(attempt, command.clone()),
+        Some(command) => DocumentKey::OperatorOutput(attempt, command.clone()),
         None => DocumentKey::Output(attempt),
     };
     change.documents.push(Document::new(key, change.now(), output.clone()));
 }
 
-fn complete_if_it_fits(change: &mut TaskChange<'_>, attempt: Attempt, output: &Value) {
+fn complete_if_it_fits(change: &mut TaskChange<'_>, attempt: AttemptId, output: &Value) {
     match size_error("output", output) {
         None => complete(change, attempt, output, None),
         // The step has run.
@@ -185,25 +191,25 @@ fn complete_if_it_fits(change: &mut TaskChange<'_>, attempt: Attempt, output: &V
 /// Records a permanent failure: another attempt would fail as well.
 pub(crate) fn fail(
     change: &mut TaskChange<'_>,
-    attempt: Attempt,
+    attempt: AttemptId,
     reason: &str,
     may_have_run: bool,
 ) {
     let action = final_action(change, &attempt);
     let next = StepState::Failed { attempt: attempt.number };
-    count_failure(change, &attempt, next, reason, &Verdict::Finally(action), may_have_run);
+    count_failure(change, &attempt, next, reason, &RecoveryDecision::GiveUp(action), may_have_run);
     apply_final_action(change, &attempt, reason, action);
 }
 
 /// Abandons an attempt that ended without a final outcome. It is unknown whether it took effect.
-pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: Attempt, reason: &str) {
+pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, reason: &str) {
     block_undo_on_call(change, &attempt);
     let (verdict, queued_at) = (recovery_decision(change, &attempt), sent_at(change, &attempt));
     let (now, number) = (change.now(), attempt.number);
     let wait = match verdict {
-        Verdict::Again { pause, .. } => Some(pause),
-        Verdict::ExtendedWait { wait, .. } => Some(wait),
-        Verdict::Finally(_) => None,
+        RecoveryDecision::Retry { pause, .. } => Some(pause),
+        RecoveryDecision::ExtendedWait { wait, .. } => Some(wait),
+        RecoveryDecision::GiveUp(_) => None,
     };
     let next = match wait {
         Some(wait) => StepState::waiting(number, later(now, wait)),
@@ -214,10 +220,11 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: Attempt, rea
         failure.times.queued_at = queued_at;
     }
     match verdict {
-        Verdict::Again { pause: wait, .. } | Verdict::ExtendedWait { wait, .. } => {
+        RecoveryDecision::Retry { pause: wait, .. }
+        | RecoveryDecision::ExtendedWait { wait, .. } => {
             change.wakes.after(wait);
         }
-        Verdict::Finally(then) => {
+        RecoveryDecision::GiveUp(then) => {
             apply_final_action(change, &attempt, &format!("{reason}, attempt {number}"), then);
         }
     }
@@ -226,10 +233,10 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: Attempt, rea
 /// Handles a task that is past its own complete-by.
 pub(crate) fn expire(change: &mut TaskChange<'_>) {
     match (change.task.process_state, change.plan().overdue) {
-        (ProcessState::Pending | ProcessState::Processing, Then::Alert) => {
+        (ProcessState::Pending | ProcessState::Processing, FinalAction::Alert) => {
             change.fail_task("the task was not done by its complete-by");
         }
-        (ProcessState::Pending | ProcessState::Processing, Then::Undo) => {
+        (ProcessState::Pending | ProcessState::Processing, FinalAction::Undo) => {
             compensate::begin(change, "the task was not done by its complete-by");
         }
         (ProcessState::Undoing, _) => {
@@ -243,7 +250,7 @@ pub(crate) fn expire(change: &mut TaskChange<'_>) {
 /// does not count as a failure.
 fn defer(
     change: &mut TaskChange<'_>,
-    attempt: Attempt,
+    attempt: AttemptId,
     reason: &str,
     pause: Duration,
     may_have_run: bool,
@@ -255,13 +262,13 @@ fn defer(
     if may_have_run && !repeatable {
         return fail(change, attempt, reason, may_have_run);
     }
-    let pause = pause.clamp(limits::WITHIN_MIN, limits::WAIT_MAX);
+    let pause = pause.clamp(limits::STEP_WITHIN_MIN, limits::WAIT_MAX);
     let until = later(change.now(), pause);
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
         let complete_by = match progress.state {
             StepState::Running { complete_by, .. } => Some(complete_by),
-            StepState::HandedOut { .. }
-            | StepState::Each
+            StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Waiting { .. }
             | StepState::Completed { .. }
             | StepState::Failed { .. }
@@ -278,7 +285,7 @@ fn defer(
 
 /// Awaits the callback of a step whose call has returned. While a task is being undone, it awaits no callback except
 /// that of the point of no return.
-fn await_callback(change: &mut TaskChange<'_>, attempt: Attempt, callback: &Callback) {
+fn await_callback(change: &mut TaskChange<'_>, attempt: AttemptId, callback: &CallbackDefinition) {
     let is_point_of_no_return =
         change.plan().step(&attempt.step.step).definition.point_of_no_return;
     if change.task.process_state == ProcessState::Undoing && !is_point_of_no_return {
@@ -293,37 +300,40 @@ fn await_callback(change: &mut TaskChange<'_>, attempt: Attempt, callback: &Call
     let complete_by = callback_due(change.now(), callback, answer_by);
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
         let attempt = attempt.number;
-        progress.state = StepState::HandedOut { attempt, complete_by, answer_by };
+        progress.state = StepState::AwaitingCallback { attempt, complete_by, answer_by };
     }
 }
 
-fn extend_callback(change: &mut TaskChange<'_>, attempt: &Attempt) {
+fn extend_callback(change: &mut TaskChange<'_>, attempt: &AttemptId) {
     let Some(callback) = callback(change, attempt) else { return };
     let now = change.now();
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action)
-        && let StepState::HandedOut { complete_by, answer_by, .. } = &mut progress.state
+        && let StepState::AwaitingCallback { complete_by, answer_by, .. } = &mut progress.state
     {
         *complete_by = callback_due(now, callback, *answer_by);
     }
 }
 
 /// Returns the time by which the callback or its next heartbeat must arrive.
-fn callback_due(now: Timestamp, callback: &Callback, answer_by: Timestamp) -> Timestamp {
+fn callback_due(now: Timestamp, callback: &CallbackDefinition, answer_by: Timestamp) -> Timestamp {
     callback.heartbeat.map_or(answer_by, |heartbeat| later(now, heartbeat).min(answer_by))
 }
 
-fn callback<'a>(change: &TaskChange<'a>, attempt: &Attempt) -> Option<&'a Callback> {
+fn callback<'a>(change: &TaskChange<'a>, attempt: &AttemptId) -> Option<&'a CallbackDefinition> {
     let callback = change.plan().step(&attempt.step.step).callback();
     callback.filter(|_| attempt.action == Action::Do)
 }
 
-fn sent_at(change: &TaskChange<'_>, Attempt { step, action, .. }: &Attempt) -> Option<Timestamp> {
+fn sent_at(
+    change: &TaskChange<'_>,
+    AttemptId { step, action, .. }: &AttemptId,
+) -> Option<Timestamp> {
     change.plan().sent_at(&change.task, step, *action)
 }
 
 /// Blocks the undo on the call of an attempt that ended with an unknown outcome: the call may still be in progress at
 /// the service. The undos of the part and of its predecessors wait until the call must have ended.
-fn block_undo_on_call(change: &mut TaskChange<'_>, Attempt { step, action, .. }: &Attempt) {
+fn block_undo_on_call(change: &mut TaskChange<'_>, AttemptId { step, action, .. }: &AttemptId) {
     // Another agent may still process a deferred attempt.
     let Some(
         StepState::Running { complete_by, .. }
@@ -336,34 +346,36 @@ fn block_undo_on_call(change: &mut TaskChange<'_>, Attempt { step, action, .. }:
 }
 
 /// Returns the decision of the recovery policy on a failure of this attempt that is not permanent.
-fn recovery_decision(change: &TaskChange<'_>, attempt: &Attempt) -> Verdict {
-    let Attempt { step, action, number } = attempt;
+fn recovery_decision(change: &TaskChange<'_>, attempt: &AttemptId) -> RecoveryDecision {
+    let AttemptId { step, action, number } = attempt;
     let definition = change.plan().step(&step.step);
-    let Some(policy) = definition.action(*action) else { return Verdict::Finally(Then::Alert) };
+    let Some(policy) = definition.action(*action) else {
+        return RecoveryDecision::GiveUp(FinalAction::Alert);
+    };
     if !definition.is_repeatable(*action) || is_abandoned(change, attempt) {
-        return Verdict::Finally(policy.recovery.then);
+        return RecoveryDecision::GiveUp(policy.recovery.then);
     }
     let failures = change.task.progress(step, *action).map_or(0, |p| p.failure_count) + 1;
     policy.recovery.verdict(failures, seed(&change.task.task_id, step, *action, *number))
 }
 
-fn final_action(change: &TaskChange<'_>, attempt: &Attempt) -> Then {
+fn final_action(change: &TaskChange<'_>, attempt: &AttemptId) -> FinalAction {
     let policy = change.plan().step(&attempt.step.step).action(attempt.action);
-    policy.map_or(Then::Alert, |policy| policy.recovery.then)
+    policy.map_or(FinalAction::Alert, |policy| policy.recovery.then)
 }
 
 /// Whether the attempt belongs to a forward step of a task that is being undone. Such an attempt is only awaited, and
 /// never retried.
-fn is_abandoned(change: &TaskChange<'_>, attempt: &Attempt) -> bool {
+fn is_abandoned(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
     attempt.action == Action::Do && change.task.direction() == Action::Undo
 }
 
 fn count_failure(
     change: &mut TaskChange<'_>,
-    attempt: &Attempt,
+    attempt: &AttemptId,
     next: StepState,
     reason: &str,
-    verdict: &Verdict,
+    verdict: &RecoveryDecision,
     may_have_run: bool,
 ) {
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
@@ -380,20 +392,25 @@ fn count_failure(
 }
 
 fn store_reason(change: &mut TaskChange<'_>, key: DocumentKey, reason: &str, verdict: &str) {
-    let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
+    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
     let body = json!({ "reason": reason, "verdict": verdict });
     change.documents.push(Document::new(key, change.now(), body));
 }
 
 /// Applies the final action of the recovery policy: the task is undone, or stops in Error.
-fn apply_final_action(change: &mut TaskChange<'_>, attempt: &Attempt, reason: &str, action: Then) {
+fn apply_final_action(
+    change: &mut TaskChange<'_>,
+    attempt: &AttemptId,
+    reason: &str,
+    action: FinalAction,
+) {
     let step = &attempt.step;
     match (change.task.process_state, attempt.action) {
         (ProcessState::Pending | ProcessState::Processing, _) => {
             let reason = format!("step {step}: {reason}");
             match action {
-                Then::Alert => change.fail_task(&reason),
-                Then::Undo => compensate::begin(change, &reason),
+                FinalAction::Alert => change.fail_task(&reason),
+                FinalAction::Undo => compensate::begin(change, &reason),
             }
         }
         (ProcessState::Undoing, Action::Undo) => {
@@ -407,9 +424,9 @@ fn apply_final_action(change: &mut TaskChange<'_>, attempt: &Attempt, reason: &s
 mod tests {
     use super::*;
     use crate::definition::plan::Plan;
-    use crate::engine::decision::Context;
+    use crate::engine::decision::DecisionContext;
     use crate::engine::decision::Transition;
-    use crate::engine::documents::Documents;
+    use crate::engine::documents::LoadedDocuments;
 
     use crate::{
         engine::{event::Event, transition::transition},
@@ -433,10 +450,11 @@ mod tests {
         };
         let (mut task, submitted) =
             accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
-        let (loaded, mut stored) = (Documents::from([(submitted.key, submitted.body)]), Vec::new());
+        let (loaded, mut stored) =
+            (LoadedDocuments::from([(submitted.key, submitted.body)]), Vec::new());
         for (seconds, event) in events {
             let now = Timestamp::from_second(*seconds).unwrap();
-            let context = Context { now, actor: "test", redelivered: false, timing };
+            let context = DecisionContext { now, actor: "test", redelivered: false, timing };
             match transition(&workflow, &task, &loaded, event, context).unwrap() {
                 Transition::Apply { task: next, documents, .. } => {
                     task = *next;
@@ -449,12 +467,12 @@ mod tests {
     }
 
     fn completed(times: AttemptTimes) -> Event {
-        Event::Replied(StepReply {
+        Event::ReplyReceived(StepReply {
             task_id: "t".parse().unwrap(),
             step: "a".parse().unwrap(),
             action: Action::Do,
             attempt: 1,
-            outcome: Outcome::Completed { output: Value::Null, may_continue: false },
+            outcome: ReplyOutcome::Completed { output: Value::Null, may_continue: false },
             incarnation: None,
             times,
         })

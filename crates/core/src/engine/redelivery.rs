@@ -28,7 +28,7 @@ pub(crate) fn in_progress(
         return Vec::new();
     }
     let direction = task.direction();
-    task.running()
+    task.running_attempts()
         .filter(|(name, action, number, _)| *action == direction && accepts(name, *action, *number))
         .map(|(name, action, ..)| (name, action))
         .collect()
@@ -41,7 +41,7 @@ pub(crate) fn wakes(task: &Task, now: Timestamp) -> Vec<Effect> {
         return Vec::new();
     }
     let waits = remaining_waits(task, now);
-    let idle = task.awaited().next().is_none() && waits.is_empty();
+    let idle = task.awaited_attempts().next().is_none() && waits.is_empty();
     let immediate = idle.then_some(Duration::ZERO);
     let afters: BTreeSet<_> = waits
         .into_iter()

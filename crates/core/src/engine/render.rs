@@ -7,7 +7,7 @@ use crate::{
     },
     limits,
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         names::Part,
         step::{Progress, StepState},
         task::Task,
@@ -62,7 +62,7 @@ fn cancel_starts(
     }
     for (step, action, reason) in unrenderable {
         let number = change.task.progress(&step, action).map_or(1, |p| p.state.attempt());
-        outcome::fail(change, Attempt { step, action, number }, &reason, false);
+        outcome::fail(change, AttemptId { step, action, number }, &reason, false);
     }
     // The documents for an undo are not loaded yet, so the scheduler continues with the next wake.
     change.wakes.at_once();
@@ -72,7 +72,7 @@ fn cancel_starts(
 fn revert_start(change: &mut TaskChange<'_>, before: &Task, part: &Part, action: Action) {
     let old = before.record(part);
     let not_started = Progress::new(StepState::waiting(0, change.now()));
-    match (action, old, change.task.record_mut(part)) {
+    match (action, old, change.task.part_record_mut(part)) {
         (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
         (Action::Do, None, Some(record)) if part.item.is_some() => record.run = not_started,
         (Action::Do, None, _) => drop(change.task.steps.remove(&part.step)),

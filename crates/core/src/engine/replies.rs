@@ -7,7 +7,7 @@
 use crate::{
     engine::{
         advance::advance,
-        decision::Ignored,
+        decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
         outcome,
         redelivery::in_progress,
@@ -15,8 +15,8 @@ use crate::{
         task_change::TaskChange,
     },
     model::{
-        attempt::{Action, Attempt},
-        messages::{Answer, ChildOutcome, Outcome, StepReply},
+        attempt::{Action, AttemptId},
+        messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::{CallbackFence, Part, TaskId},
         step::{Progress, StepState},
         task::Task,
@@ -42,7 +42,7 @@ pub(crate) fn reply_received<'a>(
             let again = |_: &Part, action, _| redelivered && action == Action::Undo;
             let notify = if redelivered { case.wakes() } else { Vec::new() };
             PendingDecision::ignore_and(
-                Ignored::StillAwaited,
+                IgnoreReason::StillAwaited,
                 in_progress(case.task, again),
                 notify,
             )
@@ -51,7 +51,7 @@ pub(crate) fn reply_received<'a>(
         // The attempt was abandoned or deferred, and no other attempt has started. In a step with a callback, the
         // reply to the call does not complete the step, and it may be a second reply.
         StepState::Waiting { .. }
-            if matches!(reply.outcome, Outcome::Completed { .. })
+            if matches!(reply.outcome, ReplyOutcome::Completed { .. })
                 && !awaits_callback(case, step, *action) =>
         {
             record_reply(case, reply)
@@ -64,8 +64,8 @@ pub(crate) fn reply_received<'a>(
             late_effect(case, step, Some(&reply.outcome))
         }
         StepState::Waiting { .. } => case.stale(step, *action),
-        StepState::HandedOut { .. }
-        | StepState::Each
+        StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => case.duplicate(step),
@@ -77,7 +77,7 @@ pub(crate) fn callback_received<'a>(
     case: &DecisionInput<'a, '_>,
     step: &Part,
     fence: &CallbackFence,
-    answer: &Answer,
+    answer: &CallbackOutcome,
 ) -> PendingDecision<'a> {
     let definition = case.inputs.plan.find(&step.step);
     if definition.is_none_or(|step| step.callback().is_none()) {
@@ -91,23 +91,27 @@ pub(crate) fn callback_received<'a>(
         Ok(progress) => progress,
         Err(decision) => return decision,
     };
-    let heartbeat = *answer == Answer::Heartbeat;
+    let heartbeat = *answer == CallbackOutcome::Heartbeat;
     match &progress.state {
         // The call that contains the token has not returned yet.
-        StepState::Running { .. } if heartbeat => PendingDecision::ignore(Ignored::StillAwaited),
-        StepState::Waiting { .. } if !matches!(answer, Answer::Completed { .. }) => {
+        StepState::Running { .. } if heartbeat => {
+            PendingDecision::ignore(IgnoreReason::StillAwaited)
+        }
+        StepState::Waiting { .. } if !matches!(answer, CallbackOutcome::Completed { .. }) => {
             callback_between_attempts(case, step, progress, heartbeat)
         }
         // This also counts between two attempts: all attempts have the same token, so the operation of the token has
         // completed.
-        StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Waiting { .. } => {
+        StepState::Running { .. }
+        | StepState::AwaitingCallback { .. }
+        | StepState::Waiting { .. } => {
             let mut change = case.change();
             let step = step.clone();
-            let attempt = Attempt { step, action: Action::Do, number };
+            let attempt = AttemptId { step, action: Action::Do, number };
             outcome::record_callback(&mut change, attempt, answer);
             advance(&mut change);
             if change.task == *case.task {
-                return PendingDecision::ignore(Ignored::StillAwaited);
+                return PendingDecision::ignore(IgnoreReason::StillAwaited);
             }
             PendingDecision::Change(change)
         }
@@ -116,7 +120,7 @@ pub(crate) fn callback_received<'a>(
         {
             late_effect(case, step, None)
         }
-        StepState::Each
+        StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => case.duplicate(step),
@@ -167,12 +171,12 @@ pub(crate) fn child_ended<'a>(
             if case.redelivered() {
                 return case.duplicate(step);
             }
-            PendingDecision::ignore(Ignored::StaleReply)
+            PendingDecision::ignore(IgnoreReason::StaleReply)
         }
         StepState::Running { attempt, .. } | StepState::Waiting { attempt, .. } => {
             let mut change = case.change();
             let (step, number) = (step.clone(), *attempt);
-            let attempt = Attempt { step, action, number };
+            let attempt = AttemptId { step, action, number };
             outcome::record_child(&mut change, attempt, outcome, revision);
             advance(&mut change);
             PendingDecision::Change(change)
@@ -196,8 +200,8 @@ pub(crate) fn child_ended<'a>(
             outcome::record_undone_child(&mut change, step, revision);
             PendingDecision::Change(change)
         }
-        StepState::HandedOut { .. }
-        | StepState::Each
+        StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => case.duplicate(step),
@@ -215,7 +219,7 @@ fn record_reply<'a>(case: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingD
 fn late_effect<'a>(
     case: &DecisionInput<'a, '_>,
     step: &Part,
-    outcome: Option<&Outcome>,
+    outcome: Option<&ReplyOutcome>,
 ) -> PendingDecision<'a> {
     let mut change: Box<TaskChange<'a>> = case.change();
     if outcome::record_late_effect(&mut change, step, outcome) {
@@ -280,10 +284,10 @@ fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
 /// Whether an outcome shows that a step ran, or may have, which was recorded as one that did not. A second refusal of
 /// a failed step shows nothing new: an agent that receives a request again assumes that the first delivery may have
 /// made a call, and the reply to the first delivery was recorded.
-fn proves_effect(outcome: &Outcome, state: &StepState) -> bool {
+fn proves_effect(outcome: &ReplyOutcome, state: &StepState) -> bool {
     match outcome {
-        Outcome::Completed { .. } | Outcome::Unknown { .. } => true,
-        Outcome::Failed { .. } | Outcome::Deferred { .. } => {
+        ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. } => true,
+        ReplyOutcome::Failed { .. } | ReplyOutcome::Deferred { .. } => {
             outcome.may_have_run() && matches!(state, StepState::Waiting { .. })
         }
     }
@@ -291,6 +295,6 @@ fn proves_effect(outcome: &Outcome, state: &StepState) -> bool {
 
 /// Whether the reply defers a forward step of a task that is being undone.
 fn is_deferral_during_undo(task: &Task, reply: &StepReply) -> bool {
-    let deferred = matches!(reply.outcome, Outcome::Deferred { .. });
+    let deferred = matches!(reply.outcome, ReplyOutcome::Deferred { .. });
     deferred && reply.action == Action::Do && task.direction() == Action::Undo
 }

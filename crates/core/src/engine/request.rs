@@ -4,7 +4,7 @@ use crate::model::hash::fnv1a_128;
 use serde_json::Value;
 
 use crate::{
-    definition::step::{ActionDefinition, ChildWorkflow, RequestTemplate, Work},
+    definition::step::{ActionDefinition, ChildWorkflow, RequestTemplate, StepWork},
     engine::{
         effect::Effect,
         values::{ValueError, ValueSources},
@@ -13,7 +13,7 @@ use crate::{
     model::{
         attempt::Action,
         json_text::{JsonText, bytes_in_message},
-        messages::{Parent, StepRequest, Submission, idempotency_key},
+        messages::{ParentStep, StepRequest, Submission, idempotency_key},
         names::{AgentName, Part, TaskId},
         step::StepState,
         task::Task,
@@ -31,13 +31,15 @@ pub(crate) fn render_request(
     let step = sources.plan.step(&part.step);
     let definition = step.action(action).ok_or_else(|| invalid("the step has no undo"))?;
     match definition.work {
-        Work::Call { agent, request, .. } => {
+        StepWork::Call { agent, request, .. } => {
             let idempotent = step.is_repeatable(action);
             let call = AgentCall { part, action, agent, request, idempotent, definition };
             call.render(sources).map(Effect::Request)
         }
-        Work::Child(child) => submission_of_child(sources, part, action, child).map(Effect::Submit),
-        Work::Wait(_) => Err(invalid("a wait sends no request")),
+        StepWork::Child(child) => {
+            submission_of_child(sources, part, action, child).map(Effect::Submit)
+        }
+        StepWork::Wait(_) => Err(invalid("a wait sends no request")),
     }
 }
 
@@ -83,7 +85,7 @@ impl AgentCall<'_> {
             body: body.map_err(|error| error.to_string())?,
             incarnation: task.incarnation,
         };
-        let bytes = request.body.as_ref().map_or(0, JsonText::bytes_in_message);
+        let bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
         let limit = limits::DOCUMENT_BYTES_MAX;
         if bytes + request.path.len() > limit {
             return Err(format!("a request of {bytes} bytes; the limit is {limit}").into());
@@ -123,7 +125,7 @@ fn submission_of_child(
         version: child.version,
         input,
         reply_to: None,
-        parent: Some(Parent {
+        parent: Some(ParentStep {
             task_id: task.task_id.clone(),
             step: part.clone(),
             depth,
@@ -173,7 +175,7 @@ pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
 
 /// Returns an error message if `value` is too large to store. `what` names the value in the message.
 pub(crate) fn size_error(what: &str, value: &Value) -> Option<String> {
-    if limits::too_deep(value) {
+    if limits::nests_too_deep(value) {
         return Some(format!("the {what} nests deeper than {} levels", limits::JSON_DEPTH_MAX));
     }
     let bytes = bytes_in_message(&value.to_string());
@@ -192,8 +194,8 @@ mod tests {
     use crate::{
         definition::plan::Plan,
         engine::{
-            decision::{Context, Transition},
-            documents::Documents,
+            decision::{DecisionContext, Transition},
+            documents::LoadedDocuments,
             event::Event,
             transition::transition,
         },
@@ -259,16 +261,20 @@ mod tests {
         retention: Timing::RETENTION,
     };
 
-    fn submitted_task(workflow: &Plan, input: &Value) -> (Task, Documents) {
+    fn submitted_task(workflow: &Plan, input: &Value) -> (Task, LoadedDocuments) {
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
         let submission = parse(&submission).unwrap();
         let (task, submitted) = accept(&submission, workflow, None, Timestamp::UNIX_EPOCH, TIMING);
-        (task, Documents::from([(submitted.key, submitted.body)]))
+        (task, LoadedDocuments::from([(submitted.key, submitted.body)]))
     }
 
-    fn wake(workflow: &Plan, task: &Task, loaded: &Documents) -> (Task, Documents, Vec<Effect>) {
+    fn wake(
+        workflow: &Plan,
+        task: &Task,
+        loaded: &LoadedDocuments,
+    ) -> (Task, LoadedDocuments, Vec<Effect>) {
         let now = Timestamp::from_second(1).unwrap();
-        let context = Context { now, actor: "test", redelivered: false, timing: TIMING };
+        let context = DecisionContext { now, actor: "test", redelivered: false, timing: TIMING };
         match transition(workflow, task, loaded, &Event::Wake, context).unwrap() {
             Transition::Apply { task, documents, effects } => {
                 let stored = documents.into_iter().map(|document| (document.key, document.body));
@@ -336,7 +342,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!((started.len(), task.running().count()), (50, 50));
+        assert_eq!((started.len(), task.running_attempts().count()), (50, 50));
         assert_eq!(decisions, 5, "each decision starts as many as fit");
     }
 }

@@ -54,9 +54,9 @@ pub(crate) fn settle(
 /// Adds one wake for each call that the undo waits for since this change.
 fn wake_after_calls(change: &mut TaskChange<'_>, before: &Task) {
     let now = change.now();
-    let known_waits: BTreeSet<_> = before.undo_waits(now).collect();
+    let known_waits: BTreeSet<_> = before.undo_blocked_until(now).collect();
     let new: Vec<_> =
-        change.task.undo_waits(now).filter(|until| !known_waits.contains(until)).collect();
+        change.task.undo_blocked_until(now).filter(|until| !known_waits.contains(until)).collect();
     for until in new {
         change.wakes.after(pause_until(until, now));
     }

@@ -11,7 +11,7 @@ use crate::{
         task_change::started_progress,
     },
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         command::CommandId,
         names::Part,
         step::{Progress, StepState},
@@ -35,15 +35,15 @@ impl CommandExecutor<'_, '_> {
             StepState::Failed { .. } => true,
             StepState::Waiting { .. } => !only_waits(part),
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Skipped { .. } => false,
         };
         let steps: Vec<_> = self
             .change
             .task
-            .actions()
+            .started_actions()
             .filter(|(name, action, progress)| {
                 *action == direction
                     && is_eligible(name, &progress.state)
@@ -122,7 +122,7 @@ impl CommandExecutor<'_, '_> {
             self.change.block_undo_on_call_started_by(complete_by, &step, action);
         }
         self.steps.push(step.clone());
-        let attempt = Attempt { step, action, number };
+        let attempt = AttemptId { step, action, number };
         outcome::complete(self.change, attempt, output, Some(id));
         self.reopen_task();
         Ok(())
@@ -201,7 +201,7 @@ impl CommandExecutor<'_, '_> {
             let failed: Vec<_> = self
                 .change
                 .task
-                .actions()
+                .started_actions()
                 .filter(|(name, action, progress)| {
                     *action == direction
                         && progress.state.is_failed()
@@ -224,8 +224,8 @@ impl CommandExecutor<'_, '_> {
             }
             Some(
                 state @ (StepState::Running { .. }
-                | StepState::HandedOut { .. }
-                | StepState::Each
+                | StepState::AwaitingCallback { .. }
+                | StepState::RunningItems
                 | StepState::Completed { .. }
                 | StepState::Skipped { .. }),
             ) => Err(format!("step {step} is {}", state.name())),

@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use crate::{
     definition::{
         plan::Plan,
-        step::{ActionDefinition, Work},
+        step::{ActionDefinition, StepWork},
     },
     engine::{
-        decision::Context,
+        decision::DecisionContext,
         effect::Effect,
         values::{DocumentCache, ValueSources},
     },
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) context: Context<'a>,
+    pub(crate) context: DecisionContext<'a>,
     pub(crate) documents: &'a DocumentCache<'a>,
     /// How early a wait may end. The wake of a wait follows the clock of the scheduler that sent it, and that clock
     /// may be ahead of this one. For all other events the tolerance is zero, because otherwise a pause shorter than
@@ -165,12 +165,13 @@ impl<'a> TaskChange<'a> {
         action: Action,
     ) {
         let definition = self.plan().step(&part.step).action(action);
-        let Some(ActionDefinition { call_within, work: Work::Call { .. }, .. }) = definition else {
+        let Some(ActionDefinition { call_within, work: StepWork::Call { .. }, .. }) = definition
+        else {
             return;
         };
         let until = later(later(started_by, self.inputs.context.timing.clock_skew), call_within);
         let Some(progress) = self.task.progress_mut(part, action) else { return };
-        progress.in_progress_until = progress.in_progress_until.max(Some(until));
+        progress.call_may_run_until = progress.call_may_run_until.max(Some(until));
         if self.task.process_state == ProcessState::Undoing && action == Action::Do {
             self.extend_undo_deadline();
         }
@@ -178,7 +179,7 @@ impl<'a> TaskChange<'a> {
 
     /// Extends the task's complete-by, because waiting for calls in progress does not count as time for the undo.
     pub(crate) fn extend_undo_deadline(&mut self) {
-        if let Some(last) = self.task.undo_waits(self.now()).max() {
+        if let Some(last) = self.task.undo_blocked_until(self.now()).max() {
             let complete_by = later(last, self.plan().complete_within);
             self.task.complete_by = self.task.complete_by.max(complete_by);
         }
@@ -188,7 +189,7 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn fail_task(&mut self, reason: &str) {
         if self.task.process_state != ProcessState::Error {
             self.task.process_state = ProcessState::Error;
-            self.task.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+            self.task.error = Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX));
         }
     }
 
@@ -205,8 +206,8 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn parts_ready_to_start(&self, action: Action) -> Vec<Part> {
         let soon = later(self.now(), self.inputs.wait_tolerance);
         let waited =
-            |progress: &Progress| progress.state.waits_until().is_some_and(|until| until <= soon);
-        let waited = self.task.actions().filter(|(_, of, p)| *of == action && waited(p));
+            |progress: &Progress| progress.state.waiting_until().is_some_and(|until| until <= soon);
+        let waited = self.task.started_actions().filter(|(_, of, p)| *of == action && waited(p));
         waited.map(|(part, ..)| part).collect()
     }
 
@@ -227,7 +228,7 @@ impl<'a> TaskChange<'a> {
                 records.map(|record| &mut record.run).filter(|run| run.state.attempt() > 0);
             started.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
         }
-        self.task.keep_long_enough(now, self.plan().complete_within);
+        self.task.extend_retention(now, self.plan().complete_within);
     }
 }
 
@@ -243,7 +244,7 @@ pub(crate) fn started_progress<'t>(
     if part.item.is_none() {
         task.steps.entry(part.step.clone()).or_insert_with(|| StepRecord::new(not_started.clone()));
     }
-    let record = task.record_mut(part)?;
+    let record = task.part_record_mut(part)?;
     Some(match action {
         Action::Do => &mut record.run,
         Action::Undo => record.undo.get_or_insert_with(|| Progress::new(not_started)),
@@ -253,9 +254,9 @@ pub(crate) fn started_progress<'t>(
 /// Returns the remaining time of each waiting step or undo, and of each call in progress that the undo waits for.
 pub(crate) fn remaining_waits(task: &Task, now: Timestamp) -> Vec<Duration> {
     let direction = task.direction();
-    let waiting = task.actions().filter(|(_, action, _)| *action == direction);
-    let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waits_until());
-    waiting.chain(task.undo_waits(now)).map(|until| pause_until(until, now)).collect()
+    let waiting = task.started_actions().filter(|(_, action, _)| *action == direction);
+    let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waiting_until());
+    waiting.chain(task.undo_blocked_until(now)).map(|until| pause_until(until, now)).collect()
 }
 
 /// Returns the time from `now` to `until`, or zero if `until` has passed.

@@ -115,9 +115,9 @@ use crate::{
     engine::{
         advance::{advance, has_work_to_start, request_recovery},
         compensate,
-        decision::{Context, Ignored, Transition},
+        decision::{DecisionContext, IgnoreReason, Transition},
         decision_input::{DecisionInput, PendingDecision},
-        documents::{Documents, Wanted},
+        documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
         notify::{end_of_task_effects, parent_notification, parent_notification_not_undone},
@@ -134,7 +134,7 @@ use crate::{
     },
     limits,
     model::{
-        attempt::{Action, Attempt},
+        attempt::{Action, AttemptId},
         command::Command,
         messages::WakeCause,
         task::{ProcessState, Task},
@@ -150,10 +150,10 @@ use crate::{
 pub fn transition(
     plan: &Plan,
     task: &Task,
-    documents: &Documents,
+    documents: &LoadedDocuments,
     event: &Event,
-    context: Context<'_>,
-) -> Result<Transition, Wanted> {
+    context: DecisionContext<'_>,
+) -> Result<Transition, NeededDocuments> {
     if let Some(unknown) = plan.unknown_step(task) {
         let reason =
             format!("the task has a record of step `{unknown}`, which its workflow does not have");
@@ -178,31 +178,36 @@ pub fn transition(
         PendingDecision::Illegal(reason) => Transition::Illegal(reason),
     };
     let needed = cache.needed();
-    if needed.is_empty() { Ok(transition) } else { Err(Wanted(needed)) }
+    if needed.is_empty() { Ok(transition) } else { Err(NeededDocuments(needed)) }
 }
 
 /// Stops a task in Error, with an alert, because its next state would be too large to save. If the task has ended
 /// already, nothing is recorded, and a command is refused with an event.
 #[must_use]
-pub fn stop_for_size(plan: &Plan, task: &Task, event: &Event, context: Context<'_>) -> Transition {
+pub fn stop_for_size(
+    plan: &Plan,
+    task: &Task,
+    event: &Event,
+    context: DecisionContext<'_>,
+) -> Transition {
     let limit = limits::TASK_ITEM_BYTES_MAX / 1_000;
     if task.process_state.is_final() {
         let effects = match event {
-            Event::Commanded(command) => {
+            Event::CommandReceived(command) => {
                 let reason = format!("the task's record is full: its limit is {limit} KB");
                 vec![command_event(task, &refused_record(command, &reason, context.now))]
             }
             Event::Wake
-            | Event::Replied(_)
+            | Event::ReplyReceived(_)
             | Event::Swept
-            | Event::Answered { .. }
-            | Event::Asked(_)
+            | Event::CallbackReceived { .. }
+            | Event::ParentRequested(_)
             | Event::ChildEnded { .. }
-            | Event::AlertSent { .. } => Vec::new(),
+            | Event::AlertPublished { .. } => Vec::new(),
         };
-        return Transition::Ignore { reason: Ignored::NoRoom, effects };
+        return Transition::Ignore { reason: IgnoreReason::NoRoom, effects };
     }
-    let no_documents = Documents::new();
+    let no_documents = LoadedDocuments::new();
     let cache = DocumentCache::new(&no_documents);
     let inputs = Inputs { plan, context, documents: &cache, wait_tolerance: Duration::ZERO };
     let mut change = TaskChange::new(inputs, task);
@@ -215,16 +220,19 @@ pub fn stop_for_size(plan: &Plan, task: &Task, event: &Event, context: Context<'
 impl<'a> DecisionInput<'a, '_> {
     fn decide(&self, event: &Event) -> PendingDecision<'a> {
         match event {
-            Event::Replied(reply) => return reply_received(self, reply),
-            Event::Answered { step, fence, answer } => {
-                return callback_received(self, step, fence, answer);
+            Event::ReplyReceived(reply) => return reply_received(self, reply),
+            Event::CallbackReceived { step, fence, outcome } => {
+                return callback_received(self, step, fence, outcome);
             }
             Event::ChildEnded { step, outcome, attempt, child, revision } => {
                 return child_ended(self, step, outcome, *attempt, (child.as_ref(), *revision));
             }
-            Event::Commanded(command) => return self.commanded(command),
-            Event::Asked(Action::Undo) => return self.undo_for_parent(),
-            Event::Wake | Event::Asked(Action::Do) | Event::Swept | Event::AlertSent { .. } => {}
+            Event::CommandReceived(command) => return self.commanded(command),
+            Event::ParentRequested(Action::Undo) => return self.undo_for_parent(),
+            Event::Wake
+            | Event::ParentRequested(Action::Do)
+            | Event::Swept
+            | Event::AlertPublished { .. } => {}
         }
         match self.task.process_state {
             ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
@@ -241,35 +249,35 @@ impl<'a> DecisionInput<'a, '_> {
             Event::Swept if !self.is_due() => self.not_due(),
             Event::Swept => self.sweep(),
             // An operator reopened the task before the alert was recorded.
-            Event::AlertSent { .. } => PendingDecision::ignore(Ignored::NotDue),
+            Event::AlertPublished { .. } => PendingDecision::ignore(IgnoreReason::NotDue),
             Event::Wake
-            | Event::Asked(_)
-            | Event::Replied(_)
-            | Event::Answered { .. }
+            | Event::ParentRequested(_)
+            | Event::ReplyReceived(_)
+            | Event::CallbackReceived { .. }
             | Event::ChildEnded { .. }
-            | Event::Commanded(_) => self.advance_task(),
+            | Event::CommandReceived(_) => self.advance_task(),
         }
     }
 
     fn decide_ended(&self, event: &Event) -> PendingDecision<'a> {
         let in_error = self.task.process_state == ProcessState::Error;
         match event {
-            Event::Asked(_) => self.notify_parent(),
-            Event::Swept if !in_error => PendingDecision::ignore(Ignored::Ended),
+            Event::ParentRequested(_) => self.notify_parent(),
+            Event::Swept if !in_error => PendingDecision::ignore(IgnoreReason::Ended),
             Event::Swept if !self.is_due() => self.not_due(),
             Event::Swept => self.alert_again(),
-            Event::AlertSent { ended_at }
+            Event::AlertPublished { ended_at }
                 if in_error && self.task.due.is_some() && is_end(self.task, *ended_at) =>
             {
                 self.alert_sent()
             }
             // The alert is recorded already, or belongs to an earlier end.
-            Event::AlertSent { .. } => PendingDecision::ignore(Ignored::NotDue),
+            Event::AlertPublished { .. } => PendingDecision::ignore(IgnoreReason::NotDue),
             Event::Wake
-            | Event::Replied(_)
-            | Event::Answered { .. }
+            | Event::ReplyReceived(_)
+            | Event::CallbackReceived { .. }
             | Event::ChildEnded { .. }
-            | Event::Commanded(_) => self.ended(),
+            | Event::CommandReceived(_) => self.ended(),
         }
     }
 
@@ -291,7 +299,11 @@ impl<'a> DecisionInput<'a, '_> {
     /// Decides on a wake of a task that has ended. An earlier delivery of the wake may have ended the task: because a
     /// request could not be rendered, or because nothing remained to be undone.
     fn ended(&self) -> PendingDecision<'a> {
-        PendingDecision::ignore_and(Ignored::Ended, Vec::new(), self.end_effects_if_redelivered())
+        PendingDecision::ignore_and(
+            IgnoreReason::Ended,
+            Vec::new(),
+            self.end_effects_if_redelivered(),
+        )
     }
 
     /// The notifications of the end, if the message was delivered before.
@@ -306,7 +318,7 @@ impl<'a> DecisionInput<'a, '_> {
         if notify.is_empty() {
             notify.extend(parent_notification(self.sources()));
         }
-        PendingDecision::ignore_and(Ignored::Ended, Vec::new(), notify)
+        PendingDecision::ignore_and(IgnoreReason::Ended, Vec::new(), notify)
     }
 
     /// Undoes this task, because its parent is being undone.
@@ -324,7 +336,7 @@ impl<'a> DecisionInput<'a, '_> {
                     return self.notify_parent();
                 }
                 let notify = parent_notification_not_undone(task, &step).into_iter().collect();
-                return PendingDecision::ignore_and(Ignored::Ended, Vec::new(), notify);
+                return PendingDecision::ignore_and(IgnoreReason::Ended, Vec::new(), notify);
             }
             change.reopen();
         }
@@ -345,7 +357,7 @@ impl<'a> DecisionInput<'a, '_> {
         change.inputs.wait_tolerance = self.inputs.context.timing.clock_skew;
         advance(&mut change);
         if change.task == *task {
-            return PendingDecision::ignore_and(Ignored::NothingReady, again, Vec::new());
+            return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, Vec::new());
         }
         // Also send the requests that the first delivery may have lost.
         change.starts.extend(again);
@@ -359,7 +371,7 @@ impl<'a> DecisionInput<'a, '_> {
         let Some(record) = on_record else {
             return PendingDecision::Change(apply_command(command, || self.change()));
         };
-        let reason = Ignored::DuplicateCommand;
+        let reason = IgnoreReason::DuplicateCommand;
         if !self.redelivered() {
             return PendingDecision::ignore(reason);
         }
@@ -374,10 +386,11 @@ impl<'a> DecisionInput<'a, '_> {
         let context = self.inputs.context;
         let mut change = self.change();
         change.recompute_due = true;
-        let overdue = self.task.awaited().filter(|(.., complete_by)| context.is_past(*complete_by));
+        let overdue =
+            self.task.awaited_attempts().filter(|(.., complete_by)| context.is_past(*complete_by));
         for (step, action, number, _) in overdue {
             change.task.locked_by = None;
-            outcome::abandon_attempt(&mut change, Attempt { step, action, number }, NO_REPLY);
+            outcome::abandon_attempt(&mut change, AttemptId { step, action, number }, NO_REPLY);
         }
         if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
             outcome::expire(&mut change);
@@ -391,7 +404,7 @@ impl<'a> DecisionInput<'a, '_> {
     /// sent.
     fn not_due(&self) -> PendingDecision<'a> {
         if !self.redelivered() {
-            return PendingDecision::ignore(Ignored::NotDue);
+            return PendingDecision::ignore(IgnoreReason::NotDue);
         }
         let mut notify = self.end_effects_and_wakes();
         let is_woken =
@@ -399,7 +412,7 @@ impl<'a> DecisionInput<'a, '_> {
         if has_work_to_start(self.inputs, self.task) && !notify.iter().any(is_woken) {
             notify.push(wake(self.task, WakeCause::Recovery, Duration::ZERO));
         }
-        PendingDecision::ignore_and(Ignored::NotDue, Vec::new(), notify)
+        PendingDecision::ignore_and(IgnoreReason::NotDue, Vec::new(), notify)
     }
 
     fn alert_again(&self) -> PendingDecision<'a> {

@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use crate::{
     definition::step::ForEach,
-    engine::documents::Documents,
+    engine::documents::LoadedDocuments,
     expression::{
-        scope::{Reads, Scope},
+        scope::{RequiredValues, Scope},
         template::Template,
     },
     model::{
@@ -33,7 +33,7 @@ use crate::{
 
 /// The loaded documents, and the keys of those that a decision needs in addition.
 pub(crate) struct DocumentCache<'d> {
-    read: &'d Documents,
+    read: &'d LoadedDocuments,
     needed: RefCell<BTreeSet<DocumentKey>>,
     /// The items of steps with `for_each`. Each list is rendered once, not once for each item.
     items: RefCell<BTreeMap<ItemsKey, Rc<[Value]>>>,
@@ -43,7 +43,7 @@ pub(crate) struct DocumentCache<'d> {
 type ItemsKey = (StepName, Option<CommandId>);
 
 impl<'d> DocumentCache<'d> {
-    pub(crate) fn new(read: &'d Documents) -> Self {
+    pub(crate) fn new(read: &'d LoadedDocuments) -> Self {
         Self { read, needed: RefCell::default(), items: RefCell::default() }
     }
 
@@ -128,7 +128,7 @@ impl<'s> ValueSources<'s> {
 
     /// Renders a template of the task as a whole.
     pub(crate) fn render(self, template: &Template) -> Result<Value, ValueError> {
-        let values = self.values(template.reads(), self.task.input.as_ref(), None)?;
+        let values = self.values(template.required_values(), self.task.input.as_ref(), None)?;
         template.render(values.scope()).map_err(|error| ValueError::Invalid(error.to_string()))
     }
 
@@ -143,7 +143,7 @@ impl<'s> ValueSources<'s> {
         if let Some(items) = self.cache.items.borrow().get(&key) {
             return Ok(items.clone());
         }
-        let values = self.values(each.items.reads(), edit, None)?;
+        let values = self.values(each.items.required_values(), edit, None)?;
         let items: Rc<[Value]> =
             match each.items.render(values.scope()).map_err(|error| error.to_string())? {
                 Value::Array(items) => items.into(),
@@ -170,10 +170,10 @@ impl<'s> ValueSources<'s> {
         action: Action,
         templates: impl Iterator<Item = &'t Template>,
     ) -> Result<TemplateValues<'s>, ValueError> {
-        let mut reads = Reads::default();
+        let mut reads = RequiredValues::default();
         for template in templates {
-            reads.names.extend(&template.reads().names);
-            reads.steps.extend(template.reads().steps.iter().cloned());
+            reads.names.extend(&template.required_values().names);
+            reads.steps.extend(template.required_values().steps.iter().cloned());
         }
         let progress = self.task.progress(part, action);
         let edit = progress.map_or(self.task.input.as_ref(), |progress| progress.input.as_ref());
@@ -199,7 +199,7 @@ impl<'s> ValueSources<'s> {
 
     fn values(
         self,
-        reads: &Reads,
+        reads: &RequiredValues,
         edit: Option<&CommandId>,
         own: Option<&Part>,
     ) -> Result<TemplateValues<'s>, ValueError> {
@@ -231,14 +231,16 @@ impl<'s> ValueSources<'s> {
         if let Some(own) = own.filter(|own| own.step == *step && own.item.is_some()) {
             return self.part_output(own, self.task.record(own)?);
         }
-        let Some(items) = record.items.as_ref().filter(|_| record.run.state.has_passed()) else {
+        let Some(items) =
+            record.items.as_ref().filter(|_| record.run.state.is_completed_or_skipped())
+        else {
             return self.part_output(&step.clone().into(), record);
         };
         if matches!(record.run.state, StepState::Skipped { .. }) {
             return Some(Ok(Cow::Owned(Value::Null)));
         }
         let outputs: Vec<_> = (0_u32..)
-            .zip(&items.begun)
+            .zip(&items.started)
             .map(|(place, item)| {
                 let part = Part { step: step.clone(), item: Some(place) };
                 self.part_output(&part, item).unwrap_or(Ok(Cow::Owned(Value::Null)))
@@ -261,8 +263,8 @@ impl<'s> ValueSources<'s> {
                 Some(Ok(Cow::Owned(Value::Null)))
             }
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Waiting { .. }
             | StepState::Failed { .. } => None,
         }

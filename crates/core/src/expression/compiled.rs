@@ -21,8 +21,8 @@ use crate::{
     expression::{
         cost::CostEstimator,
         inputs::ExpressionInputs,
-        scope::{EvaluationError, InvalidTemplate, Reads, Scope},
-        uses::{Key, Kind, Use, plain_path, uses},
+        scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
+        uses::{PathKey, ValueKind, ValueUse, plain_path, uses},
         value_size::size,
     },
     limits,
@@ -78,7 +78,10 @@ fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// The expression is too long, nests too deep, is not valid CEL, or uses unknown names.
-pub(super) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, InvalidTemplate> {
+pub(super) fn parse(
+    source: &str,
+    reads: &mut RequiredValues,
+) -> Result<Expression, InvalidTemplate> {
     let length = source.chars().count();
     if length > limits::EXPRESSION_CHARS_MAX {
         return Err(InvalidTemplate::TooLong(length));
@@ -91,7 +94,7 @@ pub(super) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, Inval
     Ok(Expression { source: source.to_owned(), code })
 }
 
-fn compile(source: &str, reads: &mut Reads) -> Result<Code, InvalidTemplate> {
+fn compile(source: &str, reads: &mut RequiredValues) -> Result<Code, InvalidTemplate> {
     let program = ENVIRONMENT.compile(source).map_err(|errors| InvalidTemplate::Syntax {
         expression: source.to_owned(),
         reason: errors.errors.first().map_or_else(String::new, |error| syntax_error(&error.msg)),
@@ -133,7 +136,7 @@ fn syntax_error(message: &str) -> String {
 /// Collects the values that an expression reads. Refuses unknown names and invalid patterns.
 struct ReadCollector<'a> {
     source: &'a str,
-    reads: &'a mut Reads,
+    reads: &'a mut RequiredValues,
     /// The variables of the macros around the current node.
     variables: Vec<String>,
     paths: BTreeSet<Vec<String>>,
@@ -297,11 +300,11 @@ impl Expression {
     }
 
     /// Returns the values that it reads, if its result must have this kind.
-    pub(super) fn uses(&self, kind: Kind) -> Vec<Use> {
+    pub(super) fn uses(&self, kind: ValueKind) -> Vec<ValueUse> {
         match &self.code {
             Code::Path(keys) => {
-                let path = keys.iter().map(|key| Key::Field(key.clone())).collect();
-                vec![Use { path, kind }]
+                let path = keys.iter().map(|key| PathKey::Field(key.clone())).collect();
+                vec![ValueUse { path, kind }]
             }
             Code::Program { program, .. } => uses(&program.expression().expr, kind),
         }

@@ -63,7 +63,7 @@ impl InvalidTemplate {
         match self {
             Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
             Self::UnknownName { name, .. } => {
-                Some(hint::similar(name, NAMES).map_or_else(
+                Some(hint::closest_match(name, NAMES).map_or_else(
                     || "there are `input`, `steps` and `task`, and in some places `item`, `callback` and `event`".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 ))
@@ -105,14 +105,14 @@ pub struct Scope<'a> {
 
 /// The values that a template reads. They must be loaded before it is rendered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct RequiredValues {
     /// The names at the roots of its expressions, except `steps`.
     pub names: BTreeSet<&'static str>,
     /// The steps whose output it reads.
     pub steps: BTreeSet<StepName>,
 }
 
-impl Reads {
+impl RequiredValues {
     /// Whether the template reads `input`.
     #[must_use]
     pub fn input(&self) -> bool {

@@ -34,8 +34,8 @@ use serde_json::Value;
 use self::{node::Node, parser::Parser, renderer::Renderer};
 use crate::{
     expression::{
-        scope::{EvaluationError, InvalidTemplate, Reads, Scope},
-        uses::{Kind, Use},
+        scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
+        uses::{ValueKind, ValueUse},
     },
     limits,
 };
@@ -45,8 +45,8 @@ use crate::{
 pub struct Template {
     source: Value,
     root: Result<Node, Vec<(String, InvalidTemplate)>>,
-    reads: Reads,
-    reads_by_path: Vec<(String, Reads)>,
+    reads: RequiredValues,
+    reads_by_path: Vec<(String, RequiredValues)>,
 }
 
 impl Template {
@@ -54,7 +54,7 @@ impl Template {
     #[must_use]
     pub fn parse(source: Value) -> Self {
         let mut parser = Parser::default();
-        let root = match limits::too_deep(&source) {
+        let root = match limits::nests_too_deep(&source) {
             true => {
                 parser.errors.push((String::new(), InvalidTemplate::TooDeep));
                 None
@@ -63,7 +63,7 @@ impl Template {
         };
         let Parser { reads_by_path, errors } = parser;
         let root = root.filter(|_| errors.is_empty()).ok_or(errors);
-        let mut reads = Reads::default();
+        let mut reads = RequiredValues::default();
         for (_, of_text) in &reads_by_path {
             reads.names.extend(&of_text.names);
             reads.steps.extend(of_text.steps.iter().cloned());
@@ -108,20 +108,20 @@ impl Template {
 
     /// The values that must be loaded before the template is rendered.
     #[must_use]
-    pub fn reads(&self) -> &Reads {
+    pub fn required_values(&self) -> &RequiredValues {
         &self.reads
     }
 
     /// The values that each text of the template reads. Each text has its path in the template, such as `.body.amount`.
     /// The path of the root is empty.
-    pub(crate) fn reads_by_place(&self) -> &[(String, Reads)] {
+    pub(crate) fn required_values_by_location(&self) -> &[(String, RequiredValues)] {
         &self.reads_by_path
     }
 
     /// The paths and kinds of the values that its expressions read. If it is one expression, its result must have this
     /// kind.
     #[must_use]
-    pub fn uses(&self, kind: Kind) -> Vec<Use> {
+    pub fn value_uses(&self, kind: ValueKind) -> Vec<ValueUse> {
         self.root.as_ref().map_or_else(|_| Vec::new(), |root| root.uses(kind))
     }
 

@@ -5,7 +5,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValu
 
 /// One step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub enum PathKey {
     /// A field of an object.
     Field(String),
     /// Any element of a list.
@@ -14,7 +14,7 @@ pub enum Key {
 
 /// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ValueKind {
     /// Unknown.
     Any,
     /// True or false.
@@ -24,22 +24,22 @@ pub enum Kind {
     /// A text.
     Text,
     /// A text with a duration or a time.
-    Span,
+    DurationOrTime,
     /// A list.
     List,
 }
 
 /// A value that an expression reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Use {
+pub struct ValueUse {
     /// The path of the value. The first key is a name such as `input`, `steps` or `item`.
-    pub path: Vec<Key>,
+    pub path: Vec<PathKey>,
     /// The kind that the value must have.
-    pub kind: Kind,
+    pub kind: ValueKind,
 }
 
 /// Returns the values that `expr` reads, if the result of `expr` must have this kind.
-pub(super) fn uses(expr: &Expr, kind: Kind) -> Vec<Use> {
+pub(super) fn uses(expr: &Expr, kind: ValueKind) -> Vec<ValueUse> {
     let mut collector = UseCollector::default();
     collector.visit(expr, kind);
     collector.found
@@ -62,24 +62,24 @@ pub(super) fn plain_path(expr: &Expr) -> Option<Vec<String>> {
 /// Collects the values that are read, on a walk through an expression.
 #[derive(Default)]
 struct UseCollector {
-    found: Vec<Use>,
+    found: Vec<ValueUse>,
     /// The variables of the macros around the current node, the innermost last. In `items.all(item, ...)`, `item` has the
     /// path of the elements of `items`. A variable without a path, such as an accumulator, has `None`.
-    variables: Vec<(String, Option<Vec<Key>>)>,
+    variables: Vec<(String, Option<Vec<PathKey>>)>,
 }
 
 impl UseCollector {
-    fn visit(&mut self, expr: &Expr, kind: Kind) {
+    fn visit(&mut self, expr: &Expr, kind: ValueKind) {
         if let Some(path) = self.path(expr) {
-            self.found.extend(path.map(|path| Use { path, kind }));
+            self.found.extend(path.map(|path| ValueUse { path, kind }));
             return;
         }
         match expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
-            Expr::Select(select) => self.visit(&select.operand.expr, Kind::Any),
+            Expr::Select(select) => self.visit(&select.operand.expr, ValueKind::Any),
             Expr::Call(call) => self.call(call, kind),
             Expr::List(list) => {
-                list.elements.iter().for_each(|item| self.visit(&item.expr, Kind::Any));
+                list.elements.iter().for_each(|item| self.visit(&item.expr, ValueKind::Any));
             }
             Expr::Map(map) => map.entries.iter().for_each(|entry| self.entry(&entry.expr)),
             Expr::Struct(message) => {
@@ -92,14 +92,14 @@ impl UseCollector {
     fn entry(&mut self, entry: &EntryExpr) {
         match entry {
             EntryExpr::MapEntry(entry) => {
-                self.visit(&entry.key.expr, Kind::Text);
-                self.visit(&entry.value.expr, Kind::Any);
+                self.visit(&entry.key.expr, ValueKind::Text);
+                self.visit(&entry.value.expr, ValueKind::Any);
             }
-            EntryExpr::StructField(field) => self.visit(&field.value.expr, Kind::Any),
+            EntryExpr::StructField(field) => self.visit(&field.value.expr, ValueKind::Any),
         }
     }
 
-    fn call(&mut self, call: &CallExpr, kind: Kind) {
+    fn call(&mut self, call: &CallExpr, kind: ValueKind) {
         let operands: Vec<_> = call.target.iter().map(AsRef::as_ref).chain(&call.args).collect();
         let literal = operands.iter().find_map(|operand| literal_kind(&operand.expr));
         let all = |kind| vec![kind; operands.len()];
@@ -107,24 +107,24 @@ impl UseCollector {
             operators::LOGICAL_AND
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
-            | operators::NOT_STRICTLY_FALSE => all(Kind::Bool),
-            operators::CONDITIONAL => vec![Kind::Bool, kind, kind],
-            operators::EQUALS | operators::NOT_EQUALS => all(literal.unwrap_or(Kind::Any)),
+            | operators::NOT_STRICTLY_FALSE => all(ValueKind::Bool),
+            operators::CONDITIONAL => vec![ValueKind::Bool, kind, kind],
+            operators::EQUALS | operators::NOT_EQUALS => all(literal.unwrap_or(ValueKind::Any)),
             operators::GREATER
             | operators::GREATER_EQUALS
             | operators::LESS
-            | operators::LESS_EQUALS => all(literal.unwrap_or(Kind::Number)),
+            | operators::LESS_EQUALS => all(literal.unwrap_or(ValueKind::Number)),
             operators::SUBSTRACT
             | operators::MULTIPLY
             | operators::DIVIDE
             | operators::MODULO
-            | operators::NEGATE => all(literal.unwrap_or(Kind::Number)),
+            | operators::NEGATE => all(literal.unwrap_or(ValueKind::Number)),
             operators::ADD => all(literal.unwrap_or(kind)),
-            operators::IN => vec![literal.unwrap_or(Kind::Any), Kind::List],
-            "startsWith" | "endsWith" | "contains" | "matches" => all(Kind::Text),
-            "duration" | "timestamp" => all(Kind::Span),
-            "int" | "uint" | "double" => all(Kind::Number),
-            _ => all(Kind::Any),
+            operators::IN => vec![literal.unwrap_or(ValueKind::Any), ValueKind::List],
+            "startsWith" | "endsWith" | "contains" | "matches" => all(ValueKind::Text),
+            "duration" | "timestamp" => all(ValueKind::DurationOrTime),
+            "int" | "uint" | "double" => all(ValueKind::Number),
+            _ => all(ValueKind::Any),
         };
         for (operand, kind) in operands.iter().zip(kinds) {
             self.visit(&operand.expr, kind);
@@ -132,10 +132,10 @@ impl UseCollector {
     }
 
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) {
-        self.visit(&comprehension.iter_range.expr, Kind::List);
-        self.visit(&comprehension.accu_init.expr, Kind::Any);
+        self.visit(&comprehension.iter_range.expr, ValueKind::List);
+        self.visit(&comprehension.accu_init.expr, ValueKind::Any);
         let element = self.path(&comprehension.iter_range.expr).flatten().map(|mut path| {
-            path.push(Key::Element);
+            path.push(PathKey::Element);
             path
         });
         let outer = self.variables.len();
@@ -149,27 +149,27 @@ impl UseCollector {
             None => self.variables.push((comprehension.iter_var.clone(), element)),
         }
         for part in [&comprehension.loop_cond, &comprehension.loop_step, &comprehension.result] {
-            self.visit(&part.expr, Kind::Any);
+            self.visit(&part.expr, ValueKind::Any);
         }
         self.variables.truncate(outer);
     }
 
     /// The path in the form of an expression such as `a.b['c'][0]`. Returns `None` if `expr` is not a path, and
     /// `Some(None)` if it is a path that begins with a variable without a path.
-    fn path(&self, expr: &Expr) -> Option<Option<Vec<Key>>> {
+    fn path(&self, expr: &Expr) -> Option<Option<Vec<PathKey>>> {
         let (inner, key) = match expr {
             Expr::Ident(name) => {
                 let variable = self.variables.iter().rev().find(|(variable, _)| variable == name);
-                let input = || Some(vec![Key::Field(name.clone())]);
+                let input = || Some(vec![PathKey::Field(name.clone())]);
                 return Some(variable.map_or_else(input, |(_, path)| path.clone()));
             }
-            Expr::Select(select) => (&select.operand.expr, Key::Field(select.field.clone())),
+            Expr::Select(select) => (&select.operand.expr, PathKey::Field(select.field.clone())),
             Expr::Call(call) if call.func_name == operators::INDEX => match call.args.as_slice() {
                 [of, at] => match &at.expr {
                     Expr::Literal(LiteralValue::String(name)) => {
-                        (&of.expr, Key::Field(name.inner().to_owned()))
+                        (&of.expr, PathKey::Field(name.inner().to_owned()))
                     }
-                    Expr::Literal(_) => (&of.expr, Key::Element),
+                    Expr::Literal(_) => (&of.expr, PathKey::Element),
                     Expr::Unspecified
                     | Expr::Call(_)
                     | Expr::Comprehension(_)
@@ -198,13 +198,13 @@ impl UseCollector {
 }
 
 /// The kind of a literal, or of the first literal in a list.
-fn literal_kind(expr: &Expr) -> Option<Kind> {
+fn literal_kind(expr: &Expr) -> Option<ValueKind> {
     match expr {
-        Expr::Literal(LiteralValue::Boolean(_)) => Some(Kind::Bool),
+        Expr::Literal(LiteralValue::Boolean(_)) => Some(ValueKind::Bool),
         Expr::Literal(LiteralValue::Double(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)) => {
-            Some(Kind::Number)
+            Some(ValueKind::Number)
         }
-        Expr::Literal(LiteralValue::String(_)) => Some(Kind::Text),
+        Expr::Literal(LiteralValue::String(_)) => Some(ValueKind::Text),
         Expr::List(list) => list.elements.first().and_then(|item| literal_kind(&item.expr)),
         Expr::Unspecified
         | Expr::Call(_)
@@ -222,12 +222,12 @@ mod tests {
     use super::*;
     use crate::expression::template::Template;
 
-    fn uses(expression: &str, kind: Kind) -> Vec<String> {
+    fn uses(expression: &str, kind: ValueKind) -> Vec<String> {
         let template = Template::parse(format!("${{ {expression} }}").into());
-        let descriptions = template.uses(kind).into_iter().map(|used| {
+        let descriptions = template.value_uses(kind).into_iter().map(|used| {
             let keys = used.path.iter().map(|key| match key {
-                Key::Field(name) => format!(".{name}"),
-                Key::Element => "[]".to_owned(),
+                PathKey::Field(name) => format!(".{name}"),
+                PathKey::Element => "[]".to_owned(),
             });
             format!("{} {:?}", keys.collect::<String>().trim_start_matches('.'), used.kind)
         });
@@ -236,9 +236,9 @@ mod tests {
 
     #[test]
     fn path_has_the_kind_of_the_whole_expression() {
-        assert_eq!(uses("input.express", Kind::Bool), ["input.express Bool"]);
-        assert_eq!(uses("steps.a.output.b[0].c", Kind::Any), ["steps.a.output.b[].c Any"]);
-        assert_eq!(uses("input['a-b']", Kind::List), ["input.a-b List"]);
+        assert_eq!(uses("input.express", ValueKind::Bool), ["input.express Bool"]);
+        assert_eq!(uses("steps.a.output.b[0].c", ValueKind::Any), ["steps.a.output.b[].c Any"]);
+        assert_eq!(uses("input['a-b']", ValueKind::List), ["input.a-b List"]);
     }
 
     #[test]
@@ -254,13 +254,13 @@ mod tests {
             ("input.a ? input.b : 1", vec!["input.a Bool", "input.b Any"]),
             ("has(input.a)", vec!["input.a Any"]),
         ] {
-            assert_eq!(uses(expression, Kind::Any), expected, "{expression}");
+            assert_eq!(uses(expression, ValueKind::Any), expected, "{expression}");
         }
     }
 
     #[test]
     fn macro_reads_the_elements_of_its_list() {
-        let found = uses("input.items.all(i, i.price > 1)", Kind::Bool);
+        let found = uses("input.items.all(i, i.price > 1)", ValueKind::Bool);
         assert!(found.contains(&"input.items List".to_owned()), "{found:?}");
         assert!(found.contains(&"input.items[].price Number".to_owned()), "{found:?}");
     }

@@ -62,14 +62,14 @@ pub struct AttemptTimes {
 impl AttemptTimes {
     /// Whether no time is known.
     #[must_use]
-    pub fn are_unknown(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// Identifies an attempt at a step or at its undo.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Attempt {
+pub struct AttemptId {
     /// The step, or one item of it.
     pub step: Part,
     /// Whether the step is run or undone.

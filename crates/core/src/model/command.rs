@@ -25,7 +25,7 @@ pub struct Command {
     /// The operator's reason, for the record.
     pub why: String,
     /// What the task is to do.
-    pub order: Order,
+    pub order: CommandAction,
     /// When it was issued, by the sender's clock. A task keeps the ids of its newest commands only. So a command that is
     /// older than every command in a full record is refused: it may be a duplicate. Absent in messages of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct Command {
 /// What a command does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Order {
+pub enum CommandAction {
     /// Retry a failed step with new attempts, or a waiting step at once. If the task failed while it was being undone,
     /// retry the failed undo.
     Resubmit {
@@ -78,7 +78,7 @@ pub enum Order {
     Resume,
 }
 
-impl Order {
+impl CommandAction {
     /// The command as text, such as `resubmit charge`. `steps` are the steps that the command affected; if empty, the
     /// text names the step of the command.
     #[must_use]

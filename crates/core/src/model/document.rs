@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    limits::KEPT_MARGIN,
+    limits::RETENTION_MARGIN,
     model::{
-        attempt::{Action, Attempt, AttemptTimes},
+        attempt::{Action, AttemptId, AttemptTimes},
         command::CommandId,
         names::{Incarnation, TaskId},
         time::later,
@@ -28,19 +28,19 @@ pub enum DocumentKey {
     /// from results that other decisions stored without being saved.
     Result(u32),
     /// The output of an attempt at a step.
-    Output(Attempt),
+    Output(AttemptId),
     /// The output of a step that an operator's command completed. The key contains the command, so that the document of a
     /// command that was refused later is never read as the agent's output.
-    ByHand(Attempt, CommandId),
+    OperatorOutput(AttemptId, CommandId),
     /// Why an attempt at a step failed.
-    Failure(Attempt),
+    Failure(AttemptId),
     /// Why an attempt at a step was deferred.
-    Deferral(Attempt),
+    Deferral(AttemptId),
     /// The claim of an agent to make the only call of an attempt, for a step that is not idempotent.
-    Claim(Attempt),
+    Claim(AttemptId),
 }
 
-impl Attempt {
+impl AttemptId {
     fn write_key(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
         let prefix = match self.action {
             Action::Do => "step",
@@ -57,7 +57,7 @@ impl fmt::Display for DocumentKey {
             Self::Input(id) => write!(f, "input/{id}"),
             Self::Result(fingerprint) => write!(f, "result/{fingerprint:08x}"),
             Self::Output(attempt) => attempt.write_key(f, "output"),
-            Self::ByHand(attempt, command) => {
+            Self::OperatorOutput(attempt, command) => {
                 attempt.write_key(f, "output")?;
                 write!(f, "/{command}")
             }
@@ -90,13 +90,13 @@ impl FromStr for DocumentKey {
                 let step = step.parse().map_err(|_| invalid())?;
                 let number = number.parse().map_err(|_| invalid())?;
                 let command = command.parse().map_err(|_| invalid())?;
-                Ok(Self::ByHand(Attempt { step, action, number }, command))
+                Ok(Self::OperatorOutput(AttemptId { step, action, number }, command))
             }
             [prefix @ ("step" | "undo"), step, number, kind] => {
                 let action = if *prefix == "step" { Action::Do } else { Action::Undo };
                 let step = step.parse().map_err(|_| invalid())?;
                 let number = number.parse().map_err(|_| invalid())?;
-                let attempt = Attempt { step, action, number };
+                let attempt = AttemptId { step, action, number };
                 match *kind {
                     "output" => Ok(Self::Output(attempt)),
                     "failure" => Ok(Self::Failure(attempt)),
@@ -112,7 +112,7 @@ impl FromStr for DocumentKey {
 
 /// The owner of documents: a task, identified by its id and incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct DocumentOwner {
     /// The task.
     pub task_id: TaskId,
     /// The task's incarnation. Absent if an older release recorded the task.
@@ -123,14 +123,14 @@ pub struct Owner {
 /// an earlier task with the same id, which may not have expired yet. If an older release recorded the task, the key has
 /// no incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StoredKey {
+pub struct StoredDocumentKey {
     /// The incarnation of the document's task.
     pub incarnation: Option<Incarnation>,
     /// The document among those of the task.
     pub key: DocumentKey,
 }
 
-impl fmt::Display for StoredKey {
+impl fmt::Display for StoredDocumentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { incarnation, key } = self;
         match incarnation {
@@ -140,7 +140,7 @@ impl fmt::Display for StoredKey {
     }
 }
 
-impl FromStr for StoredKey {
+impl FromStr for StoredDocumentKey {
     type Err = InvalidDocumentKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidDocumentKey> {
@@ -178,7 +178,7 @@ impl Document {
 /// How long a document is kept: until `from`, plus the retention time, plus a
 /// [margin](crate::limits::KEPT_MARGIN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Kept {
+pub struct DocumentRetention {
     /// When the retention time begins. Not earlier than the end of the task.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     #[schemars(with = "i64")]
@@ -188,12 +188,12 @@ pub struct Kept {
     pub retention_s: Option<u64>,
 }
 
-impl Kept {
+impl DocumentRetention {
     /// When the document expires. `default_retention` is the deployment's retention time.
     #[must_use]
     pub fn expires_at(self, default_retention: Duration) -> Timestamp {
         let retention = self.retention_s.map_or(default_retention, Duration::from_secs);
-        later(later(self.from, retention), KEPT_MARGIN)
+        later(later(self.from, retention), RETENTION_MARGIN)
     }
 
     /// Returns a retention that is at least as long as `self` and as `other`. The deployment's retention time is not
@@ -222,14 +222,14 @@ mod tests {
         for key in [
             DocumentKey::Submission,
             DocumentKey::Input("c-1".parse().unwrap()),
-            DocumentKey::Output(Attempt { step: step.clone(), action: Action::Do, number: 3 }),
-            DocumentKey::ByHand(
-                Attempt { step: step.clone(), action: Action::Undo, number: 3 },
+            DocumentKey::Output(AttemptId { step: step.clone(), action: Action::Do, number: 3 }),
+            DocumentKey::OperatorOutput(
+                AttemptId { step: step.clone(), action: Action::Undo, number: 3 },
                 "c-1".parse().unwrap(),
             ),
-            DocumentKey::Failure(Attempt { step: step.clone(), action: Action::Undo, number: 1 }),
-            DocumentKey::Deferral(Attempt { step: step.clone(), action: Action::Do, number: 1 }),
-            DocumentKey::Claim(Attempt { step, action: Action::Do, number: 1 }),
+            DocumentKey::Failure(AttemptId { step: step.clone(), action: Action::Undo, number: 1 }),
+            DocumentKey::Deferral(AttemptId { step: step.clone(), action: Action::Do, number: 1 }),
+            DocumentKey::Claim(AttemptId { step, action: Action::Do, number: 1 }),
         ] {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
@@ -241,24 +241,29 @@ mod tests {
         let output: DocumentKey = "step/charge/1/output".parse().unwrap();
         let incarnation = Some(Incarnation::recorded_at(Timestamp::UNIX_EPOCH));
         for (key, text) in [
-            (StoredKey { incarnation, key: output.clone() }, "000000000/step/charge/1/output"),
-            (StoredKey { incarnation: None, key: output }, "step/charge/1/output"),
-            (StoredKey { incarnation: None, key: DocumentKey::Submission }, "submission"),
+            (
+                StoredDocumentKey { incarnation, key: output.clone() },
+                "000000000/step/charge/1/output",
+            ),
+            (StoredDocumentKey { incarnation: None, key: output }, "step/charge/1/output"),
+            (StoredDocumentKey { incarnation: None, key: DocumentKey::Submission }, "submission"),
         ] {
             assert_eq!((key.to_string().as_str(), text.parse()), (text, Ok(key)));
         }
-        assert!("000000000/".parse::<StoredKey>().is_err());
+        assert!("000000000/".parse::<StoredDocumentKey>().is_err());
     }
 
     #[test]
     fn combined_retention_is_as_long_as_both_for_any_default_retention() {
-        let kept =
-            |from, retention_s| Kept { from: Timestamp::from_second(from).unwrap(), retention_s };
+        let kept = |from, retention_s| DocumentRetention {
+            from: Timestamp::from_second(from).unwrap(),
+            retention_s,
+        };
         let all = [kept(10, None), kept(20, None), kept(10, Some(5)), kept(7, Some(50))];
         for (one, another) in all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)))
         {
             for default in [1, 100] {
-                let until = |Kept { from, retention_s }: Kept| {
+                let until = |DocumentRetention { from, retention_s }: DocumentRetention| {
                     from.as_second() + i64::try_from(retention_s.unwrap_or(default)).unwrap()
                 };
                 assert!(until(one.and(another)) >= until(one).max(until(another)));

@@ -21,7 +21,7 @@ use crate::model::{
 };
 
 /// The `source` of all events that Steward publishes to EventBridge.
-pub const SOURCE: &str = "steward";
+pub const EVENT_SOURCE: &str = "steward";
 
 /// The version of the event format. A change that could break a consumer increases it.
 const SCHEMA_VERSION: u32 = 1;
@@ -30,14 +30,14 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct BusEvent {
     /// The name, time and id of the event.
-    pub metadata: Metadata,
+    pub metadata: EventMetadata,
     /// The details of the event.
-    pub data: Happened,
+    pub data: EventData,
 }
 
 /// The fields that all events have.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Metadata {
+pub struct EventMetadata {
     /// The id of the event. It stays the same if the event is published again.
     pub event_id: String,
     /// The name of the event, in snake case.
@@ -52,13 +52,13 @@ pub struct Metadata {
 /// The details of an event, by kind of event. The first seven kinds are alerts: they need an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Happened {
+pub enum EventData {
     /// A task is in Error.
-    TaskInError(TaskTrouble),
+    TaskInError(TaskAlert),
     /// A task is in Error, and its effects are not completely undone.
-    UndoFailed(TaskTrouble),
+    UndoFailed(TaskAlert),
     /// An agent's circuit breaker opened: the agent does not call its remote service.
-    BreakerOpened(BreakerTurned),
+    BreakerOpened(BreakerEventData),
     /// A submission was refused. The rejected queue has its text.
     SubmissionRefused {
         /// The task id, if it could be read.
@@ -93,7 +93,7 @@ pub enum Happened {
         agent: AgentName,
     },
     /// An agent's circuit breaker closed again.
-    BreakerClosed(BreakerTurned),
+    BreakerClosed(BreakerEventData),
     /// An operator's command was carried out or refused.
     OperatorCommand {
         /// The task.
@@ -139,7 +139,7 @@ pub enum Happened {
 
 /// The details of an alert about a task.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct TaskTrouble {
+pub struct TaskAlert {
     /// The task.
     pub task_id: TaskId,
     /// Its workflow.
@@ -161,7 +161,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// The details of the opening or closing of a circuit breaker.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct BreakerTurned {
+pub struct BreakerEventData {
     /// The agent that the circuit breaker belongs to.
     pub agent: AgentName,
     /// The result of the last call, such as `HTTP 503`.
@@ -172,23 +172,23 @@ impl BusEvent {
     /// Creates an event about `subject` at the time `at`. The event id consists of the subject, the event name and the
     /// time.
     #[must_use]
-    pub fn new(subject: &str, at: Timestamp, data: Happened) -> Self {
+    pub fn new(subject: &str, at: Timestamp, data: EventData) -> Self {
         // The state store keeps whole milliseconds, so the id is the same when the event is published again.
         let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
         let event = data.name();
         let event_id = format!("{subject}/{event}/{}", at.as_millisecond());
-        let metadata = Metadata { event_id, event, schema_version: SCHEMA_VERSION, at };
+        let metadata = EventMetadata { event_id, event, schema_version: SCHEMA_VERSION, at };
         Self { metadata, data }
     }
 
     /// Whether this is the alert about a task in Error. The task stays due until this alert is published.
     #[must_use]
     pub fn is_task_alert(&self) -> bool {
-        matches!(self.data, Happened::TaskInError(_) | Happened::UndoFailed(_))
+        matches!(self.data, EventData::TaskInError(_) | EventData::UndoFailed(_))
     }
 }
 
-impl Happened {
+impl EventData {
     /// `metadata.event`.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -234,14 +234,14 @@ mod tests {
     #[test]
     fn event_has_the_documented_format() {
         let at = "2026-11-20T19:00:00Z".parse().unwrap();
-        let alert = TaskTrouble {
+        let alert = TaskAlert {
             task_id: "order-7".parse().unwrap(),
             workflow: "order".parse().unwrap(),
             steps: vec!["charge".parse().unwrap()],
             more_steps: 0,
             reason: "step charge: HTTP 402 Payment Required".to_owned(),
         };
-        let event = BusEvent::new("order-7", at, Happened::TaskInError(alert));
+        let event = BusEvent::new("order-7", at, EventData::TaskInError(alert));
         assert_eq!(
             serde_json::to_value(event).unwrap(),
             json!({

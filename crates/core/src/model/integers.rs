@@ -6,7 +6,7 @@
 #[error(
     "an integer of more than 64 bits at line {line} column {column}: it would lose digits; send it as a string"
 )]
-pub struct TooLargeInteger {
+pub struct IntegerTooLarge {
     /// The line, counted from 1.
     pub line: usize,
     /// The column, in bytes, counted from 1.
@@ -21,7 +21,7 @@ const DIGITS_MIN: usize = 19;
 ///
 /// # Errors
 /// The position of the first integer that is too large.
-pub fn check_integers(json: &str) -> Result<(), TooLargeInteger> {
+pub fn check_integers(json: &str) -> Result<(), IntegerTooLarge> {
     // Fast path: nearly every text has no sequence of so many digits.
     let bytes = json.as_bytes();
     let mut digits = 0;
@@ -42,7 +42,7 @@ pub fn check_integers(json: &str) -> Result<(), TooLargeInteger> {
             let before = json.get(..json.len() - token.len()).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             let column = before.len() - before.rfind('\n').map_or(0, |newline| newline + 1) + 1;
-            return Err(TooLargeInteger { line, column });
+            return Err(IntegerTooLarge { line, column });
         }
         rest = after;
     }
@@ -98,7 +98,7 @@ mod tests {
             (r#"{"a":"\\","n":18446744073709551616}"#, 1, 15),
             ("{\n  \"ü\": [1,\n  99999999999999999999999]}", 3, 3),
         ] {
-            assert_eq!(check_integers(large), Err(TooLargeInteger { line, column }), "{large}");
+            assert_eq!(check_integers(large), Err(IntegerTooLarge { line, column }), "{large}");
         }
     }
 

@@ -27,19 +27,19 @@ impl JsonText {
 
     /// The number of bytes in a message, in which two characters that SQS refuses are written as escapes.
     #[must_use]
-    pub fn bytes_in_message(&self) -> usize {
+    pub fn sqs_bytes(&self) -> usize {
         bytes_in_message(&self.0)
     }
 }
 
-/// The number of bytes that a JSON text takes in a message; see [`for_message`].
+/// The number of bytes that a JSON text takes in a message; see [`escape_for_sqs`].
 pub(crate) fn bytes_in_message(text: &str) -> usize {
     let escaped: usize = REFUSED_BY_SQS.iter().map(|refused| text.matches(*refused).count()).sum();
     text.len() + 3 * escaped
 }
 
 /// Prepares a JSON text for a message: replaces the two characters that SQS refuses by JSON escapes.
-pub fn for_message(mut text: String) -> String {
+pub fn escape_for_sqs(mut text: String) -> String {
     if !REFUSED_BY_SQS.iter().any(|refused| text.contains(*refused)) {
         // Many texts may wait in memory until they are sent.
         text.shrink_to_fit();
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn size_in_a_message_includes_escapes() {
         let text = JsonText::from(json!("a\u{fffe}\u{ffff}\u{fffd}"));
-        assert_eq!(text.bytes_in_message(), for_message(text.to_string()).len());
-        assert_eq!(text.bytes_in_message(), r#""a\ufffe\uffff"#.len() + 4);
+        assert_eq!(text.sqs_bytes(), escape_for_sqs(text.to_string()).len());
+        assert_eq!(text.sqs_bytes(), r#""a\ufffe\uffff"#.len() + 4);
     }
 
     /// Without the feature `float_roundtrip` of serde_json, the last digit of some numbers changes whenever a document

@@ -46,7 +46,7 @@ pub enum ResponseClass {
 
 /// The meaning of a response for its step. It has more detail than a [`ResponseClass`], from the default table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResponseMeaning {
+pub enum ClassifiedResponse {
     /// The step completed.
     Completed,
     /// The service refused the request, and the step did not run.
@@ -68,9 +68,9 @@ pub enum ResponseMeaning {
     try_from = "Option<BTreeMap<String, ResponseClass>>",
     into = "BTreeMap<String, ResponseClass>"
 )]
-pub struct Responses(BTreeMap<u16, ResponseClass>);
+pub struct ResponseOverrides(BTreeMap<u16, ResponseClass>);
 
-impl Responses {
+impl ResponseOverrides {
     /// No overrides: every status has its default meaning.
     pub const NONE: Self = Self(BTreeMap::new());
 
@@ -87,64 +87,66 @@ impl Responses {
 
     /// The meaning of a response with this status.
     #[must_use]
-    pub fn meaning(&self, status: u16) -> ResponseMeaning {
+    pub fn classify(&self, status: u16) -> ClassifiedResponse {
         let default = default_meaning(status);
         match self.0.get(&status) {
             None => default,
-            Some(ResponseClass::Completed) => ResponseMeaning::Completed,
-            Some(ResponseClass::Failed) => ResponseMeaning::Failed,
-            Some(ResponseClass::Unknown) => ResponseMeaning::Unknown,
+            Some(ResponseClass::Completed) => ClassifiedResponse::Completed,
+            Some(ResponseClass::Failed) => ClassifiedResponse::Failed,
+            Some(ResponseClass::Unknown) => ClassifiedResponse::Unknown,
             Some(ResponseClass::Retry) => {
-                let did_not_run = ResponseMeaning::Retry { may_have_run: false };
-                ResponseMeaning::Retry { may_have_run: default != did_not_run }
+                let did_not_run = ClassifiedResponse::Retry { may_have_run: false };
+                ClassifiedResponse::Retry { may_have_run: default != did_not_run }
             }
         }
     }
 }
 
 /// The default meaning of a status: the first table of this file.
-fn default_meaning(status: u16) -> ResponseMeaning {
+fn default_meaning(status: u16) -> ClassifiedResponse {
     match status {
-        200..300 => ResponseMeaning::Completed,
-        409 | 423 => ResponseMeaning::Conflict,
-        425 | 429 => ResponseMeaning::Retry { may_have_run: false },
-        408 | 500..600 => ResponseMeaning::Retry { may_have_run: true },
-        400..500 => ResponseMeaning::Failed,
-        _ => ResponseMeaning::Unknown,
+        200..300 => ClassifiedResponse::Completed,
+        409 | 423 => ClassifiedResponse::Conflict,
+        425 | 429 => ClassifiedResponse::Retry { may_have_run: false },
+        408 | 500..600 => ClassifiedResponse::Retry { may_have_run: true },
+        400..500 => ClassifiedResponse::Failed,
+        _ => ClassifiedResponse::Unknown,
     }
 }
 
 /// The error for a key of `responses` that is not an HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an HTTP status, a number from 100 to 599")]
-pub struct NotAStatus(String);
+pub struct InvalidHttpStatus(String);
 
-impl TryFrom<Option<BTreeMap<String, ResponseClass>>> for Responses {
-    type Error = NotAStatus;
+impl TryFrom<Option<BTreeMap<String, ResponseClass>>> for ResponseOverrides {
+    type Error = InvalidHttpStatus;
 
-    fn try_from(definition: Option<BTreeMap<String, ResponseClass>>) -> Result<Self, NotAStatus> {
+    fn try_from(
+        definition: Option<BTreeMap<String, ResponseClass>>,
+    ) -> Result<Self, InvalidHttpStatus> {
         let statuses = definition.unwrap_or_default().into_iter().map(|(key, class)| {
             let digits = key.len() == 3 && key.bytes().all(|byte| byte.is_ascii_digit());
             let status = key.parse().ok().filter(|status| digits && (100..600).contains(status));
-            Ok((status.ok_or(NotAStatus(key))?, class))
+            Ok((status.ok_or(InvalidHttpStatus(key))?, class))
         });
         statuses.collect::<Result<_, _>>().map(Self)
     }
 }
 
-impl From<Responses> for BTreeMap<String, ResponseClass> {
-    fn from(responses: Responses) -> Self {
+impl From<ResponseOverrides> for BTreeMap<String, ResponseClass> {
+    fn from(responses: ResponseOverrides) -> Self {
         responses.0.into_iter().map(|(status, class)| (status.to_string(), class)).collect()
     }
 }
 
-impl FromIterator<(u16, ResponseClass)> for Responses {
+impl FromIterator<(u16, ResponseClass)> for ResponseOverrides {
     fn from_iter<I: IntoIterator<Item = (u16, ResponseClass)>>(statuses: I) -> Self {
         Self(statuses.into_iter().collect())
     }
 }
 
-impl JsonSchema for Responses {
+impl JsonSchema for ResponseOverrides {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Responses".into()
     }
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_status_has_the_meaning_of_the_documented_table() {
-        use ResponseMeaning::{Completed, Conflict, Failed, Retry, Unknown};
+        use ClassifiedResponse::{Completed, Conflict, Failed, Retry, Unknown};
         let table = [
             (100..200, Unknown),
             (200..300, Completed),
@@ -187,7 +189,7 @@ mod tests {
         ];
         for (statuses, meaning) in table {
             for status in statuses {
-                assert_eq!(Responses::NONE.meaning(status), meaning, "{status}");
+                assert_eq!(ResponseOverrides::NONE.classify(status), meaning, "{status}");
             }
         }
     }
@@ -196,22 +198,23 @@ mod tests {
     fn step_overrides_the_meaning_of_statuses() {
         let definition =
             json!({ "404": "completed", "409": "failed", "422": "retry", "429": "retry" });
-        let responses: Responses = serde_json::from_value(definition.clone()).unwrap();
-        assert_eq!(responses.meaning(404), ResponseMeaning::Completed);
-        assert_eq!(responses.meaning(409), ResponseMeaning::Failed);
-        assert_eq!(responses.meaning(422), ResponseMeaning::Retry { may_have_run: true });
-        assert_eq!(responses.meaning(429), ResponseMeaning::Retry { may_have_run: false });
-        assert_eq!(responses.meaning(423), ResponseMeaning::Conflict);
+        let responses: ResponseOverrides = serde_json::from_value(definition.clone()).unwrap();
+        assert_eq!(responses.classify(404), ClassifiedResponse::Completed);
+        assert_eq!(responses.classify(409), ClassifiedResponse::Failed);
+        assert_eq!(responses.classify(422), ClassifiedResponse::Retry { may_have_run: true });
+        assert_eq!(responses.classify(429), ClassifiedResponse::Retry { may_have_run: false });
+        assert_eq!(responses.classify(423), ClassifiedResponse::Conflict);
         assert_eq!(serde_json::to_value(&responses).unwrap(), definition);
     }
 
     #[test]
     fn key_that_is_not_a_status_is_refused() {
         for key in ["99", "600", "4xx", "+40", "0404", ""] {
-            let error = serde_json::from_value::<Responses>(json!({ key: "failed" })).unwrap_err();
+            let error =
+                serde_json::from_value::<ResponseOverrides>(json!({ key: "failed" })).unwrap_err();
             let expected = format!("`{key}` is not an HTTP status, a number from 100 to 599");
             assert_eq!(error.to_string(), expected);
         }
-        assert!(serde_json::from_value::<Responses>(json!({ "404": "done" })).is_err());
+        assert!(serde_json::from_value::<ResponseOverrides>(json!({ "404": "done" })).is_err());
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    attempt::{Action, Attempt},
+    attempt::{Action, AttemptId},
     command::CommandId,
     document::DocumentKey,
     names::{Part, StepName},
@@ -30,7 +30,7 @@ pub enum StepState {
     },
     /// The agent's call has completed and only begun the step. A callback will complete it.
     #[serde(rename = "h")]
-    HandedOut {
+    AwaitingCallback {
         /// The attempt.
         #[serde(rename = "a")]
         attempt: u32,
@@ -43,7 +43,7 @@ pub enum StepState {
     },
     /// The step has items, and each item runs separately.
     #[serde(rename = "e")]
-    Each,
+    RunningItems,
     /// The next attempt starts at `until` or later.
     #[serde(rename = "w")]
     Waiting {
@@ -93,12 +93,12 @@ impl StepState {
     pub fn attempt(&self) -> u32 {
         match self {
             Self::Running { attempt, .. }
-            | Self::HandedOut { attempt, .. }
+            | Self::AwaitingCallback { attempt, .. }
             | Self::Waiting { attempt, .. }
             | Self::Completed { attempt }
             | Self::Failed { attempt }
             | Self::Skipped { attempt } => *attempt,
-            Self::Each => 0,
+            Self::RunningItems => 0,
         }
     }
 
@@ -112,8 +112,8 @@ impl StepState {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Running { .. } | Self::Each => "running",
-            Self::HandedOut { .. } => "handed out",
+            Self::Running { .. } | Self::RunningItems => "running",
+            Self::AwaitingCallback { .. } => "awaiting callback",
             Self::Waiting { .. } => "waiting",
             Self::Completed { .. } => "completed",
             Self::Failed { .. } => "failed",
@@ -129,12 +129,12 @@ impl StepState {
 
     /// The deadline of the awaited reply, callback or heartbeat, if one is awaited.
     #[must_use]
-    pub fn awaited_by(&self) -> Option<Timestamp> {
+    pub fn reply_due_by(&self) -> Option<Timestamp> {
         match self {
-            Self::Running { complete_by, .. } | Self::HandedOut { complete_by, .. } => {
+            Self::Running { complete_by, .. } | Self::AwaitingCallback { complete_by, .. } => {
                 Some(*complete_by)
             }
-            Self::Each
+            Self::RunningItems
             | Self::Waiting { .. }
             | Self::Completed { .. }
             | Self::Failed { .. }
@@ -144,12 +144,12 @@ impl StepState {
 
     /// The end of the wait, if the state is waiting.
     #[must_use]
-    pub fn waits_until(&self) -> Option<Timestamp> {
+    pub fn waiting_until(&self) -> Option<Timestamp> {
         match self {
             Self::Waiting { until, .. } => Some(*until),
             Self::Running { .. }
-            | Self::HandedOut { .. }
-            | Self::Each
+            | Self::AwaitingCallback { .. }
+            | Self::RunningItems
             | Self::Completed { .. }
             | Self::Failed { .. }
             | Self::Skipped { .. } => None,
@@ -162,8 +162,8 @@ impl StepState {
         match self {
             Self::Waiting { complete_by, .. } => *complete_by,
             Self::Running { .. }
-            | Self::HandedOut { .. }
-            | Self::Each
+            | Self::AwaitingCallback { .. }
+            | Self::RunningItems
             | Self::Completed { .. }
             | Self::Failed { .. }
             | Self::Skipped { .. } => None,
@@ -178,7 +178,7 @@ impl StepState {
 
     /// Whether it completed or was skipped.
     #[must_use]
-    pub fn has_passed(&self) -> bool {
+    pub fn is_completed_or_skipped(&self) -> bool {
         matches!(self, Self::Completed { .. } | Self::Skipped { .. })
     }
 }
@@ -206,7 +206,7 @@ pub struct Progress {
         with = "millis::optional",
         skip_serializing_if = "Option::is_none"
     )]
-    pub in_progress_until: Option<Timestamp>,
+    pub call_may_run_until: Option<Timestamp>,
     /// The command whose edit of the input the requests use. The submitted input if absent.
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     pub input: Option<CommandId>,
@@ -228,7 +228,7 @@ impl Progress {
             state,
             failure_count: 0,
             may_have_run: false,
-            in_progress_until: None,
+            call_may_run_until: None,
             input: None,
             completed_by: None,
             child_revision: None,
@@ -238,16 +238,16 @@ impl Progress {
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.
     #[must_use]
     pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
-        self.in_progress_until.filter(|until| *until > now)
+        self.call_may_run_until.filter(|until| *until > now)
     }
 
     /// The key of the output document. `None` if the part has not completed or has no output.
     #[must_use]
     pub fn output(&self, step: &Part, action: Action) -> Option<DocumentKey> {
         let StepState::Completed { attempt: number @ 1.. } = self.state else { return None };
-        let attempt = Attempt { step: step.clone(), action, number };
+        let attempt = AttemptId { step: step.clone(), action, number };
         Some(match &self.completed_by {
-            Some(command) => DocumentKey::ByHand(attempt, command.clone()),
+            Some(command) => DocumentKey::OperatorOutput(attempt, command.clone()),
             None => DocumentKey::Output(attempt),
         })
     }
@@ -264,7 +264,7 @@ pub struct StepRecord {
     pub undo: Option<Progress>,
     /// The items of a step with `for_each`. They run and are undone instead of the step.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    pub items: Option<Items>,
+    pub items: Option<ItemRecords>,
 }
 
 impl StepRecord {
@@ -273,7 +273,7 @@ impl StepRecord {
     #[must_use]
     pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
         // The task waits for an unfinished undo in any case.
-        let undo = self.undo.as_ref().filter(|undo| undo.state.has_passed());
+        let undo = self.undo.as_ref().filter(|undo| undo.state.is_completed_or_skipped());
         self.run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)))
     }
 
@@ -303,7 +303,7 @@ impl StepRecord {
 
     /// The parts of the step with their records: its started items, or the step itself.
     pub fn parts(&self, step: &StepName) -> impl Iterator<Item = (Part, &Self)> {
-        let items = self.items.iter().flat_map(|items| &items.begun).zip(0_u32..);
+        let items = self.items.iter().flat_map(|items| &items.started).zip(0_u32..);
         let items =
             items.map(|(record, index)| (Part { step: step.clone(), item: Some(index) }, record));
         let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
@@ -313,7 +313,7 @@ impl StepRecord {
     /// The records of the parts of the step: its started items, or the step itself.
     pub(crate) fn part_records(&self) -> impl Iterator<Item = &Self> {
         match &self.items {
-            Some(items) => items.begun.as_slice(),
+            Some(items) => items.started.as_slice(),
             None => std::slice::from_ref(self),
         }
         .iter()
@@ -322,7 +322,7 @@ impl StepRecord {
     /// The records of the parts of the step, mutable.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Self> {
         match self.items {
-            Some(ref mut items) => items.begun.as_mut_slice(),
+            Some(ref mut items) => items.started.as_mut_slice(),
             None => std::slice::from_mut(self),
         }
         .iter_mut()
@@ -333,36 +333,39 @@ impl StepRecord {
     #[must_use]
     pub fn name(&self) -> &'static str {
         let name = |undo: &Progress| match undo.state {
-            StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Each => "undoing",
+            StepState::Running { .. }
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems => "undoing",
             StepState::Waiting { .. } => "undo waiting",
             StepState::Completed { .. } => "undone",
             StepState::Failed { .. } => "undo failed",
             StepState::Skipped { .. } => "undo skipped",
         };
-        let undos = self.items.iter().flat_map(|items| &items.begun).chain([self]);
+        let undos = self.items.iter().flat_map(|items| &items.started).chain([self]);
         let undos: Vec<_> = undos.filter_map(|record| record.undo.as_ref()).collect();
-        let open = undos.iter().find(|undo| !undo.state.has_passed()).or(undos.first());
+        let open =
+            undos.iter().find(|undo| !undo.state.is_completed_or_skipped()).or(undos.first());
         open.map_or_else(|| self.run.state.name(), |undo| name(undo))
     }
 }
 
 /// The items of a step with `for_each`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Items {
+pub struct ItemRecords {
     /// The number of items.
     #[serde(rename = "n")]
     pub count: u32,
     /// The records of the items that have started. Items start in order.
     #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
-    pub begun: Vec<StepRecord>,
+    pub started: Vec<StepRecord>,
 }
 
-impl Items {
+impl ItemRecords {
     /// Whether every item has completed or was skipped.
     #[must_use]
-    pub fn have_passed(&self) -> bool {
-        self.begun.len() >= self.count as usize
-            && self.begun.iter().all(|item| item.run.state.has_passed())
+    pub fn are_completed_or_skipped(&self) -> bool {
+        self.started.len() >= self.count as usize
+            && self.started.iter().all(|item| item.run.state.is_completed_or_skipped())
     }
 }
 

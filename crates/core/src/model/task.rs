@@ -30,7 +30,7 @@
 //!                 └► Error ◄─────┴─┘   (alerted)
 //! ```
 
-use crate::model::document::Owner;
+use crate::model::document::DocumentOwner;
 use crate::model::step::Progress;
 use crate::model::step::StepRecord;
 use crate::model::time::later;
@@ -44,8 +44,8 @@ use crate::{
     model::{
         attempt::Action,
         command::{CommandId, CommandRecord},
-        document::Kept,
-        messages::{Keep, Parent},
+        document::DocumentRetention,
+        messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, WorkflowName},
     },
 };
@@ -160,14 +160,15 @@ pub struct Task {
     pub reply_to: Option<String>,
     /// The parent task and its step, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentStep>,
     /// How long the parent task may need this task, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_for_parent: Option<Kept>,
+    #[serde(rename = "kept_for_parent")]
+    pub retention_for_parent: Option<DocumentRetention>,
     /// The latest possible end of the task, from which the retention of its documents is counted. It moves with
     /// complete-by. Absent if an older release recorded the task.
     #[serde(rename = "k", default, with = "seconds", skip_serializing_if = "Option::is_none")]
-    pub kept_from: Option<Timestamp>,
+    pub retention_start: Option<Timestamp>,
     /// How long the task is kept after its end, in seconds. The deployment's retention time if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_s: Option<u64>,
@@ -197,18 +198,18 @@ pub struct Task {
 impl Task {
     /// The owner of its documents.
     #[must_use]
-    pub fn owner(&self) -> Owner {
-        Owner { task_id: self.task_id.clone(), incarnation: self.incarnation }
+    pub fn document_owner(&self) -> DocumentOwner {
+        DocumentOwner { task_id: self.task_id.clone(), incarnation: self.incarnation }
     }
 
     /// How long its documents and its child tasks are kept: until this task has expired, whatever happens to it, and
     /// until its parent task has expired.
     #[must_use]
-    pub fn kept(&self) -> Kept {
-        let from = self.kept_from.unwrap_or(self.complete_by);
-        let own = Kept { from, retention_s: self.retention_s };
-        self.kept_for_parent.map_or(own, |Kept { from, retention_s }| {
-            own.and(Kept { from: later(from, limits::KEPT_MARGIN), retention_s })
+    pub fn kept(&self) -> DocumentRetention {
+        let from = self.retention_start.unwrap_or(self.complete_by);
+        let own = DocumentRetention { from, retention_s: self.retention_s };
+        self.retention_for_parent.map_or(own, |DocumentRetention { from, retention_s }| {
+            own.and(DocumentRetention { from: later(from, limits::RETENTION_MARGIN), retention_s })
         })
     }
 
@@ -219,20 +220,21 @@ impl Task {
     #[must_use]
     pub fn earliest_deadline(&self, now: Timestamp, pickup_within: Duration) -> Timestamp {
         let paused = self.paused_at.is_some();
-        let last = if paused { later(now, limits::PAUSED_LOOK_WITHIN) } else { self.complete_by };
-        let deadlines = self.actions().filter_map(|(_, _, progress)| {
-            let waits_until = progress.state.waits_until().filter(|_| !paused);
+        let last =
+            if paused { later(now, limits::PAUSED_CHECK_INTERVAL) } else { self.complete_by };
+        let deadlines = self.started_actions().filter_map(|(_, _, progress)| {
+            let waits_until = progress.state.waiting_until().filter(|_| !paused);
             let picked_up_by = waits_until.map(|until| later(until.max(now), pickup_within));
-            progress.state.awaited_by().or(picked_up_by)
+            progress.state.reply_due_by().or(picked_up_by)
         });
-        let undo_waits = self.undo_waits(now).filter(|_| !paused);
+        let undo_waits = self.undo_blocked_until(now).filter(|_| !paused);
         let undo_waits = undo_waits.map(|until| later(until, pickup_within));
         deadlines.chain(undo_waits).fold(last, Timestamp::min)
     }
 
     /// The times until which the undo waits because a call may be in progress at its service. Empty if the task is not
     /// being undone.
-    pub fn undo_waits(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+    pub fn undo_blocked_until(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let undoing = self.direction() == Action::Undo;
         let records = self.steps.values().filter(move |_| undoing);
         let records = records.flat_map(StepRecord::part_records);
@@ -242,37 +244,38 @@ impl Task {
     /// Whether a message with this incarnation belongs to another task with the same id. Messages of older releases have
     /// no incarnation and are not checked.
     #[must_use]
-    pub fn is_another(&self, incarnation: Option<Incarnation>) -> bool {
+    pub fn is_other_incarnation(&self, incarnation: Option<Incarnation>) -> bool {
         matches!((self.incarnation, incarnation), (Some(own), Some(named)) if own != named)
     }
 
     /// Postpones the latest possible end of the task, if the task may end after it. The caller must then extend the
     /// retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
     /// and take `complete_within`. The supervisor checks a paused task again before the new time.
-    pub fn keep_long_enough(&mut self, now: Timestamp, complete_within: Duration) {
+    pub fn extend_retention(&mut self, now: Timestamp, complete_within: Duration) {
         let end = match self.ended_at {
             Some(ended_at) if self.process_state.is_final() => ended_at,
             Some(_) | None if self.paused_at.is_some() => {
-                self.complete_by.max(later(now, limits::PAUSED_LOOK_WITHIN * 2))
+                self.complete_by.max(later(now, limits::PAUSED_CHECK_INTERVAL * 2))
             }
             Some(_) | None => self.complete_by.max(now),
         };
-        if self.kept_from.is_none_or(|kept_from| kept_from < end) {
-            self.kept_from = Some(kept_from(end, complete_within));
+        if self.retention_start.is_none_or(|kept_from| kept_from < end) {
+            self.retention_start = Some(retention_start(end, complete_within));
         }
     }
 
     /// Returns the child task with the retention that its parent requests in `keep`. `None` if the request is from
     /// another parent, or if the retention is already long enough.
     #[must_use]
-    pub fn kept_for(&self, keep: &Keep) -> Option<Self> {
+    pub fn with_extended_retention(&self, keep: &ExtendRetention) -> Option<Self> {
         let parent = self.parent.as_ref()?;
         let is_from_parent =
             parent.task_id == keep.parent && parent.incarnation == keep.incarnation;
-        let extended = self.kept_for_parent.map_or(keep.kept, |kept| kept.and(keep.kept));
-        let changes = is_from_parent && self.kept_for_parent != Some(extended);
+        let extended =
+            self.retention_for_parent.map_or(keep.retention, |kept| kept.and(keep.retention));
+        let changes = is_from_parent && self.retention_for_parent != Some(extended);
         changes.then(|| Self {
-            kept_for_parent: Some(extended),
+            retention_for_parent: Some(extended),
             revision: self.revision + 1,
             ..self.clone()
         })
@@ -282,7 +285,7 @@ impl Task {
     /// both are child tasks of the same parent id, and the parent of this one has expired and been submitted again.
     /// `expires_at` is the expiry of this task's item, in seconds since the epoch.
     #[must_use]
-    pub fn gives_way(&self, expires_at: Option<i64>, new: &Self) -> bool {
+    pub fn may_be_replaced_by(&self, expires_at: Option<i64>, new: &Self) -> bool {
         let Some(expires_at) = expires_at else { return false };
         let of_earlier_parent = match (&self.parent, &new.parent) {
             (Some(earlier), Some(later)) => {
@@ -298,17 +301,17 @@ impl Task {
     /// Whether `step` has completed or was skipped.
     #[must_use]
     pub fn has_passed(&self, step: &StepName) -> bool {
-        self.steps.get(step).is_some_and(|record| record.run.state.has_passed())
+        self.steps.get(step).is_some_and(|record| record.run.state.is_completed_or_skipped())
     }
 
     /// The parts that have started, with their records.
-    pub fn parts(&self) -> impl Iterator<Item = (Part, &StepRecord)> {
+    pub fn started_parts(&self) -> impl Iterator<Item = (Part, &StepRecord)> {
         self.steps.iter().flat_map(|(name, record)| record.parts(name))
     }
 
     /// Everything that has started: the parts, and their undos.
-    pub fn actions(&self) -> impl Iterator<Item = (Part, Action, &Progress)> {
-        self.parts().flat_map(|(part, record)| {
+    pub fn started_actions(&self) -> impl Iterator<Item = (Part, Action, &Progress)> {
+        self.started_parts().flat_map(|(part, record)| {
             let undo = record.undo.iter().map({
                 let part = part.clone();
                 move |undo| (part.clone(), Action::Undo, undo)
@@ -318,16 +321,16 @@ impl Task {
     }
 
     /// The parts and undos that are running, with the number and the complete-by of the attempt.
-    pub fn running(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.awaited().filter(|(part, action, ..)| {
+    pub fn running_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
+        self.awaited_attempts().filter(|(part, action, ..)| {
             self.progress(part, *action).is_some_and(|progress| progress.state.is_running())
         })
     }
 
     /// The parts and undos that await a reply or a callback, with the number and the complete-by of the attempt.
-    pub fn awaited(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.actions().filter_map(|(part, action, progress)| {
-            let complete_by = progress.state.awaited_by()?;
+    pub fn awaited_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
+        self.started_actions().filter_map(|(part, action, progress)| {
+            let complete_by = progress.state.reply_due_by()?;
             Some((part, action, progress.state.attempt(), complete_by))
         })
     }
@@ -338,18 +341,18 @@ impl Task {
         let record = self.steps.get(&part.step)?;
         match (part.item, &record.items) {
             (None, None) => Some(record),
-            (Some(index), Some(items)) => items.begun.get(index as usize),
+            (Some(index), Some(items)) => items.started.get(index as usize),
             (None, Some(_)) | (Some(_), None) => None,
         }
     }
 
     /// The record of a part, mutable.
     #[must_use]
-    pub fn record_mut(&mut self, part: &Part) -> Option<&mut StepRecord> {
+    pub fn part_record_mut(&mut self, part: &Part) -> Option<&mut StepRecord> {
         let record = self.steps.get_mut(&part.step)?;
         match (part.item, record.items.is_some()) {
             (None, false) => Some(record),
-            (Some(index), true) => record.items.as_mut()?.begun.get_mut(index as usize),
+            (Some(index), true) => record.items.as_mut()?.started.get_mut(index as usize),
             (None, true) | (Some(_), false) => None,
         }
     }
@@ -363,7 +366,7 @@ impl Task {
     /// The progress of running or undoing a part, mutable.
     #[must_use]
     pub fn progress_mut(&mut self, part: &Part, action: Action) -> Option<&mut Progress> {
-        self.record_mut(part)?.progress_mut(action)
+        self.part_record_mut(part)?.progress_mut(action)
     }
 
     /// Whether the task runs forward or is being undone.
@@ -376,7 +379,7 @@ impl Task {
 /// The start of the retention of a task's documents, in whole seconds: the latest possible end of a task with this
 /// complete-by, if it is undone.
 #[must_use]
-pub fn kept_from(complete_by: Timestamp, complete_within: Duration) -> Timestamp {
-    let latest_end = later(later(complete_by, complete_within), limits::TURN_WITHIN);
+pub fn retention_start(complete_by: Timestamp, complete_within: Duration) -> Timestamp {
+    let latest_end = later(later(complete_by, complete_within), limits::LATE_UNDO_MARGIN);
     Timestamp::from_second(latest_end.as_second()).unwrap_or(latest_end)
 }

@@ -8,7 +8,7 @@
 
 use serde_json::Value;
 
-use super::{Refusal, attribute_text, too_deep, too_large};
+use super::{SubmissionRefusal, attribute_text, too_deep, too_large};
 use crate::{
     definition::workflow::Workflow,
     expression::{
@@ -21,19 +21,19 @@ use crate::{
 
 /// An event in the format in which EventBridge sends it to a queue.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct TriggerEvent {
     source: String,
     detail_type: String,
     envelope: Value,
 }
 
-impl Event {
+impl TriggerEvent {
     /// Parses an event. Returns `None` if `text` is not an event, that is, if it has no key `detail-type`.
     ///
     /// # Errors
     /// The refusal, if the event lacks a required field or has an integer that is too large.
     #[must_use]
-    pub fn read(text: &str) -> Option<Result<Self, Refusal>> {
+    pub fn read(text: &str) -> Option<Result<Self, SubmissionRefusal>> {
         // Fast path: most texts are submissions, which should be parsed only once.
         if !text.contains("\"detail-type\"") {
             return None;
@@ -43,21 +43,23 @@ impl Event {
         let integers = check_integers(text);
         Some(match integers {
             Ok(()) => Self::new(envelope),
-            Err(error) => Err(Refusal::Malformed(error.to_string())),
+            Err(error) => Err(SubmissionRefusal::Malformed(error.to_string())),
         })
     }
 
-    fn new(envelope: Value) -> Result<Self, Refusal> {
+    fn new(envelope: Value) -> Result<Self, SubmissionRefusal> {
         let field = |key: &str| match envelope.get(key).and_then(Value::as_str) {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
-            Some(_) | None => {
-                Err(Refusal::Malformed(format!("an event without the text field `{key}`")))
-            }
+            Some(_) | None => Err(SubmissionRefusal::Malformed(format!(
+                "an event without the text field `{key}`"
+            ))),
         };
         // By default, triggers read the id and the detail.
         field("id")?;
         if envelope.get("detail").is_none() {
-            return Err(Refusal::Malformed("an event without the field `detail`".to_owned()));
+            return Err(SubmissionRefusal::Malformed(
+                "an event without the field `detail`".to_owned(),
+            ));
         }
         let (source, detail_type) = (field("source")?, field("detail-type")?);
         Ok(Self { source, detail_type, envelope })
@@ -77,10 +79,10 @@ impl Event {
 
     /// Returns the refusal of an event that triggers no workflow.
     #[must_use]
-    pub fn not_wanted(&self) -> Refusal {
+    pub fn no_trigger_refusal(&self) -> SubmissionRefusal {
         let short = |text: &str| attribute_text(text, limits::EVENT_TEXT_CHARS_MAX);
         let (source_name, detail_type) = (short(&self.source), short(&self.detail_type));
-        Refusal::NoTrigger { source_name, detail_type }
+        SubmissionRefusal::NoTrigger { source_name, detail_type }
     }
 
     /// Renders the trigger of `workflow` with this event, and returns the resulting submission.
@@ -88,11 +90,11 @@ impl Event {
     /// # Errors
     /// The refusal, if the workflow has no trigger, if the trigger's templates cannot be rendered with this event, if the
     /// rendered id is invalid, or if the rendered input is too large.
-    pub fn submission(&self, workflow: &Workflow) -> Result<Submission, Refusal> {
-        let trigger = workflow.trigger.as_ref().ok_or_else(|| self.not_wanted())?;
+    pub fn submission(&self, workflow: &Workflow) -> Result<Submission, SubmissionRefusal> {
+        let trigger = workflow.trigger.as_ref().ok_or_else(|| self.no_trigger_refusal())?;
         let refused = |key| {
             let workflow = workflow.name.clone();
-            move |reason| Refusal::Trigger { workflow, key, reason }
+            move |reason| SubmissionRefusal::Trigger { workflow, key, reason }
         };
         let task_id = self.task_id(&trigger.task_id).map_err(refused("task_id"))?;
         let input = self.render(&trigger.input).map_err(refused("input"))?;
@@ -110,7 +112,7 @@ impl Event {
             keep: None,
         };
         let text = serde_json::to_string(&submission)
-            .map_err(|error| Refusal::Malformed(error.to_string()))?;
+            .map_err(|error| SubmissionRefusal::Malformed(error.to_string()))?;
         if text.len() > limits::DOCUMENT_BYTES_MAX {
             return Err(too_large(text.len()));
         }
@@ -156,8 +158,8 @@ mod tests {
         })
     }
 
-    fn read(envelope: &Value) -> Option<Result<Event, Refusal>> {
-        Event::read(&envelope.to_string())
+    fn read(envelope: &Value) -> Option<Result<TriggerEvent, SubmissionRefusal>> {
+        TriggerEvent::read(&envelope.to_string())
     }
 
     fn submission(trigger: Value, detail: Value) -> Result<Submission, String> {
@@ -228,8 +230,8 @@ mod tests {
         let submission =
             json!({ "task_id": "a", "workflow": "order", "input": { "detail-type": "x" } });
         assert_eq!(read(&submission), None);
-        assert_eq!(Event::read("{\"detail-type\":"), None);
-        assert_eq!(Event::read("[\"detail-type\"]"), None);
+        assert_eq!(TriggerEvent::read("{\"detail-type\":"), None);
+        assert_eq!(TriggerEvent::read("[\"detail-type\"]"), None);
         for (key, reason) in [
             ("id", "an event without the text field `id`"),
             ("source", "an event without the text field `source`"),
@@ -238,12 +240,12 @@ mod tests {
             let mut broken = event(json!({}));
             broken.as_object_mut().unwrap().remove(key);
             let refused = read(&broken).unwrap().unwrap_err();
-            assert_eq!(refused, Refusal::Malformed(reason.to_owned()));
+            assert_eq!(refused, SubmissionRefusal::Malformed(reason.to_owned()));
         }
         let large = event(json!({ "id": 7 }))
             .to_string()
             .replace("\"id\":7", "\"id\":99999999999999999999");
-        let refused = Event::read(&large).unwrap().unwrap_err().to_string();
+        let refused = TriggerEvent::read(&large).unwrap().unwrap_err().to_string();
         assert!(refused.contains("an integer of more than 64 bits at line 1 column "), "{refused}");
         let mut number = event(json!({}));
         number["detail-type"] = json!(7);
@@ -254,7 +256,7 @@ mod tests {
     fn refusal_of_an_event_without_a_trigger_is_valid_in_an_attribute() {
         let mut odd = event(json!({}));
         odd["source"] = json!(format!("a\u{7}{}", "x".repeat(1_000)));
-        let refusal = read(&odd).unwrap().unwrap().not_wanted().to_string();
+        let refusal = read(&odd).unwrap().unwrap().no_trigger_refusal().to_string();
         assert!(
             refusal.starts_with("no workflow is triggered by source `a\u{fffd}xx"),
             "{refusal}"

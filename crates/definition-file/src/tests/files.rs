@@ -1,6 +1,6 @@
 //! Files as a whole: YAML, JSON, locations, sizes.
 
-use steward_core::{definition::recovery::Then, model::messages::Method};
+use steward_core::{definition::recovery::FinalAction, model::messages::HttpMethod};
 
 use super::*;
 
@@ -23,9 +23,9 @@ fn every_put_step_of_the_drone_delivery_has_an_undo() {
     let workflow = read_file(&repository().join("workflows/drone-delivery.yaml")).unwrap();
     assert_eq!((workflow.name.as_str(), workflow.version), ("drone-delivery", 1));
     for (name, step) in &workflow.steps {
-        let is_put = step.request.as_ref().unwrap().method == Method::Put;
+        let is_put = step.request.as_ref().unwrap().method == HttpMethod::Put;
         assert_eq!(is_put, step.undo.is_some(), "{name}");
-        assert_eq!(step.recovery.then, Then::Undo, "{name}");
+        assert_eq!(step.recovery.then, FinalAction::Undo, "{name}");
     }
 }
 

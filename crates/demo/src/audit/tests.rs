@@ -1,14 +1,14 @@
 //! The audit of ledgers and tasks that violate its requirements.
 
-use crate::services::{Fault, FaultPlan, MockServices, Service};
+use crate::services::{DemoService, Fault, FaultPlan, MockServices};
 use reqwest::Method;
 use serde_json::{Value, json};
 use steward_core::{model::time::Timing, submission};
 
 use super::*;
-use crate::scenario::Shipped;
+use crate::scenario::ExampleWorkflow;
 
-fn task(workflow: Shipped, state: ProcessState) -> Task {
+fn task(workflow: ExampleWorkflow, state: ProcessState) -> Task {
     let scenario = workflow.scenario();
     let text = json!({ "task_id": scenario.task_id(1), "workflow": scenario.name() });
     let timing = Timing {
@@ -24,7 +24,11 @@ fn task(workflow: Shipped, state: ProcessState) -> Task {
 }
 
 /// The findings if task 1 has ended in this state.
-fn findings(workflow: Shipped, state: ProcessState, ledgers: &ServiceLedgers) -> Vec<String> {
+fn findings(
+    workflow: ExampleWorkflow,
+    state: ProcessState,
+    ledgers: &ServiceLedgers,
+) -> Vec<String> {
     let mut audit = Audit::of(workflow.scenario());
     audit.check(1, Some(&task(workflow, state)), ledgers, &BTreeSet::new());
     assert_eq!(audit.passed(), audit.findings.is_empty());
@@ -38,47 +42,47 @@ struct AuditHarness {
 }
 
 impl AuditHarness {
-    async fn start(workflow: Shipped) -> Self {
+    async fn start(workflow: ExampleWorkflow) -> Self {
         Self::with_faults(workflow, FaultPlan::none(1)).await
     }
 
-    async fn with_faults(workflow: Shipped, plan: FaultPlan) -> Self {
+    async fn with_faults(workflow: ExampleWorkflow, plan: FaultPlan) -> Self {
         let services = MockServices::start(workflow.scenario().services(), plan).await.unwrap();
         Self { services, client: reqwest::Client::builder().no_proxy().build().unwrap() }
     }
 
-    async fn call(&self, method: Method, service: Service, path: &str, key: &str, body: Value) {
+    async fn call(&self, method: Method, service: DemoService, path: &str, key: &str, body: Value) {
         let url = format!("{}/{path}", self.services.base_url(service));
         let call = self.client.request(method, url).header("idempotency-key", key);
         let response = call.body(body.to_string()).send().await.unwrap();
         assert!(response.status().is_success(), "{}", response.status());
     }
 
-    async fn put(&self, service: Service, path: &str) {
+    async fn put(&self, service: DemoService, path: &str) {
         let here = json!({ "lat": 52.01, "lon": 4.36 });
         let body = json!({ "package": "delivery-000001", "pickup": here, "dropoff": here });
         self.call(Method::PUT, service, path, "none", body).await;
     }
 
-    async fn delete(&self, service: Service, path: &str) {
+    async fn delete(&self, service: DemoService, path: &str) {
         self.call(Method::DELETE, service, path, "none", Value::Null).await;
     }
 
     /// Causes all side effects of a processed delivery within a drone's range.
     async fn deliver(&self) {
-        self.put(Service::Package, "packages/delivery-000001").await;
-        self.put(Service::DroneScheduler, "dronedeliveries/delivery-000001").await;
-        self.put(Service::Delivery, "deliveries/delivery-000001").await;
+        self.put(DemoService::Package, "packages/delivery-000001").await;
+        self.put(DemoService::DroneScheduler, "dronedeliveries/delivery-000001").await;
+        self.put(DemoService::Delivery, "deliveries/delivery-000001").await;
     }
 
     fn drone_findings(&self, state: ProcessState) -> Vec<String> {
-        findings(Shipped::DroneDelivery, state, &self.services.ledger())
+        findings(ExampleWorkflow::DroneDelivery, state, &self.services.ledgers())
     }
 }
 
 #[test]
 fn missing_tasks_unended_tasks_missing_alerts_and_missing_effects_are_found() {
-    let (empty, order) = (ServiceLedgers::default(), Shipped::Order);
+    let (empty, order) = (ServiceLedgers::default(), ExampleWorkflow::Order);
     let mut audit = Audit::of(order.scenario());
     audit.check(1, None, &empty, &BTreeSet::new());
     assert_eq!(audit.findings, ["order-000001: submitted, but not recorded"]);
@@ -89,7 +93,7 @@ fn missing_tasks_unended_tasks_missing_alerts_and_missing_effects_are_found() {
     );
     assert_eq!(
         findings(order, ProcessState::Processed, &empty),
-        Service::ORDER.map(|service| format!(
+        DemoService::ORDER.map(|service| format!(
             "order-000001: Processed with 0 side effects in {service}, 0 of them active"
         ))
     );
@@ -97,18 +101,18 @@ fn missing_tasks_unended_tasks_missing_alerts_and_missing_effects_are_found() {
 
 #[tokio::test]
 async fn a_second_charge_is_found() {
-    let harness = AuditHarness::start(Shipped::Order).await;
+    let harness = AuditHarness::start(ExampleWorkflow::Order).await;
     for key in ["order-000001/charge/do", "order-000001/charge/again"] {
         let body = json!({ "order": "order-000001" });
-        harness.call(Method::POST, Service::Payment, "charges", key, body).await;
+        harness.call(Method::POST, DemoService::Payment, "charges", key, body).await;
     }
-    let ledgers = harness.services.ledger();
+    let ledgers = harness.services.ledgers();
     let twice =
         |state| format!("order-000001: {state} with 2 side effects in payment, 2 of them active");
-    let found = findings(Shipped::Order, ProcessState::Processed, &ledgers);
+    let found = findings(ExampleWorkflow::Order, ProcessState::Processed, &ledgers);
     assert!(found.contains(&twice("Processed")), "{found:?}");
-    assert_eq!(findings(Shipped::Order, ProcessState::Undone, &ledgers), [twice("Undone")]);
-    let mut audit = Audit::of(Shipped::Order.scenario());
+    assert_eq!(findings(ExampleWorkflow::Order, ProcessState::Undone, &ledgers), [twice("Undone")]);
+    let mut audit = Audit::of(ExampleWorkflow::Order.scenario());
     audit.check_unknown_subjects(1, &ledgers);
     let finding = "order-000001: payment was called, but no task was submitted";
     assert_eq!(audit.findings, [finding]);
@@ -116,16 +120,16 @@ async fn a_second_charge_is_found() {
 
 #[tokio::test]
 async fn a_delivery_with_one_drone_passes() {
-    let harness = AuditHarness::start(Shipped::DroneDelivery).await;
+    let harness = AuditHarness::start(ExampleWorkflow::DroneDelivery).await;
     harness.deliver().await;
     assert!(harness.drone_findings(ProcessState::Processed).is_empty());
 }
 
 #[tokio::test]
 async fn a_second_drone_for_one_package_is_found_even_with_another_id() {
-    let harness = AuditHarness::start(Shipped::DroneDelivery).await;
+    let harness = AuditHarness::start(ExampleWorkflow::DroneDelivery).await;
     harness.deliver().await;
-    harness.put(Service::DroneScheduler, "dronedeliveries/again").await;
+    harness.put(DemoService::DroneScheduler, "dronedeliveries/again").await;
     assert_eq!(
         harness.drone_findings(ProcessState::Processed),
         ["delivery-000001: Processed with 2 side effects in dronescheduler, 2 of them active"]
@@ -134,9 +138,9 @@ async fn a_second_drone_for_one_package_is_found_even_with_another_id() {
 
 #[tokio::test]
 async fn a_third_party_in_addition_to_the_drone_is_found() {
-    let harness = AuditHarness::start(Shipped::DroneDelivery).await;
+    let harness = AuditHarness::start(ExampleWorkflow::DroneDelivery).await;
     harness.deliver().await;
-    harness.put(Service::Transport, "bookings/delivery-000001").await;
+    harness.put(DemoService::Transport, "bookings/delivery-000001").await;
     assert_eq!(
         harness.drone_findings(ProcessState::Processed),
         ["delivery-000001: Processed with 1 side effects in transport, 1 of them active"]
@@ -145,7 +149,7 @@ async fn a_third_party_in_addition_to_the_drone_is_found() {
 
 #[tokio::test]
 async fn active_side_effects_of_an_undone_delivery_are_found() {
-    let harness = AuditHarness::start(Shipped::DroneDelivery).await;
+    let harness = AuditHarness::start(ExampleWorkflow::DroneDelivery).await;
     harness.deliver().await;
     let left = |service| {
         format!("delivery-000001: Undone with 1 side effects in {service}, 1 of them active")
@@ -154,10 +158,10 @@ async fn active_side_effects_of_an_undone_delivery_are_found() {
         harness.drone_findings(ProcessState::Undone),
         ["package", "dronescheduler", "delivery"].map(left)
     );
-    harness.delete(Service::Delivery, "deliveries/delivery-000001").await;
-    harness.delete(Service::Package, "packages/delivery-000001").await;
+    harness.delete(DemoService::Delivery, "deliveries/delivery-000001").await;
+    harness.delete(DemoService::Package, "packages/delivery-000001").await;
     assert_eq!(harness.drone_findings(ProcessState::Undone), [left("dronescheduler")]);
-    harness.delete(Service::DroneScheduler, "dronedeliveries/delivery-000001").await;
+    harness.delete(DemoService::DroneScheduler, "dronedeliveries/delivery-000001").await;
     assert!(harness.drone_findings(ProcessState::Undone).is_empty());
 }
 
@@ -169,15 +173,17 @@ async fn side_effects_for_a_suspended_account_are_found() {
         (plan.fault(account), plan.fault(package)) == (Fault::Refuse, Fault::Healthy)
     };
     let harness =
-        AuditHarness::with_faults(Shipped::DroneDelivery, plans.find(suspends).unwrap()).await;
-    let url = format!("{}/accounts/account-000001", harness.services.base_url(Service::Account));
+        AuditHarness::with_faults(ExampleWorkflow::DroneDelivery, plans.find(suspends).unwrap())
+            .await;
+    let url =
+        format!("{}/accounts/account-000001", harness.services.base_url(DemoService::Account));
     assert_eq!(harness.client.get(url).send().await.unwrap().status(), 403);
     assert!(harness.drone_findings(ProcessState::Undone).is_empty());
     let suspended = "delivery-000001: Processed, although its account is suspended".to_owned();
     assert!(harness.drone_findings(ProcessState::Processed).contains(&suspended));
 
-    harness.put(Service::Package, "packages/delivery-000001").await;
-    harness.delete(Service::Package, "packages/delivery-000001").await;
+    harness.put(DemoService::Package, "packages/delivery-000001").await;
+    harness.delete(DemoService::Package, "packages/delivery-000001").await;
     assert_eq!(
         harness.drone_findings(ProcessState::Undone),
         ["delivery-000001: 1 side effects in package, although its account is suspended"]
@@ -186,11 +192,11 @@ async fn side_effects_for_a_suspended_account_are_found() {
 
 /// Order 1, in this state with this end time.
 fn order_ended(state: ProcessState, ended_at: Option<jiff::Timestamp>) -> Task {
-    Task { ended_at, ..task(Shipped::Order, state) }
+    Task { ended_at, ..task(ExampleWorkflow::Order, state) }
 }
 
 fn findings_of(task: &Task, ledgers: &ServiceLedgers) -> Vec<String> {
-    let mut audit = Audit::of(Shipped::Order.scenario());
+    let mut audit = Audit::of(ExampleWorkflow::Order.scenario());
     audit.check(1, Some(task), ledgers, &BTreeSet::new());
     audit.findings
 }
@@ -202,8 +208,9 @@ async fn late_charge() -> AuditHarness {
         matches!(plan.fault(charge), Fault::Redirect { commit_after_ms: 2_000.., .. })
     };
     let mut plans = (0..).map(|seed| FaultPlan { redirect: 1.0, ..FaultPlan::none(seed) });
-    let harness = AuditHarness::with_faults(Shipped::Order, plans.find(is_late).unwrap()).await;
-    let url = format!("{}/charges", harness.services.base_url(Service::Payment));
+    let harness =
+        AuditHarness::with_faults(ExampleWorkflow::Order, plans.find(is_late).unwrap()).await;
+    let url = format!("{}/charges", harness.services.base_url(DemoService::Payment));
     let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     let call = client.build().unwrap().post(url).header("idempotency-key", charge);
     let response = call.body(json!({ "order": "order-000001" }).to_string()).send().await.unwrap();
@@ -214,8 +221,8 @@ async fn late_charge() -> AuditHarness {
 #[tokio::test]
 async fn a_call_in_progress_at_the_end_of_an_undone_task_is_found_before_it_takes_effect() {
     let harness = late_charge().await;
-    let ledgers = harness.services.ledger();
-    assert_eq!(ledgers.active_effects(Service::Payment, "order-000001"), 0);
+    let ledgers = harness.services.ledgers();
+    assert_eq!(ledgers.active_effects(DemoService::Payment, "order-000001"), 0);
     let task = order_ended(ProcessState::Undone, Some(jiff::Timestamp::now()));
     let found = findings_of(&task, &ledgers);
     let [finding] = found.as_slice() else { panic!("{found:?}") };
@@ -227,17 +234,17 @@ async fn a_call_in_progress_at_the_end_of_an_undone_task_is_found_before_it_take
 async fn a_call_that_took_effect_after_the_end_is_found_even_if_it_was_undone_later() {
     let harness = late_charge().await;
     let ended_at = jiff::Timestamp::now();
-    while harness.services.ledger().active_effects(Service::Payment, "order-000001") == 0 {
+    while harness.services.ledgers().active_effects(DemoService::Payment, "order-000001") == 0 {
         tokio::task::yield_now().await;
     }
     let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-    let url = format!("{}/refunds", harness.services.base_url(Service::Payment));
+    let url = format!("{}/refunds", harness.services.base_url(DemoService::Payment));
     let call = client.build().unwrap().post(url).header("idempotency-key", "by-hand");
     call.body(json!({ "order": "order-000001" }).to_string()).send().await.unwrap();
-    while harness.services.ledger().active_effects(Service::Payment, "order-000001") == 1 {
+    while harness.services.ledgers().active_effects(DemoService::Payment, "order-000001") == 1 {
         tokio::task::yield_now().await;
     }
-    let ledgers = harness.services.ledger();
+    let ledgers = harness.services.ledgers();
     let found = findings_of(&order_ended(ProcessState::Undone, Some(ended_at)), &ledgers);
     assert!(found.iter().any(|finding| finding.contains("charge/do, from")), "{found:?}");
     let later = order_ended(ProcessState::Undone, Some(jiff::Timestamp::now()));
@@ -255,29 +262,31 @@ fn a_missing_end_time_is_found() {
 
 #[tokio::test]
 async fn an_undone_side_effect_of_a_processed_order_is_found() {
-    let harness = AuditHarness::start(Shipped::Order).await;
+    let harness = AuditHarness::start(ExampleWorkflow::Order).await;
     for (service, path, key) in [
-        (Service::Inventory, "reservations", "order-000001/reserve/do"),
-        (Service::Payment, "charges", "order-000001/charge/do"),
-        (Service::Shipping, "shipments", "order-000001/ship/do"),
+        (DemoService::Inventory, "reservations", "order-000001/reserve/do"),
+        (DemoService::Payment, "charges", "order-000001/charge/do"),
+        (DemoService::Shipping, "shipments", "order-000001/ship/do"),
     ] {
         harness.call(Method::POST, service, path, key, json!({ "order": "order-000001" })).await;
     }
     let now = || Some(jiff::Timestamp::now());
     let processed = order_ended(ProcessState::Processed, now());
-    assert!(findings_of(&processed, &harness.services.ledger()).is_empty());
+    assert!(findings_of(&processed, &harness.services.ledgers()).is_empty());
     let body = json!({ "order": "order-000001" });
-    harness.call(Method::POST, Service::Payment, "refunds", "order-000001/charge/undo", body).await;
+    harness
+        .call(Method::POST, DemoService::Payment, "refunds", "order-000001/charge/undo", body)
+        .await;
     assert_eq!(
-        findings_of(&order_ended(ProcessState::Processed, now()), &harness.services.ledger()),
+        findings_of(&order_ended(ProcessState::Processed, now()), &harness.services.ledgers()),
         ["order-000001: Processed with 1 side effects in payment, 0 of them active"]
     );
 }
 
 #[test]
 fn a_task_in_error_with_an_alert_passes() {
-    let mut audit = Audit::of(Shipped::Order.scenario());
-    let task = task(Shipped::Order, ProcessState::Error);
+    let mut audit = Audit::of(ExampleWorkflow::Order.scenario());
+    let task = task(ExampleWorkflow::Order, ProcessState::Error);
     let alerted = BTreeSet::from([task.task_id.to_string()]);
     audit.check(1, Some(&task), &ServiceLedgers::default(), &alerted);
     assert_eq!(audit.findings, [] as [String; 0]);

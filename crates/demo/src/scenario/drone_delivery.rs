@@ -1,7 +1,7 @@
 //! Drone deliveries: the package is registered, a drone or a third-party carrier is scheduled, and the delivery is
 //! registered, or all of it is undone. For a suspended account no side effect happens at all.
 
-use crate::services::{Service, ServiceLedgers};
+use crate::services::{DemoService, ServiceLedgers};
 use serde_json::{Value, json};
 use steward_core::model::task::ProcessState;
 
@@ -35,12 +35,12 @@ impl Scenario for DroneDeliveries {
         ("delivery", "deliveries")
     }
 
-    fn services(&self) -> &'static [Service] {
-        &Service::DRONE_DELIVERY
+    fn services(&self) -> &'static [DemoService] {
+        &DemoService::DRONE_DELIVERY
     }
 
-    fn outage_service(&self) -> Service {
-        Service::DroneScheduler
+    fn outage_service(&self) -> DemoService {
+        DemoService::DroneScheduler
     }
 
     fn input(&self, number: usize) -> Value {
@@ -56,29 +56,32 @@ impl Scenario for DroneDeliveries {
     }
 
     /// Exactly one transport, by drone or by a third party.
-    fn expected_effects(&self, service: Service, number: usize) -> usize {
+    fn expected_effects(&self, service: DemoService, number: usize) -> usize {
         match service {
-            Service::Transport => usize::from(Self::is_out_of_range(number)),
-            Service::DroneScheduler => usize::from(!Self::is_out_of_range(number)),
-            Service::Package | Service::Delivery => 1,
-            Service::Account | Service::Inventory | Service::Payment | Service::Shipping => 0,
+            DemoService::Transport => usize::from(Self::is_out_of_range(number)),
+            DemoService::DroneScheduler => usize::from(!Self::is_out_of_range(number)),
+            DemoService::Package | DemoService::Delivery => 1,
+            DemoService::Account
+            | DemoService::Inventory
+            | DemoService::Payment
+            | DemoService::Shipping => 0,
         }
     }
 
-    fn subject(&self, service: Service, number: usize) -> String {
-        if service == Service::Account { Self::account(number) } else { self.task_id(number) }
+    fn subject(&self, service: DemoService, number: usize) -> String {
+        if service == DemoService::Account { Self::account(number) } else { self.task_id(number) }
     }
 
     /// A delivery for a suspended account must be Undone without any side effect.
     fn findings(&self, number: usize, end: ProcessState, ledgers: &ServiceLedgers) -> Vec<String> {
-        if !ledgers.has_refused(Service::Account, &Self::account(number)) {
+        if !ledgers.has_refused(DemoService::Account, &Self::account(number)) {
             return Vec::new();
         }
         let mut findings = Vec::new();
         if end != ProcessState::Undone {
             findings.push(format!("{end}, although its account is suspended"));
         }
-        for service in Service::DRONE_DELIVERY {
+        for service in DemoService::DRONE_DELIVERY {
             let count = ledgers.effects(service, &self.subject(service, number));
             if count > 0 {
                 findings.push(format!(

@@ -1,6 +1,6 @@
 //! Orders: the items are reserved, the customer is charged and the parcel is shipped, or all of it is undone.
 
-use crate::services::{Service, ServiceLedgers};
+use crate::services::{DemoService, ServiceLedgers};
 use serde_json::{Value, json};
 use steward_core::model::task::ProcessState;
 
@@ -21,12 +21,12 @@ impl Scenario for Orders {
         ("order", "orders")
     }
 
-    fn services(&self) -> &'static [Service] {
-        &Service::ORDER
+    fn services(&self) -> &'static [DemoService] {
+        &DemoService::ORDER
     }
 
-    fn outage_service(&self) -> Service {
-        Service::Payment
+    fn outage_service(&self) -> DemoService {
+        DemoService::Payment
     }
 
     fn input(&self, number: usize) -> Value {
@@ -37,11 +37,11 @@ impl Scenario for Orders {
         })
     }
 
-    fn expected_effects(&self, _: Service, _: usize) -> usize {
+    fn expected_effects(&self, _: DemoService, _: usize) -> usize {
         1
     }
 
-    fn subject(&self, _: Service, number: usize) -> String {
+    fn subject(&self, _: DemoService, number: usize) -> String {
         self.task_id(number)
     }
 

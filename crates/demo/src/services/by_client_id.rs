@@ -23,7 +23,7 @@ use super::responses::{
     ErrorResponse, NOTHING_TO_UNDO, bad_request, json_object, package_of, response_detail,
 };
 use super::route::Route;
-use super::{FaultKind, Service, SideEffect};
+use super::{DemoService, FaultKind, SideEffect};
 
 /// A kind of resource: the plural is the path, and the noun is a field of the response.
 #[derive(Debug, Clone, Copy)]
@@ -126,14 +126,14 @@ impl CreateRequest {
     ///
     /// # Errors
     /// The request is malformed. The error is the response.
-    fn parse(service: Service, id: String, body: &[u8]) -> Result<Self, ErrorResponse> {
+    fn parse(service: DemoService, id: String, body: &[u8]) -> Result<Self, ErrorResponse> {
         if !is_id(&id) {
             return Err(bad_request("id-length", "The id is empty or too long"));
         }
         let body = json_object(body)?;
-        let package = if service == Service::Package { id.clone() } else { package_of(&body)? };
+        let package = if service == DemoService::Package { id.clone() } else { package_of(&body)? };
         let is_too_far =
-            service == Service::DroneScheduler && Route::parse(&body)?.needs_third_party();
+            service == DemoService::DroneScheduler && Route::parse(&body)?.needs_third_party();
         let refusal = is_too_far.then_some(TOO_FAR);
         Ok(Self { id, package, body, refusal })
     }

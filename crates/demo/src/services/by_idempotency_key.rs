@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::mock_service::{IncomingCall, MockService, Operation, ServiceState, is_id};
 use super::responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, json_object, response_detail};
-use super::{FaultKind, Service, SideEffect, SubjectRecord};
+use super::{DemoService, FaultKind, SideEffect, SubjectRecord};
 
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -93,22 +93,22 @@ async fn serve(
 
 /// The status while a request with the same key is in progress. The inventory uses 423, because its 409 means out of
 /// stock, so that clients can treat 409 as "did not run".
-const fn in_progress_status(service: Service) -> StatusCode {
+const fn in_progress_status(service: DemoService) -> StatusCode {
     match service {
-        Service::Inventory => StatusCode::LOCKED,
-        Service::Payment
-        | Service::Shipping
-        | Service::Account
-        | Service::Package
-        | Service::Transport
-        | Service::DroneScheduler
-        | Service::Delivery => StatusCode::CONFLICT,
+        DemoService::Inventory => StatusCode::LOCKED,
+        DemoService::Payment
+        | DemoService::Shipping
+        | DemoService::Account
+        | DemoService::Package
+        | DemoService::Transport
+        | DemoService::DroneScheduler
+        | DemoService::Delivery => StatusCode::CONFLICT,
     }
 }
 
 /// Adds the side effect to the record, or undoes the record's side effects. Returns the response.
 fn take_effect(
-    service: Service,
+    service: DemoService,
     Endpoint { operation, noun }: Endpoint,
     (key, order, digest): (&str, &str, u64),
     body: &Map<String, Value>,

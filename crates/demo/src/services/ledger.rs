@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{FaultKind, Service};
+use super::{DemoService, FaultKind};
 
 /// A snapshot of the ledgers of all services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceLedgers {
-    services: BTreeMap<Service, ServiceLedger>,
+    services: BTreeMap<DemoService, ServiceLedger>,
 }
 
 /// The ledger of one service.
@@ -64,37 +64,37 @@ pub struct SideEffect {
 }
 
 impl ServiceLedgers {
-    pub(super) fn new(ledgers: impl Iterator<Item = (Service, ServiceLedger)>) -> Self {
+    pub(super) fn new(ledgers: impl Iterator<Item = (DemoService, ServiceLedger)>) -> Self {
         Self { services: ledgers.collect() }
     }
 
     /// The number of side effects that the service has had for the subject, undone or not.
     #[must_use]
-    pub fn effects(&self, service: Service, subject: &str) -> usize {
+    pub fn effects(&self, service: DemoService, subject: &str) -> usize {
         self.record(service, subject).map_or(0, |record| record.effects.len())
     }
 
     /// The number of side effects for the subject that have not been undone.
     #[must_use]
-    pub fn active_effects(&self, service: Service, subject: &str) -> usize {
+    pub fn active_effects(&self, service: DemoService, subject: &str) -> usize {
         self.record(service, subject).map_or(0, SubjectRecord::active_effects)
     }
 
     /// Whether the service has permanently refused a call for the subject.
     #[must_use]
-    pub fn has_refused(&self, service: Service, subject: &str) -> bool {
+    pub fn has_refused(&self, service: DemoService, subject: &str) -> bool {
         let record = self.record(service, subject);
         record.is_some_and(|record| record.faults.contains_key(&FaultKind::Refuse))
     }
 
     /// The service's record of an order, a package or an account; `None` if it was never called for it.
     #[must_use]
-    pub fn record(&self, service: Service, subject: &str) -> Option<&SubjectRecord> {
+    pub fn record(&self, service: DemoService, subject: &str) -> Option<&SubjectRecord> {
         self.services.get(&service)?.records.get(subject)
     }
 
     /// The subjects for which the service was called, with or without side effect, sorted.
-    pub fn subjects(&self, service: Service) -> impl Iterator<Item = &str> {
+    pub fn subjects(&self, service: DemoService) -> impl Iterator<Item = &str> {
         self.services
             .get(&service)
             .into_iter()

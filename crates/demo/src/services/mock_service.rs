@@ -26,7 +26,7 @@ use super::ledger::ServiceLedger;
 use super::responses::{
     ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect, refusal,
 };
-use super::{Fault, FaultKind, FaultPlan, Service, SideEffect, SubjectRecord};
+use super::{DemoService, Fault, FaultKind, FaultPlan, SideEffect, SubjectRecord};
 
 /// The maximum length of a client-generated id in bytes.
 const ID_BYTES_MAX: usize = 512;
@@ -34,7 +34,7 @@ const ID_BYTES_MAX: usize = 512;
 /// One service with its fault plan and its state.
 #[derive(Debug)]
 pub(super) struct MockService {
-    service: Service,
+    service: DemoService,
     plan: FaultPlan,
     /// Whether it currently answers every call with 503.
     is_down: AtomicBool,
@@ -121,7 +121,7 @@ enum ResponseKind {
 }
 
 impl MockService {
-    pub(super) fn new(service: Service, plan: FaultPlan, stopped: watch::Receiver<()>) -> Self {
+    pub(super) fn new(service: DemoService, plan: FaultPlan, stopped: watch::Receiver<()>) -> Self {
         Self {
             service,
             plan,
@@ -140,7 +140,7 @@ impl MockService {
         self.is_healed.store(true, Ordering::SeqCst);
     }
 
-    pub(super) const fn service(&self) -> Service {
+    pub(super) const fn service(&self) -> DemoService {
         self.service
     }
 

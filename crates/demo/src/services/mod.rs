@@ -77,7 +77,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// One of the mock remote services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Service {
+pub enum DemoService {
     /// Reserves and releases goods.
     Inventory,
     /// Charges and refunds cards.
@@ -96,7 +96,7 @@ pub enum Service {
     Delivery,
 }
 
-impl Service {
+impl DemoService {
     /// The services of an order, in the order of its steps.
     pub const ORDER: [Self; 3] = [Self::Inventory, Self::Payment, Self::Shipping];
 
@@ -132,7 +132,7 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for DemoService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -153,7 +153,7 @@ impl MockServices {
     ///
     /// # Errors
     /// The port could not be bound.
-    pub async fn start(services: &[Service], plan: FaultPlan) -> io::Result<Self> {
+    pub async fn start(services: &[DemoService], plan: FaultPlan) -> io::Result<Self> {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), services, plan).await
     }
 
@@ -163,7 +163,7 @@ impl MockServices {
     /// The address could not be bound.
     pub async fn start_at(
         address: SocketAddr,
-        services: &[Service],
+        services: &[DemoService],
         plan: FaultPlan,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
@@ -184,12 +184,12 @@ impl MockServices {
 
     /// The URL of a service, without a trailing slash: `http://127.0.0.1:PORT/payment`.
     #[must_use]
-    pub fn base_url(&self, service: Service) -> String {
+    pub fn base_url(&self, service: DemoService) -> String {
         format!("http://{}/{service}", self.address)
     }
 
     /// Takes a service down or up again. While it is down, it answers every call with 503.
-    pub fn set_down(&self, service: Service, is_down: bool) {
+    pub fn set_down(&self, service: DemoService, is_down: bool) {
         for mock in self.services.iter().filter(|mock| mock.service() == service) {
             mock.set_down(is_down);
         }
@@ -202,7 +202,7 @@ impl MockServices {
 
     /// A snapshot of the services' ledgers.
     #[must_use]
-    pub fn ledger(&self) -> ServiceLedgers {
+    pub fn ledgers(&self) -> ServiceLedgers {
         let ledgers = self.services.iter().map(|mock| (mock.service(), mock.ledger()));
         ServiceLedgers::new(ledgers)
     }
@@ -221,16 +221,16 @@ impl MockServices {
 /// The routes of one service, relative to its base URL.
 fn routes(mock: Arc<MockService>) -> Router {
     let routes = match mock.service() {
-        Service::Inventory => by_idempotency_key::routes("reservation", "release"),
-        Service::Payment => by_idempotency_key::routes("charge", "refund"),
-        Service::Shipping => by_idempotency_key::routes("shipment", "cancellation"),
-        Service::Account => read_only::accounts(),
-        Service::Package => by_client_id::routes("packages", "package"),
-        Service::Transport => {
+        DemoService::Inventory => by_idempotency_key::routes("reservation", "release"),
+        DemoService::Payment => by_idempotency_key::routes("charge", "refund"),
+        DemoService::Shipping => by_idempotency_key::routes("shipment", "cancellation"),
+        DemoService::Account => read_only::accounts(),
+        DemoService::Package => by_client_id::routes("packages", "package"),
+        DemoService::Transport => {
             read_only::assessments().merge(by_client_id::routes("bookings", "booking"))
         }
-        Service::DroneScheduler => by_client_id::routes("dronedeliveries", "dronedelivery"),
-        Service::Delivery => by_client_id::routes("deliveries", "delivery"),
+        DemoService::DroneScheduler => by_client_id::routes("dronedeliveries", "dronedelivery"),
+        DemoService::Delivery => by_client_id::routes("deliveries", "delivery"),
     };
     let ledger = get(async |State(mock): State<Arc<MockService>>| Json(mock.ledger()));
     routes.route("/ledger", ledger).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(mock)

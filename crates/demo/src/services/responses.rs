@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 
-use super::Service;
+use super::DemoService;
 use super::mock_service::is_id;
 
 /// An error response (RFC 9457).
@@ -25,44 +25,44 @@ pub(super) struct ErrorResponse {
 }
 
 /// The service's permanent refusal.
-pub(super) const fn refusal(service: Service) -> ErrorResponse {
+pub(super) const fn refusal(service: DemoService) -> ErrorResponse {
     match service {
-        Service::Inventory => ErrorResponse {
+        DemoService::Inventory => ErrorResponse {
             status: StatusCode::CONFLICT,
             name: "out-of-stock",
             title: "Out of stock",
         },
-        Service::Payment => ErrorResponse {
+        DemoService::Payment => ErrorResponse {
             status: StatusCode::PAYMENT_REQUIRED,
             name: "card-declined",
             title: "The card was declined",
         },
-        Service::Shipping => ErrorResponse {
+        DemoService::Shipping => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "undeliverable-address",
             title: "No carrier delivers to this address",
         },
-        Service::Account => ErrorResponse {
+        DemoService::Account => ErrorResponse {
             status: StatusCode::FORBIDDEN,
             name: "account-suspended",
             title: "The account is suspended",
         },
-        Service::Package => ErrorResponse {
+        DemoService::Package => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "package-too-heavy",
             title: "The package is too heavy",
         },
-        Service::Transport => ErrorResponse {
+        DemoService::Transport => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "no-carrier",
             title: "No carrier serves this destination",
         },
-        Service::DroneScheduler => ErrorResponse {
+        DemoService::DroneScheduler => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "no-fly-zone",
             title: "The route crosses a no-fly zone",
         },
-        Service::Delivery => ErrorResponse {
+        DemoService::Delivery => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "no-dropoff",
             title: "Packages cannot be dropped off there",
@@ -92,7 +92,7 @@ pub(super) fn package_of(request: &Map<String, Value>) -> Result<String, ErrorRe
 
 /// A further field of the success response, as name and value. It is small, because the caller stores it.
 pub(super) fn response_detail(
-    service: Service,
+    service: DemoService,
     request: &Map<String, Value>,
     digest: u64,
 ) -> Option<(String, Value)> {
@@ -102,14 +102,14 @@ pub(super) fn response_detail(
         _ => json!(third),
     };
     let (name, value) = match service {
-        Service::Inventory => ("warehouse", one_of(["Rotterdam", "Genoa", "Gdansk"])),
-        Service::Payment => ("amount", request.get("amount")?.clone()),
-        Service::Shipping | Service::Transport => {
+        DemoService::Inventory => ("warehouse", one_of(["Rotterdam", "Genoa", "Gdansk"])),
+        DemoService::Payment => ("amount", request.get("amount")?.clone()),
+        DemoService::Shipping | DemoService::Transport => {
             ("carrier", one_of(["Swift Parcel", "Blue Van", "Night Mail"]))
         }
-        Service::DroneScheduler => ("drone", json!(format!("drone-{}", digest % 1_000))),
-        Service::Delivery => ("minutes", json!(15 + digest % 30)),
-        Service::Account | Service::Package => return None,
+        DemoService::DroneScheduler => ("drone", json!(format!("drone-{}", digest % 1_000))),
+        DemoService::Delivery => ("minutes", json!(15 + digest % 30)),
+        DemoService::Account | DemoService::Package => return None,
     };
     Some((name.to_owned(), value))
 }

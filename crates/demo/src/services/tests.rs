@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{FaultKind, FaultPlan, MockServices, Service, ServiceLedgers};
+use super::{DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers};
 
 mod ambiguous_responses;
 mod drone_delivery;
@@ -23,10 +23,10 @@ struct ServiceHarness {
 
 impl ServiceHarness {
     async fn start(plan: FaultPlan) -> Self {
-        Self::with_services(&Service::ORDER, plan).await
+        Self::with_services(&DemoService::ORDER, plan).await
     }
 
-    async fn with_services(services: &[Service], plan: FaultPlan) -> Self {
+    async fn with_services(services: &[DemoService], plan: FaultPlan) -> Self {
         let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let client = client.build().unwrap();
         Self { services: MockServices::start(services, plan).await.unwrap(), client }
@@ -34,7 +34,7 @@ impl ServiceHarness {
 
     async fn post(
         &self,
-        service: Service,
+        service: DemoService,
         path: &str,
         key: &str,
         body: Value,
@@ -45,8 +45,13 @@ impl ServiceHarness {
     }
 
     async fn charge(&self, key: &str) -> reqwest::Result<Response> {
-        self.post(Service::Payment, "charges", key, json!({ "order": "order-1", "amount": 4200 }))
-            .await
+        self.post(
+            DemoService::Payment,
+            "charges",
+            key,
+            json!({ "order": "order-1", "amount": 4200 }),
+        )
+        .await
     }
 
     /// Charges, and disconnects 100 ms after the call has arrived.
@@ -74,15 +79,15 @@ impl ServiceHarness {
     }
 
     async fn refund(&self, key: &str) -> reqwest::Result<Response> {
-        self.post(Service::Payment, "refunds", key, json!({ "order": "order-1" })).await
+        self.post(DemoService::Payment, "refunds", key, json!({ "order": "order-1" })).await
     }
 
     fn ledgers(&self) -> ServiceLedgers {
-        self.services.ledger()
+        self.services.ledgers()
     }
 
     fn charges(&self) -> usize {
-        self.ledgers().effects(Service::Payment, "order-1")
+        self.ledgers().effects(DemoService::Payment, "order-1")
     }
 }
 
@@ -111,8 +116,8 @@ async fn a_repeated_call_gets_the_same_response_and_has_no_second_effect() {
     assert_eq!(harness.charges(), 1);
     assert_eq!(harness.ledgers().calls_total(), 2);
     assert_eq!(harness.ledgers().deduplicated_total(), 1);
-    assert_eq!(harness.ledgers().subjects(Service::Payment).collect::<Vec<_>>(), ["order-1"]);
-    assert_eq!(harness.ledgers().subjects(Service::Shipping).count(), 0);
+    assert_eq!(harness.ledgers().subjects(DemoService::Payment).collect::<Vec<_>>(), ["order-1"]);
+    assert_eq!(harness.ledgers().subjects(DemoService::Shipping).count(), 0);
 }
 
 #[tokio::test]
@@ -123,8 +128,9 @@ async fn the_same_seed_gives_the_same_ledgers_in_any_order_of_calls() {
         for order in orders.into_iter().cycle().take(40 * 5) {
             let (order, key) = (format!("order-{order}"), format!("order-{order}/charge/do"));
             // The ledgers show whether it succeeds.
-            let _ =
-                harness.post(Service::Payment, "charges", &key, json!({ "order": order })).await;
+            let _ = harness
+                .post(DemoService::Payment, "charges", &key, json!({ "order": order }))
+                .await;
         }
         harness.ledgers().without_times()
     };
@@ -161,8 +167,8 @@ async fn a_key_used_for_another_request_is_refused_and_counted() {
     harness.charge(CHARGE).await.unwrap();
     assert_eq!(harness.refund(CHARGE).await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
     let ledger = harness.ledgers();
-    assert_eq!(ledger.active_effects(Service::Payment, "order-1"), 1);
-    assert_eq!(ledger.record(Service::Payment, "order-1").unwrap().keys_reused, 1);
+    assert_eq!(ledger.active_effects(DemoService::Payment, "order-1"), 1);
+    assert_eq!(ledger.record(DemoService::Payment, "order-1").unwrap().keys_reused, 1);
 }
 
 #[tokio::test]
@@ -172,12 +178,12 @@ async fn an_undo_undoes_active_effects_and_succeeds_without_any() {
     assert_eq!(empty["undone"], json!([]));
 
     let charge = json_of(harness.charge(CHARGE).await.unwrap()).await;
-    assert_eq!(harness.ledgers().active_effects(Service::Payment, "order-1"), 1);
+    assert_eq!(harness.ledgers().active_effects(DemoService::Payment, "order-1"), 1);
     let refund = json_of(harness.refund(REFUND).await.unwrap()).await;
     assert_eq!(refund["undone"], json!([charge["charge"]]));
     assert_eq!(json_of(harness.refund(REFUND).await.unwrap()).await, refund);
 
-    assert_eq!(harness.ledgers().active_effects(Service::Payment, "order-1"), 0);
+    assert_eq!(harness.ledgers().active_effects(DemoService::Payment, "order-1"), 0);
     assert_eq!(harness.charges(), 1);
 }
 
@@ -213,16 +219,16 @@ async fn a_lost_response_sends_no_bytes() {
         response
     });
     assert_eq!(response.await.unwrap(), b"");
-    assert_eq!(harness.ledgers().effects(Service::Payment, "a"), 1);
+    assert_eq!(harness.ledgers().effects(DemoService::Payment, "a"), 1);
 }
 
 #[tokio::test]
 async fn a_refusal_is_permanent_and_has_no_effect() {
     let harness = ServiceHarness::start(FaultPlan { refuse: 1.0, ..healthy() }).await;
     for (service, path, status) in [
-        (Service::Inventory, "reservations", StatusCode::CONFLICT),
-        (Service::Payment, "charges", StatusCode::PAYMENT_REQUIRED),
-        (Service::Shipping, "shipments", StatusCode::UNPROCESSABLE_ENTITY),
+        (DemoService::Inventory, "reservations", StatusCode::CONFLICT),
+        (DemoService::Payment, "charges", StatusCode::PAYMENT_REQUIRED),
+        (DemoService::Shipping, "shipments", StatusCode::UNPROCESSABLE_ENTITY),
     ] {
         for _ in 0..3 {
             let body = json!({ "order": "order-1" });
@@ -279,7 +285,7 @@ async fn a_slow_call_takes_effect_although_the_client_disconnects() {
     harness.charge_and_disconnect(CHARGE).await;
     assert_eq!(harness.charges(), 0);
     harness.until_charged().await;
-    assert_eq!(harness.ledgers().active_effects(Service::Payment, "order-1"), 1);
+    assert_eq!(harness.ledgers().active_effects(DemoService::Payment, "order-1"), 1);
 
     let harness =
         ServiceHarness::start(FaultPlan { slow: 1.0, slow_max_ms: 40, ..healthy() }).await;
@@ -292,14 +298,14 @@ async fn a_slow_call_takes_effect_although_the_client_disconnects() {
 #[tokio::test]
 async fn a_malformed_call_is_a_bad_request_and_is_not_counted() {
     let harness = ServiceHarness::start(healthy()).await;
-    let url = format!("{}/charges", harness.services.base_url(Service::Payment));
+    let url = format!("{}/charges", harness.services.base_url(DemoService::Payment));
     let keyless = harness.client.post(url).body(r#"{"order":"order-1"}"#).send().await.unwrap();
     assert_eq!(keyless.status(), StatusCode::BAD_REQUEST);
     assert_eq!(keyless.headers()["content-type"], "application/problem+json");
     assert_eq!(json_of(keyless).await["type"], "urn:problem-type:idempotency-key-missing");
 
     for body in [json!([]), json!({}), json!({ "order": "" }), json!({ "order": 7 })] {
-        let orderless = harness.post(Service::Payment, "charges", CHARGE, body).await.unwrap();
+        let orderless = harness.post(DemoService::Payment, "charges", CHARGE, body).await.unwrap();
         assert_eq!(orderless.status(), StatusCode::BAD_REQUEST);
     }
     assert_eq!(harness.ledgers().calls_total(), 0);
@@ -309,7 +315,7 @@ async fn a_malformed_call_is_a_bad_request_and_is_not_counted() {
 async fn the_ledger_is_served_as_json() {
     let harness = ServiceHarness::start(healthy()).await;
     let charge = json_of(harness.charge(CHARGE).await.unwrap()).await;
-    let url = format!("{}/ledger", harness.services.base_url(Service::Payment));
+    let url = format!("{}/ledger", harness.services.base_url(DemoService::Payment));
     let ledger = json_of(harness.client.get(url).send().await.unwrap()).await;
     let effect = json!({ "id": charge["charge"], "done_by": CHARGE, "undone_by": null });
     assert_eq!(ledger["order-1"]["effects"], json!([effect]));
@@ -319,7 +325,7 @@ async fn the_ledger_is_served_as_json() {
 #[tokio::test]
 async fn shutdown_disconnects_hanging_calls() {
     let harness = ServiceHarness::start(FaultPlan { hang: 1.0, ..healthy() }).await;
-    let url = format!("{}/charges", harness.services.base_url(Service::Payment));
+    let url = format!("{}/charges", harness.services.base_url(DemoService::Payment));
     let call = harness.client.post(url.clone()).header("idempotency-key", CHARGE);
     let call = tokio::spawn(call.body(r#"{"order":"order-1"}"#).send());
     harness.until_called().await;

@@ -36,7 +36,7 @@ const MESSAGES_MAX: i32 = 10;
 /// The environment variable for the endpoint of all services.
 const ALL: &str = "AWS_ENDPOINT_URL";
 
-/// The option of [`Endpoints::from_option`] that reads the endpoints from the environment.
+/// The option of [`ExternalEndpoints::from_option`] that reads the endpoints from the environment.
 const FROM_ENV: &str = "env";
 
 /// The access key if no account is chosen. Emulators use their default account for it.
@@ -44,7 +44,7 @@ const DEFAULT_KEY: &str = "test";
 
 /// An AWS service that Steward's functions use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Service {
+pub enum AwsService {
     /// DynamoTables.
     DynamoDb,
     /// SqsQueues.
@@ -53,7 +53,7 @@ pub enum Service {
     EventBridge,
 }
 
-impl Service {
+impl AwsService {
     /// All services.
     pub const ALL: [Self; 3] = [Self::DynamoDb, Self::Sqs, Self::EventBridge];
 
@@ -78,7 +78,7 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for AwsService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::DynamoDb => "DynamoDB",
@@ -90,15 +90,15 @@ impl fmt::Display for Service {
 
 /// The endpoints of services that this process does not serve itself. None by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Endpoints {
-    urls: BTreeMap<Service, String>,
+pub struct ExternalEndpoints {
+    urls: BTreeMap<AwsService, String>,
     account: Option<String>,
 }
 
 /// Why endpoints cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InvalidEndpoints {
+pub enum InvalidExternalEndpoints {
     /// The endpoint is not a plain HTTP URL.
     #[error("{0:?} is not an endpoint: use `http://HOST:PORT` or `env`")]
     NotHttp(String),
@@ -109,7 +109,7 @@ pub enum InvalidEndpoints {
     #[error(
         "SQS is at {sqs} and EventBridge at {eventbridge}: use the same endpoint for both, because rules send to queues"
     )]
-    Apart {
+    DifferentEndpoints {
         /// The endpoint of SQS.
         sqs: String,
         /// The endpoint of EventBridge.
@@ -117,39 +117,39 @@ pub enum InvalidEndpoints {
     },
     /// The account is not a number of twelve digits.
     #[error("{0:?} is not an account: use twelve digits")]
-    NoAccount(String),
+    InvalidAccount(String),
 }
 
 fn variables() -> String {
-    Service::ALL.map(Service::variable).join(", ")
+    AwsService::ALL.map(AwsService::variable).join(", ")
 }
 
-impl Endpoints {
+impl ExternalEndpoints {
     /// Parses an option: `http://HOST:PORT` for all services, or `env` for the services with an endpoint in the
     /// environment. The variable of a single service has priority. `env` reads an environment variable.
     ///
     /// # Errors
-    /// See [`InvalidEndpoints`].
+    /// See [`InvalidExternalEndpoints`].
     pub fn from_option(
         option: &str,
         env: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, InvalidEndpoints> {
+    ) -> Result<Self, InvalidExternalEndpoints> {
         let env = |name: &str| env(name).filter(|url| !url.is_empty());
         let all = if option == FROM_ENV { env(ALL) } else { Some(option.to_owned()) };
-        let of = |service: Service| {
+        let of = |service: AwsService| {
             let url = env(service.variable()).or_else(|| all.clone())?;
             Some(parse(&url).map(|url| (service, url)))
         };
         let urls: BTreeMap<_, _> =
-            Service::ALL.into_iter().filter_map(of).collect::<Result<_, _>>()?;
+            AwsService::ALL.into_iter().filter_map(of).collect::<Result<_, _>>()?;
         if urls.is_empty() {
-            return Err(InvalidEndpoints::NoneInEnv);
+            return Err(InvalidExternalEndpoints::NoneInEnv);
         }
         let endpoints = Self { urls, account: None };
-        let [sqs, eventbridge] = [Service::Sqs, Service::EventBridge]
+        let [sqs, eventbridge] = [AwsService::Sqs, AwsService::EventBridge]
             .map(|service| endpoints.url(service).unwrap_or("this process").to_owned());
         if sqs != eventbridge {
-            return Err(InvalidEndpoints::Apart { sqs, eventbridge });
+            return Err(InvalidExternalEndpoints::DifferentEndpoints { sqs, eventbridge });
         }
         Ok(endpoints)
     }
@@ -157,12 +157,12 @@ impl Endpoints {
     /// Uses the emulator's account of this number. Without it, the emulator uses its default account.
     ///
     /// # Errors
-    /// [`InvalidEndpoints::NoAccount`] if it is not twelve digits.
-    pub fn in_account(self, account: String) -> Result<Self, InvalidEndpoints> {
+    /// [`InvalidExternalEndpoints::InvalidAccount`] if it is not twelve digits.
+    pub fn in_account(self, account: String) -> Result<Self, InvalidExternalEndpoints> {
         if account.len() == 12 && account.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(Self { account: Some(account), ..self });
         }
-        Err(InvalidEndpoints::NoAccount(account))
+        Err(InvalidExternalEndpoints::InvalidAccount(account))
     }
 
     /// Uses a random account, so that state of an earlier run is most likely not visible.
@@ -174,14 +174,14 @@ impl Endpoints {
 
     /// The endpoint of a service; `None` if this process serves it.
     #[must_use]
-    pub fn url(&self, service: Service) -> Option<&str> {
+    pub fn url(&self, service: AwsService) -> Option<&str> {
         self.urls.get(&service).map(String::as_str)
     }
 
     /// Whether all services have an external endpoint.
     #[must_use]
-    pub fn are_all_elsewhere(&self) -> bool {
-        Service::ALL.into_iter().all(|service| self.url(service).is_some())
+    pub fn are_all_external(&self) -> bool {
+        AwsService::ALL.into_iter().all(|service| self.url(service).is_some())
     }
 
     /// The access key, by which LocalStack and DynamoDB Local distinguish accounts.
@@ -191,7 +191,7 @@ impl Endpoints {
 }
 
 /// Prints `DynamoDB at http://127.0.0.1:5000, …`.
-impl fmt::Display for Endpoints {
+impl fmt::Display for ExternalEndpoints {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let services = self.urls.iter().map(|(service, url)| format!("{service} at {url}"));
         formatter.write_str(&services.collect::<Vec<_>>().join(", "))
@@ -199,24 +199,24 @@ impl fmt::Display for Endpoints {
 }
 
 /// Checks a URL, and removes a slash at its end.
-fn parse(url: &str) -> Result<String, InvalidEndpoints> {
+fn parse(url: &str) -> Result<String, InvalidExternalEndpoints> {
     let trimmed = url.trim_end_matches('/');
     match trimmed.strip_prefix("http://") {
         Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ']) => Ok(trimmed.to_owned()),
-        Some(_) | None => Err(InvalidEndpoints::NotHttp(url.to_owned())),
+        Some(_) | None => Err(InvalidExternalEndpoints::NotHttp(url.to_owned())),
     }
 }
 
 /// An HTTP client that sends a request to the endpoint of its service, or to the embedded service.
 #[derive(Debug, Clone)]
 pub(super) struct RoutingClient {
-    endpoints: Endpoints,
+    endpoints: ExternalEndpoints,
     http: SharedHttpClient,
     embedded: Option<InProcess>,
 }
 
 impl RoutingClient {
-    pub(super) fn new(endpoints: Endpoints, embedded: Option<InProcess>) -> Self {
+    pub(super) fn new(endpoints: ExternalEndpoints, embedded: Option<InProcess>) -> Self {
         let http = aws_smithy_http_client::Builder::new().build_http();
         Self { endpoints, http, embedded }
     }
@@ -241,14 +241,14 @@ impl HttpClient for RoutingClient {
 
 #[derive(Debug)]
 struct RoutingConnector {
-    endpoints: Endpoints,
+    endpoints: ExternalEndpoints,
     http: SharedHttpConnector,
     embedded: Option<SharedHttpConnector>,
 }
 
 impl HttpConnector for RoutingConnector {
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
-        let service = Service::of(request.headers().get("x-amz-target").unwrap_or_default());
+        let service = AwsService::of(request.headers().get("x-amz-target").unwrap_or_default());
         let url = service.and_then(|service| self.endpoints.url(service));
         match (url, &self.embedded) {
             (Some(url), _) => {
@@ -338,13 +338,16 @@ fn record(message: Message) -> SqsMessage {
 mod tests {
     use super::*;
 
-    fn read(option: &str, env: &[(&str, &str)]) -> Result<[Option<String>; 3], InvalidEndpoints> {
+    fn read(
+        option: &str,
+        env: &[(&str, &str)],
+    ) -> Result<[Option<String>; 3], InvalidExternalEndpoints> {
         let value = |name: &str| {
             let found = env.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let endpoints = Endpoints::from_option(option, value)?;
-        Ok(Service::ALL.map(|service| endpoints.url(service).map(str::to_owned)))
+        let endpoints = ExternalEndpoints::from_option(option, value)?;
+        Ok(AwsService::ALL.map(|service| endpoints.url(service).map(str::to_owned)))
     }
 
     fn all(urls: [&str; 3]) -> [Option<String>; 3] {
@@ -367,8 +370,11 @@ mod tests {
         assert_eq!(read("env", &[base]).unwrap(), all([a, a, a]));
         assert_eq!(read("env", &[base, own]).unwrap(), all([b, a, a]));
         assert_eq!(read("env", &[own]).unwrap(), all([b, "", ""]));
-        assert_eq!(read("env", &[]), Err(InvalidEndpoints::NoneInEnv));
-        assert_eq!(read("env", &[("AWS_ENDPOINT_URL", "")]), Err(InvalidEndpoints::NoneInEnv));
+        assert_eq!(read("env", &[]), Err(InvalidExternalEndpoints::NoneInEnv));
+        assert_eq!(
+            read("env", &[("AWS_ENDPOINT_URL", "")]),
+            Err(InvalidExternalEndpoints::NoneInEnv)
+        );
     }
 
     #[test]
@@ -376,7 +382,10 @@ mod tests {
         let sqs = ("AWS_ENDPOINT_URL_SQS", "http://q");
         for option in ["env", "http://a"] {
             let apart = read(option, &[sqs]).unwrap_err();
-            assert!(matches!(apart, InvalidEndpoints::Apart { .. }), "{apart}");
+            assert!(
+                matches!(apart, InvalidExternalEndpoints::DifferentEndpoints { .. }),
+                "{apart}"
+            );
         }
         let both = [sqs, ("AWS_ENDPOINT_URL_EVENTBRIDGE", "http://q/")];
         assert_eq!(read("env", &both).unwrap(), all(["", "http://q", "http://q"]));
@@ -386,9 +395,9 @@ mod tests {
     fn invalid_endpoints_and_accounts_are_refused() {
         for option in ["", "localhost:4566", "https://a", "http://", "http://a b"] {
             let refused = read(option, &[]).unwrap_err();
-            assert_eq!(refused, InvalidEndpoints::NotHttp(option.to_owned()));
+            assert_eq!(refused, InvalidExternalEndpoints::NotHttp(option.to_owned()));
         }
-        let endpoints = Endpoints::from_option("http://a", |_| None).unwrap();
+        let endpoints = ExternalEndpoints::from_option("http://a", |_| None).unwrap();
         for account in ["", "12345678901", "12345678901x"] {
             assert!(endpoints.clone().in_account(account.to_owned()).is_err());
         }

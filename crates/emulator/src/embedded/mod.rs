@@ -51,7 +51,7 @@ use data_dir::LockedDataDir;
 use events::EventBuses;
 pub use events::EventRule;
 use external::RoutingClient;
-pub use external::{Endpoints, InvalidEndpoints, Service};
+pub use external::{AwsService, ExternalEndpoints, InvalidExternalEndpoints};
 pub use queues::JournalError;
 use queues::SqsQueues;
 use response::ServiceResponse;
@@ -87,7 +87,7 @@ struct EmbeddedServices {
 
 /// Services at external endpoints.
 struct ExternalServices {
-    endpoints: Endpoints,
+    endpoints: ExternalEndpoints,
     /// The client that polls queues there.
     sqs: aws_sdk_sqs::Client,
 }
@@ -115,7 +115,7 @@ pub struct EmbeddedAwsBuilder {
     data_dir: Option<PathBuf>,
     host: String,
     port: u16,
-    external: Option<Endpoints>,
+    external: Option<ExternalEndpoints>,
 }
 
 /// Why the embedded AWS could not start or do its housekeeping.
@@ -220,7 +220,7 @@ impl EmbeddedAws {
 
     /// The URL of a service at an external endpoint; `None` if this process serves it.
     #[must_use]
-    pub fn external_url(&self, service: Service) -> Option<&str> {
+    pub fn external_url(&self, service: AwsService) -> Option<&str> {
         self.services.external.as_ref()?.endpoints.url(service)
     }
 
@@ -250,14 +250,14 @@ impl EmbeddedAws {
     ///
     /// # Errors
     /// [`EmbeddedError::SweepTtl`] if a table could not be read or written.
-    pub fn sweep_ttl(&self) -> Result<usize, EmbeddedError> {
+    pub fn delete_expired_items(&self) -> Result<usize, EmbeddedError> {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
     /// The number of requests that each service answered in this process since the start, by the service's name.
     /// Requests of the event-source loops are included.
     #[must_use]
-    pub fn requests(&self) -> BTreeMap<&'static str, u64> {
+    pub fn request_counts(&self) -> BTreeMap<&'static str, u64> {
         let RequestCounters { dynamodb, sqs, eventbridge } = &self.services.requests;
         let counts = [("DynamoDB", dynamodb), ("SQS", sqs), ("EventBridge", eventbridge)];
         counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))).into()
@@ -296,7 +296,7 @@ impl EmbeddedAws {
     /// The client of the queues, if they are at an external endpoint.
     fn external_queues(&self) -> Option<&aws_sdk_sqs::Client> {
         let external = self.services.external.as_ref()?;
-        external.endpoints.url(Service::Sqs).map(|_| &external.sqs)
+        external.endpoints.url(AwsService::Sqs).map(|_| &external.sqs)
     }
 
     /// Responds to one request. `target` is the `x-amz-target` header.
@@ -307,7 +307,7 @@ impl EmbeddedAws {
         if body.len() > REQUEST_BYTES_MAX {
             return ServiceResponse::too_large();
         }
-        if let Some(url) = Service::of(target).and_then(|service| self.external_url(service)) {
+        if let Some(url) = AwsService::of(target).and_then(|service| self.external_url(service)) {
             return ServiceResponse::external(target, url);
         }
         let EmbeddedServices { tables, queues, events, requests, .. } = self.services.as_ref();
@@ -331,7 +331,10 @@ impl EmbeddedAws {
 }
 
 /// A configuration for SDK clients that use the endpoints; services without an endpoint use `embedded`.
-fn external_config(endpoints: &Endpoints, embedded: Option<connector::InProcess>) -> SdkConfig {
+fn external_config(
+    endpoints: &ExternalEndpoints,
+    embedded: Option<connector::InProcess>,
+) -> SdkConfig {
     let credentials = Credentials::builder()
         .access_key_id(endpoints.access_key())
         .secret_access_key("test")
@@ -374,7 +377,7 @@ impl EmbeddedAwsBuilder {
 
     /// Uses the services at these endpoints instead of those in this process.
     #[must_use]
-    pub fn external(mut self, endpoints: Endpoints) -> Self {
+    pub fn external_endpoints(mut self, endpoints: ExternalEndpoints) -> Self {
         self.external = Some(endpoints);
         self
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{model::QueueModel, scaling_limits, settings::Settings};
+use super::{model::QueueModel, scaling_limits, settings::ScaleSettings};
 use crate::cost::{FunctionRole, Resource};
 
 /// The kind of a limit.
@@ -84,7 +84,7 @@ fn as_text<S: serde::Serializer>(bound: &LimitKind, serializer: S) -> Result<S::
 }
 
 /// All limits that affect a task, the tightest first.
-pub(super) fn rows(settings: &Settings, model: &QueueModel) -> Vec<LimitRow> {
+pub(super) fn rows(settings: &ScaleSettings, model: &QueueModel) -> Vec<LimitRow> {
     let peak = settings.load.peak();
     let mut rows = Vec::new();
     let mut row = |bound: LimitKind, of_a_task: f64, available: f64| {
@@ -127,7 +127,7 @@ pub(super) fn rows(settings: &Settings, model: &QueueModel) -> Vec<LimitRow> {
 /// When the last task is done, in seconds from the start, by arithmetic: the time that the slowest limit needs for all
 /// tasks. Pollers are added from the first second; tables do not grow. The simulation may take longer, since messages
 /// that wait for one limit reach the next limit late.
-pub(super) fn done_by_s(settings: &Settings, model: &QueueModel) -> f64 {
+pub(super) fn done_by_s(settings: &ScaleSettings, model: &QueueModel) -> f64 {
     let total = settings.load.total();
     let steady = rows(settings, model)
         .into_iter()

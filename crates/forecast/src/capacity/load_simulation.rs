@@ -19,7 +19,7 @@ use super::{
     limit_rows::LimitKind,
     model::{HopRoutes, QueueModel, Route, Stage},
     scaling_limits::{PollerScaling, TABLES, TableThroughput},
-    settings::Settings,
+    settings::ScaleSettings,
 };
 use crate::cost::{FunctionRole, Resource};
 
@@ -88,7 +88,7 @@ struct StageQueue<'m> {
 }
 
 struct LoadSimulation<'m> {
-    settings: &'m Settings,
+    settings: &'m ScaleSettings,
     model: &'m QueueModel,
     now_s: f64,
     /// Messages in transit, by hop and route.
@@ -102,7 +102,11 @@ struct LoadSimulation<'m> {
 }
 
 /// Simulates the load until all tasks are done, but at most `simulated_after_s` seconds after the last submission.
-pub(super) fn run(settings: &Settings, model: &QueueModel, simulated_after_s: f64) -> LoadResult {
+pub(super) fn run(
+    settings: &ScaleSettings,
+    model: &QueueModel,
+    simulated_after_s: f64,
+) -> LoadResult {
     let mut simulation = LoadSimulation::new(settings, model);
     let (total, lasts_s) = (settings.load.total(), settings.load.lasts_s);
     // Half a task, or the rounding error of a large sum.
@@ -122,7 +126,7 @@ pub(super) fn run(settings: &Settings, model: &QueueModel, simulated_after_s: f6
 }
 
 impl<'m> LoadSimulation<'m> {
-    fn new(settings: &'m Settings, model: &'m QueueModel) -> Self {
+    fn new(settings: &'m ScaleSettings, model: &'m QueueModel) -> Self {
         let pollers = PollerScaling::of(settings).start;
         let at_once = settings.limits.instances_at_once.value;
         let queue = |stage: &'m Stage| StageQueue {

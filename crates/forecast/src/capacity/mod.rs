@@ -29,8 +29,8 @@ mod tests;
 pub use limit_rows::{LimitKind, LimitRow};
 pub use limits::{Limit, Limits};
 pub use recommendations::Recommendation;
-pub use report::{LateReplies, LatencySummary, LoadCost, Report, StageRow};
-pub use settings::{Deployment, Load, SHARDS, ScaleError, Settings, Size};
+pub use report::{LateReplies, LatencySummary, LoadCost, ScaleReport, StageRow};
+pub use settings::{DeploymentSizing, Load, SHARDS, ScaleError, ScaleSettings, Size};
 
 use crate::cost::{forecast, prices::Prices};
 
@@ -41,10 +41,10 @@ pub const RUNS: u32 = 1_000;
 ///
 /// # Errors
 /// A setting is outside its limits, or a task could not be counted.
-pub fn scale(settings: &Settings) -> Result<Report, ScaleError> {
+pub fn scale(settings: &ScaleSettings) -> Result<ScaleReport, ScaleError> {
     settings.check()?;
     let counted = forecast(settings.forecast.clone(), &|| {})?;
     let model = model::QueueModel::of(settings, &counted.demand);
     let result = load_simulation::run(settings, &model, load_simulation::SIMULATED_AFTER_S);
-    Ok(Report::of(settings, &model, &counted, &Prices::listed()?, &result))
+    Ok(ScaleReport::of(settings, &model, &counted, &Prices::listed()?, &result))
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use steward_core::{
-    definition::{step::Work, workflow::Workflow},
+    definition::{step::StepWork, workflow::Workflow},
     model::attempt::Action,
 };
 
-use super::settings::Settings;
+use super::settings::ScaleSettings;
 use crate::cost::{DELIVERY_LATENCY, Demand, FunctionRole, Resource};
 
 /// A queue and its function.
@@ -57,7 +57,7 @@ pub(super) struct QueueModel {
 }
 
 impl QueueModel {
-    pub(super) fn of(settings: &Settings, demand: &Demand) -> Self {
+    pub(super) fn of(settings: &ScaleSettings, demand: &Demand) -> Self {
         let batch = f64::from(settings.forecast.batch);
         let stages: Vec<_> =
             demand.roles.keys().map(|role| stage(settings, demand, role, batch)).collect();
@@ -120,7 +120,7 @@ impl Stage {
     }
 }
 
-fn stage(settings: &Settings, demand: &Demand, role: &FunctionRole, batch: f64) -> Stage {
+fn stage(settings: &ScaleSettings, demand: &Demand, role: &FunctionRole, batch: f64) -> Stage {
     let handling = demand.roles.get(role).cloned().unwrap_or_default();
     let deployment = &settings.deployment;
     let concurrency = match role {
@@ -139,18 +139,18 @@ fn stage(settings: &Settings, demand: &Demand, role: &FunctionRole, batch: f64) 
 }
 
 /// The shortest complete-by of an agent's steps, in seconds.
-fn within_s(settings: &Settings, role: &FunctionRole) -> Option<f64> {
+fn within_s(settings: &ScaleSettings, role: &FunctionRole) -> Option<f64> {
     let FunctionRole::Agent(name) = role else { return None };
     let workflows = std::iter::once(&settings.forecast.workflow).chain(&settings.forecast.with);
     let steps = workflows.flat_map(|workflow: &Workflow| workflow.steps.values());
     let within = steps.filter_map(|step| {
         let action = step.action(Action::Do)?;
         match action.work {
-            Work::Call { agent, callback, .. } if agent == name => {
+            StepWork::Call { agent, callback, .. } if agent == name => {
                 let answered = callback.map(|callback| callback.within);
                 Some(answered.unwrap_or(action.complete_within).as_secs_f64())
             }
-            Work::Call { .. } | Work::Child(_) | Work::Wait(_) => None,
+            StepWork::Call { .. } | StepWork::Child(_) | StepWork::Wait(_) => None,
         }
     });
     within.reduce(f64::min)

@@ -7,7 +7,7 @@ use super::{
     load_simulation::{BACKLOG_S, LoadResult},
     model::QueueModel,
     scaling_limits::TableThroughput,
-    settings::{SHARDS_MAX, Settings},
+    settings::{SHARDS_MAX, ScaleSettings},
 };
 use crate::cost::{FunctionRole, Resource};
 
@@ -34,7 +34,7 @@ pub struct Recommendation {
 
 /// The limits to increase for the peak rate, with a fifth in reserve.
 pub(super) fn recommendations(
-    settings: &Settings,
+    settings: &ScaleSettings,
     model: &QueueModel,
     rows: &[LimitRow],
     result: &LoadResult,
@@ -64,7 +64,11 @@ pub(super) fn rounded_up(value: f64) -> f64 {
     (value / unit - 1e-9).ceil() * unit
 }
 
-fn recommend(settings: &Settings, rows: &[LimitRow], row: &LimitRow) -> Option<Recommendation> {
+fn recommend(
+    settings: &ScaleSettings,
+    rows: &[LimitRow],
+    row: &LimitRow,
+) -> Option<Recommendation> {
     let to = rounded_up(row.needed / UTILISATION_MAX);
     let recommend = |at: String, options: Vec<String>| {
         Some(Recommendation { what: row.bound.to_string(), from: row.available, to, at, options })
@@ -107,7 +111,7 @@ fn recommend(settings: &Settings, rows: &[LimitRow], row: &LimitRow) -> Option<R
 }
 
 /// The setting of a function's concurrency, and the options that simulate it.
-fn at_once(settings: &Settings, role: &FunctionRole, to: f64) -> (String, Vec<String>) {
+fn at_once(settings: &ScaleSettings, role: &FunctionRole, to: f64) -> (String, Vec<String>) {
     let (limits, deployment) = (&settings.limits, &settings.deployment);
     let (file, name, option) = match role {
         FunctionRole::Submission => ("template.yaml", "Submission", "submission"),
@@ -147,7 +151,7 @@ fn warmest(rows: &[LimitRow]) -> f64 {
 }
 
 /// The number of shards with which the busiest partition sustains the load, with the recommended warm throughput.
-fn shards(settings: &Settings, rows: &[LimitRow], row: &LimitRow) -> Option<Recommendation> {
+fn shards(settings: &ScaleSettings, rows: &[LimitRow], row: &LimitRow) -> Option<Recommendation> {
     let wanted = row.needed / UTILISATION_MAX;
     let warm = settings.deployment.warm_writes.max(warmest(rows));
     let bears = |shards: u32| {
@@ -176,7 +180,11 @@ fn shards(settings: &Settings, rows: &[LimitRow], row: &LimitRow) -> Option<Reco
 }
 
 /// The minimum number of pollers, if messages waited because pollers were added too slowly.
-fn pollers(settings: &Settings, model: &QueueModel, result: &LoadResult) -> Option<Recommendation> {
+fn pollers(
+    settings: &ScaleSettings,
+    model: &QueueModel,
+    result: &LoadResult,
+) -> Option<Recommendation> {
     let needed =
         needed_where(settings, model, result, |bound| matches!(bound, LimitKind::Pollers(_)));
     let holds = settings.limits.provisioned_poller_holds.value;
@@ -194,7 +202,7 @@ fn pollers(settings: &Settings, model: &QueueModel, result: &LoadResult) -> Opti
 
 /// The number of instances from the start, if messages waited because instances started too slowly.
 fn instances(
-    settings: &Settings,
+    settings: &ScaleSettings,
     model: &QueueModel,
     result: &LoadResult,
 ) -> Option<Recommendation> {
@@ -214,7 +222,7 @@ fn instances(
 
 /// The largest need of concurrent invocations over all stages with a backlog for such a reason.
 fn needed_where(
-    settings: &Settings,
+    settings: &ScaleSettings,
     model: &QueueModel,
     result: &LoadResult,
     reason: impl Fn(&LimitKind) -> bool,

@@ -10,16 +10,16 @@ use super::{
     model::{QueueModel, Stage},
     recommendations::{self, Recommendation},
     scaling_limits::PollerScaling,
-    settings::{Deployment, Load, Settings},
+    settings::{DeploymentSizing, Load, ScaleSettings},
 };
 use crate::cost::{
     self, FunctionRole,
-    prices::{Dollars, Prices, Usage},
+    prices::{Dollars, Prices, TaskUsage},
 };
 
 /// How a deployment behaves under a load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct ScaleReport {
     /// The workflow.
     pub workflow: String,
     /// Its version.
@@ -27,7 +27,7 @@ pub struct Report {
     /// The load.
     pub load: Load,
     /// The deployment.
-    pub deployment: Deployment,
+    pub deployment: DeploymentSizing,
     /// The queues and their functions.
     pub stages: Vec<StageRow>,
     /// All limits, the tightest first.
@@ -120,7 +120,7 @@ pub struct LateReplies {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LoadCost {
     /// The usage of a task.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// The price of a million tasks.
     pub per_million: Dollars,
     /// The price of an hour at the rate.
@@ -131,11 +131,11 @@ pub struct LoadCost {
     pub of_this_load: f64,
 }
 
-impl Report {
+impl ScaleReport {
     pub(super) fn of(
-        settings: &Settings,
+        settings: &ScaleSettings,
         model: &QueueModel,
-        counted: &cost::Report,
+        counted: &cost::ForecastReport,
         prices: &Prices,
         result: &LoadResult,
     ) -> Self {
@@ -172,7 +172,7 @@ impl Report {
 }
 
 fn stage_row(
-    settings: &Settings,
+    settings: &ScaleSettings,
     model: &QueueModel,
     stage: &Stage,
     result: &StageResult,
@@ -202,7 +202,7 @@ fn stage_row(
 
 /// The concurrency of the submission function that caps intake at the rate which all other limits sustain, if the load
 /// is higher. The smallest possible setting is 2.
-fn intake_cap(settings: &Settings, model: &QueueModel, limits: &[LimitRow]) -> Option<f64> {
+fn intake_cap(settings: &ScaleSettings, model: &QueueModel, limits: &[LimitRow]) -> Option<f64> {
     let rest =
         limits.iter().filter(|row| row.bound != LimitKind::Concurrency(FunctionRole::Submission));
     let borne = rest.map(|row| row.bears).fold(f64::MAX, f64::min);
@@ -240,13 +240,13 @@ fn latency(model: &QueueModel, result: &LoadResult) -> LatencySummary {
 }
 
 fn cost(
-    settings: &Settings,
+    settings: &ScaleSettings,
     model: &QueueModel,
-    counted: &cost::Report,
+    counted: &cost::ForecastReport,
     prices: &Prices,
 ) -> LoadCost {
     let load = &settings.load;
-    let usage = Usage { gb_seconds: model.busy_s() * cost::MEMORY_GB, ..counted.usage };
+    let usage = TaskUsage { gb_seconds: model.busy_s() * cost::MEMORY_GB, ..counted.usage };
     let per_million = prices.of(&usage);
     let of = |tasks: f64| per_million.total * tasks / 1_000_000.0;
     LoadCost {
@@ -258,7 +258,7 @@ fn cost(
     }
 }
 
-fn assumes(settings: &Settings, prices: &Prices) -> Vec<String> {
+fn assumes(settings: &ScaleSettings, prices: &Prices) -> Vec<String> {
     let limits = settings.limits.all();
     let unread = limits.filter(|(_, limit)| limit.verified.is_none()).map(|(name, _)| name);
     let unread = unread.collect::<Vec<_>>().join(", ");

@@ -1,7 +1,7 @@
 //! Limits that change over time: tables that grow with their load, an index whose keys are spread over partitions, and
 //! pollers that are added gradually.
 
-use super::{limit_rows::LimitKind, settings::Settings};
+use super::{limit_rows::LimitKind, settings::ScaleSettings};
 use crate::cost::Resource;
 
 /// The resources of the tables and the due index.
@@ -43,7 +43,7 @@ struct IndexShards {
 }
 
 impl TableThroughput {
-    pub(super) fn of(settings: &Settings, resource: Resource) -> Self {
+    pub(super) fn of(settings: &ScaleSettings, resource: Resource) -> Self {
         let (limits, deployment) = (&settings.limits, &settings.deployment);
         let writes = (
             limits.table_writes_quota.value,
@@ -164,7 +164,7 @@ pub(super) struct PollerScaling {
 }
 
 impl PollerScaling {
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(super) fn of(settings: &ScaleSettings) -> Self {
         let (limits, pollers) = (&settings.limits, settings.deployment.pollers);
         let (start, more, max) = if pollers > 0.0 {
             let start = pollers * limits.provisioned_poller_holds.value;

@@ -9,13 +9,13 @@ use crate::cost::{self, ForecastError};
 
 /// The input of the capacity model.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ScaleSettings {
     /// The workflow and the latencies of its calls. A forecast with these settings counts the demand of one task.
-    pub forecast: cost::Settings,
+    pub forecast: cost::ForecastSettings,
     /// The submissions.
     pub load: Load,
     /// The sizes of the deployment.
-    pub deployment: Deployment,
+    pub deployment: DeploymentSizing,
     /// The limits of AWS.
     pub limits: Limits,
     /// The processor time of a message in seconds, with the memory of the functions.
@@ -66,7 +66,7 @@ impl Load {
 
 /// The parameters of `template.yaml` and `infra/agent.yaml`, and the throughput of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Deployment {
+pub struct DeploymentSizing {
     /// The template size that the three following numbers come from, unless they are overridden.
     pub size: Size,
     /// Concurrent invocations of the submission function.
@@ -140,7 +140,7 @@ pub const SHARDS: u32 = 8;
 /// The `MaxValue` of `Shards` in `template.yaml`.
 pub(super) const SHARDS_MAX: u32 = 256;
 
-impl Deployment {
+impl DeploymentSizing {
     /// A new deployment with the defaults of the templates.
     #[must_use]
     pub const fn of(size: Size) -> Self {
@@ -191,7 +191,7 @@ pub enum ScaleError {
     },
 }
 
-impl Settings {
+impl ScaleSettings {
     /// Checks that all numbers are within their limits.
     ///
     /// # Errors

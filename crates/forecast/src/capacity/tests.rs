@@ -9,40 +9,40 @@ use super::{
     model::QueueModel,
     *,
 };
-use crate::cost::{self, FunctionRole, Resource, Said, Span, forecast};
+use crate::cost::{self, DurationValue, FunctionRole, Resource, StepOption, forecast};
 
 /// All loads in these tests are done within ten minutes of the last submission.
 const SIMULATED_AFTER_S: f64 = 600.0;
 
 /// The order workflow in `workflows/`: three steps with ten seconds each.
-fn order() -> cost::Settings {
+fn order() -> cost::ForecastSettings {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.yaml");
     let workflow = steward_definition_file::read_file(std::path::Path::new(file)).unwrap();
-    cost::Settings { runs: 20, ..cost::Settings::new(workflow) }
+    cost::ForecastSettings { runs: 20, ..cost::ForecastSettings::new(workflow) }
 }
 
 /// Settings without a load.
-pub(super) fn settings_without_load() -> Settings {
+pub(super) fn settings_without_load() -> ScaleSettings {
     settings(Load::steady(0.0, 1.0))
 }
 
-fn settings(load: Load) -> Settings {
-    Settings {
+fn settings(load: Load) -> ScaleSettings {
+    ScaleSettings {
         forecast: order(),
         load,
-        deployment: Deployment::of(Size::Large),
+        deployment: DeploymentSizing::of(Size::Large),
         limits: Limits::load().unwrap(),
         compute_s: 0.003,
     }
 }
 
 /// A deployment that sustains far more than any load in these tests, with all pollers from the start.
-fn ample(load: Load) -> Settings {
+fn ample(load: Load) -> ScaleSettings {
     let mut settings = settings(load);
     settings.limits.account_concurrency.value = 20_000.0;
     settings.limits.table_writes_quota.value = 1e6;
     settings.limits.table_reads_quota.value = 1e6;
-    settings.deployment = Deployment {
+    settings.deployment = DeploymentSizing {
         submission: 1_000.0,
         scheduler: 1_000.0,
         agent: 1_000.0,
@@ -56,7 +56,7 @@ fn ample(load: Load) -> Settings {
     settings
 }
 
-fn simulate_load(settings: &Settings) -> (QueueModel, LoadResult) {
+fn simulate_load(settings: &ScaleSettings) -> (QueueModel, LoadResult) {
     let counted = forecast(settings.forecast.clone(), &|| {}).unwrap();
     let model = QueueModel::of(settings, &counted.demand);
     let result = run(settings, &model, SIMULATED_AFTER_S);
@@ -88,7 +88,7 @@ fn the_demand_of_a_task_is_that_of_the_forecast() {
     assert_close(units[1] + units[4], usage.read_units, 1e-9, "read units");
     assert_close(model.invocations(), usage.invocations, 1e-9, "invocations");
     // Without the processor time that the model adds, the functions' time is that of the forecast.
-    let without = Settings { compute_s: 0.0, ..settings(Load::steady(1.0, 1.0)) };
+    let without = ScaleSettings { compute_s: 0.0, ..settings(Load::steady(1.0, 1.0)) };
     let busy_s = QueueModel::of(&without, &counted.demand).busy_s();
     let gb_seconds = busy_s * cost::MEMORY_GB;
     // The forecast uses the mean of an invocation's messages, the model the slowest.
@@ -139,10 +139,10 @@ fn a_spike_replaces_the_rate() {
 }
 
 /// Loads that the deployment sustains, and loads that it does not.
-fn loads() -> Vec<Settings> {
+fn loads() -> Vec<ScaleSettings> {
     let steady = Load::steady(2_000.0, 20.0);
     let spike = Load { spike: 8_000.0, spike_lasts_s: 5.0, ..steady };
-    let slow = vec!["ship=700ms".parse::<Said<Span>>().unwrap()];
+    let slow = vec!["ship=700ms".parse::<StepOption<DurationValue>>().unwrap()];
     let mut slowed = settings(steady);
     slowed.forecast.slow = slow;
     vec![ample(steady), settings(steady), ample(spike), settings(spike), slowed]
@@ -186,7 +186,7 @@ fn the_time_of_functions_is_that_of_arithmetic() {
 }
 
 /// A function that lowers a limit, and the limit.
-type Lowered = (fn(&mut Settings), LimitKind);
+type Lowered = (fn(&mut ScaleSettings), LimitKind);
 
 /// Every limit, lowered until it sustains about 500 tasks per second.
 fn lowered_limits() -> Vec<Lowered> {
@@ -247,13 +247,13 @@ fn lowered_limits() -> Vec<Lowered> {
 }
 
 /// Makes the order read fewer documents than tasks. Otherwise two limits would be equally tight.
-fn reads_less(settings: &mut Settings) {
+fn reads_less(settings: &mut ScaleSettings) {
     let steps = &mut settings.forecast.workflow.steps;
     let request = steps["reserve"].request.clone();
     steps["ship"].request = request;
 }
 
-fn lower((lower, _): &Lowered) -> Settings {
+fn lower((lower, _): &Lowered) -> ScaleSettings {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
     lower(&mut settings);
     settings
@@ -333,7 +333,7 @@ fn messages_wait_while_pollers_are_added() {
 }
 
 /// Applies the recommendations, as a user would.
-fn follow(settings: &mut Settings, raises: &[Recommendation]) {
+fn follow(settings: &mut ScaleSettings, raises: &[Recommendation]) {
     let options = raises.iter().flat_map(|raise| &raise.options);
     for (option, value) in options.filter_map(|option| option.split_once(' ')) {
         let value: f64 = value.parse().unwrap();
@@ -434,7 +434,7 @@ fn the_same_settings_give_the_same_report() {
 
 #[test]
 fn settings_outside_their_limits_are_refused() {
-    let error = |change: fn(&mut Settings)| {
+    let error = |change: fn(&mut ScaleSettings)| {
         let mut settings = settings(Load::steady(1_000.0, 10.0));
         change(&mut settings);
         scale(&settings).unwrap_err().to_string()

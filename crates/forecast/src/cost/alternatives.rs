@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use steward_core::{
     definition::{
-        step::{StepDefinition, Work},
+        step::{StepDefinition, StepWork},
         workflow::Workflow,
     },
     model::{step::StepState, task::Task},
@@ -78,8 +78,8 @@ impl AlternativeCounts {
 
     fn add_part(&mut self, step: &StepDefinition, attempts: u32, undo_attempts: u32) {
         let attempts = match step.work() {
-            Some(Work::Wait(_)) => 1,
-            Some(Work::Call { .. } | Work::Child(_)) | None => u64::from(attempts),
+            Some(StepWork::Wait(_)) => 1,
+            Some(StepWork::Call { .. } | StepWork::Child(_)) | None => u64::from(attempts),
         };
         let both = attempts + u64::from(undo_attempts);
         self.transitions += both;
@@ -104,7 +104,7 @@ impl AlternativeCounts {
 
 /// The price of a million of these tasks on an alternative service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Elsewhere {
+pub struct AlternativePrice {
     /// The service.
     pub service: &'static str,
     /// The average counts of a task.
@@ -120,7 +120,7 @@ pub(super) fn alternative_prices(
     prices: &Prices,
     counts: &AlternativeCounts,
     runs: f64,
-) -> Vec<Elsewhere> {
+) -> Vec<AlternativePrice> {
     let each = |count: u64| count as f64 / runs;
     let (transitions, operations) = (each(counts.transitions), each(counts.operations));
     let executions = each(counts.executions);
@@ -137,13 +137,13 @@ pub(super) fn alternative_prices(
         (false, false) => None,
     };
     vec![
-        Elsewhere {
+        AlternativePrice {
             service: "Step Functions Standard",
             counts: IndexMap::from([("state transitions", transitions)]),
             dollars_per_million: Some(standard),
             cannot: None,
         },
-        Elsewhere {
+        AlternativePrice {
             service: "Step Functions Express",
             counts: IndexMap::from([
                 ("executions", executions),
@@ -152,7 +152,7 @@ pub(super) fn alternative_prices(
             dollars_per_million: cannot.is_none().then_some(express),
             cannot,
         },
-        Elsewhere {
+        AlternativePrice {
             service: "Lambda durable functions",
             counts: IndexMap::from([
                 ("operations", operations),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use jiff::Timestamp;
 use steward_core::{model::time::later, submission::ReplyQueues};
-use steward_runtime::ports::Outgoing;
+use steward_runtime::ports::OutgoingMessage;
 
 use super::{
     demand,
@@ -26,7 +26,7 @@ pub(super) async fn handle(
     simulation: &Arc<TaskSimulation>,
     role: &FunctionRole,
     account: &CostAccount,
-    message: &Outgoing,
+    message: &OutgoingMessage,
     receives: u32,
 ) -> bool {
     let ports = ForecastPorts { simulation: simulation.clone(), account: account.clone() };
@@ -62,7 +62,7 @@ fn deadline(simulation: &TaskSimulation, limit: Duration) -> Timestamp {
     later(simulation.time(), limit.saturating_sub(MARGIN))
 }
 
-fn event(message: &Outgoing, receives: u32) -> SqsEvent {
+fn event(message: &OutgoingMessage, receives: u32) -> SqsEvent {
     let mut record = SqsMessage::default();
     record.message_id = Some("1".to_owned());
     record.body = Some(message.body.clone());

@@ -15,17 +15,17 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use steward_core::model::{
     messages::{
-        Ask, CallbackAnswer, ChildEnded, Keep, SchedulerMessage, StepReply, StepRequest,
-        Submission, Wake,
+        CallbackMessage, ChildEnded, ExtendRetention, ParentRequest, SchedulerMessage, StepReply,
+        StepRequest, Submission, Wake,
     },
     names::{AgentName, StepName, TaskId, WorkflowName},
 };
-use steward_runtime::ports::{Outgoing, Queue};
+use steward_runtime::ports::{OutgoingMessage, Queue};
 
 use super::{
     meter::gb_seconds,
     plan::ForecastPlan,
-    prices::{Dollars, Usage},
+    prices::{Dollars, TaskUsage},
     task_simulation::TaskSimulation,
 };
 
@@ -68,7 +68,7 @@ impl CostSubject {
     }
 
     /// What a message concerns.
-    pub(super) fn of(simulation: &TaskSimulation, message: &Outgoing) -> Self {
+    pub(super) fn of(simulation: &TaskSimulation, message: &OutgoingMessage) -> Self {
         let (task, step) = match &message.queue {
             Queue::Agent(_) => request_subject(&message.body),
             Queue::Scheduler => scheduler_message_subject(&message.body),
@@ -101,15 +101,17 @@ fn scheduler_message_subject(body: &str) -> TaskAndStep {
         Ok(SchedulerMessage::Reply(StepReply { task_id, step, .. })) => {
             (Some(task_id), Some(step.step))
         }
-        Ok(SchedulerMessage::Callback(CallbackAnswer { token, .. })) => {
+        Ok(SchedulerMessage::Callback(CallbackMessage { token, .. })) => {
             (Some(token.task_id), Some(token.step.step))
         }
         Ok(SchedulerMessage::ChildEnded(ChildEnded { task_id, step, .. })) => {
             (Some(task_id), Some(step.step))
         }
         Ok(SchedulerMessage::Wake(Wake { task_id, .. })) => (Some(task_id), None),
-        Ok(SchedulerMessage::Ask(Ask { task_id, .. })) => (Some(task_id), None),
-        Ok(SchedulerMessage::Keep(Keep { task_id, .. })) => (Some(task_id), None),
+        Ok(SchedulerMessage::ParentRequest(ParentRequest { task_id, .. })) => (Some(task_id), None),
+        Ok(SchedulerMessage::ExtendRetention(ExtendRetention { task_id, .. })) => {
+            (Some(task_id), None)
+        }
         Ok(SchedulerMessage::Command(command)) => (Some(command.task_id), None),
         Err(_) => (None, None),
     }
@@ -123,7 +125,7 @@ pub(super) struct CostAccount {
 }
 
 /// The usage of each account.
-pub(super) type CostAccounts = BTreeMap<CostAccount, Usage>;
+pub(super) type CostAccounts = BTreeMap<CostAccount, TaskUsage>;
 
 /// How long an agent took for one message.
 #[derive(Debug, Clone)]
@@ -135,11 +137,11 @@ pub(super) struct AgentTime {
 
 /// One line of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Entry {
+pub struct CostLedgerEntry {
     /// The name of the function, the step, or the task without its steps.
     pub of: String,
     /// The average usage of a task.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// The price for a million tasks.
     pub dollars_per_million: Dollars,
 }
@@ -148,9 +150,9 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CostLedger {
     /// By function; functions without usage are omitted.
-    pub functions: Vec<Entry>,
+    pub functions: Vec<CostLedgerEntry>,
     /// By step. The task without its steps precedes the steps of its workflow.
-    pub steps: Vec<Entry>,
+    pub steps: Vec<CostLedgerEntry>,
 }
 
 impl CostLedger {
@@ -159,12 +161,12 @@ impl CostLedger {
         let runs = f64::from(plan.settings.runs);
         let (mut functions, mut subjects) = (BTreeMap::new(), BTreeMap::new());
         for (account, usage) in accounts {
-            *functions.entry(account.function).or_insert_with(Usage::default) += *usage;
-            *subjects.entry(account.subject.clone()).or_insert_with(Usage::default) += *usage;
+            *functions.entry(account.function).or_insert_with(TaskUsage::default) += *usage;
+            *subjects.entry(account.subject.clone()).or_insert_with(TaskUsage::default) += *usage;
         }
-        let entry = |of: String, usage: &Usage| {
+        let entry = |of: String, usage: &TaskUsage| {
             let usage = usage.divided(runs);
-            Entry { of, usage, dollars_per_million: plan.prices.of(&usage) }
+            CostLedgerEntry { of, usage, dollars_per_million: plan.prices.of(&usage) }
         };
         let functions = functions.iter().map(|(one, usage)| entry(one.name().to_owned(), usage));
         let steps = plan.workflows().flat_map(|workflow| {
@@ -197,7 +199,8 @@ pub(super) fn add_agents_time(accounts: &mut CostAccounts, took: &[AgentTime], b
             let gb_seconds = gb_seconds(longest) / f64::from(batch);
             let account =
                 CostAccount { function: BilledFunction::Agent, subject: took.subject.clone() };
-            *accounts.entry(account).or_default() += Usage { gb_seconds, ..Usage::default() };
+            *accounts.entry(account).or_default() +=
+                TaskUsage { gb_seconds, ..TaskUsage::default() };
         }
     }
 }

@@ -2,27 +2,27 @@
 
 use steward_aws::{
     channel,
-    items::{self, Item, READ_UNIT_BYTES, WRITE_UNIT_BYTES},
+    items::{self, ItemAttributes, READ_UNIT_BYTES, WRITE_UNIT_BYTES},
 };
 use steward_core::model::{events::BusEvent, task::Task};
-use steward_runtime::ports::{Outgoing, PortError};
+use steward_runtime::ports::{OutgoingMessage, PortError};
 
 use super::{
     ledger::{CostAccount, CostAccounts},
     plan::ForecastPlan,
-    prices::{self, Usage},
+    prices::{self, TaskUsage},
 };
 
 /// The memory of every function in `template.yaml`, in GB.
 pub const MEMORY_GB: f64 = 0.25;
 
 /// The write units of an item.
-pub(super) fn write_units(item: &Item) -> f64 {
+pub(super) fn write_units(item: &ItemAttributes) -> f64 {
     items::size(item).div_ceil(WRITE_UNIT_BYTES).max(1) as f64
 }
 
 /// The read units of a consistent read. A read that finds no item costs one unit.
-pub(super) fn read_units(item: Option<&Item>) -> f64 {
+pub(super) fn read_units(item: Option<&ItemAttributes>) -> f64 {
     item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
 }
 
@@ -42,9 +42,10 @@ pub(super) fn replaced(
 ) -> Result<ReplaceUnits, PortError> {
     let (old, new) = (before.map(|before| items.task(before)).transpose()?, items.task(after)?);
     let moved = |keys: [&str; 2]| {
-        let entry = |item: &Item| keys.map(|key| item.get(key).cloned());
-        let entry =
-            |item: &Item| Some(entry(item)).filter(|entry| entry.iter().all(Option::is_some));
+        let entry = |item: &ItemAttributes| keys.map(|key| item.get(key).cloned());
+        let entry = |item: &ItemAttributes| {
+            Some(entry(item)).filter(|entry| entry.iter().all(Option::is_some))
+        };
         match (old.as_ref().and_then(entry), entry(&new)) {
             (None, None) => 0.0,
             (None, Some(_)) | (Some(_), None) => 1.0,
@@ -68,39 +69,44 @@ pub(super) struct UsageMeter {
 }
 
 impl UsageMeter {
-    pub(super) fn add(&mut self, account: &CostAccount, usage: Usage) {
+    pub(super) fn add(&mut self, account: &CostAccount, usage: TaskUsage) {
         *self.accounts.entry(account.clone()).or_default() += usage;
     }
 
     /// Counts a sent message: its share of the batch's requests.
-    pub(super) fn sent(&mut self, account: &CostAccount, message: &Outgoing, plan: &ForecastPlan) {
+    pub(super) fn sent(
+        &mut self,
+        account: &CostAccount,
+        message: &OutgoingMessage,
+        plan: &ForecastPlan,
+    ) {
         let sqs_requests = prices::share(channel::size(message), plan.settings.batch);
-        self.add(account, Usage { sqs_requests, ..Usage::default() });
+        self.add(account, TaskUsage { sqs_requests, ..TaskUsage::default() });
     }
 
     /// Counts a received message: its share of the receive, the delete and the invocation.
     pub(super) fn received(
         &mut self,
         account: &CostAccount,
-        message: &Outgoing,
+        message: &OutgoingMessage,
         plan: &ForecastPlan,
     ) {
         let batch = plan.settings.batch;
         let one = 1.0 / f64::from(batch);
         let sqs_requests = prices::share(channel::size(message), batch) + one;
-        self.add(account, Usage { sqs_requests, invocations: one, ..Usage::default() });
+        self.add(account, TaskUsage { sqs_requests, invocations: one, ..TaskUsage::default() });
     }
 
     /// Counts a message's share of the time of an invocation.
     pub(super) fn took(&mut self, account: &CostAccount, millis: u64, plan: &ForecastPlan) {
         let gb_seconds = gb_seconds(millis) / f64::from(plan.settings.batch);
-        self.add(account, Usage { gb_seconds, ..Usage::default() });
+        self.add(account, TaskUsage { gb_seconds, ..TaskUsage::default() });
     }
 
     pub(super) fn published(&mut self, account: &CostAccount, event: &BusEvent) {
         let bytes = serde_json::to_string(event).map_or(0, |text| text.len());
         let events = bytes.div_ceil(prices::CHUNK_BYTES).max(1) as f64;
-        self.add(account, Usage { events, ..Usage::default() });
+        self.add(account, TaskUsage { events, ..TaskUsage::default() });
     }
 }
 

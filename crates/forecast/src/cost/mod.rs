@@ -40,13 +40,13 @@ mod value_shape;
 #[cfg(test)]
 mod tests;
 
-pub use alternatives::Elsewhere;
+pub use alternatives::AlternativePrice;
 pub use demand::{Demand, Handling, HopMessages, Resource};
-pub use ledger::{CostLedger, Entry};
+pub use ledger::{CostLedger, CostLedgerEntry};
 pub use meter::MEMORY_GB;
-pub use report::{OutcomeReason, OutcomeSummary, Report, StepSummary};
-pub use settings::{BATCH_MAX, ForecastError, RUNS, RUNS_MAX, Settings};
-pub use step_options::{At, Json, OptionError, Said, Share, Span};
+pub use report::{ForecastReport, OutcomeReason, OutcomeSummary, StepSummary};
+pub use settings::{BATCH_MAX, ForecastError, ForecastSettings, RUNS, RUNS_MAX};
+pub use step_options::{DurationValue, Json, OptionError, Share, StepOption, StepSelector};
 pub use task_simulation::{DELIVERY_LATENCY, FunctionRole};
 
 /// Runs the number of tasks in `settings` on all processors, and calls `done` after each. The caller must not be inside
@@ -54,7 +54,10 @@ pub use task_simulation::{DELIVERY_LATENCY, FunctionRole};
 ///
 /// # Errors
 /// The settings are invalid, or a run could not be counted.
-pub fn forecast(settings: Settings, done: &(dyn Fn() + Sync)) -> Result<Report, ForecastError> {
+pub fn forecast(
+    settings: ForecastSettings,
+    done: &(dyn Fn() + Sync),
+) -> Result<ForecastReport, ForecastError> {
     let plan = Arc::new(plan::ForecastPlan::new(settings)?);
     let runs = plan.settings.runs;
     let next = AtomicU32::new(0);
@@ -85,5 +88,5 @@ pub fn forecast(settings: Settings, done: &(dyn Fn() + Sync)) -> Result<Report, 
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     all.sort_by_key(|(number, _)| *number);
     let finished_runs: Vec<_> = all.into_iter().map(|(_, run)| run).collect();
-    Ok(report::Report::of(&plan, &finished_runs))
+    Ok(report::ForecastReport::of(&plan, &finished_runs))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use steward_core::{
     definition::{
-        step::{StepDefinition, Work},
+        step::{StepDefinition, StepWork},
         workflow::Workflow,
     },
     model::{
@@ -16,8 +16,8 @@ use steward_core::{
 use super::{
     prices::Prices,
     sample::{self, SampleValue},
-    settings::{BATCH_MAX, ForecastError, RUNS_MAX, Settings},
-    step_options::{At, Said},
+    settings::{BATCH_MAX, ForecastError, ForecastSettings, RUNS_MAX},
+    step_options::{StepOption, StepSelector},
 };
 use steward_testkit::memory::MemoryDefinitions;
 
@@ -52,7 +52,7 @@ pub(super) struct StepAssumptions {
 /// Everything that a run needs.
 #[derive(Debug)]
 pub(super) struct ForecastPlan {
-    pub(super) settings: Settings,
+    pub(super) settings: ForecastSettings,
     pub(super) prices: Prices,
     pub(super) input: SampleValue,
     pub(super) step_assumptions: BTreeMap<StepKey, StepAssumptions>,
@@ -61,7 +61,7 @@ pub(super) struct ForecastPlan {
 }
 
 impl ForecastPlan {
-    pub(super) fn new(settings: Settings) -> Result<Self, ForecastError> {
+    pub(super) fn new(settings: ForecastSettings) -> Result<Self, ForecastError> {
         for (option, value, max) in
             [("runs", settings.runs, RUNS_MAX), ("batch", settings.batch, BATCH_MAX)]
         {
@@ -173,11 +173,13 @@ impl ForecastPlan {
     fn apply_option<T>(
         &mut self,
         option: &'static str,
-        option_values: &[Said<T>],
+        option_values: &[StepOption<T>],
         applies: fn(&Self, &StepDefinition) -> Result<(), String>,
         set: impl Fn(&mut StepAssumptions, &T),
     ) -> Result<(), ForecastError> {
-        for option_value in option_values.iter().filter(|option_value| option_value.at == At::All) {
+        for option_value in
+            option_values.iter().filter(|option_value| option_value.at == StepSelector::All)
+        {
             let applicable = self.all_steps().filter(|(_, step)| applies(self, step).is_ok());
             for key in applicable.map(|(key, _)| key).collect::<Vec<_>>() {
                 self.step_assumptions
@@ -186,7 +188,7 @@ impl ForecastPlan {
             }
         }
         for option_value in option_values {
-            let At::Step(name) = &option_value.at else { continue };
+            let StepSelector::Step(name) = &option_value.at else { continue };
             let found = self.all_steps().find(|(key, _)| self.label(key) == *name);
             let (key, step) =
                 found.ok_or_else(|| self.unknown_step(option, &option_value.at, name))?;
@@ -210,14 +212,14 @@ impl ForecastPlan {
             let count = answer.as_millis() / (heartbeat / 2).as_millis().max(1);
             if count > HEARTBEATS_MAX {
                 let why = format!("this takes {count} heartbeats; the maximum is {HEARTBEATS_MAX}");
-                let at = At::Step(self.label(&key));
+                let at = StepSelector::Step(self.label(&key));
                 return Err(ForecastError::DoesNotApply { option: "answer", at, why });
             }
         }
         Ok(())
     }
 
-    fn unknown_step(&self, option: &'static str, at: &At, name: &str) -> ForecastError {
+    fn unknown_step(&self, option: &'static str, at: &StepSelector, name: &str) -> ForecastError {
         let known: Vec<_> = self.all_steps().map(|(key, _)| self.label(&key)).collect();
         let similar = known.iter().map(|other| (strsim::jaro_winkler(name, other), other));
         let nearest = similar.max_by(|(one, _), (other, _)| one.total_cmp(other));
@@ -245,19 +247,21 @@ fn assumptions(step: &StepDefinition) -> StepAssumptions {
 /// Checks that a step has attempts that may fail.
 fn can_fail(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     match step.work() {
-        Some(Work::Wait(_)) | None => Err("this step is a wait".to_owned()),
-        Some(Work::Child(child)) if plan.workflow(&child.name).is_some() => Err(format!(
+        Some(StepWork::Wait(_)) | None => Err("this step is a wait".to_owned()),
+        Some(StepWork::Child(child)) if plan.workflow(&child.name).is_some() => Err(format!(
             "the workflow of this step is given: apply the option to one of its steps, as {}.STEP",
             child.name
         )),
-        Some(Work::Child(_) | Work::Call { .. }) => Ok(()),
+        Some(StepWork::Child(_) | StepWork::Call { .. }) => Ok(()),
     }
 }
 
 fn is_called(_: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     match step.work() {
-        Some(Work::Call { .. }) => Ok(()),
-        Some(Work::Wait(_) | Work::Child(_)) | None => Err("this step calls no service".to_owned()),
+        Some(StepWork::Call { .. }) => Ok(()),
+        Some(StepWork::Wait(_) | StepWork::Child(_)) | None => {
+            Err("this step calls no service".to_owned())
+        }
     }
 }
 

@@ -6,22 +6,23 @@ use steward_core::definition::plan::Plan;
 use jiff::Timestamp;
 use steward_aws::items;
 use steward_core::model::{
-    document::{Document, DocumentKey, Kept, Owner},
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
     events::BusEvent,
     names::{TaskId, WorkflowName},
     task::{ProcessState, Task},
     time::Timing,
 };
 use steward_runtime::ports::{
-    Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
-    PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
+    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, SaveOutcome, SharedRecord,
+    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
 
 use super::{
     demand::Resource,
     ledger::{CostAccount, CostSubject},
     meter::{self, ReplaceUnits},
-    prices::Usage,
+    prices::TaskUsage,
     task_simulation::TaskSimulation,
 };
 
@@ -81,7 +82,7 @@ impl Clock for ForecastPorts {
         self.simulation.time()
     }
 
-    async fn pause(&self, duration: Duration) {
+    async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
 }
@@ -120,7 +121,7 @@ impl ForecastPorts {
 
     fn reads(&self, of: Resource, read_units: f64) {
         let state = &mut *self.simulation.state();
-        state.meter.add(&self.account, Usage { read_units, ..Usage::default() });
+        state.meter.add(&self.account, TaskUsage { read_units, ..TaskUsage::default() });
         state.demand_counts.add_units(of, read_units);
     }
 
@@ -133,13 +134,13 @@ impl ForecastPorts {
     fn writes_indices(&self, task: &Task, replaced: &ReplaceUnits) {
         let account = self.account_for(CostSubject::task(&task.workflow));
         self.writes_for(&account, Resource::IndexWrites, replaced.due);
-        let usage = Usage { write_units: replaced.ended, ..Usage::default() };
+        let usage = TaskUsage { write_units: replaced.ended, ..TaskUsage::default() };
         self.simulation.state().meter.add(&account, usage);
     }
 
     fn writes_for(&self, account: &CostAccount, of: Resource, write_units: f64) {
         let state = &mut *self.simulation.state();
-        state.meter.add(account, Usage { write_units, ..Usage::default() });
+        state.meter.add(account, TaskUsage { write_units, ..TaskUsage::default() });
         state.demand_counts.add_units(of, write_units);
     }
 
@@ -162,15 +163,16 @@ impl StateStore for ForecastPorts {
         Ok(task)
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let document = self.simulation.items.document(&task.owner(), task.kept(), submitted);
+        let document =
+            self.simulation.items.document(&task.document_owner(), task.kept(), submitted);
         let item = self.simulation.items.task(task)?;
         let created = self.store().create(task, submitted).await?;
         // A transaction costs double, also a refused one. The indices cost the normal price.
         self.writes(Resource::TasksWrites, 2.0 * meter::write_units(&item));
         self.writes(Resource::DocumentsWrites, 2.0 * meter::write_units(&document));
-        if created == Created::Created {
+        if created == CreateOutcome::Created {
             self.writes_indices(task, &meter::replaced(&self.simulation.items, None, task)?);
             self.writes_document(submitted);
             self.simulation.record_task(task);
@@ -178,19 +180,19 @@ impl StateStore for ForecastPorts {
         Ok(created)
     }
 
-    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
         let before = self.store().load(&task.task_id).await?;
         let saved = self.store().save(task).await?;
         match &saved {
-            Saved::Saved => {
+            SaveOutcome::Saved => {
                 let replaced = meter::replaced(&self.simulation.items, before.as_ref(), task)?;
                 self.writes(Resource::TasksWrites, replaced.table);
                 self.writes_indices(task, &replaced);
                 self.simulation.record_task(task);
             }
             // A refused write costs as much as the item that it would have replaced.
-            Saved::Conflict(now) => {
+            SaveOutcome::Conflict(now) => {
                 let item = now.as_ref().map(|now| self.simulation.items.task(now)).transpose()?;
                 self.writes(Resource::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
             }
@@ -200,10 +202,10 @@ impl StateStore for ForecastPorts {
 
     async fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> Result<Put, PortError> {
+    ) -> Result<PutOutcome, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
         let item = self.simulation.items.document(owner, kept, document);
         self.writes(Resource::DocumentsWrites, meter::write_units(&item));
@@ -211,19 +213,23 @@ impl StateStore for ForecastPorts {
         self.store().put_document(owner, kept, document).await
     }
 
-    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+    ) -> Result<(), PortError> {
         self.store().extend_documents(owner, kept).await
     }
 
     async fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
         let found = self.store().documents(owner, keys).await?;
         // The expiry does not change the size.
-        let kept = Kept { from: self.simulation.time(), retention_s: None };
+        let kept = DocumentRetention { from: self.simulation.time(), retention_s: None };
         let items =
             found.iter().map(|document| self.simulation.items.document(owner, kept, document));
         let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
@@ -233,25 +239,25 @@ impl StateStore for ForecastPorts {
     }
 
     /// Not counted: reading the due index is a cost of the deployment, not of a task.
-    async fn due(
+    async fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
-        self.store().due(shard, until, after).await
+        self.store().due_tasks(shard, until, after).await
     }
 
-    async fn ended(
+    async fn ended_tasks(
         &self,
         state: ProcessState,
         part: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
+        after: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
-        self.store().ended(state, part, within, after).await
+        self.store().ended_tasks(state, part, within, after).await
     }
 
     fn shards(&self) -> u32 {
@@ -259,25 +265,31 @@ impl StateStore for ForecastPorts {
     }
 
     /// Not counted: each instance reads its breaker at most once a second, for any number of tasks.
-    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
-        self.store().shared(key).await
+    async fn shared_record(
+        &self,
+        key: &SharedRecordKey,
+    ) -> Result<Option<SharedRecord>, PortError> {
+        self.store().shared_record(key).await
     }
 
-    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+    async fn save_shared_record(
+        &self,
+        shared: &SharedRecord,
+    ) -> Result<SharedSaveOutcome, PortError> {
         tokio::time::sleep(DYNAMODB_LATENCY).await;
         let bytes = shared.body.to_string().len();
         let units = bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1);
         self.writes(Resource::DocumentsWrites, units as f64);
-        self.store().save_shared(shared).await
+        self.store().save_shared_record(shared).await
     }
 
-    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
-        self.store().all_shared(kind).await
+    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
+        self.store().shared_records(kind).await
     }
 }
 
 impl Channel for ForecastPorts {
-    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(SQS_LATENCY).await;
         let answers = messages.iter().map(|_| Ok(())).collect();
         for message in messages {

@@ -81,7 +81,7 @@ impl Prices {
 
     /// The price of a million tasks with this usage each.
     #[must_use]
-    pub fn of(&self, usage: &Usage) -> Dollars {
+    pub fn of(&self, usage: &TaskUsage) -> Dollars {
         let dynamodb = self.dynamodb_write_units.per_million(usage.write_units)
             + self.dynamodb_read_units.per_million(usage.read_units);
         let sqs = self.sqs_requests.per_million(usage.sqs_requests);
@@ -94,7 +94,7 @@ impl Prices {
 
 /// The average usage of AWS by a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Usage {
+pub struct TaskUsage {
     /// DynamoDB write units.
     pub write_units: f64,
     /// DynamoDB read units.
@@ -124,7 +124,7 @@ pub struct Dollars {
     pub total: f64,
 }
 
-impl std::ops::AddAssign for Usage {
+impl std::ops::AddAssign for TaskUsage {
     fn add_assign(&mut self, other: Self) {
         self.write_units += other.write_units;
         self.read_units += other.read_units;
@@ -135,7 +135,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-impl Usage {
+impl TaskUsage {
     pub(super) fn divided(&self, by: f64) -> Self {
         Self {
             write_units: self.write_units / by,
@@ -200,12 +200,12 @@ mod tests {
     #[test]
     fn a_million_tasks_of_one_step_have_the_documented_price() {
         // A task of one step as counted by tests/cost.rs, without the time of the functions.
-        let usage = Usage {
+        let usage = TaskUsage {
             write_units: 9.0,
             read_units: 3.0,
             sqs_requests: 1.1,
             invocations: 0.4,
-            ..Usage::default()
+            ..TaskUsage::default()
         };
         let dollars = Prices::listed().unwrap().of(&usage);
         assert!((dollars.total - 6.52).abs() < 1e-9, "{dollars:?}");

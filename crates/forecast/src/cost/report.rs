@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use super::{
-    alternatives::{AlternativeCounts, Elsewhere, alternative_prices},
+    alternatives::{AlternativeCounts, AlternativePrice, alternative_prices},
     demand::Demand,
     ledger::{CostAccounts, CostLedger, add_agents_time},
     meter::MEMORY_GB,
     plan::{ForecastPlan, StepKey},
-    prices::{Dollars, Usage},
+    prices::{Dollars, TaskUsage},
     run::{ForecastRun, StepCounts},
 };
 
@@ -19,7 +19,7 @@ const REASONS: usize = 5;
 
 /// The outcomes and the cost of all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct ForecastReport {
     /// The workflow.
     pub workflow: String,
     /// Its version.
@@ -43,13 +43,13 @@ pub struct Report {
     /// The year and month of the prices.
     pub prices_as_of: String,
     /// The average usage of a task.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// The price of a million tasks.
     pub dollars_per_million: Dollars,
     /// The usage and price by function and by step.
     pub ledger: CostLedger,
     /// The price of a million of these tasks on alternative services.
-    pub elsewhere: Vec<Elsewhere>,
+    pub elsewhere: Vec<AlternativePrice>,
     /// The average demand of a task.
     #[serde(skip)]
     pub demand: Demand,
@@ -110,13 +110,13 @@ pub struct StepSummary {
     pub undo_failed: u64,
 }
 
-impl Report {
+impl ForecastReport {
     /// The report of all runs. `finished_runs` is in the order of the runs, since consecutive invocations of agents share a batch.
     pub(super) fn of(plan: &ForecastPlan, finished_runs: &[ForecastRun]) -> Self {
         let settings = &plan.settings;
         let runs = f64::from(settings.runs);
         let accounts = accounts(finished_runs, settings.batch);
-        let mut sum = Usage::default();
+        let mut sum = TaskUsage::default();
         accounts.values().for_each(|usage| sum += *usage);
         let usage = sum.divided(runs);
         let mut counts = AlternativeCounts::default();

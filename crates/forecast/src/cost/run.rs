@@ -217,7 +217,7 @@ fn counts(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, StepCo
             counts.failed += u64::from(part.run.state.is_failed());
             let Some(undo) = &part.undo else { continue };
             counts.undo_attempts += u64::from(undo.state.attempt());
-            counts.undone += u64::from(undo.state.has_passed());
+            counts.undone += u64::from(undo.state.is_completed_or_skipped());
             counts.undo_failed += u64::from(undo.state.is_failed());
         }
     }

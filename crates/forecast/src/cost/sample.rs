@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
     definition::{
-        step::{StepDefinition, Work, wait_until},
+        step::{StepDefinition, StepWork, wait_until},
         workflow::Workflow,
     },
     expression::{
         scope::Scope,
         template::Template,
-        uses::{Key, Kind, Use},
+        uses::{PathKey, ValueKind, ValueUse},
     },
     limits,
     model::names::StepName,
@@ -21,7 +21,7 @@ use steward_core::{
 
 use super::{
     plan::{ForecastPlan, StepKey},
-    settings::{ForecastError, Settings},
+    settings::{ForecastError, ForecastSettings},
     value_shape::ValueShape,
 };
 
@@ -51,7 +51,7 @@ impl SampleValue {
 }
 
 /// The input of the tasks.
-pub(super) fn input(settings: &Settings) -> SampleValue {
+pub(super) fn input(settings: &ForecastSettings) -> SampleValue {
     if let Some(given) = &settings.input {
         return SampleValue::Given(given.clone());
     }
@@ -59,7 +59,7 @@ pub(super) fn input(settings: &Settings) -> SampleValue {
     let schema = workflow.input.as_ref();
     let mut shape = schema.map_or(ValueShape::Any, |schema| ValueShape::of_schema(schema.source()));
     for used in all_uses(workflow) {
-        if let [Key::Field(root), path @ ..] = used.path.as_slice()
+        if let [PathKey::Field(root), path @ ..] = used.path.as_slice()
             && root == "input"
         {
             shape.add_read(path, used.kind);
@@ -77,7 +77,8 @@ pub(super) fn input(settings: &Settings) -> SampleValue {
 pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepKey, SampleValue)> {
     let mut shapes: BTreeMap<&StepName, ValueShape> = BTreeMap::new();
     for used in all_uses(workflow) {
-        if let [Key::Field(root), Key::Field(step), Key::Field(_), path @ ..] = used.path.as_slice()
+        if let [PathKey::Field(root), PathKey::Field(step), PathKey::Field(_), path @ ..] =
+            used.path.as_slice()
             && root == "steps"
             && let Some((name, _)) = workflow.steps.get_key_value(step.as_str())
         {
@@ -93,46 +94,48 @@ pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepKey, SampleValue)> {
 }
 
 /// Everything that the expressions of a workflow read. An item is read as an element of its list.
-fn all_uses(workflow: &Workflow) -> Vec<Use> {
+fn all_uses(workflow: &Workflow) -> Vec<ValueUse> {
     let mut uses = Vec::new();
     for step in workflow.steps.values() {
         let mut own = Vec::new();
         for (_, template, kind) in templates(step) {
-            own.extend(template.uses(kind));
+            own.extend(template.value_uses(kind));
         }
-        let items = step.for_each.as_ref().map(|each| each.items.uses(Kind::List));
+        let items = step.for_each.as_ref().map(|each| each.items.value_uses(ValueKind::List));
         let list = match items.as_deref() {
             Some([list]) => Some(list.path.clone()),
             Some(_) | None => None,
         };
         uses.extend(own.into_iter().filter_map(|used| match used.path.as_slice() {
-            [Key::Field(root), rest @ ..] if root == "item" => {
+            [PathKey::Field(root), rest @ ..] if root == "item" => {
                 let mut path = list.clone()?;
-                path.push(Key::Element);
+                path.push(PathKey::Element);
                 path.extend_from_slice(rest);
-                Some(Use { path, kind: used.kind })
+                Some(ValueUse { path, kind: used.kind })
             }
             _ => Some(used),
         }));
     }
-    uses.extend(workflow.output.iter().flat_map(|output| output.uses(Kind::Any)));
+    uses.extend(workflow.output.iter().flat_map(|output| output.value_uses(ValueKind::Any)));
     uses
 }
 
 /// The templates of a step, each with its key and the required kind of value.
-fn templates(step: &StepDefinition) -> Vec<(String, &Template, Kind)> {
+fn templates(step: &StepDefinition) -> Vec<(String, &Template, ValueKind)> {
     let mut all = Vec::new();
-    all.extend(step.when.iter().map(|when| ("when".to_owned(), when, Kind::Bool)));
+    all.extend(step.when.iter().map(|when| ("when".to_owned(), when, ValueKind::Bool)));
     let items = step.for_each.iter();
-    all.extend(items.map(|each| ("for_each.items".to_owned(), &each.items, Kind::List)));
-    all.extend(step.wait.iter().map(|wait| ("wait".to_owned(), wait, Kind::Span)));
+    all.extend(items.map(|each| ("for_each.items".to_owned(), &each.items, ValueKind::List)));
+    all.extend(step.wait.iter().map(|wait| ("wait".to_owned(), wait, ValueKind::DurationOrTime)));
     let child = step.workflow.iter().flat_map(|child| &child.input);
-    all.extend(child.map(|input| ("workflow.input".to_owned(), input, Kind::Any)));
+    all.extend(child.map(|input| ("workflow.input".to_owned(), input, ValueKind::Any)));
     let undo = step.undo.as_ref().and_then(|undo| undo.request.as_ref());
     for (of, request) in [("", step.request.as_ref()), ("undo.", undo)] {
         let Some(request) = request else { continue };
-        all.push((format!("{of}request.path"), &request.path, Kind::Any));
-        all.extend(request.body.iter().map(|body| (format!("{of}request.body"), body, Kind::Any)));
+        all.push((format!("{of}request.path"), &request.path, ValueKind::Any));
+        all.extend(
+            request.body.iter().map(|body| (format!("{of}request.body"), body, ValueKind::Any)),
+        );
     }
     all
 }
@@ -196,7 +199,7 @@ impl SampleChecker<'_> {
         let mut count = None;
         for (at, template, kind) in templates(step) {
             // An empty list has no item for the expression.
-            if count == Some(0) && template.reads().names.contains("item") {
+            if count == Some(0) && template.required_values().names.contains("item") {
                 continue;
             }
             // An undo may read the output of its step.
@@ -224,9 +227,9 @@ impl SampleChecker<'_> {
             }
         }
         let output = match step.work() {
-            Some(Work::Wait(_)) | None => Value::Null,
-            Some(Work::Call { .. }) => generated,
-            Some(Work::Child(child)) => match self.plan.workflow(&child.name) {
+            Some(StepWork::Wait(_)) | None => Value::Null,
+            Some(StepWork::Call { .. }) => generated,
+            Some(StepWork::Child(child)) => match self.plan.workflow(&child.name) {
                 Some(child) if depth < limits::CHILD_DEPTH_MAX => {
                     self.workflow(child, &child_input, "the input", depth + 1)?
                 }
@@ -247,17 +250,21 @@ fn scope<'a>(workflow: &'a Workflow, input: &'a Value, outputs: &'a Outputs<'a>)
 }
 
 /// Checks that a value has the required kind.
-fn fits(kind: Kind, at: &str, value: &Value) -> Result<(), String> {
+fn fits(kind: ValueKind, at: &str, value: &Value) -> Result<(), String> {
     match kind {
-        Kind::Bool if !value.is_boolean() => Err(format!("`{at}` must be true or false")),
-        Kind::List if !value.is_array() => Err(format!("`{at}` must be a list")),
-        Kind::Span => wait_until(value, Timestamp::UNIX_EPOCH).map(|_| ()),
-        Kind::Any | Kind::Bool | Kind::Number | Kind::Text | Kind::List => Ok(()),
+        ValueKind::Bool if !value.is_boolean() => Err(format!("`{at}` must be true or false")),
+        ValueKind::List if !value.is_array() => Err(format!("`{at}` must be a list")),
+        ValueKind::DurationOrTime => wait_until(value, Timestamp::UNIX_EPOCH).map(|_| ()),
+        ValueKind::Any
+        | ValueKind::Bool
+        | ValueKind::Number
+        | ValueKind::Text
+        | ValueKind::List => Ok(()),
     }
 }
 
 fn failed(workflow: &Workflow, at: &str, template: &Template, reason: String) -> ForecastError {
-    let reads = template.reads();
+    let reads = template.required_values();
     let input = reads.input() || reads.names.contains("item");
     let mut options: Vec<_> =
         reads.steps.iter().map(|step| format!("--output {step}=JSON")).collect();

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::{
-    definition::step::Callback,
+    definition::step::CallbackDefinition,
     model::{
         attempt::Action,
-        messages::{Answer, CallbackAnswer, SchedulerMessage, StepRequest},
+        messages::{CallbackMessage, CallbackOutcome, SchedulerMessage, StepRequest},
         names::{CallbackFence, CallbackToken},
     },
 };
@@ -65,13 +65,14 @@ pub(super) fn random_duration(mean: Duration, draw: &mut fastrand::Rng) -> Durat
 }
 
 impl RemoteService for ForecastService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         let simulation = &self.0;
-        let permanent =
-            |reason: &str| Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: false });
+        let permanent = |reason: &str| {
+            Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: false })
+        };
         let transient = |reason: &str, may_have_run| {
             let reason = reason.to_owned();
-            Err(Fault::Transient { reason, retry_after: None, may_have_run })
+            Err(CallFault::Transient { reason, retry_after: None, may_have_run })
         };
         let Some((key, assumptions)) = simulation.assumptions(&request.task_id, &request.step.step)
         else {
@@ -106,7 +107,9 @@ impl RemoteService for ForecastService {
         let timeout = simulation.plan.settings.call_timeout;
         tokio::time::sleep(takes.min(timeout)).await;
         match outcome {
-            _ if takes > timeout => Err(Fault::Cut { reason: "the call timed out".to_owned() }),
+            _ if takes > timeout => {
+                Err(CallFault::TimedOut { reason: "the call timed out".to_owned() })
+            }
             AttemptOutcome::Fails => permanent("HTTP 422 Unprocessable Entity"),
             AttemptOutcome::Succeeds | AttemptOutcome::NoReply if flaky => {
                 transient("HTTP 500 Internal Server Error", true)
@@ -126,7 +129,7 @@ impl RemoteService for ForecastService {
 fn answer_later(
     simulation: &Arc<TaskSimulation>,
     request: &StepRequest,
-    callback: &Callback,
+    callback: &CallbackDefinition,
     assumptions: &StepAssumptions,
     output: &Value,
 ) {
@@ -134,19 +137,19 @@ fn answer_later(
     let (fence, incarnation) = (CallbackFence::Attempt(request.attempt), request.incarnation);
     let token = CallbackToken { task_id, step, incarnation, fence };
     let after = random_duration(assumptions.answer, &mut simulation.state().draw);
-    let send = |answer: Answer, after: Duration| {
-        let answer = CallbackAnswer { token: token.clone(), answer };
+    let send = |outcome: CallbackOutcome, after: Duration| {
+        let answer = CallbackMessage { token: token.clone(), outcome };
         simulation.send_to_scheduler(&SchedulerMessage::Callback(answer), after);
     };
     // Twice as often as required, so that no heartbeat is missed.
     if let Some(every) = callback.heartbeat.map(|heartbeat| heartbeat / 2) {
         let mut at = every;
         while at < after && !every.is_zero() {
-            send(Answer::Heartbeat, at);
+            send(CallbackOutcome::Heartbeat, at);
             at += every;
         }
     }
-    send(Answer::Completed { output: output.clone() }, after);
+    send(CallbackOutcome::Completed { output: output.clone() }, after);
 }
 
 /// Draws the outcome and the duration of a child task whose workflow is not given.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use steward_core::{definition::workflow::Workflow, limits};
 
-use super::step_options::{At, Json, Said, Share, Span};
+use super::step_options::{DurationValue, Json, Share, StepOption, StepSelector};
 
 /// The default number of runs.
 pub const RUNS: u32 = 10_000;
@@ -19,7 +19,7 @@ pub const BATCH_MAX: u32 = 10;
 
 /// What a forecast assumes about a workflow, its services and its callers.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ForecastSettings {
     /// The workflow.
     pub workflow: Workflow,
     /// The workflows of its child tasks, direct and indirect. A child workflow that is not given counts as a call.
@@ -35,24 +35,24 @@ pub struct Settings {
     /// The input of the tasks; generated if absent.
     pub input: Option<Value>,
     /// The outputs of steps; generated if absent. For a step with items, the output of each item.
-    pub output: Vec<Said<Json>>,
+    pub output: Vec<StepOption<Json>>,
     /// The share of attempts that fail permanently.
-    pub fail: Vec<Said<Share>>,
+    pub fail: Vec<StepOption<Share>>,
     /// The share of calls that fail, and may succeed when they are repeated.
-    pub flaky: Vec<Said<Share>>,
+    pub flaky: Vec<StepOption<Share>>,
     /// The share of attempts that are never answered.
-    pub silent: Vec<Said<Share>>,
+    pub silent: Vec<StepOption<Share>>,
     /// The share of undo attempts that fail permanently.
-    pub fail_undo: Vec<Said<Share>>,
+    pub fail_undo: Vec<StepOption<Share>>,
     /// The average duration of a call.
-    pub slow: Vec<Said<Span>>,
+    pub slow: Vec<StepOption<DurationValue>>,
     /// How long after the submission the service refuses every call.
-    pub down: Vec<Said<Span>>,
+    pub down: Vec<StepOption<DurationValue>>,
     /// The average time until the callback of a step is answered.
-    pub answer: Vec<Said<Span>>,
+    pub answer: Vec<StepOption<DurationValue>>,
 }
 
-impl Settings {
+impl ForecastSettings {
     /// Settings without failures.
     #[must_use]
     pub fn new(workflow: Workflow) -> Self {
@@ -85,7 +85,7 @@ pub enum ForecastError {
         /// The option.
         option: &'static str,
         /// The step in the option.
-        at: At,
+        at: StepSelector,
         /// The existing steps.
         known: String,
         /// The most similar step, as a question.
@@ -97,7 +97,7 @@ pub enum ForecastError {
         /// The option.
         option: &'static str,
         /// The step in the option.
-        at: At,
+        at: StepSelector,
         /// Why it does not apply.
         why: String,
     },

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 /// A value for a step, as `charge=5%`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said<T> {
+pub struct StepOption<T> {
     /// The step.
-    pub at: At,
+    pub at: StepSelector,
     /// The value.
     pub value: T,
 }
 
 /// The steps to which an option applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum StepSelector {
     /// All steps: `*`.
     All,
     /// One step, as `charge`, or a step of another workflow, as `delivery.pack`.
@@ -28,7 +28,7 @@ pub struct Share(pub f64);
 
 /// A duration, as `2s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub struct DurationValue(pub Duration);
 
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ pub enum OptionError {
     Json(String),
 }
 
-impl fmt::Display for At {
+impl fmt::Display for StepSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("*"),
@@ -78,7 +78,7 @@ impl OptionValue for Share {
     const EXAMPLE: &'static str = "5%";
 }
 
-impl OptionValue for Span {
+impl OptionValue for DurationValue {
     const EXAMPLE: &'static str = "2s";
 }
 
@@ -86,15 +86,15 @@ impl OptionValue for Json {
     const EXAMPLE: &'static str = "JSON";
 }
 
-impl<T: OptionValue> FromStr for Said<T> {
+impl<T: OptionValue> FromStr for StepOption<T> {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
         let said = text.split_once('=').filter(|(at, _)| !at.trim().is_empty());
         let (at, value) = said.ok_or(OptionError::NoStep { example: T::EXAMPLE })?;
         let at = match at.trim() {
-            "*" => At::All,
-            step => At::Step(step.to_owned()),
+            "*" => StepSelector::All,
+            step => StepSelector::Step(step.to_owned()),
         };
         Ok(Self { at, value: value.trim().parse()? })
     }
@@ -112,7 +112,7 @@ impl FromStr for Share {
     }
 }
 
-impl FromStr for Span {
+impl FromStr for DurationValue {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {

@@ -13,20 +13,20 @@ use std::{
 
 use futures_util::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
-use steward_agent::attempt::Guard;
+use steward_agent::attempt::CircuitBreaker;
 use steward_aws::{channel::redelivery, items::Items};
 use steward_core::{
-    breaker::Settings as Breaker,
+    breaker::BreakerSettings as Breaker,
     definition::recovery,
     model::{
         attempt::Action,
-        messages::{ChildEnded, ChildOutcome, Parent, SchedulerMessage, Submission},
+        messages::{ChildEnded, ChildOutcome, ParentStep, SchedulerMessage, Submission},
         names::{AgentName, Part, StepName, TaskId, WorkflowName},
         task::Task,
         time::{Timing, later},
     },
 };
-use steward_runtime::ports::{Outgoing, Queue};
+use steward_runtime::ports::{OutgoingMessage, Queue};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::Instant,
@@ -104,7 +104,7 @@ pub(super) struct TaskSimulationState {
     /// The workflow and the due time of each task.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
     pub(super) refused: Option<String>,
-    guards: BTreeMap<AgentName, Arc<Guard>>,
+    guards: BTreeMap<AgentName, Arc<CircuitBreaker>>,
     /// When and how child tasks end whose workflow is not given, so that they count as a call.
     children: BTreeMap<TaskId, (Duration, AttemptOutcome)>,
 }
@@ -215,11 +215,11 @@ impl TaskSimulation {
     }
 
     /// The circuit breaker view of an agent.
-    pub(super) fn guard(&self, agent: &AgentName) -> Arc<Guard> {
+    pub(super) fn guard(&self, agent: &AgentName) -> Arc<CircuitBreaker> {
         let probe_within = self.plan.settings.call_timeout;
         let breaker = Breaker { probe_within, ..Breaker::default() };
         let mut state = self.state();
-        let new = || Arc::new(Guard::new(agent.clone(), breaker));
+        let new = || Arc::new(CircuitBreaker::new(agent.clone(), breaker));
         state.guards.entry(agent.clone()).or_insert_with(new).clone()
     }
 
@@ -236,7 +236,7 @@ impl TaskSimulation {
     }
 
     /// Delivers a message that a function has sent.
-    pub(super) fn send_message(simulation: &Arc<Self>, message: Outgoing) {
+    pub(super) fn send_message(simulation: &Arc<Self>, message: OutgoingMessage) {
         // Whole seconds, rounded up, as on SQS.
         let delay = Duration::from_secs(message.delay.as_millis().div_ceil(1_000) as u64);
         let role = match &message.queue {
@@ -256,7 +256,7 @@ impl TaskSimulation {
         simulation.deliver(role, message, delay);
     }
 
-    fn deliver(self: &Arc<Self>, role: FunctionRole, message: Outgoing, delay: Duration) {
+    fn deliver(self: &Arc<Self>, role: FunctionRole, message: OutgoingMessage, delay: Duration) {
         let simulation = self.clone();
         let hop = self.state().demand_counts.sent(&role, delay);
         let delivered = async move {
@@ -343,7 +343,7 @@ impl TaskSimulation {
             }
             (after, outcome)
         };
-        let Parent { task_id, step, incarnation, .. } = parent;
+        let ParentStep { task_id, step, incarnation, .. } = parent;
         let (attempt, child, revision) = (None, None, None);
         let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
         self.send_to_scheduler(&SchedulerMessage::ChildEnded(ended), after);
@@ -354,6 +354,6 @@ fn epoch() -> Timestamp {
     Timestamp::from_second(1_767_225_600).unwrap_or_default()
 }
 
-fn plain(queue: Queue, body: String) -> Outgoing {
-    Outgoing { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
+fn plain(queue: Queue, body: String) -> OutgoingMessage {
+    OutgoingMessage { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
 }

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use steward_core::definition::workflow::Workflow;
 
 use super::{
-    Report, Said, Settings, forecast, prices::Usage, settings::ForecastError,
-    step_options::OptionValue,
+    ForecastReport, ForecastSettings, StepOption, forecast, prices::TaskUsage,
+    settings::ForecastError, step_options::OptionValue,
 };
 
-fn order() -> Settings {
+fn order() -> ForecastSettings {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.yaml");
     let workflow = steward_definition_file::read_file(std::path::Path::new(file)).unwrap();
-    Settings { runs: 50, ..Settings::new(workflow) }
+    ForecastSettings { runs: 50, ..ForecastSettings::new(workflow) }
 }
 
 fn workflow(name: &str, rest: Value) -> Workflow {
@@ -24,32 +24,32 @@ fn workflow(name: &str, rest: Value) -> Workflow {
     serde_json::from_value(definition).unwrap()
 }
 
-fn steps(steps: Value) -> Settings {
-    Settings { runs: 50, ..Settings::new(workflow("w", json!({ "steps": steps }))) }
+fn steps(steps: Value) -> ForecastSettings {
+    ForecastSettings { runs: 50, ..ForecastSettings::new(workflow("w", json!({ "steps": steps }))) }
 }
 
-fn option<T: OptionValue>(text: &str) -> Vec<Said<T>> {
+fn option<T: OptionValue>(text: &str) -> Vec<StepOption<T>> {
     vec![text.parse().unwrap()]
 }
 
-fn run(settings: Settings) -> Report {
+fn run(settings: ForecastSettings) -> ForecastReport {
     forecast(settings, &|| {}).unwrap()
 }
 
-fn error(settings: Settings) -> String {
+fn error(settings: ForecastSettings) -> String {
     forecast(settings, &|| {}).unwrap_err().to_string()
 }
 
-fn count(report: &Report, state: &str) -> u64 {
+fn count(report: &ForecastReport, state: &str) -> u64 {
     report.outcomes.iter().find(|outcome| outcome.state == state).map_or(0, |found| found.tasks)
 }
 
-fn step<'r>(report: &'r Report, name: &str) -> &'r super::StepSummary {
+fn step<'r>(report: &'r ForecastReport, name: &str) -> &'r super::StepSummary {
     report.steps.iter().find(|step| step.step == name).unwrap()
 }
 
 #[track_caller]
-fn assert_usage(usage: &Usage, writes: f64, reads: f64, requests: f64, invocations: f64) {
+fn assert_usage(usage: &TaskUsage, writes: f64, reads: f64, requests: f64, invocations: f64) {
     let close = |one: f64, other: f64| (one - other).abs() < 1e-6;
     assert!(
         close(usage.write_units, writes)
@@ -85,8 +85,8 @@ fn the_order_has_the_usage_counted_by_dynamodb() {
 fn without_faults_the_price_does_not_depend_on_the_seed() {
     let first = run(order());
     for seed in 1..6 {
-        let other = run(Settings { seed, ..order() });
-        let Usage { write_units, read_units, sqs_requests, invocations, .. } = first.usage;
+        let other = run(ForecastSettings { seed, ..order() });
+        let TaskUsage { write_units, read_units, sqs_requests, invocations, .. } = first.usage;
         assert_usage(&other.usage, write_units, read_units, sqs_requests, invocations);
         // The agents' time is random, and a small part of the price.
         let (one, two) = (first.dollars_per_million.total, other.dollars_per_million.total);
@@ -96,7 +96,7 @@ fn without_faults_the_price_does_not_depend_on_the_seed() {
 
 #[test]
 fn the_same_seed_gives_the_same_report() {
-    let settings = |seed| Settings {
+    let settings = |seed| ForecastSettings {
         seed,
         fail: option("charge=20%"),
         flaky: option("*=20%"),
@@ -110,7 +110,7 @@ fn the_same_seed_gives_the_same_report() {
 
 #[test]
 fn a_step_that_always_fails_is_always_undone() {
-    let report = run(Settings { fail: option("charge=100%"), ..order() });
+    let report = run(ForecastSettings { fail: option("charge=100%"), ..order() });
     assert_eq!((count(&report, "Undone"), count(&report, "Processed")), (50, 0));
     assert_eq!((step(&report, "charge").failed, step(&report, "charge").retries), (50, 0));
     assert_eq!((step(&report, "reserve").undone, step(&report, "ship").started), (50, 0));
@@ -120,7 +120,7 @@ fn a_step_that_always_fails_is_always_undone() {
 
 #[test]
 fn five_percent_failures_undo_five_percent_of_the_tasks() {
-    let report = run(Settings { runs: 2_000, fail: option("charge=5%"), ..order() });
+    let report = run(ForecastSettings { runs: 2_000, fail: option("charge=5%"), ..order() });
     let undone = count(&report, "Undone");
     assert!((80..=120).contains(&undone), "{undone}");
     assert_eq!(count(&report, "Processed") + undone, 2_000);
@@ -128,8 +128,11 @@ fn five_percent_failures_undo_five_percent_of_the_tasks() {
 
 #[test]
 fn an_undo_that_fails_needs_an_operator() {
-    let settings =
-        Settings { fail: option("charge=100%"), fail_undo: option("reserve=100%"), ..order() };
+    let settings = ForecastSettings {
+        fail: option("charge=100%"),
+        fail_undo: option("reserve=100%"),
+        ..order()
+    };
     let report = run(settings);
     assert_eq!(count(&report, "Error"), 50);
     assert_eq!((report.alerts, report.need_operator), (50, 50));
@@ -139,7 +142,7 @@ fn an_undo_that_fails_needs_an_operator() {
 
 #[test]
 fn an_unanswered_attempt_is_repeated_after_its_complete_by() {
-    let report = run(Settings { runs: 200, silent: option("charge=30%"), ..order() });
+    let report = run(ForecastSettings { runs: 200, silent: option("charge=30%"), ..order() });
     let charge = step(&report, "charge");
     assert!(charge.attempts > 230 && charge.retries > 30, "{charge:?}");
     // The complete-by passes, and the supervisor sweeps once a minute.
@@ -149,7 +152,7 @@ fn an_unanswered_attempt_is_repeated_after_its_complete_by() {
 
 #[test]
 fn flaky_calls_are_repeated_within_an_attempt() {
-    let report = run(Settings { runs: 200, flaky: option("charge=20%"), ..order() });
+    let report = run(ForecastSettings { runs: 200, flaky: option("charge=20%"), ..order() });
     let charge = step(&report, "charge");
     assert_eq!(count(&report, "Processed"), 200);
     assert!(charge.retries > 25 && charge.attempts == 200, "{charge:?}");
@@ -157,7 +160,7 @@ fn flaky_calls_are_repeated_within_an_attempt() {
 
 #[test]
 fn the_median_duration_follows_from_the_latencies() {
-    let report = run(Settings { runs: 400, slow: option("*=2s"), ..order() });
+    let report = run(ForecastSettings { runs: 400, slow: option("*=2s"), ..order() });
     // Three calls of two seconds on average.
     let p50 = report.outcomes[0].p50_ms;
     assert!((5_000..7_000).contains(&p50), "{p50}");
@@ -166,13 +169,13 @@ fn the_median_duration_follows_from_the_latencies() {
 #[test]
 fn a_call_that_times_out_is_repeated() {
     let call_timeout = Duration::from_secs(1);
-    let report = run(Settings { slow: option("ship=3s"), call_timeout, ..order() });
+    let report = run(ForecastSettings { slow: option("ship=3s"), call_timeout, ..order() });
     assert!(step(&report, "ship").retries > 50, "{:?}", step(&report, "ship"));
 }
 
 #[test]
 fn tasks_wait_for_a_service_that_is_down() {
-    let report = run(Settings { down: option("reserve=3m"), ..order() });
+    let report = run(ForecastSettings { down: option("reserve=3m"), ..order() });
     assert_eq!(count(&report, "Processed"), 50);
     assert!(report.outcomes[0].p50_ms > 180_000, "{:?}", report.outcomes);
 }
@@ -182,15 +185,15 @@ fn a_callback_is_answered_after_the_given_time() {
     let request = json!({ "path": "/ask", "body": { "token": "${ callback.token }" } });
     let callback = json!({ "within": "2d", "heartbeat": "1h" });
     let approve = json!({ "approve": { "agent": "a", "request": request, "callback": callback } });
-    let report = run(Settings { answer: option("approve=5h"), ..steps(approve.clone()) });
+    let report = run(ForecastSettings { answer: option("approve=5h"), ..steps(approve.clone()) });
     assert_eq!(count(&report, "Processed"), 50);
     let hour = 3_600_000;
     let p50 = report.outcomes[0].p50_ms;
     assert!((4 * hour..6 * hour).contains(&p50), "{p50}");
-    let silent = run(Settings { silent: option("approve=100%"), ..steps(approve.clone()) });
+    let silent = run(ForecastSettings { silent: option("approve=100%"), ..steps(approve.clone()) });
     assert_eq!(count(&silent, "Error"), 50);
     assert_eq!(
-        error(Settings { answer: option("approve=30d"), ..steps(approve) }),
+        error(ForecastSettings { answer: option("approve=30d"), ..steps(approve) }),
         "--answer approve: this takes 1440 heartbeats; the maximum is 1000"
     );
 }
@@ -221,9 +224,10 @@ fn the_input_matches_the_schema() {
         "amount": { "type": "integer", "maximum": 9 }, "tier": { "enum": ["gold"] } } });
     let request = json!({ "path": "/x", "body": "${ input.amount }" });
     let steps = json!({ "a": { "agent": "a", "request": request } });
-    let settings = Settings::new(workflow("w", json!({ "input": input, "steps": steps })));
-    assert_eq!(count(&run(Settings { runs: 5, ..settings.clone() }), "Processed"), 5);
-    let wrong = Settings { input: Some(json!({ "amount": 10, "tier": "gold" })), ..settings };
+    let settings = ForecastSettings::new(workflow("w", json!({ "input": input, "steps": steps })));
+    assert_eq!(count(&run(ForecastSettings { runs: 5, ..settings.clone() }), "Processed"), 5);
+    let wrong =
+        ForecastSettings { input: Some(json!({ "amount": 10, "tier": "gold" })), ..settings };
     let found = error(wrong);
     assert!(found.starts_with("the input of workflow `w`: input.amount: "), "{found}");
 }
@@ -237,11 +241,18 @@ fn parent() -> Workflow {
 
 #[test]
 fn a_child_workflow_is_run_if_it_is_given_and_counts_as_a_call_if_not() {
-    let outside = run(Settings { runs: 50, slow: option("deliver=1h"), ..Settings::new(parent()) });
+    let outside = run(ForecastSettings {
+        runs: 50,
+        slow: option("deliver=1h"),
+        ..ForecastSettings::new(parent())
+    });
     assert_eq!(count(&outside, "Processed"), 50, "{:?}", outside.reasons);
     assert!(outside.outcomes[0].p50_ms > 2_400_000, "{:?}", outside.outcomes);
-    let failing =
-        run(Settings { runs: 20, fail: option("deliver=100%"), ..Settings::new(parent()) });
+    let failing = run(ForecastSettings {
+        runs: 20,
+        fail: option("deliver=100%"),
+        ..ForecastSettings::new(parent())
+    });
     assert_eq!(count(&failing, "Processed"), 0);
 
     let fly = json!({ "agent": "drone", "request": { "path": "/fly", "body": "${ input.to }" } });
@@ -249,15 +260,16 @@ fn a_child_workflow_is_run_if_it_is_given_and_counts_as_a_call_if_not() {
         "delivery",
         json!({ "steps": { "fly": fly }, "output": { "km": "${ steps.fly.output.km }" } }),
     );
-    let inside = |settings| Settings { with: vec![delivery.clone()], runs: 20, ..settings };
-    let report = run(inside(Settings::new(parent())));
+    let inside = |settings| ForecastSettings { with: vec![delivery.clone()], runs: 20, ..settings };
+    let report = run(inside(ForecastSettings::new(parent())));
     assert_eq!(count(&report, "Processed"), 20, "{:?}", report.reasons);
     assert_eq!(step(&report, "delivery.fly").started, 20);
-    let call = run(Settings { runs: 20, ..Settings::new(parent()) });
+    let call = run(ForecastSettings { runs: 20, ..ForecastSettings::new(parent()) });
     assert!(report.usage.write_units > call.usage.write_units + 8.0, "{:?}", report.usage);
-    let failing = Settings { fail: option("delivery.fly=100%"), ..Settings::new(parent()) };
+    let failing =
+        ForecastSettings { fail: option("delivery.fly=100%"), ..ForecastSettings::new(parent()) };
     assert_eq!(count(&run(inside(failing)), "Processed"), 0);
-    let wrong = Settings { fail: option("deliver=1%"), ..Settings::new(parent()) };
+    let wrong = ForecastSettings { fail: option("deliver=1%"), ..ForecastSettings::new(parent()) };
     assert_eq!(
         error(inside(wrong)),
         "--fail deliver: the workflow of this step is given: apply the option to one of its steps, as delivery.STEP"
@@ -267,38 +279,38 @@ fn a_child_workflow_is_run_if_it_is_given_and_counts_as_a_call_if_not() {
 #[test]
 fn an_option_that_does_not_apply_to_its_step_is_an_error() {
     assert_eq!(
-        error(Settings { fail: option("chrage=5%"), ..order() }),
+        error(ForecastSettings { fail: option("chrage=5%"), ..order() }),
         "--fail chrage: this step does not exist; the steps are reserve, charge, ship; did you mean `charge`?"
     );
-    let unlike = error(Settings { slow: option("zzz=5s"), ..order() });
+    let unlike = error(ForecastSettings { slow: option("zzz=5s"), ..order() });
     assert_eq!(unlike, "--slow zzz: this step does not exist; the steps are reserve, charge, ship");
     assert_eq!(
-        error(Settings { answer: option("ship=5s"), ..order() }),
+        error(ForecastSettings { answer: option("ship=5s"), ..order() }),
         "--answer ship: this step has no callback"
     );
     let wait = steps(json!({ "rest": { "wait": "5m" } }));
     assert_eq!(
-        error(Settings { flaky: option("rest=5%"), ..wait.clone() }),
+        error(ForecastSettings { flaky: option("rest=5%"), ..wait.clone() }),
         "--flaky rest: this step calls no service"
     );
     assert_eq!(
-        error(Settings { fail: option("rest=5%"), ..wait }),
+        error(ForecastSettings { fail: option("rest=5%"), ..wait }),
         "--fail rest: this step is a wait"
     );
     let bare = steps(json!({ "a": { "agent": "a", "request": { "path": "/" } } }));
     assert_eq!(
-        error(Settings { fail_undo: option("a=5%"), ..bare }),
+        error(ForecastSettings { fail_undo: option("a=5%"), ..bare }),
         "--fail-undo a: this step has no undo"
     );
-    assert_eq!(error(Settings { runs: 0, ..order() }), "--runs: must be from 1 to 100000");
-    assert_eq!(error(Settings { batch: 11, ..order() }), "--batch: must be from 1 to 10");
-    let twice = Settings { with: vec![order().workflow], ..order() };
+    assert_eq!(error(ForecastSettings { runs: 0, ..order() }), "--runs: must be from 1 to 100000");
+    assert_eq!(error(ForecastSettings { batch: 11, ..order() }), "--batch: must be from 1 to 10");
+    let twice = ForecastSettings { with: vec![order().workflow], ..order() };
     assert_eq!(error(twice), "--with: workflow `order` is given twice");
 }
 
 #[test]
 fn an_option_that_cannot_be_parsed_is_an_error() {
-    let share = |text: &str| text.parse::<Said<super::Share>>().unwrap_err().to_string();
+    let share = |text: &str| text.parse::<StepOption<super::Share>>().unwrap_err().to_string();
     assert_eq!(share("charge"), "write STEP=5%, or *=5% for all steps");
     for bad in ["charge=101%", "charge=-1%", "charge=0.5", "charge=x%"] {
         let value = bad.trim_start_matches("charge=");
@@ -306,12 +318,12 @@ fn an_option_that_cannot_be_parsed_is_an_error() {
             format!("`{value}` is not a share: write a percentage from 0% to 100%, such as 5%");
         assert_eq!(share(bad), message);
     }
-    let span = "ship=2".parse::<Said<super::Span>>().unwrap_err().to_string();
+    let span = "ship=2".parse::<StepOption<super::DurationValue>>().unwrap_err().to_string();
     assert_eq!(
         span,
         "`2` is not a duration: write a duration of at most 366d, such as 100ms, 2s, 10m or 1h"
     );
-    let json = "ship={".parse::<Said<super::Json>>().unwrap_err().to_string();
+    let json = "ship={".parse::<StepOption<super::Json>>().unwrap_err().to_string();
     assert!(json.starts_with("not JSON: EOF"), "{json}");
 }
 
@@ -322,14 +334,14 @@ fn a_value_of_the_wrong_kind_is_an_error_with_its_location() {
     let look = json!({ "agent": "a", "request": { "path": "/x" } });
     let settings = steps(json!({ "look": look, "ship": ship }));
     assert_eq!(count(&run(settings.clone()), "Processed"), 50);
-    let wrong = Settings { output: option(r#"look={"n":"secret"}"#), ..settings.clone() };
+    let wrong = ForecastSettings { output: option(r#"look={"n":"secret"}"#), ..settings.clone() };
     let found = error(wrong);
     assert!(found.starts_with("w: steps.ship.when: expression `steps.look.output.n > input.m`: "));
     assert!(found.ends_with("; use --output look=JSON or --input JSON"), "{found}");
     assert!(!found.contains("secret"), "{found}");
     let when = json!({ "agent": "a", "when": "${ input.a }", "request": { "path": "/x" } });
     let settings = steps(json!({ "a": when }));
-    let wrong = Settings { input: Some(json!({ "a": "yes" })), ..settings };
+    let wrong = ForecastSettings { input: Some(json!({ "a": "yes" })), ..settings };
     assert_eq!(
         error(wrong),
         "w: steps.a.when: expression `${ input.a }`: `when` must be true or false; use --input JSON"
@@ -338,8 +350,9 @@ fn a_value_of_the_wrong_kind_is_an_error_with_its_location() {
 
 #[test]
 fn batches_of_one_message_cost_more() {
-    let report = run(Settings { batch: 1, ..order() });
+    let report = run(ForecastSettings { batch: 1, ..order() });
     assert_usage(&report.usage, 14.0, 8.0, 23.0, 8.0);
-    let error: ForecastError = forecast(Settings { batch: 0, ..order() }, &|| {}).unwrap_err();
+    let error: ForecastError =
+        forecast(ForecastSettings { batch: 0, ..order() }, &|| {}).unwrap_err();
     assert!(matches!(error, ForecastError::OutOfLimits { option: "batch", .. }));
 }

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use steward_core::{
-    expression::uses::{Key, Kind},
+    expression::uses::{PathKey, ValueKind},
     limits,
 };
 
@@ -88,21 +88,21 @@ impl ValueShape {
     }
 
     /// Adds that an expression reads a value of `kind` at `path`. Known shapes do not change.
-    pub(super) fn add_read(&mut self, path: &[Key], kind: Kind) {
+    pub(super) fn add_read(&mut self, path: &[PathKey], kind: ValueKind) {
         match path {
             [] => {
                 if *self == Self::Any {
                     *self = match kind {
-                        Kind::Any => Self::Any,
-                        Kind::Bool => Self::Bool,
-                        Kind::Number => Self::Number,
-                        Kind::Text => Self::Text,
-                        Kind::Span => Self::Span,
-                        Kind::List => Self::List(Box::default(), ELEMENTS),
+                        ValueKind::Any => Self::Any,
+                        ValueKind::Bool => Self::Bool,
+                        ValueKind::Number => Self::Number,
+                        ValueKind::Text => Self::Text,
+                        ValueKind::DurationOrTime => Self::Span,
+                        ValueKind::List => Self::List(Box::default(), ELEMENTS),
                     };
                 }
             }
-            [Key::Field(name), rest @ ..] => {
+            [PathKey::Field(name), rest @ ..] => {
                 if *self == Self::Any {
                     *self = Self::Object(IndexMap::new());
                 }
@@ -110,7 +110,7 @@ impl ValueShape {
                     fields.entry(name.clone()).or_default().add_read(rest, kind);
                 }
             }
-            [Key::Element, rest @ ..] => {
+            [PathKey::Element, rest @ ..] => {
                 if *self == Self::Any {
                     *self = Self::List(Box::default(), ELEMENTS);
                 }
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn a_generated_value_has_the_fields_that_expressions_read() {
         let mut shape = ValueShape::Any;
-        let field = |name: &str| Key::Field(name.to_owned());
-        shape.add_read(&[field("items")], Kind::List);
-        shape.add_read(&[field("items"), Key::Element, field("sku")], Kind::Any);
-        shape.add_read(&[field("amount")], Kind::Number);
+        let field = |name: &str| PathKey::Field(name.to_owned());
+        shape.add_read(&[field("items")], ValueKind::List);
+        shape.add_read(&[field("items"), PathKey::Element, field("sku")], ValueKind::Any);
+        shape.add_read(&[field("amount")], ValueKind::Number);
         assert_eq!(
             generated(&shape),
             json!({ "items": [{ "sku": "sku-1" }, { "sku": "sku-2" }, { "sku": "sku-3" }], "amount": 100 })
@@ -222,8 +222,8 @@ mod tests {
             "at": { "type": "string", "format": "date" },
         } });
         let mut shape = ValueShape::of_schema(&schema);
-        shape.add_read(&[Key::Field("amount".to_owned())], Kind::Text);
-        shape.add_read(&[Key::Field("more".to_owned())], Kind::Any);
+        shape.add_read(&[PathKey::Field("amount".to_owned())], ValueKind::Text);
+        shape.add_read(&[PathKey::Field("more".to_owned())], ValueKind::Any);
         assert_eq!(
             generated(&shape),
             json!({ "amount": 50, "tier": "gold", "note": "xxxxxxxxxxxx",

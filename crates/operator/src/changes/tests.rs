@@ -41,8 +41,8 @@ fn changes_by(patch: Value) -> Vec<String> {
     let mut new = base();
     merge(&mut new, &json!({ "version": 2 }));
     merge(&mut new, &patch);
-    let lines = changes(&read(&base()), &read(&new)).into_iter().map(|change| {
-        let Change { at, what, safe, why } = change;
+    let lines = compare_definitions(&read(&base()), &read(&new)).into_iter().map(|change| {
+        let DefinitionChange { at, what, safe, why } = change;
         format!("{} {at}: {what} ({why})", if safe { "safe" } else { "risky" })
     });
     lines
@@ -80,7 +80,7 @@ const WIDER: &str = "accepts more inputs than before; check that the steps can h
 fn equal_definitions_have_no_changes() {
     assert_eq!(changes_by(json!({})), [""; 0]);
     let same: Workflow = serde_json::from_value(base()).unwrap();
-    assert_eq!(changes(&same, &same), []);
+    assert_eq!(compare_definitions(&same, &same), []);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_version_that_is_not_raised_is_risky() {
     newer["version"] = json!(3);
     let (old, new) =
         (serde_json::from_value(newer).unwrap(), serde_json::from_value(base()).unwrap());
-    let lowered = changes(&old, &new);
+    let lowered = compare_definitions(&old, &new);
     assert_eq!(
         (lowered.len(), lowered[0].safe, lowered[0].what.as_str()),
         (1, false, "3 became 1")
@@ -266,7 +266,8 @@ fn a_changed_trigger_is_risky() {
     without.as_object_mut().unwrap().shift_remove("trigger");
     let (old, new): (Workflow, Workflow) =
         (serde_json::from_value(without).unwrap(), serde_json::from_value(base()).unwrap());
-    let added = changes(&old, &new).into_iter().find(|change| change.at == "trigger").unwrap();
+    let added =
+        compare_definitions(&old, &new).into_iter().find(|change| change.at == "trigger").unwrap();
     assert_eq!(
         (added.safe, added.what.as_str()),
         (false, "added: events `Order Placed` of `shop`")
@@ -299,7 +300,7 @@ fn a_removed_mask_is_risky() {
     new_mask["mask"] = json!(["/card", "/pin"]);
     let of = |value: &Value| serde_json::from_value::<Workflow>(value.clone()).unwrap();
     let masks = |old: &Workflow, new: &Workflow| -> Vec<_> {
-        let found = changes(old, new).into_iter().filter(|change| change.at == "mask");
+        let found = compare_definitions(old, new).into_iter().filter(|change| change.at == "mask");
         found.map(|change| (change.what, change.safe)).collect()
     };
     let removed = ("`/items/*/secret` removed".to_owned(), false);
@@ -330,7 +331,7 @@ fn steps_are_added_removed_and_renamed() {
     }
     renamed["version"] = json!(2);
     let read = |value: Value| -> Workflow { serde_json::from_value(value).unwrap() };
-    let found = changes(&read(base()), &read(renamed));
+    let found = compare_definitions(&read(base()), &read(renamed));
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         (found[1].at.as_str(), found[1].what.as_str()),

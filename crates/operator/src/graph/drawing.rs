@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use serde_json::Value;
 use steward_core::{
     definition::{
-        step::{RequestTemplate, StepDefinition, Work},
+        step::{RequestTemplate, StepDefinition, StepWork},
         workflow::Workflow,
     },
     expression::template::Template,
     limits,
-    model::{messages::Method, names::StepName},
+    model::{messages::HttpMethod, names::StepName},
 };
 
 use crate::state::PartState;
@@ -129,19 +129,19 @@ impl Drawing {
 fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
     let mut lines = vec![name.to_string()];
     let kind = match step.work() {
-        Some(Work::Call { agent, request, callback }) => {
+        Some(StepWork::Call { agent, request, callback }) => {
             lines.push(format!("{agent}: {}", request_text(request)));
             lines.extend(callback.map(|callback| {
                 format!("callback within {}", humantime::format_duration(callback.within))
             }));
             if callback.is_some() { NodeKind::Callback } else { NodeKind::Call }
         }
-        Some(Work::Child(child)) => {
+        Some(StepWork::Child(child)) => {
             let version = child.version.map(|version| format!(" version {version}"));
             lines.push(format!("workflow {}{}", child.name, version.unwrap_or_default()));
             NodeKind::Child
         }
-        Some(Work::Wait(wait)) => {
+        Some(StepWork::Wait(wait)) => {
             lines.push(format!("wait {}", template_text(wait)));
             NodeKind::Wait
         }
@@ -173,11 +173,11 @@ fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
 /// `POST /charges`.
 fn request_text(request: &RequestTemplate) -> String {
     let method = match request.method {
-        Method::Get => "GET",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
+        HttpMethod::Get => "GET",
+        HttpMethod::Post => "POST",
+        HttpMethod::Put => "PUT",
+        HttpMethod::Patch => "PATCH",
+        HttpMethod::Delete => "DELETE",
     };
     format!("{method} {}", template_text(&request.path))
 }
@@ -192,5 +192,5 @@ fn template_text(template: &Template) -> String {
         Some(expression) => expression.trim().to_owned(),
         None => text.replace("${ ", "{").replace(" }", "}"),
     };
-    limits::shorten(&text, TEXT_CHARS_MAX)
+    limits::truncate_chars(&text, TEXT_CHARS_MAX)
 }

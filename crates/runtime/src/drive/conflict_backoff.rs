@@ -44,7 +44,7 @@ impl ConflictBackoff {
     ) -> Option<Duration> {
         self.losses = self.losses.saturating_add(1);
         let elapsed = Duration::try_from(now.duration_since(self.since)).unwrap_or_default();
-        if elapsed.max(self.paused) >= limits::CONFLICTS_WITHIN {
+        if elapsed.max(self.paused) >= limits::SAVE_CONFLICT_RETRY_WITHIN {
             return None;
         }
         let pause = pause(instance, task_id, self.losses);
@@ -56,7 +56,7 @@ impl ConflictBackoff {
     /// limit depends on the number of events in the decision, because each event may meet one such document.
     pub(super) fn may_retry_after_stored_document(&mut self, events: usize) -> bool {
         self.stored_documents += 1;
-        self.stored_documents <= events.saturating_add(limits::CONFLICTS_MAX as usize)
+        self.stored_documents <= events.saturating_add(limits::SAVE_CONFLICTS_MAX as usize)
     }
 }
 
@@ -64,8 +64,8 @@ impl ConflictBackoff {
 /// factor of four. It is always the same for the same instance, task and number.
 fn pause(instance: &str, task_id: &TaskId, losses: u32) -> Duration {
     let Some(growth) = losses.checked_sub(2) else { return Duration::ZERO };
-    let longest = limits::CONFLICT_PAUSE_FIRST.saturating_mul(4_u32.saturating_pow(growth));
-    let longest = longest.min(limits::CONFLICT_PAUSE_MAX);
+    let longest = limits::SAVE_CONFLICT_PAUSE_FIRST.saturating_mul(4_u32.saturating_pow(growth));
+    let longest = longest.min(limits::SAVE_CONFLICT_PAUSE_MAX);
     let share = f64::from(spread(&format!("{instance}/{task_id}/{losses}"))) / f64::from(u32::MAX);
     // Never zero: if the clock stops, only the sum of the pauses limits the retries.
     longest.mul_f64(share).max(Duration::from_millis(1))

@@ -5,14 +5,14 @@
 use super::DriveError;
 use crate::{
     dispatch::kept,
-    ports::{Channel, Definitions, PortError, Ports, Saved, StateStore},
+    ports::{Channel, Definitions, PortError, Ports, SaveOutcome, StateStore},
 };
+use steward_core::definition::plan::CompiledStep;
 use steward_core::definition::plan::Plan;
-use steward_core::definition::plan::Step;
 use steward_core::{
     engine::request::child_id,
     limits,
-    model::{messages::Keep, names::TaskId, task::Task},
+    model::{messages::ExtendRetention, names::TaskId, task::Task},
     submission::is_tombstone,
 };
 
@@ -24,12 +24,12 @@ pub(super) async fn extend<P: Ports>(
     task: &Task,
 ) -> Result<(), PortError> {
     let until = task.kept();
-    ports.store().extend_documents(&task.owner(), until).await?;
-    let keep = |child| Keep {
+    ports.store().extend_documents(&task.document_owner(), until).await?;
+    let keep = |child| ExtendRetention {
         task_id: child,
         parent: task.task_id.clone(),
         incarnation: task.incarnation,
-        kept: until,
+        retention: until,
     };
     let messages: Vec<_> = children(workflow, task).map(|child| kept(keep(child))).collect();
     if messages.is_empty() {
@@ -41,8 +41,8 @@ pub(super) async fn extend<P: Ports>(
 /// The ids of all child tasks that `task` may have submitted.
 fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
     let parts = task
-        .parts()
-        .filter(move |(part, _)| workflow.find(&part.step).is_some_and(Step::runs_child));
+        .started_parts()
+        .filter(move |(part, _)| workflow.find(&part.step).is_some_and(CompiledStep::runs_child));
     parts.filter_map(|(part, _)| child_id(task, &part).ok())
 }
 
@@ -51,12 +51,12 @@ fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
 ///
 /// # Errors
 /// A port failed, or other writers won too many races for the task in a row.
-pub async fn keep<P: Ports>(ports: &P, keep: &Keep) -> Result<(), DriveError> {
+pub async fn keep<P: Ports>(ports: &P, keep: &ExtendRetention) -> Result<(), DriveError> {
     let task_id = &keep.task_id;
     let port = DriveError::port(task_id);
-    for _ in 0..limits::CONFLICTS_MAX {
+    for _ in 0..limits::SAVE_CONFLICTS_MAX {
         let Some(task) = ports.store().load(task_id).await.map_err(port)? else { return Ok(()) };
-        let Some(mut extended) = task.kept_for(keep) else { return Ok(()) };
+        let Some(mut extended) = task.with_extended_retention(keep) else { return Ok(()) };
         extended.saved_by = Some(ports.instance().to_owned());
         let (name, version) = (&task.workflow, Some(task.version));
         let workflow = ports.definitions().workflow(name, version).await.map_err(port)?;
@@ -64,7 +64,7 @@ pub async fn keep<P: Ports>(ports: &P, keep: &Keep) -> Result<(), DriveError> {
             Some(workflow) => extend(ports, &workflow, &extended).await.map_err(port)?,
             // A tombstone may belong to a workflow that does not exist.
             None if is_tombstone(&task) => {
-                let (owner, until) = (extended.owner(), extended.kept());
+                let (owner, until) = (extended.document_owner(), extended.kept());
                 ports.store().extend_documents(&owner, until).await.map_err(port)?;
             }
             None => {
@@ -73,12 +73,12 @@ pub async fn keep<P: Ports>(ports: &P, keep: &Keep) -> Result<(), DriveError> {
             }
         }
         match ports.store().save(&extended).await.map_err(port)? {
-            Saved::Saved => {
+            SaveOutcome::Saved => {
                 tracing::info!(%task_id, parent = %keep.parent, "expiry extended for the parent task");
                 return Ok(());
             }
-            Saved::Conflict(_) => {}
+            SaveOutcome::Conflict(_) => {}
         }
     }
-    Err(DriveError::Contended { task_id: task_id.clone(), lost: limits::CONFLICTS_MAX })
+    Err(DriveError::Contended { task_id: task_id.clone(), lost: limits::SAVE_CONFLICTS_MAX })
 }

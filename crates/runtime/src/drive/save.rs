@@ -5,12 +5,12 @@ use serde_json::Value;
 use steward_core::definition::plan::Plan;
 
 use super::{Delivery, retention, update::TaskUpdate};
-use crate::ports::{PortError, Ports, Put, Saved, StateStore};
+use crate::ports::{PortError, Ports, PutOutcome, SaveOutcome, StateStore};
 use steward_core::{
     engine::event::Event,
     model::{
         document::{Document, DocumentKey},
-        messages::{Answer, ChildOutcome, Outcome, StepReply},
+        messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::CallbackFence,
         task::Task,
     },
@@ -37,10 +37,10 @@ pub(super) async fn save<P: Ports>(
     update: &TaskUpdate,
     stored: &[Document],
 ) -> Result<SaveAttempt, PortError> {
-    if update.task.kept_from > before.kept_from {
+    if update.task.retention_start > before.retention_start {
         Box::pin(retention::extend(ports, workflow, &update.task)).await?;
     }
-    let (owner, kept) = (update.task.owner(), update.task.kept());
+    let (owner, kept) = (update.task.document_owner(), update.task.kept());
     let is_stored = |document: &&Document| {
         stored.iter().any(|old| old.key == document.key && old.body == document.body)
     };
@@ -50,15 +50,15 @@ pub(super) async fn save<P: Ports>(
         stream::iter(puts.collect::<Vec<_>>()).buffered(DOCUMENTS_AT_ONCE).collect().await;
     for (document, put) in documents.into_iter().zip(puts) {
         match put? {
-            Put::Stored => {}
-            Put::Existing(body) => match document.key {
+            PutOutcome::Stored => {}
+            PutOutcome::Existing(body) => match document.key {
                 DocumentKey::Output(_) if body != document.body => {
                     return Ok(SaveAttempt::DocumentExists(document.key.clone(), body));
                 }
                 // No decision depends on the reason of a failure, so the first reason that was written is kept. A
                 // command edits the input only once.
                 DocumentKey::Output(_)
-                | DocumentKey::ByHand(..)
+                | DocumentKey::OperatorOutput(..)
                 | DocumentKey::Result(_)
                 | DocumentKey::Failure(_)
                 | DocumentKey::Deferral(_)
@@ -69,8 +69,8 @@ pub(super) async fn save<P: Ports>(
         }
     }
     Ok(match ports.store().save(&update.task).await? {
-        Saved::Saved => SaveAttempt::Saved,
-        Saved::Conflict(current) => SaveAttempt::Conflict(current),
+        SaveOutcome::Saved => SaveAttempt::Saved,
+        SaveOutcome::Conflict(current) => SaveAttempt::Conflict(current),
     })
 }
 
@@ -78,13 +78,14 @@ pub(super) async fn save<P: Ports>(
 pub(super) fn use_stored_output(delivery: &mut Delivery, key: &DocumentKey, body: &Value) {
     let DocumentKey::Output(stored) = key else { return };
     match &mut delivery.event {
-        Event::Replied(StepReply { step, action, attempt, outcome, .. })
+        Event::ReplyReceived(StepReply { step, action, attempt, outcome, .. })
             if (&*step, *action, *attempt) == (&stored.step, stored.action, stored.number) =>
         {
-            let may_continue = !matches!(outcome, Outcome::Completed { may_continue: false, .. });
-            *outcome = Outcome::Completed { output: body.clone(), may_continue };
+            let may_continue =
+                !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. });
+            *outcome = ReplyOutcome::Completed { output: body.clone(), may_continue };
         }
-        Event::Answered { step, fence, answer: Answer::Completed { output } }
+        Event::CallbackReceived { step, fence, outcome: CallbackOutcome::Completed { output } }
             if *step == stored.step && may_belong_to(fence, stored.number) =>
         {
             *output = body.clone();
@@ -95,13 +96,13 @@ pub(super) fn use_stored_output(delivery: &mut Delivery, key: &DocumentKey, body
             *output = body.clone();
         }
         Event::Wake
-        | Event::Replied(_)
+        | Event::ReplyReceived(_)
         | Event::Swept
-        | Event::Commanded(_)
-        | Event::Answered { .. }
-        | Event::Asked(_)
+        | Event::CommandReceived(_)
+        | Event::CallbackReceived { .. }
+        | Event::ParentRequested(_)
         | Event::ChildEnded { .. }
-        | Event::AlertSent { .. } => {}
+        | Event::AlertPublished { .. } => {}
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     dispatch::{PreparedEffect, send_prepared},
-    ports::{Ports, chain},
+    ports::{Ports, error_chain},
 };
 use steward_core::{engine::event::Event, model::names::TaskId};
 
@@ -92,12 +92,12 @@ async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp
         let delivery = Delivery {
             task_id: task_id.clone(),
             incarnation: None,
-            event: Event::AlertSent { ended_at },
+            event: Event::AlertPublished { ended_at },
             redelivered: false,
             traceparent: None,
         };
         if let Err(error) = decide_task(ports, &task_id, vec![delivery]).await {
-            tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
+            tracing::warn!(error = error_chain(&error), "alert sent, but not recorded as sent");
         }
     });
     confirmed.buffer_unordered(TASKS_AT_ONCE).collect::<()>().await;

@@ -14,7 +14,7 @@ use crate::{
     trace,
 };
 use steward_core::{
-    engine::{decision::Ignored, event::Event},
+    engine::{decision::IgnoreReason, event::Event},
     model::{names::TaskId, task::Task},
     submission::is_tombstone,
 };
@@ -32,7 +32,7 @@ impl TaskOutcome {
         for delivery in deliveries {
             let event = delivery.event.name();
             tracing::warn!(%task_id, event, "event ignored: the task was undone before it began");
-            metrics::ignored(Ignored::Ended);
+            metrics::ignored(IgnoreReason::Ended);
         }
         Self { results: deliveries.iter().map(|_| Ok(())).collect(), effects: Vec::new() }
     }
@@ -42,18 +42,20 @@ impl TaskOutcome {
     /// answer to a callback.
     fn without_task(task_id: &TaskId, deliveries: &[Delivery]) -> Self {
         let result = |delivery: &Delivery| match delivery.event {
-            Event::ChildEnded { .. } | Event::Answered { .. } => {
+            Event::ChildEnded { .. } | Event::CallbackReceived { .. } => {
                 let event = delivery.event.name();
                 tracing::warn!(%task_id, event, "event ignored: there is no such task, or it has expired");
-                metrics::ignored(Ignored::AnotherIncarnation);
+                metrics::ignored(IgnoreReason::AnotherIncarnation);
                 Ok(())
             }
             Event::Wake
-            | Event::Replied(_)
+            | Event::ReplyReceived(_)
             | Event::Swept
-            | Event::Commanded(_)
-            | Event::Asked(_)
-            | Event::AlertSent { .. } => Err(DriveError::missing(task_id, "such task".to_owned())),
+            | Event::CommandReceived(_)
+            | Event::ParentRequested(_)
+            | Event::AlertPublished { .. } => {
+                Err(DriveError::missing(task_id, "such task".to_owned()))
+            }
         };
         Self { results: deliveries.iter().map(result).collect(), effects: Vec::new() }
     }
@@ -151,7 +153,7 @@ async fn after_conflict<P: Ports>(
         return Ok(task);
     }
     drop(task);
-    ports.clock().pause(pause).await;
+    ports.clock().sleep(pause).await;
     // Other writers have probably saved during the pause, so the task that came with the refusal is outdated.
     let loaded = ports.store().load(task_id).await.map_err(DriveError::port(task_id))?;
     loaded.ok_or_else(deleted)

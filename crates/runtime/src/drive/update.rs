@@ -8,17 +8,17 @@ use crate::{
     dispatch::{PreparedEffect, Send},
     metrics,
     ports::{Clock, PortError, Ports, StateStore},
-    trace::Span,
+    trace::TraceSpan,
 };
 use steward_core::{
     engine::{
-        decision::{Context, Ignored, Transition},
-        documents::{Documents, Wanted},
+        decision::{DecisionContext, IgnoreReason, Transition},
+        documents::{LoadedDocuments, NeededDocuments},
         event::Event,
         transition::{stop_for_size, transition},
     },
     model::{
-        document::{Document, DocumentKey, Owner},
+        document::{Document, DocumentKey, DocumentOwner},
         task::Task,
     },
 };
@@ -63,7 +63,7 @@ impl TaskUpdate {
 
     /// Ends the trace spans and prepares the effects for sending. `may_have_sent` is whether an earlier delivery may
     /// have sent the effects already.
-    pub(super) fn into_outcome(self, spans: Vec<Span>, may_have_sent: bool) -> TaskOutcome {
+    pub(super) fn into_outcome(self, spans: Vec<TraceSpan>, may_have_sent: bool) -> TaskOutcome {
         let spans = spans.into_iter().zip(self.span_outcomes);
         for ((span, outcome), result) in spans.zip(&self.results) {
             if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
@@ -83,9 +83,9 @@ pub(super) async fn apply_events<P: Ports>(
     workflow: &Plan,
     task: &Task,
     deliveries: &[Delivery],
-    spans: &[Span],
+    spans: &[TraceSpan],
 ) -> Result<TaskUpdate, PortError> {
-    let mut documents = Documents::new();
+    let mut documents = LoadedDocuments::new();
     read_for_all(ports, workflow, task, deliveries, &mut documents).await?;
     let mut update = TaskUpdate::new(task);
     for (delivery, span) in deliveries.iter().zip(spans) {
@@ -153,35 +153,40 @@ async fn decide<P: Ports>(
     workflow: &Plan,
     task: &Task,
     delivery: &Delivery,
-    documents: &mut Documents,
+    documents: &mut LoadedDocuments,
 ) -> Result<Transition, PortError> {
     let context = context(ports, delivery);
-    if task.is_another(delivery.incarnation) {
-        return Ok(Transition::Ignore { reason: Ignored::AnotherIncarnation, effects: Vec::new() });
+    if task.is_other_incarnation(delivery.incarnation) {
+        return Ok(Transition::Ignore {
+            reason: IgnoreReason::AnotherIncarnation,
+            effects: Vec::new(),
+        });
     }
     // Each iteration reads documents that were not read before, and their number is small.
     loop {
         match transition(workflow, task, documents, &delivery.event, context) {
             Ok(decided) => return Ok(decided),
-            Err(Wanted(keys)) => read_documents(ports, &task.owner(), keys, documents).await?,
+            Err(NeededDocuments(keys)) => {
+                read_documents(ports, &task.document_owner(), keys, documents).await?
+            }
         }
     }
 }
 
 /// Counts and logs an event that changed nothing. `resent` is the number of effects that are sent again.
-fn log_ignored(delivery: &Delivery, reason: Ignored, resent: usize) {
+fn log_ignored(delivery: &Delivery, reason: IgnoreReason, resent: usize) {
     let Delivery { task_id, event, .. } = delivery;
     metrics::ignored(reason);
-    if let Event::Answered { step, .. } = event
-        && !matches!(reason, Ignored::DuplicateReply | Ignored::StillAwaited)
+    if let Event::CallbackReceived { step, .. } = event
+        && !matches!(reason, IgnoreReason::DuplicateReply | IgnoreReason::StillAwaited)
     {
         tracing::warn!(%task_id, %step, ?reason, "callback answer refused");
     }
     tracing::debug!(%task_id, event = event.name(), ?reason, resent, "event ignored");
 }
 
-fn context<'a, P: Ports>(ports: &'a P, delivery: &Delivery) -> Context<'a> {
-    Context {
+fn context<'a, P: Ports>(ports: &'a P, delivery: &Delivery) -> DecisionContext<'a> {
+    DecisionContext {
         now: ports.clock().now(),
         actor: ports.instance(),
         redelivered: delivery.redelivered,
@@ -196,26 +201,28 @@ async fn read_for_all<P: Ports>(
     workflow: &Plan,
     task: &Task,
     deliveries: &[Delivery],
-    documents: &mut Documents,
+    documents: &mut LoadedDocuments,
 ) -> Result<(), PortError> {
     let [_, _, ..] = deliveries else { return Ok(()) };
     let wanted = |delivery: &Delivery| {
         transition(workflow, task, documents, &delivery.event, context(ports, delivery)).err()
     };
-    let for_task = deliveries.iter().filter(|delivery| !task.is_another(delivery.incarnation));
-    let keys: BTreeSet<_> = for_task.filter_map(wanted).flat_map(|Wanted(keys)| keys).collect();
+    let for_task =
+        deliveries.iter().filter(|delivery| !task.is_other_incarnation(delivery.incarnation));
+    let keys: BTreeSet<_> =
+        for_task.filter_map(wanted).flat_map(|NeededDocuments(keys)| keys).collect();
     if keys.is_empty() {
         return Ok(());
     }
-    read_documents(ports, &task.owner(), keys, documents).await
+    read_documents(ports, &task.document_owner(), keys, documents).await
 }
 
 /// Reads documents into `documents`, and records which of them do not exist.
 async fn read_documents<P: Ports>(
     ports: &P,
-    owner: &Owner,
+    owner: &DocumentOwner,
     keys: BTreeSet<DocumentKey>,
-    documents: &mut Documents,
+    documents: &mut LoadedDocuments,
 ) -> Result<(), PortError> {
     let keys: Vec<_> = keys.into_iter().collect();
     let read = ports.store().documents(owner, &keys).await?;
@@ -223,7 +230,7 @@ async fn read_documents<P: Ports>(
     for key in keys {
         if !documents.contains_key(&key) {
             tracing::error!(task_id = %owner.task_id, document = %key, "a document is missing");
-            documents.note_missing(key);
+            documents.mark_absent(key);
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::{
 };
 use steward_core::definition::plan::Plan;
 
-use steward_aws::definitions::{PublishError, check_ids, definition_text};
+use steward_aws::definitions::{PublishError, check_task_ids, validated_json};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_runtime::ports::{Definitions, PortError};
 
@@ -36,15 +36,15 @@ impl MemoryDefinitions {
     pub fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
         let (name, version) = (&workflow.name, workflow.version);
         let operation = || format!("publish workflow {name} version {version}");
-        let read: Plan = from_text(&definition_text(workflow)?, operation)?;
+        let read: Plan = from_text(&validated_json(workflow)?, operation)?;
         let mut versions = lock(&self.versions);
         let beside: Vec<_> = newest(&versions).collect();
-        check_ids(workflow, beside.iter().map(|plan| &***plan))?;
+        check_task_ids(workflow, beside.iter().map(|plan| &***plan))?;
         let existing = versions
             .entry((name.clone(), version))
             .or_insert_with(|| PublishedVersion { workflow: Arc::new(read), is_published: true });
         if **existing.workflow != *workflow {
-            return Err(PublishError::Taken(name.clone(), version));
+            return Err(PublishError::VersionTaken(name.clone(), version));
         }
         existing.is_published = true;
         Ok(())

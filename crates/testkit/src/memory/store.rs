@@ -9,16 +9,19 @@ use std::{
 };
 
 use jiff::Timestamp;
-use steward_aws::items::{ITEM_BYTES_MAX, Item, Items, TRANSACTION_BYTES_MAX, expires_at, size};
+use steward_aws::items::{
+    ITEM_BYTES_MAX, ItemAttributes, Items, TRANSACTION_BYTES_MAX, expires_at, size,
+};
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, Kept, Owner},
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
     names::TaskId,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{
-    Clock, Created, DueCursor, DuePage, Ended, EndedPage, PortError, Put, Saved, Shared, SharedKey,
-    SharedKind, SharedSaved, StateStore, TooLarge, ended_parts, shard_of,
+    Clock, CreateOutcome, DueCursor, DuePage, EndedTask, EndedTaskPage, ItemTooLarge, PortError,
+    PutOutcome, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
+    StateStore, ended_index_partitions, shard_of,
 };
 
 use super::{ManualClock, corrupt, lock, stored};
@@ -89,7 +92,7 @@ pub enum ExpiredItem {
     /// A task.
     Task(TaskId),
     /// A document of a task.
-    Document(Owner, DocumentKey),
+    Document(DocumentOwner, DocumentKey),
 }
 
 /// A stored value, with its expiry in seconds since the epoch and the size of its item in bytes.
@@ -111,8 +114,8 @@ impl<T> StoredItem<T> {
 #[derive(Debug, Default)]
 struct Tables {
     tasks: BTreeMap<TaskId, StoredItem<Task>>,
-    documents: BTreeMap<(Owner, DocumentKey), StoredItem<Document>>,
-    shared: BTreeMap<SharedKey, Shared>,
+    documents: BTreeMap<(DocumentOwner, DocumentKey), StoredItem<Document>>,
+    shared: BTreeMap<SharedRecordKey, SharedRecord>,
     /// The due tasks of each shard, earliest first.
     due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
     /// The ended tasks by final state and part of the index, earliest first.
@@ -124,7 +127,7 @@ impl Tables {
     fn put(&mut self, stored: StoredItem<Task>, shards: NonZeroU32) {
         let id = stored.value.task_id.clone();
         self.remove(&id, shards);
-        let (shard, part) = (shard_of(&id, shards), shard_of(&id, ended_parts(shards)));
+        let (shard, part) = (shard_of(&id, shards), shard_of(&id, ended_index_partitions(shards)));
         if let Some((state, at)) = ended(&stored.value) {
             self.ended.entry((state, part)).or_default().insert((at, id.clone()));
         }
@@ -137,7 +140,7 @@ impl Tables {
     /// Removes a task, from the indices too.
     fn remove(&mut self, id: &TaskId, shards: NonZeroU32) {
         let Some(StoredItem { value: before, .. }) = self.tasks.remove(id) else { return };
-        let (shard, part) = (shard_of(id, shards), shard_of(id, ended_parts(shards)));
+        let (shard, part) = (shard_of(id, shards), shard_of(id, ended_index_partitions(shards)));
         if let Some(at) = before.due {
             self.due.entry(shard).or_default().remove(&(at, id.clone()));
         }
@@ -151,12 +154,13 @@ impl Tables {
 ///
 /// # Errors
 /// The item is larger than DynamoDB accepts.
-fn fits(item: &Item, operation: impl Fn() -> String) -> Result<usize, PortError> {
+fn fits(item: &ItemAttributes, operation: impl Fn() -> String) -> Result<usize, PortError> {
     match size(item) {
         bytes if bytes <= ITEM_BYTES_MAX => Ok(bytes),
         bytes => {
-            let source =
-                TooLarge(format!("the item has {bytes} bytes; the maximum is {ITEM_BYTES_MAX}"));
+            let source = ItemTooLarge(format!(
+                "the item has {bytes} bytes; the maximum is {ITEM_BYTES_MAX}"
+            ));
             Err(PortError { operation: operation(), retryable: false, source: source.into() })
         }
     }
@@ -188,8 +192,8 @@ impl MemoryStore {
     /// The item that stores a document.
     fn document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
         operation: impl Fn() -> String,
     ) -> Result<StoredItem<Document>, PortError> {
@@ -206,9 +210,9 @@ impl StateStore for MemoryStore {
         Ok(tables.tasks.get(id).and_then(|stored| stored.present(self.now())).cloned())
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         let operation = || format!("create task {}", task.task_id);
-        let owner = task.owner();
+        let owner = task.document_owner();
         let document = self.document(&owner, task.kept(), submitted, operation)?;
         let key = (owner, submitted.key.clone());
         let new = self.task(task, operation)?;
@@ -217,19 +221,19 @@ impl StateStore for MemoryStore {
         }
         let mut tables = lock(&self.tables);
         if let Some(existing) = tables.tasks.get(&task.task_id)
-            && !existing.value.gives_way(existing.expires_at, &new.value)
+            && !existing.value.may_be_replaced_by(existing.expires_at, &new.value)
         {
-            return Ok(Created::Exists(Some(Box::new(existing.value.clone()))));
+            return Ok(CreateOutcome::Exists(Some(Box::new(existing.value.clone()))));
         }
         if tables.documents.contains_key(&key) {
-            return Ok(Created::Exists(None));
+            return Ok(CreateOutcome::Exists(None));
         }
         tables.documents.insert(key, document);
         tables.put(new, self.items.shards);
-        Ok(Created::Created)
+        Ok(CreateOutcome::Created)
     }
 
-    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
         let task = self.task(task, || format!("save task {}", task.task_id))?;
         let mut tables = lock(&self.tables);
         match tables.tasks.get(&task.value.task_id) {
@@ -239,32 +243,32 @@ impl StateStore for MemoryStore {
                     && now.value.submitted_at == task.value.submitted_at =>
             {
                 tables.put(task, self.items.shards);
-                Ok(Saved::Saved)
+                Ok(SaveOutcome::Saved)
             }
-            now => Ok(Saved::Conflict(now.map(|now| Box::new(now.value.clone())))),
+            now => Ok(SaveOutcome::Conflict(now.map(|now| Box::new(now.value.clone())))),
         }
     }
 
     async fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> Result<Put, PortError> {
+    ) -> Result<PutOutcome, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
         let key = (owner.clone(), document.key.clone());
         let document = self.document(owner, kept, document, operation)?;
         let mut tables = lock(&self.tables);
         if let Some(existing) = tables.documents.get(&key) {
-            return Ok(Put::Existing(existing.value.body.clone()));
+            return Ok(PutOutcome::Existing(existing.value.body.clone()));
         }
         tables.documents.insert(key, document);
-        Ok(Put::Stored)
+        Ok(PutOutcome::Stored)
     }
 
     async fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         let (tables, now) = (lock(&self.tables), self.now());
@@ -273,7 +277,11 @@ impl StateStore for MemoryStore {
         Ok(found.filter_map(|stored| stored.present(now)).cloned().collect())
     }
 
-    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+    ) -> Result<(), PortError> {
         let until = self.items.expires_at(kept).as_second();
         let mut tables = lock(&self.tables);
         let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| of == owner);
@@ -283,7 +291,7 @@ impl StateStore for MemoryStore {
         Ok(())
     }
 
-    async fn due(
+    async fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
@@ -312,16 +320,16 @@ impl StateStore for MemoryStore {
         self.items.shards.get()
     }
 
-    async fn ended(
+    async fn ended_tasks(
         &self,
         state: ProcessState,
         part: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
+        after: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
         let tables = lock(&self.tables);
         let Some(index) = tables.ended.get(&(state, part)) else {
-            return Ok(EndedPage::default());
+            return Ok(EndedTaskPage::default());
         };
         let start =
             after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.at, last.task_id.clone())));
@@ -330,40 +338,46 @@ impl StateStore for MemoryStore {
         let ended: Vec<_> = page
             .filter_map(|(at, task_id)| {
                 let workflow = tables.tasks.get(task_id)?.value.workflow.clone();
-                Some(Ended { at: *at, task_id: task_id.clone(), workflow })
+                Some(EndedTask { at: *at, task_id: task_id.clone(), workflow })
             })
             .collect();
         let full = ended.len() == self.due_page.get();
         let next = ended.last().filter(|_| full).cloned();
-        Ok(EndedPage { ended, next })
+        Ok(EndedTaskPage { ended, next })
     }
 
-    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
+    async fn shared_record(
+        &self,
+        key: &SharedRecordKey,
+    ) -> Result<Option<SharedRecord>, PortError> {
         Ok(lock(&self.tables).shared.get(key).cloned())
     }
 
-    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+    async fn save_shared_record(
+        &self,
+        shared: &SharedRecord,
+    ) -> Result<SharedSaveOutcome, PortError> {
         let mut tables = lock(&self.tables);
         let now = tables.shared.get(&shared.key);
         if now.map_or(0, |now| now.revision) != shared.revision.saturating_sub(1) {
-            return Ok(SharedSaved::Conflict(now.cloned()));
+            return Ok(SharedSaveOutcome::Conflict(now.cloned()));
         }
         tables.shared.insert(shared.key.clone(), to_the_second(shared)?);
-        Ok(SharedSaved::Saved)
+        Ok(SharedSaveOutcome::Saved)
     }
 
-    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
+    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
         let tables = lock(&self.tables);
         Ok(tables.shared.values().filter(|shared| shared.key.kind == kind).cloned().collect())
     }
 }
 
 /// `shared` as it reads after it was stored: its expiry keeps whole seconds.
-fn to_the_second(shared: &Shared) -> Result<Shared, PortError> {
+fn to_the_second(shared: &SharedRecord) -> Result<SharedRecord, PortError> {
     let operation = || format!("save {} {}", shared.key.kind.name(), shared.key.name);
     let expires_at = shared.expires_at.map(|at| Timestamp::from_second(at.as_second()));
     let expires_at = expires_at.transpose().map_err(|error| corrupt(operation, error))?;
-    Ok(Shared { expires_at, ..shared.clone() })
+    Ok(SharedRecord { expires_at, ..shared.clone() })
 }
 
 /// `document` as it reads after it was stored: its times keep milliseconds.

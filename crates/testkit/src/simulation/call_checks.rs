@@ -118,9 +118,9 @@ impl Oracle {
         };
         let called = step_accounts.filter(busy).map(|(other, _)| other.clone());
         let task = self.tasks.get(task_id);
-        let awaiting_callback = task.into_iter().flat_map(|task| task.actions());
+        let awaiting_callback = task.into_iter().flat_map(|task| task.started_actions());
         let awaiting_callback = awaiting_callback.filter(|(other, of, progress)| {
-            let is_awaiting = matches!(progress.state, StepState::HandedOut { .. });
+            let is_awaiting = matches!(progress.state, StepState::AwaitingCallback { .. });
             other.step == part.step && other != part && of == action && is_awaiting
         });
         let items_in_progress: BTreeSet<_> =

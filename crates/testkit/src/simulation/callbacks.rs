@@ -3,7 +3,7 @@
 use steward_core::model::{
     attempt::Action,
     json_text::JsonText,
-    messages::{Answer, CallbackAnswer, SchedulerMessage, StepRequest},
+    messages::{CallbackMessage, CallbackOutcome, SchedulerMessage, StepRequest},
     names::CallbackToken,
 };
 
@@ -37,27 +37,29 @@ impl SimulatedDeployment {
             }
             answers(callback, &token, now, &mut state.random)
         };
-        for (at, answer) in answers {
+        for (at, outcome) in answers {
             let token = token.clone();
             self.schedule(
                 now + at,
-                ScheduledEvent::AnswerCallback(CallbackAnswer { token, answer }),
+                ScheduledEvent::AnswerCallback(CallbackMessage { token, outcome }),
             );
         }
     }
 
     /// Sends the answer to a callback.
-    pub(super) fn answer(&self, answer: &CallbackAnswer) {
-        self.note("callback", || format!("answers {}: {:?}", answer.token, answer.answer));
+    pub(super) fn answer(&self, answer: &CallbackMessage) {
+        self.note("callback", || format!("answers {}: {:?}", answer.token, answer.outcome));
         {
             let state = &mut *self.state();
-            match &answer.answer {
-                Answer::Completed { output } => {
+            match &answer.outcome {
+                CallbackOutcome::Completed { output } => {
                     state.ledger.record_callback_output(&answer.token, output);
                     state.oracle.observe_callback_answer(&answer.token);
                 }
-                Answer::Failed { .. } => state.oracle.observe_callback_answer(&answer.token),
-                Answer::Heartbeat => {}
+                CallbackOutcome::Failed { .. } => {
+                    state.oracle.observe_callback_answer(&answer.token)
+                }
+                CallbackOutcome::Heartbeat => {}
             }
         }
         self.send_to_scheduler(&SchedulerMessage::Callback(answer.clone()));
@@ -70,7 +72,7 @@ fn answers(
     token: &CallbackToken,
     now: Millis,
     random: &mut SeededRandom,
-) -> Vec<(Millis, Answer)> {
+) -> Vec<(Millis, CallbackOutcome)> {
     let CallbackPlan { within, heartbeat } = callback;
     let draws = random.within(0..=9);
     let (in_time, late) = (random.skewed(within), within + random.skewed(within));
@@ -86,9 +88,9 @@ fn answers(
     times.sort_unstable();
     let completed = |at: Millis| {
         let output = ledger::output(&format!("{token}/{at}"), now + at);
-        Answer::Completed { output }
+        CallbackOutcome::Completed { output }
     };
-    let failed = || Answer::Failed { reason: "declined".to_owned() };
+    let failed = || CallbackOutcome::Failed { reason: "declined".to_owned() };
     let end = times.first().copied().unwrap_or(random.skewed(2 * within));
     let mut schedule: Vec<_> = times
         .into_iter()
@@ -99,7 +101,7 @@ fn answers(
     let stops = if random.chance(0.2) { random.skewed(end) } else { end };
     let beats = (1..).map(|n| n * every.max(1)).take_while(|at| *at < stops).take(20);
     if heartbeat.is_some() && draws != 9 {
-        schedule.extend(beats.map(|at| (at, Answer::Heartbeat)));
+        schedule.extend(beats.map(|at| (at, CallbackOutcome::Heartbeat)));
     }
     schedule
 }

@@ -11,10 +11,10 @@ use std::{
 use jiff::Timestamp;
 use steward_core::model::{
     command::Command,
-    messages::{CallbackAnswer, SchedulerMessage, Submission},
+    messages::{CallbackMessage, SchedulerMessage, Submission},
     time::later,
 };
-use steward_runtime::ports::{Outgoing, Queue};
+use steward_runtime::ports::{OutgoingMessage, Queue};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -47,7 +47,7 @@ pub(super) enum ScheduledEvent {
     /// The call with this number takes effect; its caller no longer waits for it.
     CommitCall(u64),
     /// The holder of a callback token answers.
-    AnswerCallback(CallbackAnswer),
+    AnswerCallback(CallbackMessage),
     /// No more faults are injected from now on.
     StopFaults,
     /// An operator resumes paused tasks.
@@ -55,7 +55,7 @@ pub(super) enum ScheduledEvent {
     /// Some of the expired items are deleted.
     DeleteExpired,
     /// A late message arrives.
-    LateArrival(FunctionQueue, Outgoing),
+    LateArrival(FunctionQueue, OutgoingMessage),
 }
 
 /// One simulated deployment.
@@ -150,7 +150,7 @@ impl SimulatedDeployment {
     }
 
     /// Sends a message over the network. By the fault rates of the plan it may be delayed, duplicated and reordered.
-    pub(super) fn send_message(&self, message: &Outgoing) {
+    pub(super) fn send_message(&self, message: &OutgoingMessage) {
         let now = self.now();
         let source = match &message.queue {
             Queue::Submissions => FunctionQueue::Submissions,
@@ -165,7 +165,7 @@ impl SimulatedDeployment {
     }
 
     /// Passes a message to the oracle.
-    fn observe(&self, message: &Outgoing) {
+    fn observe(&self, message: &OutgoingMessage) {
         let state = &mut *self.state();
         state.oracle.observe_message(message, &state.ledger);
     }
@@ -175,7 +175,7 @@ impl SimulatedDeployment {
         let body = serde_json::to_string(submission).unwrap_or_default();
         let traceparent = trace_checks::client_traceparent(&submission.task_id);
         let attributes = traceparent.map(|text| ("traceparent", text)).into_iter().collect();
-        let message = Outgoing { attributes, ..plain(Queue::Submissions, body) };
+        let message = OutgoingMessage { attributes, ..plain(Queue::Submissions, body) };
         self.put(FunctionQueue::Submissions, self.now(), &message);
     }
 
@@ -190,7 +190,7 @@ impl SimulatedDeployment {
         self.put(FunctionQueue::Scheduler, self.now(), &plain(Queue::Scheduler, body));
     }
 
-    fn put(&self, source: FunctionQueue, at: Millis, message: &Outgoing) {
+    fn put(&self, source: FunctionQueue, at: Millis, message: &OutgoingMessage) {
         self.schedule_late_copies(&source, message);
         let mut state = self.state();
         let faults = &self.plan.faults;
@@ -218,6 +218,6 @@ impl SimulationState {
     }
 }
 
-fn plain(queue: Queue, body: String) -> Outgoing {
-    Outgoing { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
+fn plain(queue: Queue, body: String) -> OutgoingMessage {
+    OutgoingMessage { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
 }

@@ -23,13 +23,13 @@ pub(super) fn check_due(oracle: &Oracle, task: &Task, now: Timestamp) -> Option<
             Some(format!("{id}: is {}, but still due at {due}", task.process_state))
         }
         Some(due) => {
-            let last = task.actions().filter_map(|(.., progress)| match progress.state {
+            let last = task.started_actions().filter_map(|(.., progress)| match progress.state {
                 StepState::Running { complete_by, .. }
-                | StepState::HandedOut { complete_by, .. } => Some(complete_by),
+                | StepState::AwaitingCallback { complete_by, .. } => Some(complete_by),
                 StepState::Waiting { until, .. } if task.paused_at.is_none() => {
                     Some(until.max(now + oracle.skew) + oracle.pickup_within + SAVE_TAKES)
                 }
-                StepState::Each
+                StepState::RunningItems
                 | StepState::Waiting { .. }
                 | StepState::Completed { .. }
                 | StepState::Failed { .. }

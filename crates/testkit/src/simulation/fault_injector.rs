@@ -8,16 +8,17 @@ use futures_util::future::AbortHandle;
 use jiff::Timestamp;
 use steward_core::model::{
     attempt::Action,
-    document::{Document, DocumentKey, Kept, Owner},
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
     events::BusEvent,
     names::{TaskId, WorkflowName},
     task::{ProcessState, Task},
     time::{Timing, later},
 };
-use steward_operator::view::reason_keys;
+use steward_operator::view::failure_reason_keys;
 use steward_runtime::ports::{
-    Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
-    PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
+    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, SaveOutcome, SharedRecord,
+    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
 
 use super::{
@@ -195,7 +196,7 @@ impl Clock for FaultInjector {
         later(self.deployment.time(), self.clock_ahead)
     }
 
-    async fn pause(&self, duration: Duration) {
+    async fn sleep(&self, duration: Duration) {
         self.wait(u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)).await;
     }
 }
@@ -234,14 +235,14 @@ impl StateStore for FaultInjector {
         self.inject(|| format!("load {id}"), self.memory().store().load(id)).await
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         let id = &task.task_id;
         let call = async {
             let earlier = self.deployment.present(id);
             let created = self.memory().store().create(task, submitted).await;
             let created = created.map_err(|error| self.deployment.check_write_error(id, error))?;
             self.note(|| format!("creates {id}: {created:?}"));
-            if created == Created::Created {
+            if created == CreateOutcome::Created {
                 self.deployment.check_size(None, task);
                 let now = self.deployment.now();
                 let state = &mut *self.deployment.state();
@@ -255,17 +256,18 @@ impl StateStore for FaultInjector {
         self.inject(|| format!("create {id}"), call).await
     }
 
-    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
         let id = &task.task_id;
         let call = async {
             let store = self.memory().store();
             let before = store.load(id).await?;
             let saved = store.save(task).await;
             let saved = saved.map_err(|error| self.deployment.check_write_error(id, error))?;
-            if saved == Saved::Saved {
+            if saved == SaveOutcome::Saved {
                 self.note(|| format!("saves {}", summary(task)));
-                let keys: Vec<_> = outputs(task).into_iter().chain(reason_keys(task)).collect();
-                let documents = store.documents(&task.owner(), &keys).await?;
+                let keys: Vec<_> =
+                    outputs(task).into_iter().chain(failure_reason_keys(task)).collect();
+                let documents = store.documents(&task.document_owner(), &keys).await?;
                 let now = self.deployment.time();
                 self.deployment.check_size(before.as_ref(), task);
                 if let Some(before) = before {
@@ -282,10 +284,10 @@ impl StateStore for FaultInjector {
 
     async fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> Result<Put, PortError> {
+    ) -> Result<PutOutcome, PortError> {
         let operation = || format!("write {} {}", owner.task_id, document.key);
         let call = async {
             let put = self.memory().store().put_document(owner, kept, document).await;
@@ -294,62 +296,72 @@ impl StateStore for FaultInjector {
         self.inject(operation, call).await
     }
 
-    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+    ) -> Result<(), PortError> {
         let operation = || format!("keep documents of {} for longer", owner.task_id);
         self.inject(operation, self.memory().store().extend_documents(owner, kept)).await
     }
 
     async fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         let operation = || format!("read documents of {}", owner.task_id);
         self.inject(operation, self.memory().store().documents(owner, keys)).await
     }
 
-    async fn due(
+    async fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
         let operation = || format!("read the due index, shard {shard}");
-        self.inject(operation, self.memory().store().due(shard, until, after)).await
+        self.inject(operation, self.memory().store().due_tasks(shard, until, after)).await
     }
 
-    async fn ended(
+    async fn ended_tasks(
         &self,
         state: ProcessState,
         part: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
+        after: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
         let operation = || format!("read the ended tasks, part {part}");
-        self.inject(operation, self.memory().store().ended(state, part, within, after)).await
+        self.inject(operation, self.memory().store().ended_tasks(state, part, within, after)).await
     }
 
     fn shards(&self) -> u32 {
         self.memory().store().shards()
     }
 
-    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
-        self.inject(|| format!("read {}", key.name), self.memory().store().shared(key)).await
+    async fn shared_record(
+        &self,
+        key: &SharedRecordKey,
+    ) -> Result<Option<SharedRecord>, PortError> {
+        self.inject(|| format!("read {}", key.name), self.memory().store().shared_record(key)).await
     }
 
-    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+    async fn save_shared_record(
+        &self,
+        shared: &SharedRecord,
+    ) -> Result<SharedSaveOutcome, PortError> {
         let operation = || format!("save {}", shared.key.name);
-        self.inject(operation, self.memory().store().save_shared(shared)).await
+        self.inject(operation, self.memory().store().save_shared_record(shared)).await
     }
 
-    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
+    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
         let operation = || format!("read all {}", kind.name());
-        self.inject(operation, self.memory().store().all_shared(kind)).await
+        self.inject(operation, self.memory().store().shared_records(kind)).await
     }
 }
 
 impl Channel for FaultInjector {
-    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         let count = messages.len();
         let call = async {
             let mut answers = Vec::new();
@@ -369,7 +381,7 @@ impl Channel for FaultInjector {
 
 impl FaultInjector {
     /// Sends one message of a batch. Each message may fail separately.
-    async fn send_one(&self, message: Outgoing) -> Result<(), PortError> {
+    async fn send_one(&self, message: OutgoingMessage) -> Result<(), PortError> {
         let (fault, ..) = self.draw();
         let fails = matches!(fault, InjectedFault::FailsBefore | InjectedFault::FailsAfter);
         if fails {
@@ -414,13 +426,15 @@ fn unsent(operation: &str) -> PortError {
 
 /// The keys of the output documents that a task refers to.
 fn outputs(task: &Task) -> Vec<DocumentKey> {
-    task.actions().filter_map(|(step, action, progress)| progress.output(&step, action)).collect()
+    task.started_actions()
+        .filter_map(|(step, action, progress)| progress.output(&step, action))
+        .collect()
 }
 
 /// A task as a line of the trace.
 fn summary(task: &Task) -> String {
     let mut text = format!("{} r{} {}", task.task_id, task.revision, task.process_state);
-    for (step, action, progress) in task.actions() {
+    for (step, action, progress) in task.started_actions() {
         let undo = if action == Action::Undo { "undo of " } else { "" };
         let (state, attempt) = (progress.state.name(), progress.state.attempt());
         let doubt = if progress.may_have_run { "?" } else { "" };

@@ -169,7 +169,7 @@ impl TaskCheck<'_> {
                 || record.run.may_have_run
                 || matches!(
                     record.run.state,
-                    StepState::Running { .. } | StepState::HandedOut { .. }
+                    StepState::Running { .. } | StepState::AwaitingCallback { .. }
                 )
         });
         let of = describe(self.id(), part, Action::Do);
@@ -206,8 +206,8 @@ fn has_passed(state: &StepState) -> bool {
     match state {
         StepState::Completed { .. } | StepState::Skipped { .. } => true,
         StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
+        | StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
         | StepState::Waiting { .. }
         | StepState::Failed { .. } => false,
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::Timestamp;
-use steward_agent::attempt::Guard;
+use steward_agent::attempt::CircuitBreaker;
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     model::{names::AgentName, time::later},
     submission::ReplyQueues,
 };
@@ -43,12 +43,14 @@ pub(super) async fn handle(
 }
 
 /// The circuit breaker view of an agent instance. It lives as long as the instance.
-pub(super) type AgentGuard = Arc<Guard>;
+pub(super) type AgentGuard = Arc<CircuitBreaker>;
 
 /// A new circuit breaker view for an agent instance; `None` for the other roles.
 pub(super) fn new_guard(role: &InstanceRole) -> Option<AgentGuard> {
     match role {
-        InstanceRole::Agent(name) => Some(Arc::new(Guard::new(name.clone(), Settings::default()))),
+        InstanceRole::Agent(name) => {
+            Some(Arc::new(CircuitBreaker::new(name.clone(), BreakerSettings::default())))
+        }
         InstanceRole::Submission | InstanceRole::Scheduler | InstanceRole::Supervisor => None,
     }
 }

@@ -4,10 +4,10 @@
 use std::{fmt, time::Duration};
 
 use serde_json::Value;
-use steward_agent::attempt::Fault;
+use steward_agent::attempt::CallFault;
 use steward_core::{
     limits,
-    model::responses::{ResponseMeaning, Responses},
+    model::responses::{ClassifiedResponse, ResponseOverrides},
 };
 
 use super::large_tasks;
@@ -52,20 +52,20 @@ impl fmt::Display for ServiceResponse {
 /// The result for the agent. `output` is the service's answer, if the call took effect.
 pub(super) fn answer(
     response: ServiceResponse,
-    responses: &Responses,
+    responses: &ResponseOverrides,
     output: Option<Value>,
     retry_after: Option<Duration>,
     reason_chars: usize,
-) -> Result<Value, Fault> {
+) -> Result<Value, CallFault> {
     let transient = |may_have_run, retry_after| {
-        Err(Fault::Transient { reason: response.to_string(), retry_after, may_have_run })
+        Err(CallFault::Transient { reason: response.to_string(), retry_after, may_have_run })
     };
     let reason = || {
         // The titles of problem details may have any length and language.
         let title = large_tasks::words(reason_chars);
-        limits::shorten(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
+        limits::truncate_chars(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
     };
-    let permanent = |may_have_run| Err(Fault::Permanent { reason: reason(), may_have_run });
+    let permanent = |may_have_run| Err(CallFault::Permanent { reason: reason(), may_have_run });
     match response {
         ServiceResponse::Success(ResponseBody::Output | ResponseBody::Empty) => {
             Ok(output.unwrap_or_default())
@@ -73,16 +73,16 @@ pub(super) fn answer(
         ServiceResponse::Success(ResponseBody::NotJson) => permanent(true),
         ServiceResponse::NoConnection => transient(false, None),
         ServiceResponse::Broken => transient(true, None),
-        ServiceResponse::TimedOut => Err(Fault::Cut { reason: reason() }),
-        ServiceResponse::Status(status) => match responses.meaning(status) {
-            ResponseMeaning::Completed => Ok(output.unwrap_or_default()),
-            ResponseMeaning::Retry { may_have_run } if status < 500 => {
+        ServiceResponse::TimedOut => Err(CallFault::TimedOut { reason: reason() }),
+        ServiceResponse::Status(status) => match responses.classify(status) {
+            ClassifiedResponse::Completed => Ok(output.unwrap_or_default()),
+            ClassifiedResponse::Retry { may_have_run } if status < 500 => {
                 transient(may_have_run, Some(retry_after.unwrap_or_default()))
             }
-            ResponseMeaning::Retry { may_have_run } => transient(may_have_run, retry_after),
-            ResponseMeaning::Conflict => Err(Fault::Conflict { reason: reason() }),
-            ResponseMeaning::Failed => permanent(false),
-            ResponseMeaning::Unknown => permanent(true),
+            ClassifiedResponse::Retry { may_have_run } => transient(may_have_run, retry_after),
+            ClassifiedResponse::Conflict => Err(CallFault::Conflict { reason: reason() }),
+            ClassifiedResponse::Failed => permanent(false),
+            ClassifiedResponse::Unknown => permanent(true),
         },
     }
 }

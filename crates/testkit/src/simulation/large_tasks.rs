@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steward_core::{
     limits,
     model::{
-        command::Order,
+        command::CommandAction,
         names::{Part, StepName},
     },
 };
@@ -138,24 +138,27 @@ fn commands(
     let mut commands = Vec::new();
     for _ in 0..random.within(1..=4) {
         let input = Some(json!({ "amount": random.within(100..=199) }));
-        commands.push(command(Order::Resubmit { step: None, input, did_not_run: false }, random));
+        commands.push(command(
+            CommandAction::Resubmit { step: None, input, did_not_run: false },
+            random,
+        ));
     }
     for _ in 0..random.within(3..=8) {
         commands.push(command(complete(blueprint, items, random), random));
     }
-    commands.push(command(Order::Undo, random));
+    commands.push(command(CommandAction::Undo, random));
     for _ in 0..random.within(3..=8) {
         commands.push(command(complete(blueprint, items, random), random));
     }
     commands
 }
 
-fn complete(blueprint: &Blueprint, items: u64, random: &mut SeededRandom) -> Order {
+fn complete(blueprint: &Blueprint, items: u64, random: &mut SeededRandom) -> CommandAction {
     let names: Vec<&StepName> = blueprint.steps.keys().collect();
     let name = random.index(names.len()).and_then(|index| names.get(index));
     let item = u32::try_from(random.within(0..=items - 1)).ok();
     let step = name.map(|name| Part { step: (*name).clone(), item });
-    Order::Complete { step, output: Oracle::operator_output() }
+    CommandAction::Complete { step, output: Oracle::operator_output() }
 }
 
 /// A fast service that refuses many steps and some undos with long reasons.

@@ -2,8 +2,8 @@
 //! Most of them arrive when clients already reuse the ids of expired tasks. In some runs, messages become dead letters
 //! after few receives, and an operator redrives them.
 
-use steward_aws::batch::REDRIVEN;
-use steward_runtime::ports::Outgoing;
+use steward_aws::batch::REDRIVEN_ATTRIBUTE;
+use steward_runtime::ports::OutgoingMessage;
 
 use super::{
     blueprint::Blueprint,
@@ -45,8 +45,8 @@ pub(super) struct RedrivePlan {
 }
 
 /// Whether a message is late: it is marked as redriven.
-pub(super) fn is_late(message: &Outgoing) -> bool {
-    message.attributes.iter().any(|(name, _)| *name == REDRIVEN)
+pub(super) fn is_late(message: &OutgoingMessage) -> bool {
+    message.attributes.iter().any(|(name, _)| *name == REDRIVEN_ATTRIBUTE)
 }
 
 impl LateMessagePlan {
@@ -113,7 +113,7 @@ impl SimulatedDeployment {
 
     /// Schedules late copies of a message that is sent now. Messages sent after ids are reused are not copied, so that the
     /// run ends.
-    pub(super) fn schedule_late_copies(&self, source: &FunctionQueue, message: &Outgoing) {
+    pub(super) fn schedule_late_copies(&self, source: &FunctionQueue, message: &OutgoingMessage) {
         let Some(copies) = &self.plan.late_messages.copies else { return };
         let now = self.now();
         let state = &mut *self.state();
@@ -126,7 +126,7 @@ impl SimulatedDeployment {
     }
 
     /// Handles a new dead letter: an operator redrives it, in runs that have such operators.
-    pub(super) fn handle_dead_letter(&self, source: FunctionQueue, letter: &Outgoing) {
+    pub(super) fn handle_dead_letter(&self, source: FunctionQueue, letter: &OutgoingMessage) {
         let body = &letter.body;
         let state = &mut *self.state();
         let plan = self.plan.late_messages.dead_letters.as_ref();
@@ -145,7 +145,7 @@ impl SimulatedDeployment {
     }
 
     /// Delivers a late message to its queue.
-    pub(super) fn deliver_late(&self, source: FunctionQueue, message: &Outgoing) {
+    pub(super) fn deliver_late(&self, source: FunctionQueue, message: &OutgoingMessage) {
         self.fault("queue", || format!("a late message arrives: {}", message.body));
         self.state().network.put(source, self.now(), message);
     }
@@ -153,10 +153,15 @@ impl SimulatedDeployment {
 
 impl SimulationState {
     /// Schedules the arrival of a message, marked as possibly handled before.
-    fn schedule_late_arrival(&mut self, source: FunctionQueue, at: Millis, message: &Outgoing) {
+    fn schedule_late_arrival(
+        &mut self,
+        source: FunctionQueue,
+        at: Millis,
+        message: &OutgoingMessage,
+    ) {
         let mut message = message.clone();
         if !is_late(&message) {
-            message.attributes.push((REDRIVEN, "true".to_owned()));
+            message.attributes.push((REDRIVEN_ATTRIBUTE, "true".to_owned()));
         }
         self.insert_event(at, ScheduledEvent::LateArrival(source, message));
     }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use steward_core::model::{
-    command::{Command, Order},
+    command::{Command, CommandAction},
     names::{Part, StepName},
     step::StepState,
     task::Task,
@@ -81,9 +81,9 @@ pub(super) fn edit_order(
     ledger: &EffectLedger,
     task: &Task,
     random: &mut SeededRandom,
-) -> Option<Order> {
+) -> Option<CommandAction> {
     let list = oracle.final_input(task)?.get("items")?.as_array()?;
-    let failed = task.actions().filter(|(.., progress)| {
+    let failed = task.started_actions().filter(|(.., progress)| {
         matches!(progress.state, StepState::Failed { .. } | StepState::Waiting { .. })
     });
     let failed: Vec<_> = failed.map(|(part, ..)| part).collect();
@@ -93,7 +93,11 @@ pub(super) fn edit_order(
     let one = random.index(items.len()).and_then(|index| items.get(index))?;
     let step = (items.len() < failed.len()).then(|| (*one).clone());
     let items = edit_list(list.clone(), one.item? as usize, random);
-    Some(Order::Resubmit { step, input: Some(json!({ "items": items })), did_not_run: true })
+    Some(CommandAction::Resubmit {
+        step,
+        input: Some(json!({ "items": items })),
+        did_not_run: true,
+    })
 }
 
 /// The list with one edit. Most edits replace a failed item.
@@ -129,7 +133,7 @@ fn edit_list(mut list: Vec<Value>, failed: usize, random: &mut SeededRandom) -> 
 impl Oracle {
     /// Records a command that an operator sends.
     pub(super) fn observe_command(&mut self, command: &Command) {
-        if let Order::Resubmit { input: Some(patch), .. } = &command.order {
+        if let CommandAction::Resubmit { input: Some(patch), .. } = &command.order {
             let of = (command.task_id.clone(), command.command_id.clone());
             self.patches.insert(of, patch.clone());
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use steward_core::model::names::AgentName;
-use steward_runtime::ports::Outgoing;
+use steward_runtime::ports::OutgoingMessage;
 
 use super::{
     late_messages,
@@ -42,7 +42,7 @@ impl FunctionQueue {
 
 #[derive(Debug, Clone)]
 struct QueuedMessage {
-    sent: Outgoing,
+    sent: OutgoingMessage,
     receives: u32,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Network {
     /// How often a message is received before it becomes a dead letter.
     receives_max: u32,
     /// The messages that were received too often.
-    pub(super) dead: Vec<(FunctionQueue, Outgoing)>,
+    pub(super) dead: Vec<(FunctionQueue, OutgoingMessage)>,
 }
 
 impl Network {
@@ -69,7 +69,7 @@ impl Network {
     }
 
     /// Adds a message that becomes visible at `at`.
-    pub(super) fn put(&mut self, source: FunctionQueue, at: Millis, message: &Outgoing) {
+    pub(super) fn put(&mut self, source: FunctionQueue, at: Millis, message: &OutgoingMessage) {
         self.last += 1;
         self.locations.insert(self.last, (source.clone(), at));
         let message = QueuedMessage { sent: message.clone(), receives: 0 };
@@ -143,6 +143,6 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
 }
 
 /// The receive limit of a message. A late message may be for a task that no longer exists, so it has a lower limit.
-fn receives_max(usual: u32, message: &Outgoing) -> u32 {
+fn receives_max(usual: u32, message: &OutgoingMessage) -> u32 {
     if late_messages::is_late(message) { usual.min(LATE_RECEIVES_MAX) } else { usual }
 }

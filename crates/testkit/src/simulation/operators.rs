@@ -2,7 +2,7 @@
 //! task's record and, where a command requires it, the services' ledger.
 
 use steward_core::model::{
-    command::{Command, Order},
+    command::{Command, CommandAction},
     names::{Part, TaskId},
     step::StepState,
     task::{ProcessState, Task},
@@ -40,7 +40,7 @@ impl SimulatedDeployment {
         };
         for task in paused {
             let id = format!("resume-{now}");
-            if let Some(command) = self.command_of(&task.task_id, id, Order::Resume) {
+            if let Some(command) = self.command_of(&task.task_id, id, CommandAction::Resume) {
                 self.schedule(now, ScheduledEvent::Command(command, 1));
             }
         }
@@ -56,7 +56,9 @@ impl SimulatedDeployment {
         for task in tasks {
             let order = match task.process_state {
                 ProcessState::Error => self.order_for(&task),
-                ProcessState::Processed => self.state().random.chance(0.1).then_some(Order::Undo),
+                ProcessState::Processed => {
+                    self.state().random.chance(0.1).then_some(CommandAction::Undo)
+                }
                 ProcessState::Pending
                 | ProcessState::Processing
                 | ProcessState::Undoing
@@ -78,7 +80,7 @@ impl SimulatedDeployment {
         resolves_errors
     }
 
-    fn command_of(&self, task_id: &TaskId, id: String, order: Order) -> Option<Command> {
+    fn command_of(&self, task_id: &TaskId, id: String, order: CommandAction) -> Option<Command> {
         let (id, by, why) = if self.plan.is_large {
             large_tasks::longest_command_texts(&id)
         } else {
@@ -89,7 +91,7 @@ impl SimulatedDeployment {
     }
 
     /// A command that may resolve a task in Error. `did_not_run` is only set when it is true.
-    fn order_for(&self, task: &Task) -> Option<Order> {
+    fn order_for(&self, task: &Task) -> Option<CommandAction> {
         let blueprint = self.plan.blueprints.iter().find(|b| b.name == task.workflow)?;
         let state = &mut *self.state();
         if self.plan.operators_edit_lists && task.undo_reason.is_none() && state.random.chance(0.7)
@@ -101,7 +103,7 @@ impl SimulatedDeployment {
             }
         }
         let failed: Vec<_> = task
-            .actions()
+            .started_actions()
             .filter(|(.., progress)| {
                 matches!(progress.state, StepState::Failed { .. } | StepState::Waiting { .. })
             })
@@ -112,11 +114,11 @@ impl SimulatedDeployment {
             task.undo_reason.is_none() && did_not_run(&state.oracle, &state.ledger, task, step)
         });
         Some(match state.random.within(0..=5) {
-            0 => Order::Resubmit { step, input: None, did_not_run },
-            1 => Order::Resubmit { step: None, input: None, did_not_run: false },
-            2 => Order::Skip { step, did_not_run },
-            3 => Order::Complete { step, output: Oracle::operator_output() },
-            4 => Order::Undo,
+            0 => CommandAction::Resubmit { step, input: None, did_not_run },
+            1 => CommandAction::Resubmit { step: None, input: None, did_not_run: false },
+            2 => CommandAction::Skip { step, did_not_run },
+            3 => CommandAction::Complete { step, output: Oracle::operator_output() },
+            4 => CommandAction::Undo,
             _ => random_order(blueprint, &mut state.random),
         })
     }

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use steward_core::model::{
     attempt::Action,
     document::Document,
-    events::{BusEvent, Happened, TaskTrouble},
-    messages::{NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
+    events::{BusEvent, EventData, TaskAlert},
+    messages::{NotificationStatus, SchedulerMessage, StatusNotification, StepRequest},
     names::{CallbackToken, CommandId, Incarnation, Part, StepName, TaskId, WorkflowName},
     step::{Progress, StepState},
     task::Task,
 };
-use steward_runtime::ports::{Outgoing, Queue};
+use steward_runtime::ports::{OutgoingMessage, Queue};
 
 use super::{
     blueprint::WorkPlan,
@@ -283,7 +283,7 @@ impl Oracle {
     ) {
         self.observe_edit(before, after);
         self.tasks.insert(after.task_id.clone(), after.clone());
-        for (part, action, progress) in after.actions() {
+        for (part, action, progress) in after.started_actions() {
             let old = before.progress(&part, action);
             self.record_settlement(
                 (before, after),
@@ -346,8 +346,8 @@ impl Oracle {
                 }
             }
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Waiting { .. }
             | StepState::Failed { .. } => {
                 self.settled_by_operator.remove(&part_action);
@@ -361,7 +361,7 @@ impl Oracle {
     }
 
     /// Records a sent message, and checks it.
-    pub(super) fn observe_message(&mut self, message: &Outgoing, ledger: &EffectLedger) {
+    pub(super) fn observe_message(&mut self, message: &OutgoingMessage, ledger: &EffectLedger) {
         let body = &message.body;
         match &message.queue {
             Queue::Submissions => {
@@ -383,8 +383,8 @@ impl Oracle {
                     SchedulerMessage::Wake(_)
                     | SchedulerMessage::Command(_)
                     | SchedulerMessage::Callback(_)
-                    | SchedulerMessage::Ask(_)
-                    | SchedulerMessage::Keep(_),
+                    | SchedulerMessage::ParentRequest(_)
+                    | SchedulerMessage::ExtendRetention(_),
                 )
                 | Err(_) => {}
             },
@@ -404,14 +404,14 @@ impl Oracle {
     }
 
     fn observe_notification(&mut self, body: &str, ledger: &EffectLedger) {
-        let Ok(notification) = serde_json::from_str::<StatusNotice>(body) else {
+        let Ok(notification) = serde_json::from_str::<StatusNotification>(body) else {
             return self.add_finding(format!("a notification cannot be parsed: {body}"));
         };
         let task_id = notification.task_id.unwrap_or_default();
         let output = notification.output.unwrap_or_default();
         let id = task_id.parse::<TaskId>().ok();
         let expected = id.as_ref().and_then(|id| TaskExpectations::of(self, ledger, id));
-        let is_result = notification.status != NoticeStatus::Processed
+        let is_result = notification.status != NotificationStatus::Processed
             || expected.is_none_or(|expected| expected.is_possible_result(&output));
         if !is_result {
             self.add_finding(format!("{task_id}: {output} is no possible result"));
@@ -438,38 +438,38 @@ impl Oracle {
     pub(super) fn observe_event(&mut self, event: &BusEvent) {
         let at = event.metadata.at;
         let (trouble, undo_failed) = match &event.data {
-            Happened::TaskInError(trouble) => (trouble, false),
-            Happened::UndoFailed(trouble) => (trouble, true),
+            EventData::TaskInError(trouble) => (trouble, false),
+            EventData::UndoFailed(trouble) => (trouble, true),
             // A late message may be for a task that has expired.
-            Happened::MessageCorrupt { reason, .. }
+            EventData::MessageCorrupt { reason, .. }
                 if self.has_late && reason.ends_with("there is no such task") =>
             {
                 return;
             }
-            Happened::MessageCorrupt { role, reason, .. } => {
+            EventData::MessageCorrupt { role, reason, .. } => {
                 return self.add_finding(format!("{role} reported a corrupt message: {reason}"));
             }
-            Happened::SubmissionRefused { .. }
-            | Happened::DeadLetterSeen { .. }
-            | Happened::AgentMissing { .. }
-            | Happened::BreakerOpened(_)
-            | Happened::BreakerClosed(_)
-            | Happened::OperatorCommand { .. }
-            | Happened::OperatorRedrive { .. }
-            | Happened::TaskEnded { .. } => return,
+            EventData::SubmissionRefused { .. }
+            | EventData::DeadLetterSeen { .. }
+            | EventData::AgentMissing { .. }
+            | EventData::BreakerOpened(_)
+            | EventData::BreakerClosed(_)
+            | EventData::OperatorCommand { .. }
+            | EventData::OperatorRedrive { .. }
+            | EventData::TaskEnded { .. } => return,
         };
-        let TaskTrouble { steps, more_steps, .. } = trouble.clone();
+        let TaskAlert { steps, more_steps, .. } = trouble.clone();
         let alert = ObservedAlert { at, undo_failed, steps, more_steps };
         self.alerts.entry(trouble.task_id.clone()).or_default().push(alert);
     }
 }
 
-fn status(status: NoticeStatus) -> &'static str {
+fn status(status: NotificationStatus) -> &'static str {
     match status {
-        NoticeStatus::Received => "received",
-        NoticeStatus::Refused => "refused",
-        NoticeStatus::Processed => "Processed",
-        NoticeStatus::Undone => "Undone",
-        NoticeStatus::Error => "Error",
+        NotificationStatus::Received => "received",
+        NotificationStatus::Refused => "refused",
+        NotificationStatus::Processed => "Processed",
+        NotificationStatus::Undone => "Undone",
+        NotificationStatus::Error => "Error",
     }
 }

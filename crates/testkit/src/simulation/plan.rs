@@ -10,7 +10,7 @@ use steward_core::{
     definition::workflow::Workflow,
     limits,
     model::{
-        command::Order,
+        command::CommandAction,
         names::{AgentName, Part, StepName, TaskId},
         time::Timing,
     },
@@ -157,7 +157,7 @@ pub(super) struct TaskPlan {
 pub(super) struct CommandPlan {
     pub(super) at: Millis,
     pub(super) task_id: TaskId,
-    pub(super) order: Order,
+    pub(super) order: CommandAction,
     pub(super) copies: u64,
 }
 
@@ -472,7 +472,7 @@ fn commands(
 }
 
 /// A random order that may be valid. It uses only what an operator sees in the task's record.
-pub(super) fn random_order(blueprint: &Blueprint, random: &mut SeededRandom) -> Order {
+pub(super) fn random_order(blueprint: &Blueprint, random: &mut SeededRandom) -> CommandAction {
     let index = random.index(blueprint.steps.len());
     let step = index.and_then(|index| blueprint.steps.iter().nth(index));
     let each = step.is_some_and(|(_, step)| step.each.is_some());
@@ -481,19 +481,19 @@ pub(super) fn random_order(blueprint: &Blueprint, random: &mut SeededRandom) -> 
     let step = step.filter(|_| random.chance(0.6));
     let output = json!({ "by": "hand" });
     match random.within(0..=9) {
-        0 | 1 => Order::Pause,
-        2 | 3 => Order::Resume,
+        0 | 1 => CommandAction::Pause,
+        2 | 3 => CommandAction::Resume,
         4 => {
             let items: Vec<_> =
                 (0..random.within(0..=5)).map(|_| random.within(100..=199)).collect();
             let edit = json!({ "amount": random.within(100..=199), "items": items });
             let input = random.chance(0.4).then_some(edit);
-            Order::Resubmit { step, input, did_not_run: false }
+            CommandAction::Resubmit { step, input, did_not_run: false }
         }
-        5 => Order::Resubmit { step: None, input: None, did_not_run: false },
-        6 => Order::Skip { step, did_not_run: false },
-        7 => Order::Complete { step, output },
-        8 => Order::Undo,
-        _ => Order::Cancel,
+        5 => CommandAction::Resubmit { step: None, input: None, did_not_run: false },
+        6 => CommandAction::Skip { step, did_not_run: false },
+        7 => CommandAction::Complete { step, output },
+        8 => CommandAction::Undo,
+        _ => CommandAction::Cancel,
     }
 }

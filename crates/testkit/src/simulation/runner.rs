@@ -375,7 +375,7 @@ impl Runner {
         let store = deployment.memory.store();
         let horizon =
             steward_core::model::time::later(deployment.time(), deployment.plan.timing.clock_skew);
-        let due = |shard| match store.due(shard, horizon, None).now_or_never() {
+        let due = |shard| match store.due_tasks(shard, horizon, None).now_or_never() {
             Some(Ok(page)) => !page.task_ids.is_empty(),
             Some(Err(_)) | None => true,
         };
@@ -465,7 +465,7 @@ fn count_steps(oracle: &Oracle) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for task in oracle.tasks.values() {
         let Some(model) = oracle.model(&task.task_id) else { continue };
-        for (part, action, progress) in task.actions() {
+        for (part, action, progress) in task.started_actions() {
             let kind = model.step(&part.step).map_or("unknown", |step| step.work.name());
             let item = if part.item.is_some() { " item" } else { "" };
             let undo = if action == Action::Undo { " undo" } else { "" };

@@ -112,7 +112,7 @@ impl ObservedSave<'_> {
         let Some(expected) = TaskExpectations::of(self.oracle, self.ledger, id) else {
             return found;
         };
-        for (part, action, new) in after.actions() {
+        for (part, action, new) in after.started_actions() {
             let of = describe(id, &part, action);
             let Some(step) = expected.model.step(&part.step) else {
                 found.push(format!("{of}: the step does not exist"));
@@ -221,7 +221,7 @@ impl ObservedSave<'_> {
         let is_overdue = |reason: &Option<String>| reason.as_deref() == Some(overdue);
         let was = is_overdue(&before.error) || is_overdue(&before.undo_reason);
         let is = is_overdue(&after.error) || is_overdue(&after.undo_reason);
-        let busy = before.actions().any(|(_, _, progress)| {
+        let busy = before.started_actions().any(|(_, _, progress)| {
             matches!(progress.state, StepState::Waiting { .. })
                 || awaited_by(&progress.state).is_some()
         });
@@ -257,7 +257,7 @@ impl ObservedSave<'_> {
     fn is_answered(&self, change: &PartChange<'_>, number: u32) -> bool {
         let key = self.key(change, number);
         let is_awaiting_callback =
-            change.old.is_some_and(|old| matches!(old.state, StepState::HandedOut { .. }));
+            change.old.is_some_and(|old| matches!(old.state, StepState::AwaitingCallback { .. }));
         let task_part = (self.after.task_id.clone(), change.part.clone());
         (change.action == Action::Do && self.oracle.callback_answered.contains(&task_part))
             || (!is_awaiting_callback && self.oracle.replied.contains(&key))
@@ -379,17 +379,22 @@ impl ObservedSave<'_> {
                     && matches!(should_run, Expected::Value(true) | Expected::NoValue);
                 wrong.then(|| "was skipped, but must run".to_owned())
             }
-            StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Waiting { .. } => {
+            StepState::Running { .. }
+            | StepState::AwaitingCallback { .. }
+            | StepState::Waiting { .. } => {
                 let wrong = matches!(should_run, Expected::Value(false) | Expected::NoValue);
                 wrong.then(|| "began, but must not run".to_owned())
             }
-            StepState::Each | StepState::Completed { .. } | StepState::Failed { .. } => None,
+            StepState::RunningItems | StepState::Completed { .. } | StepState::Failed { .. } => {
+                None
+            }
         }
     }
 
     /// A callback has as much time as its definition gives, and heartbeats do not extend it.
     fn check_awaiting_callback(&self, change: &PartChange<'_>) -> Option<String> {
-        let StepState::HandedOut { attempt, complete_by, answer_by } = change.new.state else {
+        let StepState::AwaitingCallback { attempt, complete_by, answer_by } = change.new.state
+        else {
             return None;
         };
         let Some(CallbackPlan { within, heartbeat }) = change.callback() else {
@@ -404,9 +409,12 @@ impl ObservedSave<'_> {
             return Some(format!("its next heartbeat is due too late, at {complete_by}"));
         }
         match change.old.map(|old| &old.state) {
-            Some(StepState::HandedOut { attempt: of, answer_by: by, .. }) if *of == attempt => (*by
-                != answer_by)
-                .then(|| format!("its answer was due by {by}, and is now due by {answer_by}")),
+            Some(StepState::AwaitingCallback { attempt: of, answer_by: by, .. })
+                if *of == attempt =>
+            {
+                (*by != answer_by)
+                    .then(|| format!("its answer was due by {by}, and is now due by {answer_by}"))
+            }
             _ => {
                 let account = self.ledger.account(&self.after.task_id, &change.part);
                 let begun = account.and_then(|account| account.effects.last());
@@ -454,8 +462,8 @@ impl ObservedSave<'_> {
         let given_up = match change.new.state {
             StepState::Waiting { attempt, .. } | StepState::Failed { attempt } => attempt == number,
             StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Each
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Skipped { .. } => false,
         };
@@ -473,10 +481,9 @@ impl ObservedSave<'_> {
 /// The time by which the attempt must be answered, if an answer is awaited.
 fn awaited_by(state: &StepState) -> Option<Timestamp> {
     match state {
-        StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. } => {
-            Some(*complete_by)
-        }
-        StepState::Each
+        StepState::Running { complete_by, .. }
+        | StepState::AwaitingCallback { complete_by, .. } => Some(*complete_by),
+        StepState::RunningItems
         | StepState::Waiting { .. }
         | StepState::Completed { .. }
         | StepState::Failed { .. }

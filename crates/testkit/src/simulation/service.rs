@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde_json::Value;
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::model::{attempt::Action, messages::StepRequest, names::AgentName};
 use steward_runtime::{
-    ports::{Ports, SharedKey, SharedKind, StateStore},
+    ports::{Ports, SharedRecordKey, SharedRecordKind, StateStore},
     trace,
 };
 
@@ -208,7 +208,11 @@ fn is_chosen(key: &str, what: &str, share: f64) -> bool {
 }
 
 impl RemoteService for SimulatedService {
-    async fn call(&self, request: &StepRequest, traceparent: Option<&str>) -> Result<Value, Fault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+    ) -> Result<Value, CallFault> {
         let deployment = &self.injector.deployment;
         let call_plan = self.draw(request);
         let traceparent = trace::of_call(request, traceparent);
@@ -345,8 +349,8 @@ impl Drop for AwaitedCall<'_> {
 impl SimulatedDeployment {
     /// Whether the circuit breaker of an agent is not closed, so that a call may be its probe.
     fn is_breaker_tripped(&self, agent: &AgentName) -> bool {
-        let key = SharedKey { kind: SharedKind::Breaker, name: agent.to_string() };
-        let shared = self.memory.store().shared(&key).now_or_never();
+        let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: agent.to_string() };
+        let shared = self.memory.store().shared_record(&key).now_or_never();
         let breaker = shared.and_then(Result::ok).flatten();
         breaker.is_some_and(|shared| {
             let state = shared.body.pointer("/state/is").and_then(Value::as_str);

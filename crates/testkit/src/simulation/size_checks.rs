@@ -68,6 +68,6 @@ fn large_part(workflow: &Workflow, before: Option<&Task>, task: &Task) -> Option
 
 /// The records of a step and of its items.
 fn parts(record: &StepRecord) -> impl Iterator<Item = &StepRecord> {
-    let items = record.items.iter().flat_map(|items| &items.begun);
+    let items = record.items.iter().flat_map(|items| &items.started);
     std::iter::once(record).chain(items)
 }

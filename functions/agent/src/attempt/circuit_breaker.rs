@@ -12,14 +12,17 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::{
-    breaker::{Asked, Asker, Breaker, Heard, Permit, Settings, Turned},
+    breaker::{
+        Breaker, BreakerSettings, BreakerTransition, CallOutcome, CallPermit, PermitDecision,
+        PermitRequest,
+    },
     limits,
     model::{names::AgentName, time::later},
 };
 use steward_runtime::{
-    breaker::{Stored, StoredSaved, tell},
+    breaker::{BreakerSaveOutcome, StoredBreaker, tell},
     metrics,
-    ports::{Clock, Ports, chain},
+    ports::{Clock, Ports, error_chain},
 };
 use tokio::sync::Mutex;
 
@@ -28,8 +31,8 @@ const CACHE_TTL: Duration = Duration::from_secs(1);
 
 /// An instance's view of its agent's circuit breaker.
 #[derive(Debug)]
-pub struct Guard {
-    settings: Settings,
+pub struct CircuitBreaker {
+    settings: BreakerSettings,
     /// The lock is held during reads and saves, so that only one of several concurrent calls reads or probes.
     view: Mutex<BreakerView>,
     /// The number of names that were given out.
@@ -39,7 +42,7 @@ pub struct Guard {
 #[derive(Debug)]
 struct BreakerView {
     /// The cached copy of the shared record.
-    copy: Stored,
+    copy: StoredBreaker,
     /// When the copy was read; `None` if never.
     read_at: Option<Timestamp>,
     /// Consecutive calls of this instance that found the service unavailable.
@@ -48,7 +51,7 @@ struct BreakerView {
 
 /// Whether the breaker permits a call.
 pub(crate) enum CallPermission {
-    Granted(Permit),
+    Granted(CallPermit),
     /// The breaker is open, or another instance probes the service. `wait` is the time until the next try.
     Denied {
         reason: String,
@@ -56,15 +59,16 @@ pub(crate) enum CallPermission {
     },
 }
 
-impl Guard {
+impl CircuitBreaker {
     /// The breaker of an instance that has called nothing yet.
     #[must_use]
-    pub fn new(agent: AgentName, settings: Settings) -> Self {
-        let view = BreakerView { copy: Stored::new(agent), read_at: None, consecutive_failures: 0 };
+    pub fn new(agent: AgentName, settings: BreakerSettings) -> Self {
+        let view =
+            BreakerView { copy: StoredBreaker::new(agent), read_at: None, consecutive_failures: 0 };
         Self { settings, view: Mutex::new(view), names: AtomicU64::default() }
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &BreakerSettings {
         &self.settings
     }
 
@@ -81,17 +85,17 @@ impl Guard {
         call_within: Duration,
     ) -> CallPermission {
         let probe_within = self.settings.probe_within.min(call_within);
-        let settings = Settings { probe_within, ..self.settings };
+        let settings = BreakerSettings { probe_within, ..self.settings };
         let mut view = self.view.lock().await;
         let now = ports.clock().now();
         view.refresh(ports, now).await;
         let call = self.unique_name(ports.instance());
-        let asker = Asker { call: &call, now, clock_skew: ports.timing().clock_skew };
-        for _ in 0..limits::CONFLICTS_MAX {
-            let (next, permit) = match view.copy.breaker.ask(asker, &settings) {
-                Asked::Call => return CallPermission::Granted(Permit::Call),
-                Asked::Wait(wait) => return view.deny(wait),
-                Asked::Probe(next, permit) => (next, permit),
+        let asker = PermitRequest { call: &call, now, clock_skew: ports.timing().clock_skew };
+        for _ in 0..limits::SAVE_CONFLICTS_MAX {
+            let (next, permit) = match view.copy.breaker.request_permit(asker, &settings) {
+                PermitDecision::Call => return CallPermission::Granted(CallPermit::Call),
+                PermitDecision::Wait(wait) => return view.deny(wait),
+                PermitDecision::Probe(next, permit) => (next, permit),
             };
             match view.save(ports, next, now).await {
                 Some(true) => {
@@ -107,17 +111,22 @@ impl Guard {
     }
 
     /// Records the outcome of a call.
-    pub(crate) async fn record<P: Ports>(&self, ports: &P, permit: Permit, outcome: Heard) {
+    pub(crate) async fn record<P: Ports>(
+        &self,
+        ports: &P,
+        permit: CallPermit,
+        outcome: CallOutcome,
+    ) {
         let mut view = self.view.lock().await;
         let now = ports.clock().now();
         view.consecutive_failures = match outcome {
-            Heard::Alive => 0,
-            Heard::Unavailable { .. } => view.consecutive_failures.saturating_add(1),
-            Heard::Nothing => view.consecutive_failures,
+            CallOutcome::Available => 0,
+            CallOutcome::Unavailable { .. } => view.consecutive_failures.saturating_add(1),
+            CallOutcome::NotCalled => view.consecutive_failures,
         };
-        for _ in 0..limits::CONFLICTS_MAX {
-            let Breaker { untold, .. } = &view.copy.breaker;
-            let newest = untold.last().cloned();
+        for _ in 0..limits::SAVE_CONFLICTS_MAX {
+            let Breaker { unpublished, .. } = &view.copy.breaker;
+            let newest = unpublished.last().cloned();
             let next = view.copy.breaker.after(
                 &permit,
                 &outcome,
@@ -126,7 +135,8 @@ impl Guard {
                 &self.settings,
             );
             let Some(next) = next else { return };
-            let change = next.untold.last().filter(|turn| Some(*turn) != newest.as_ref()).cloned();
+            let change =
+                next.unpublished.last().filter(|turn| Some(*turn) != newest.as_ref()).cloned();
             match view.save(ports, next, now).await {
                 Some(false) => {}
                 None => return,
@@ -148,16 +158,16 @@ impl BreakerView {
     /// Reads the shared record if the copy is too old.
     async fn refresh<P: Ports>(&mut self, ports: &P, now: Timestamp) {
         let is_fresh = |read_at| (read_at..later(read_at, CACHE_TTL)).contains(&now);
-        if self.read_at.is_some_and(is_fresh) || self.copy.breaker.is_surely_open(now) {
+        if self.read_at.is_some_and(is_fresh) || self.copy.breaker.is_certainly_open(now) {
             return;
         }
         // A failed read is not retried at once either.
         self.read_at = Some(now);
-        match Stored::read(ports, &self.copy.agent).await {
+        match StoredBreaker::read(ports, &self.copy.agent).await {
             Ok(copy) => self.copy = copy,
             Err(error) => {
                 tracing::warn!(
-                    error = chain(&error),
+                    error = error_chain(&error),
                     "circuit breaker not read; using the last copy"
                 );
             }
@@ -168,10 +178,10 @@ impl BreakerView {
     /// store failed.
     async fn save<P: Ports>(&mut self, ports: &P, next: Breaker, now: Timestamp) -> Option<bool> {
         let (copy, saved) = match self.copy.save(ports, next).await {
-            Ok(StoredSaved::Saved(copy)) => (copy, true),
-            Ok(StoredSaved::Conflict(copy)) => (copy, false),
+            Ok(BreakerSaveOutcome::Saved(copy)) => (copy, true),
+            Ok(BreakerSaveOutcome::Conflict(copy)) => (copy, false),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "circuit breaker not saved");
+                tracing::warn!(error = error_chain(&error), "circuit breaker not saved");
                 return None;
             }
         };
@@ -187,12 +197,12 @@ impl BreakerView {
         CallPermission::Denied { reason: format!("circuit breaker open: {reason}"), wait }
     }
 
-    fn log(&self, to: Turned, reason: &str) {
+    fn log(&self, to: BreakerTransition, reason: &str) {
         metrics::breaker_turned(to);
         let agent = &self.copy.agent;
         match to {
-            Turned::Opened => tracing::warn!(%agent, reason, "circuit breaker opened"),
-            Turned::Closed => tracing::info!(%agent, reason, "circuit breaker closed"),
+            BreakerTransition::Opened => tracing::warn!(%agent, reason, "circuit breaker opened"),
+            BreakerTransition::Closed => tracing::info!(%agent, reason, "circuit breaker closed"),
         }
     }
 }

@@ -4,11 +4,11 @@
 
 use serde_json::{Value, json};
 use steward_core::model::{
-    attempt::Attempt,
-    document::{Document, DocumentKey, Kept, Owner},
+    attempt::AttemptId,
+    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
     messages::StepRequest,
 };
-use steward_runtime::ports::{Clock, PortError, Ports, Put, StateStore, chain};
+use steward_runtime::ports::{Clock, PortError, Ports, PutOutcome, StateStore, error_chain};
 
 use crate::attempt::AttemptEnd;
 
@@ -39,27 +39,27 @@ pub(crate) async fn claim<P: Ports>(
     let body: Value = json!({ "by": call_name });
     let document = Document::new(key(request), ports.clock().now(), body);
     // The claim is needed until complete-by only, so the workflow's retention does not apply.
-    let kept = Kept { from: request.complete_by, retention_s: None };
+    let kept = DocumentRetention { from: request.complete_by, retention_s: None };
     match ports.store().put_document(&owner(request), kept, &document).await {
-        Ok(Put::Stored) => Ok(()),
-        Ok(Put::Existing(body)) if body == document.body => Ok(()),
-        Ok(Put::Existing(_)) => Err(AttemptEnd::Silent(ALREADY_CLAIMED)),
+        Ok(PutOutcome::Stored) => Ok(()),
+        Ok(PutOutcome::Existing(body)) if body == document.body => Ok(()),
+        Ok(PutOutcome::Existing(_)) => Err(AttemptEnd::Silent(ALREADY_CLAIMED)),
         Err(error) => Err(requeue(request, &error)),
     }
 }
 
-fn owner(request: &StepRequest) -> Owner {
-    Owner { task_id: request.task_id.clone(), incarnation: request.incarnation }
+fn owner(request: &StepRequest) -> DocumentOwner {
+    DocumentOwner { task_id: request.task_id.clone(), incarnation: request.incarnation }
 }
 
 fn key(request: &StepRequest) -> DocumentKey {
     let StepRequest { step, action, attempt, .. } = request;
-    DocumentKey::Claim(Attempt { step: step.clone(), action: *action, number: *attempt })
+    DocumentKey::Claim(AttemptId { step: step.clone(), action: *action, number: *attempt })
 }
 
 fn requeue(request: &StepRequest, error: &PortError) -> AttemptEnd {
     let StepRequest { task_id, step, attempt, .. } = request;
-    let error = chain(error);
+    let error = error_chain(error);
     tracing::warn!(%task_id, %step, attempt, error, "call not made, because its claim could not be stored");
     AttemptEnd::Requeued
 }

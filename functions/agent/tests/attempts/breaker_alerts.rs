@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use steward_runtime::breaker::tell_untold;
+use steward_runtime::breaker::publish_unpublished_changes;
 
 use crate::harness::*;
 
@@ -21,7 +21,7 @@ async fn opening_and_closing_are_published_once_each() {
     one.attempt(&one.request("t", 1)).await;
     assert_eq!(one.published(), ["breaker_closed"]);
     tokio::time::advance(300 * SECOND).await;
-    assert_eq!(tell_untold(&one.ports).await.unwrap(), 0);
+    assert_eq!(publish_unpublished_changes(&one.ports).await.unwrap(), 0);
     assert!(one.published().is_empty());
 }
 
@@ -37,11 +37,11 @@ async fn the_supervisor_publishes_an_alert_whose_instance_died_after_the_save() 
 
     let supervisor = one.another("supervisor").ports;
     // Until complete-by the instance itself may still publish the alert.
-    assert_eq!(tell_untold(&supervisor).await.unwrap(), 0);
+    assert_eq!(publish_unpublished_changes(&supervisor).await.unwrap(), 0);
     tokio::time::advance(63 * SECOND).await;
-    assert_eq!(tell_untold(&supervisor).await.unwrap(), 1);
+    assert_eq!(publish_unpublished_changes(&supervisor).await.unwrap(), 1);
     assert_eq!(one.published(), ["breaker_opened"]);
-    assert_eq!(tell_untold(&supervisor).await.unwrap(), 0);
+    assert_eq!(publish_unpublished_changes(&supervisor).await.unwrap(), 0);
     assert!(one.published().is_empty());
 
     // The supervisor's update of the record does not disturb another instance.
@@ -60,7 +60,8 @@ async fn two_concurrent_supervisors_publish_at_least_once() {
     one.ports.bus.is_stalled.store(false, Ordering::Relaxed);
     tokio::time::advance(63 * SECOND).await;
     let (two, three) = (one.another("two").ports, one.another("three").ports);
-    let published = tokio::join!(tell_untold(&two), tell_untold(&three));
+    let published =
+        tokio::join!(publish_unpublished_changes(&two), publish_unpublished_changes(&three));
     assert!(published.0.unwrap() + published.1.unwrap() >= 1);
     assert!(!one.published().is_empty());
     assert!(one.breaker().await.unwrap().body.get("untold").is_none());

@@ -14,24 +14,25 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::attempt::{
-    AttemptResult, DeliveredRequest, Fault, Guard, RemoteService, run_attempt,
+    AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RemoteService, run_attempt,
 };
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     model::{
         attempt::Action,
-        document::{Document, DocumentKey, Kept, Owner},
+        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
         events::BusEvent,
-        messages::{Method, Outcome, StepRequest},
+        messages::{HttpMethod, ReplyOutcome, StepRequest},
         names::TaskId,
-        responses::Responses,
+        responses::ResponseOverrides,
         task::{ProcessState, Task},
         time::Timing,
     },
 };
 use steward_runtime::ports::{
-    Clock, Created, DueCursor, DuePage, Ended, EndedPage, EventBus, PortError, Ports, Put, Saved,
-    Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+    Clock, CreateOutcome, DueCursor, DuePage, EndedTask, EndedTaskPage, EventBus, PortError, Ports,
+    PutOutcome, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
+    StateStore,
 };
 use steward_testkit::memory::{
     ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
@@ -39,7 +40,7 @@ use steward_testkit::memory::{
 use tokio::time::Instant;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const SETTINGS: Settings = Settings {
+pub(crate) const SETTINGS: BreakerSettings = BreakerSettings {
     failures: NonZeroU32::MIN.saturating_add(2),
     open_for: Duration::from_secs(10),
     probe_within: Duration::from_secs(30),
@@ -50,7 +51,7 @@ pub(crate) const SETTINGS: Settings = Settings {
 pub(crate) struct AgentInstance {
     pub(crate) ports: AgentTestPorts,
     pub(crate) service: Arc<ScriptedService>,
-    guard: Arc<Guard>,
+    guard: Arc<CircuitBreaker>,
 }
 
 impl AgentInstance {
@@ -129,10 +130,10 @@ impl AgentInstance {
             idempotency_key: format!("{task}/s/do"),
             idempotent: true,
             call_within_ms: Some(60_000),
-            responses: Responses::NONE,
+            responses: ResponseOverrides::NONE,
             may_have_run: false,
             agent: "a".parse().unwrap(),
-            method: Method::Post,
+            method: HttpMethod::Post,
             path: "/".into(),
             body: None,
             incarnation: None,
@@ -150,9 +151,9 @@ impl AgentInstance {
         assert_eq!(self.service.take_calls(), 3, "{deferred:?}");
     }
 
-    pub(crate) async fn breaker(&self) -> Option<Shared> {
-        let key = SharedKey { kind: SharedKind::Breaker, name: "a".to_owned() };
-        self.ports.memory.store().shared(&key).await.unwrap()
+    pub(crate) async fn breaker(&self) -> Option<SharedRecord> {
+        let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "a".to_owned() };
+        self.ports.memory.store().shared_record(&key).await.unwrap()
     }
 
     pub(crate) fn published(&self) -> Vec<&'static str> {
@@ -161,40 +162,42 @@ impl AgentInstance {
     }
 }
 
-fn guard() -> Guard {
-    Guard::new("a".parse().unwrap(), SETTINGS)
+fn guard() -> CircuitBreaker {
+    CircuitBreaker::new("a".parse().unwrap(), SETTINGS)
 }
 
 /// The delay of a deferred attempt, and whether it may have run.
 pub(crate) fn deferred(attempted: AttemptResult) -> (Duration, bool) {
     match outcome(attempted) {
-        Outcome::Deferred { retry_after_ms, may_have_run, .. } => {
+        ReplyOutcome::Deferred { retry_after_ms, may_have_run, .. } => {
             (Duration::from_millis(retry_after_ms), may_have_run)
         }
-        other @ (Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Unknown { .. }) => {
+        other @ (ReplyOutcome::Completed { .. }
+        | ReplyOutcome::Failed { .. }
+        | ReplyOutcome::Unknown { .. }) => {
             panic!("{other:?}")
         }
     }
 }
 
-pub(crate) fn outcome(attempted: AttemptResult) -> Outcome {
+pub(crate) fn outcome(attempted: AttemptResult) -> ReplyOutcome {
     match attempted {
         AttemptResult::Reply(reply) => reply.outcome,
         AttemptResult::Silent | AttemptResult::Requeued => panic!("{attempted:?}"),
     }
 }
 
-pub(crate) fn completed() -> Outcome {
-    Outcome::Completed { output: Value::Null, may_continue: false }
+pub(crate) fn completed() -> ReplyOutcome {
+    ReplyOutcome::Completed { output: Value::Null, may_continue: false }
 }
 
 /// The same, after a call with an unknown outcome, which may still be in progress.
-pub(crate) fn completed_after_unknown_call() -> Outcome {
-    Outcome::Completed { output: Value::Null, may_continue: true }
+pub(crate) fn completed_after_unknown_call() -> ReplyOutcome {
+    ReplyOutcome::Completed { output: Value::Null, may_continue: true }
 }
 
 /// A response of the service, and the delay before it.
-pub(crate) type ScriptedResponse = (Duration, Result<Value, Fault>);
+pub(crate) type ScriptedResponse = (Duration, Result<Value, CallFault>);
 
 pub(crate) fn done() -> ScriptedResponse {
     (Duration::ZERO, Ok(Value::Null))
@@ -212,7 +215,7 @@ pub(crate) fn broken() -> ScriptedResponse {
 
 /// A response that says that the request conflicts with another one.
 pub(crate) fn conflict() -> ScriptedResponse {
-    (Duration::ZERO, Err(Fault::Conflict { reason: "HTTP 409".to_owned() }))
+    (Duration::ZERO, Err(CallFault::Conflict { reason: "HTTP 409".to_owned() }))
 }
 
 pub(crate) fn busy(retry_after: Duration) -> ScriptedResponse {
@@ -221,7 +224,7 @@ pub(crate) fn busy(retry_after: Duration) -> ScriptedResponse {
 
 pub(crate) fn refused() -> ScriptedResponse {
     let reason = "HTTP 402".to_owned();
-    (Duration::ZERO, Err(Fault::Permanent { reason, may_have_run: false }))
+    (Duration::ZERO, Err(CallFault::Permanent { reason, may_have_run: false }))
 }
 
 /// A response that comes later than any timeout.
@@ -231,7 +234,7 @@ pub(crate) fn hangs() -> ScriptedResponse {
 
 fn transient(reason: &str, retry_after: Option<Duration>, may_have_run: bool) -> ScriptedResponse {
     let reason = reason.to_owned();
-    (Duration::ZERO, Err(Fault::Transient { reason, retry_after, may_have_run }))
+    (Duration::ZERO, Err(CallFault::Transient { reason, retry_after, may_have_run }))
 }
 
 /// A remote service with scripted responses, which records the times of its calls.
@@ -259,7 +262,7 @@ impl ScriptedService {
 }
 
 impl RemoteService for ScriptedService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         self.calls.lock().unwrap().push(self.start.elapsed());
         let first = self.first.lock().unwrap().pop_front();
         let (delay, response) = first.unwrap_or_else(|| self.then.lock().unwrap().clone());
@@ -318,7 +321,7 @@ impl Clock for TokioClock {
         self.zero.now() + self.start.elapsed()
     }
 
-    async fn pause(&self, duration: Duration) {
+    async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
 }
@@ -361,67 +364,77 @@ impl StateStore for CountingStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         self.inner.load(id).await
     }
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         self.inner.create(task, submitted).await
     }
-    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
         self.inner.save(task).await
     }
     async fn put_document(
         &self,
-        owner: &Owner,
-        kept: Kept,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
         document: &Document,
-    ) -> Result<Put, PortError> {
+    ) -> Result<PutOutcome, PortError> {
         self.check()?;
         self.inner.put_document(owner, kept, document).await
     }
-    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &DocumentOwner,
+        kept: DocumentRetention,
+    ) -> Result<(), PortError> {
         self.inner.extend_documents(owner, kept).await
     }
     async fn documents(
         &self,
-        owner: &Owner,
+        owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         self.check()?;
         self.inner.documents(owner, keys).await
     }
-    async fn due(
+    async fn due_tasks(
         &self,
         shard: u32,
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
-        self.inner.due(shard, until, after).await
+        self.inner.due_tasks(shard, until, after).await
     }
-    async fn ended(
+    async fn ended_tasks(
         &self,
         state: ProcessState,
         part: u32,
         within: Range<Timestamp>,
-        after: Option<&Ended>,
-    ) -> Result<EndedPage, PortError> {
-        self.inner.ended(state, part, within, after).await
+        after: Option<&EndedTask>,
+    ) -> Result<EndedTaskPage, PortError> {
+        self.inner.ended_tasks(state, part, within, after).await
     }
 
     fn shards(&self) -> u32 {
         self.inner.shards()
     }
-    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
+    async fn shared_record(
+        &self,
+        key: &SharedRecordKey,
+    ) -> Result<Option<SharedRecord>, PortError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         // Lets concurrent calls run.
         tokio::task::yield_now().await;
         self.check()?;
-        self.inner.shared(key).await
+        self.inner.shared_record(key).await
     }
-    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+    async fn save_shared_record(
+        &self,
+        shared: &SharedRecord,
+    ) -> Result<SharedSaveOutcome, PortError> {
         self.saves.fetch_add(1, Ordering::Relaxed);
         tokio::task::yield_now().await;
         self.check()?;
-        self.inner.save_shared(shared).await
+        self.inner.save_shared_record(shared).await
     }
-    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
-        self.inner.all_shared(kind).await
+    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
+        self.inner.shared_records(kind).await
     }
 }

@@ -7,12 +7,12 @@ use std::{
 
 use serde_json::Value;
 use steward_agent::attempt::{
-    AttemptResult, DeliveredRequest, Fault, Guard, RemoteService, run_attempt,
+    AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RemoteService, run_attempt,
 };
 use steward_core::model::{
-    attempt::{Action, Attempt},
-    document::{DocumentKey, Owner},
-    messages::{Outcome, StepRequest},
+    attempt::{Action, AttemptId},
+    document::{DocumentKey, DocumentOwner},
+    messages::{ReplyOutcome, StepRequest},
 };
 use steward_runtime::ports::{Clock, Ports, StateStore};
 
@@ -20,12 +20,12 @@ use crate::harness::*;
 
 async fn is_claimed(ports: &AgentTestPorts, request: &StepRequest) -> bool {
     let (step, number) = (request.step.clone(), request.attempt);
-    let claim = DocumentKey::Claim(Attempt { step, action: Action::Do, number });
+    let claim = DocumentKey::Claim(AttemptId { step, action: Action::Do, number });
     let found = ports
         .memory
         .store()
         .documents(
-            &Owner { task_id: request.task_id.clone(), incarnation: request.incarnation },
+            &DocumentOwner { task_id: request.task_id.clone(), incarnation: request.incarnation },
             &[claim],
         )
         .await
@@ -37,7 +37,7 @@ async fn is_claimed(ports: &AgentTestPorts, request: &StepRequest) -> bool {
 struct ClaimCheckingService(AgentTestPorts, Arc<ScriptedService>);
 
 impl RemoteService for ClaimCheckingService {
-    async fn call(&self, request: &StepRequest, trace: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, request: &StepRequest, trace: Option<&str>) -> Result<Value, CallFault> {
         assert!(is_claimed(&self.0, request).await, "called before the claim");
         self.1.call(request, trace).await
     }
@@ -47,7 +47,7 @@ impl RemoteService for ClaimCheckingService {
 async fn a_call_is_claimed_before_it_is_made() {
     let one = AgentInstance::new([], done());
     let service = ClaimCheckingService(one.ports.clone(), one.service.clone());
-    let guard = Guard::new("a".parse().unwrap(), SETTINGS);
+    let guard = CircuitBreaker::new("a".parse().unwrap(), SETTINGS);
     let request = one.request_once("t", 1);
     let delivered = DeliveredRequest {
         request: &request,
@@ -95,7 +95,7 @@ async fn two_instances_side_by_side_make_one_call() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
     let one = AgentInstance::new([down(), busy(SECOND), broken()], done());
-    let Outcome::Failed { reason, may_have_run: true } =
+    let ReplyOutcome::Failed { reason, may_have_run: true } =
         outcome(one.attempt(&one.request_once("t", 1)).await)
     else {
         panic!()
@@ -105,7 +105,7 @@ async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
     assert_eq!(one.service.take_calls(), 3);
 
     let one = AgentInstance::new([down()], refused());
-    let refused = Outcome::Failed { reason: "HTTP 402".into(), may_have_run: false };
+    let refused = ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run: false };
     assert_eq!(outcome(one.attempt(&one.request_once("t", 1)).await), refused);
 }
 
@@ -117,7 +117,7 @@ async fn the_end_of_the_functions_time_ends_the_attempt_with_the_known_outcome()
     };
     let one = AgentInstance::new([], hangs());
     let ended = one.deliver(&short(&one), false, 10 * SECOND).await;
-    assert!(matches!(outcome(ended), Outcome::Failed { may_have_run: true, .. }));
+    assert!(matches!(outcome(ended), ReplyOutcome::Failed { may_have_run: true, .. }));
     // Between two calls that had no effect, the step has not run.
     let one = AgentInstance::new([], busy(Duration::ZERO));
     let ended = one.deliver(&short(&one), false, 10 * SECOND).await;

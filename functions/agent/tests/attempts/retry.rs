@@ -7,14 +7,14 @@ use serde_json::Value;
 use steward_agent::attempt::AttemptResult;
 use steward_core::model::{
     attempt::{Action, AttemptTimes},
-    messages::{Outcome, StepRequest},
+    messages::{ReplyOutcome, StepRequest},
 };
 use steward_runtime::ports::Clock;
 
 use crate::harness::*;
 
-fn failed(may_have_run: bool) -> Outcome {
-    Outcome::Failed { reason: "HTTP 402".into(), may_have_run }
+fn failed(may_have_run: bool) -> ReplyOutcome {
+    ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run }
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +119,7 @@ async fn a_call_that_takes_longer_is_aborted_and_not_repeated() {
     let request = StepRequest { call_within_ms: Some(20_000), ..one.request("t", 1) };
     let start = tokio::time::Instant::now();
     let reason = "the call took longer than 20s and was aborted".to_owned();
-    assert_eq!(outcome(one.attempt(&request).await), Outcome::Unknown { reason });
+    assert_eq!(outcome(one.attempt(&request).await), ReplyOutcome::Unknown { reason });
     assert_eq!((start.elapsed().as_secs(), one.service.take_calls()), (20, 1));
 }
 
@@ -148,7 +148,7 @@ async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_never_proves_that_the_step_did_not_run() {
     let one = AgentInstance::new([], conflict());
-    let failed = Outcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true };
+    let failed = ReplyOutcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true };
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed);
     assert_eq!(one.service.take_calls(), 1, "an ordinary conflict fails at once");
     assert_eq!(outcome(one.attempt(&one.request_once("u", 1)).await), failed);

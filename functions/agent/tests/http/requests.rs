@@ -9,7 +9,7 @@ use steward_agent::{
     AgentConfig,
     http::{Headers, HttpService},
 };
-use steward_core::model::messages::{Method, StepRequest};
+use steward_core::model::messages::{HttpMethod, StepRequest};
 
 use crate::test_server::{TestServer, get, permanent, respond, service};
 
@@ -42,7 +42,7 @@ async fn a_request_has_an_idempotency_key_a_traceparent_and_the_configured_heade
     let headers = r#"{ "Authorization": "Bearer s3cret", "x-tenant": "shop" }"#;
     let service = service(&base_url, headers, Duration::from_secs(60));
     let post = StepRequest {
-        method: Method::Post,
+        method: HttpMethod::Post,
         body: Some(json!({ "order": "order-1", "to": "Zoë" }).into()),
         ..get("/charges?expand=all")
     };
@@ -70,11 +70,11 @@ async fn every_method_is_sent_and_without_a_body_if_there_is_none() {
     let remote = TestServer::start(|| respond(200, "{}")).await;
     let service = remote.service();
     for (method, sent) in [
-        (Method::Get, "GET"),
-        (Method::Post, "POST"),
-        (Method::Put, "PUT"),
-        (Method::Patch, "PATCH"),
-        (Method::Delete, "DELETE"),
+        (HttpMethod::Get, "GET"),
+        (HttpMethod::Post, "POST"),
+        (HttpMethod::Put, "PUT"),
+        (HttpMethod::Patch, "PATCH"),
+        (HttpMethod::Delete, "DELETE"),
     ] {
         service.call(&StepRequest { method, ..get("/x") }, None).await.unwrap();
         let received = remote.received.lock().unwrap().pop().unwrap();

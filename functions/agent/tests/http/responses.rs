@@ -11,12 +11,12 @@ use axum::{
 };
 use futures_util::stream;
 use serde_json::{Value, json};
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::{
     limits,
     model::{
         messages::StepRequest,
-        responses::{ResponseClass, Responses},
+        responses::{ResponseClass, ResponseOverrides},
     },
 };
 use tokio::{
@@ -118,7 +118,7 @@ async fn a_redirect_is_not_followed_and_may_have_run() {
 async fn a_conflict_may_come_from_an_earlier_call_in_progress() {
     for (status, reason) in [(409, "HTTP 409 Conflict: Busy"), (423, "HTTP 423 Locked: Busy")] {
         let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
-        assert_eq!(remote.call().await, Err(Fault::Conflict { reason: reason.to_owned() }));
+        assert_eq!(remote.call().await, Err(CallFault::Conflict { reason: reason.to_owned() }));
     }
 }
 
@@ -132,10 +132,10 @@ async fn a_step_can_define_the_meaning_of_statuses() {
         (500, ResponseClass::Unknown),
         (200, ResponseClass::Failed),
     ];
-    let responses: Responses = classes.into_iter().collect();
+    let responses: ResponseOverrides = classes.into_iter().collect();
     let retry = |reason: &str, may_have_run| {
         let (reason, retry_after) = (reason.to_owned(), Some(Duration::ZERO));
-        Err(Fault::Transient { reason, retry_after, may_have_run })
+        Err(CallFault::Transient { reason, retry_after, may_have_run })
     };
     for (status, body, expected) in [
         (404, r#"{"gone":true}"#, Ok(json!({ "gone": true }))),
@@ -167,7 +167,7 @@ async fn statuses_408_425_and_429_are_transient_and_count_as_available() {
         let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
         let reason = format!("HTTP {}", StatusCode::from_u16(status).unwrap());
         let retry_after = Some(Duration::ZERO);
-        let expected = Fault::Transient { reason, retry_after, may_have_run };
+        let expected = CallFault::Transient { reason, retry_after, may_have_run };
         assert_eq!(remote.call().await, Err(expected));
     }
 }
@@ -180,7 +180,7 @@ async fn retry_after_becomes_a_duration() {
             busy.body(Body::empty()).unwrap()
         };
         match TestServer::start(busy).await.call().await {
-            Err(Fault::Transient { retry_after, .. }) => retry_after,
+            Err(CallFault::Transient { retry_after, .. }) => retry_after,
             other => panic!("{other:?}"),
         }
     };
@@ -235,7 +235,7 @@ async fn a_call_may_time_out_before_or_during_the_response() {
         let service = service(&remote.base_url, "{}", Duration::from_millis(200));
         assert_eq!(
             service.call(&get("/"), None).await,
-            Err(Fault::Cut { reason: "the call timed out".to_owned() }),
+            Err(CallFault::TimedOut { reason: "the call timed out".to_owned() }),
             "{partial_response:?}"
         );
     }

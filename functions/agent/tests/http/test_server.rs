@@ -12,12 +12,12 @@ use axum::{
     http::{HeaderMap, Response, Uri},
 };
 use serde_json::Value;
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::http::HttpService;
 use steward_core::model::{
     attempt::Action,
-    messages::{Method, StepRequest},
-    responses::Responses,
+    messages::{HttpMethod, StepRequest},
+    responses::ResponseOverrides,
 };
 use tokio::{
     io::AsyncReadExt,
@@ -94,7 +94,7 @@ impl TestServer {
     }
 
     /// Makes one call, `GET /`.
-    pub(crate) async fn call(&self) -> Result<Value, Fault> {
+    pub(crate) async fn call(&self) -> Result<Value, CallFault> {
         self.service().call(&get("/"), None).await
     }
 }
@@ -119,10 +119,10 @@ pub(crate) fn get(path: &str) -> StepRequest {
         idempotency_key: "order-1/charge/do".to_owned(),
         idempotent: true,
         call_within_ms: None,
-        responses: Responses::NONE,
+        responses: ResponseOverrides::NONE,
         may_have_run: false,
         agent: "payment".parse().unwrap(),
-        method: Method::Get,
+        method: HttpMethod::Get,
         path: path.to_owned(),
         body: None,
         incarnation: None,
@@ -133,17 +133,17 @@ pub(crate) fn respond(status: u16, body: impl Into<Body>) -> Response<Body> {
     Response::builder().status(status).body(body.into()).unwrap()
 }
 
-pub(crate) fn permanent(reason: &str) -> Result<Value, Fault> {
-    Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: false })
+pub(crate) fn permanent(reason: &str) -> Result<Value, CallFault> {
+    Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: false })
 }
 
 /// The fault of a call that may have succeeded, and whose response is unusable.
-pub(crate) fn unusable_response(reason: &str) -> Result<Value, Fault> {
-    Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: true })
+pub(crate) fn unusable_response(reason: &str) -> Result<Value, CallFault> {
+    Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: true })
 }
 
 /// A connection fault, or a 5xx status without `Retry-After`.
-pub(crate) fn transient(reason: &str) -> Result<Value, Fault> {
+pub(crate) fn transient(reason: &str) -> Result<Value, CallFault> {
     let may_have_run = reason != "no connection";
-    Err(Fault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
+    Err(CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
 }

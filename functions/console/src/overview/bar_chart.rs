@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use steward_core::model::time::{earlier, later};
-use steward_runtime::history::{Counts, minute_of};
+use steward_runtime::history::{EndedCounts, minute_of};
 
 use super::HISTORY;
 use crate::{
@@ -49,7 +49,7 @@ impl BarChart {
 
     /// The chart of the tasks that ended in Error or Undone.
     pub(super) fn failed(minutes: &Minutes, now: Timestamp) -> Self {
-        let failed = |counts: &Counts| counts.error + counts.undone;
+        let failed = |counts: &EndedCounts| counts.error + counts.undone;
         Self::of("In Error or Undone", "failed", minutes, now, failed)
     }
 
@@ -58,7 +58,7 @@ impl BarChart {
         class: &'static str,
         minutes: &Minutes,
         now: Timestamp,
-        count: impl Fn(&Counts) -> u64,
+        count: impl Fn(&EndedCounts) -> u64,
     ) -> Self {
         let end = later(minute_of(now), Duration::from_secs(60));
         let starts =
@@ -105,7 +105,7 @@ fn duration_text(time: Duration) -> DurationText {
 mod tests {
     use super::*;
     use steward_core::model::task::ProcessState;
-    use steward_runtime::history::Minute;
+    use steward_runtime::history::EndedInMinute;
 
     fn at(time: &str) -> Timestamp {
         format!("2026-06-01T{time}Z").parse().unwrap()
@@ -114,7 +114,7 @@ mod tests {
     fn minutes(ended: &[(&str, ProcessState, u64)]) -> Minutes {
         let mut minutes = Minutes::new();
         for (time, state, count) in ended {
-            let minute: &mut Minute = minutes.entry(at(time)).or_default();
+            let minute: &mut EndedInMinute = minutes.entry(at(time)).or_default();
             (0..*count).for_each(|_| minute.add(&"order".parse().unwrap(), *state));
         }
         minutes

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steward_aws::store::Count;
+use steward_aws::store::TaskCount;
 use steward_core::model::{names::TaskId, time::earlier};
-use steward_runtime::history::LastRun;
+use steward_runtime::history::SupervisorRun;
 
 use crate::{
     overview::count_text,
@@ -29,12 +29,12 @@ pub(crate) struct HealthIssue {
 /// The data in which problems are detected.
 #[derive(Debug, Clone)]
 pub(crate) struct HealthData {
-    pub(crate) in_error: Count,
+    pub(crate) in_error: TaskCount,
     /// The agents whose circuit breakers are not closed.
     pub(crate) breakers: Vec<String>,
     /// The dead-letter queues with messages, and how many; `None` if SQS did not respond.
     pub(crate) dead_letters: Option<Vec<(String, u64)>>,
-    pub(crate) last_run: Option<LastRun>,
+    pub(crate) last_run: Option<SupervisorRun>,
     /// The task that is due first, and when.
     pub(crate) due: Option<(Timestamp, TaskId)>,
 }
@@ -96,9 +96,9 @@ mod tests {
     fn healthy() -> HealthData {
         let at = earlier(NOW, Duration::from_secs(60));
         let (took_ms, due, failed, shards_left) = (5, 1, 0, 0);
-        let last_run = LastRun { at, took_ms, due, failed, shards_left, counted_until: None };
+        let last_run = SupervisorRun { at, took_ms, due, failed, shards_left, counted_until: None };
         HealthData {
-            in_error: Count::default(),
+            in_error: TaskCount::default(),
             breakers: Vec::new(),
             dead_letters: Some(Vec::new()),
             last_run: Some(last_run),
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn each_problem_is_detected() {
         let run = healthy().last_run.unwrap();
-        let silent = LastRun { at: earlier(NOW, Duration::from_secs(301)), ..run };
-        let count = |counted, more| Count { counted, more };
+        let silent = SupervisorRun { at: earlier(NOW, Duration::from_secs(301)), ..run };
+        let count = |counted, more| TaskCount { counted, more };
         let overdue = earlier(NOW, Duration::from_secs(181));
         for (data, expected) in [
             (HealthData { last_run: None, ..healthy() }, "The supervisor has not run yet"),
@@ -128,11 +128,11 @@ mod tests {
                 "The supervisor has not run for 5 min",
             ),
             (
-                HealthData { last_run: Some(LastRun { shards_left: 1, ..run }), ..healthy() },
+                HealthData { last_run: Some(SupervisorRun { shards_left: 1, ..run }), ..healthy() },
                 "The last run of the supervisor did not process all due tasks",
             ),
             (
-                HealthData { last_run: Some(LastRun { failed: 1, ..run }), ..healthy() },
+                HealthData { last_run: Some(SupervisorRun { failed: 1, ..run }), ..healthy() },
                 "The last run of the supervisor did not process all due tasks",
             ),
             (

@@ -15,14 +15,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
 use steward_core::model::{
-    command::Order,
+    command::CommandAction,
     document::{Document, DocumentKey},
     task::Task,
 };
 use steward_emulator::host::{Host, HostOptions};
 use steward_runtime::{
-    bulk::Bulk,
-    ports::{Created, Ports, StateStore},
+    bulk::BulkCommand,
+    ports::{CreateOutcome, Ports, StateStore},
 };
 
 use crate::test_console::{PageResponse, TestConsole};
@@ -153,11 +153,19 @@ fn run_id_in(page: &PageResponse) -> String {
     after.split_once('"').unwrap().0.to_owned()
 }
 
-fn run(tasks: &[&str]) -> Bulk {
+fn run(tasks: &[&str]) -> BulkCommand {
     let tasks = tasks.iter().map(|id| id.parse().unwrap()).collect();
-    let order = Order::Resubmit { step: None, input: None, did_not_run: false };
+    let order = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
     let (by, why, found_by) = ("ada".to_owned(), "mended".to_owned(), String::new());
-    Bulk { id: "run-1".parse().unwrap(), order, by, why, at: Timestamp::now(), found_by, tasks }
+    BulkCommand {
+        id: "run-1".parse().unwrap(),
+        order,
+        by,
+        why,
+        at: Timestamp::now(),
+        found_by,
+        tasks,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -350,7 +358,7 @@ async fn a_run_has_at_most_a_thousand_tasks_and_links_to_the_next_run() {
         let submitted = Document::new(DocumentKey::Submission, task.submitted_at, Value::Null);
         assert_eq!(
             console.ports.store().create(&task, &submitted).await.unwrap(),
-            Created::Created
+            CreateOutcome::Created
         );
     };
     join_all((0..1_003).map(create)).await;

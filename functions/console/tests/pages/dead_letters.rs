@@ -12,7 +12,7 @@ use steward_core::model::{
 use steward_emulator::resources::{
     ALERTS_QUEUE, DEAD_LETTERS, SCHEDULER_QUEUE, SUBMISSIONS_QUEUE, create_queue,
 };
-use steward_runtime::ports::{Clock, Created, Ports, StateStore};
+use steward_runtime::ports::{Clock, CreateOutcome, Ports, StateStore};
 
 use crate::test_console::TestConsole;
 
@@ -59,7 +59,7 @@ impl TestConsole {
         let (key, at) = (DocumentKey::Submission, task.submitted_at);
         let submitted = Document::new(key, at, Value::Null);
         let created = self.ports.store().create(&task, &submitted).await.unwrap();
-        assert_eq!(created, Created::Created);
+        assert_eq!(created, CreateOutcome::Created);
     }
 }
 

@@ -4,14 +4,16 @@ use aws_sdk_sqs::Client;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use steward_core::{
-    breaker::{Breaker, State},
+    breaker::{Breaker, BreakerState},
     model::task::ProcessState,
 };
 use steward_runtime::{
-    history::{Minute, minute_of},
-    ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore},
+    history::{EndedInMinute, minute_of},
+    ports::{
+        Ports, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
+    },
 };
-use steward_supervisor::supervise;
+use steward_supervisor::run_once;
 
 use crate::{
     tasks::{in_seconds, task},
@@ -19,11 +21,14 @@ use crate::{
 };
 
 async fn run_supervisor(console: &TestConsole) {
-    supervise(&*console.ports, 0, Timestamp::MAX).await.unwrap();
+    run_once(&*console.ports, 0, Timestamp::MAX).await.unwrap();
 }
 
-async fn save_shared(console: &TestConsole, record: &Shared) {
-    assert_eq!(console.ports.store().save_shared(record).await.unwrap(), SharedSaved::Saved);
+async fn save_shared(console: &TestConsole, record: &SharedRecord) {
+    assert_eq!(
+        console.ports.store().save_shared_record(record).await.unwrap(),
+        SharedSaveOutcome::Saved
+    );
 }
 
 #[tokio::test]
@@ -51,10 +56,10 @@ async fn each_problem_is_shown_with_a_link() {
     console.create(&task("o-1", &failed)).await;
     console.create(&task("o-2", &json!({ "due": in_seconds(-600) }))).await;
     let until = Timestamp::now() + SignedDuration::from_secs(60);
-    let open = State::Open { until, open_for_ms: 60_000, reason: "503".to_owned() };
-    let body = serde_json::to_value(Breaker { state: open, untold: Vec::new() }).unwrap();
-    let key = SharedKey { kind: SharedKind::Breaker, name: "a".to_owned() };
-    save_shared(&console, &Shared { key, revision: 1, body, expires_at: None }).await;
+    let open = BreakerState::Open { until, open_for_ms: 60_000, reason: "503".to_owned() };
+    let body = serde_json::to_value(Breaker { state: open, unpublished: Vec::new() }).unwrap();
+    let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "a".to_owned() };
+    save_shared(&console, &SharedRecord { key, revision: 1, body, expires_at: None }).await;
     let sqs = Client::new(&console.aws.sdk_config());
     let queue =
         sqs.get_queue_url().queue_name("steward-agent-a-dead-letters").send().await.unwrap();
@@ -88,7 +93,7 @@ async fn each_problem_is_shown_with_a_link() {
 async fn the_charts_contain_counted_minutes_and_later_tasks() {
     let console = TestConsole::new().await;
     let hour_ago = minute_of(Timestamp::now() - SignedDuration::from_mins(30));
-    let mut minute = Minute::default();
+    let mut minute = EndedInMinute::default();
     for state in [ProcessState::Processed, ProcessState::Processed, ProcessState::Undone] {
         minute.add(&"order".parse().unwrap(), state);
     }

@@ -9,12 +9,12 @@ use aws_lambda_events::sqs::SqsEvent;
 use aws_sdk_sqs::types::MessageSystemAttributeName;
 use serde_json::{Value, json};
 use steward_agent::Agent;
-use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::{
-    breaker::Settings,
+    breaker::BreakerSettings,
     model::{messages::StepRequest, task::Task},
 };
-use steward_runtime::ports::{Clock, Ports, Saved, StateStore};
+use steward_runtime::ports::{Clock, Ports, SaveOutcome, StateStore};
 
 use crate::test_console::{PageResponse, TestConsole};
 
@@ -26,11 +26,11 @@ pub(crate) const RECEIPT: &str = "receipt-8f3a";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ShopService {
     pub(crate) calls: Arc<Mutex<Vec<StepRequest>>>,
-    faults: Arc<Mutex<BTreeMap<String, Fault>>>,
+    faults: Arc<Mutex<BTreeMap<String, CallFault>>>,
 }
 
 impl RemoteService for ShopService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
         self.calls.lock().unwrap().push(request.clone());
         match self.faults.lock().unwrap().get(&request.path) {
             Some(fault) => Err(fault.clone()),
@@ -73,7 +73,7 @@ impl Shop {
         let console = TestConsole::new().await;
         console.publish(workflow()).await;
         let service = ShopService::default();
-        let agent = Agent::new("a".parse().unwrap(), service.clone(), Settings::default());
+        let agent = Agent::new("a".parse().unwrap(), service.clone(), BreakerSettings::default());
         Self { console, service, agent }
     }
 
@@ -87,7 +87,7 @@ impl Shop {
 
     /// Makes all later calls of `path` fail.
     pub(crate) fn fail(&self, path: &str, reason: &str, may_have_run: bool) {
-        let fault = Fault::Permanent { reason: reason.to_owned(), may_have_run };
+        let fault = CallFault::Permanent { reason: reason.to_owned(), may_have_run };
         self.service.faults.lock().unwrap().insert(path.to_owned(), fault);
     }
 
@@ -100,10 +100,10 @@ impl Shop {
     pub(crate) async fn end_calls_in_progress(&self, id: &str) {
         let mut task = self.task(id).await;
         for record in task.steps.values_mut() {
-            record.run.in_progress_until = None;
+            record.run.call_may_run_until = None;
         }
         task.revision += 1;
-        assert_eq!(self.console.ports.store().save(&task).await.unwrap(), Saved::Saved);
+        assert_eq!(self.console.ports.store().save(&task).await.unwrap(), SaveOutcome::Saved);
     }
 
     /// Submits an order.

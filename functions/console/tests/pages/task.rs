@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::StatusCode;
 use serde_json::json;
-use steward_core::{definition::mask::MASKED, model::task::ProcessState};
+use steward_core::{definition::mask::MASK_TEXT, model::task::ProcessState};
 
 use crate::{
     shop::{CARD, RECEIPT, Shop},
@@ -53,7 +53,7 @@ async fn the_page_of_a_task_in_error_shows_the_error_and_the_commands() {
         "completed",
         "failed",
         "charge 1 failed",
-        MASKED,
+        MASK_TEXT,
         "0af7651916cd43dd8448eb211c80319c",
     ]);
     for part in [
@@ -136,7 +136,7 @@ async fn a_form_shows_that_its_command_would_be_refused() {
 async fn an_edit_of_the_input_keeps_masked_values() {
     let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
-    form.assert_text(&[MASKED, "Ann"]);
+    form.assert_text(&[MASK_TEXT, "Ann"]);
     shop.repair();
     let input = edited(&form, "\"amount\": 7", "\"amount\": 8");
     let fields = [REASON, ("input", input.as_str())];
@@ -159,7 +159,7 @@ async fn an_edit_of_the_input_keeps_masked_values() {
 async fn a_rejected_edit_keeps_the_entered_values() {
     let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
-    let name = format!("\"name\": \"{MASKED}\"");
+    let name = format!("\"name\": \"{MASK_TEXT}\"");
     for (from, to, expected) in [
         (
             "\"amount\": 7",
@@ -269,7 +269,7 @@ async fn missing_tasks_and_commands_are_reported() {
 async fn one_document_is_shown_in_full() {
     let shop = Shop::with_failed_order("HTTP 402", false).await;
     let page = shop.get("/console/tasks/o-1?document=step%2Freserve%2F1%2Foutput").await;
-    page.assert_text(&["reserve-1", MASKED]);
+    page.assert_text(&["reserve-1", MASK_TEXT]);
     page.assert_absent(&["\"Ann\"", "hx-get"]);
 }
 

@@ -7,7 +7,7 @@ use steward_core::model::{
     document::{Document, DocumentKey},
     task::{ProcessState, Task},
 };
-use steward_runtime::ports::{Created, Ports, Saved, StateStore};
+use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
 
 use crate::test_console::{PageResponse, TestConsole};
 
@@ -33,7 +33,7 @@ impl TestConsole {
         let (key, at) = (DocumentKey::Submission, task.submitted_at);
         let document = Document::new(key, at, json!({}));
         let created = self.ports.store().create(task, &document).await.unwrap();
-        assert_eq!(created, Created::Created);
+        assert_eq!(created, CreateOutcome::Created);
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_resubmitted_task_is_no_longer_in_error() {
         due: Some(Timestamp::now()),
         ..failed
     };
-    assert_eq!(console.ports.store().save(&again).await.unwrap(), Saved::Saved);
+    assert_eq!(console.ports.store().save(&again).await.unwrap(), SaveOutcome::Saved);
     assert_eq!(ids(&console.get("/console/tasks?state=Error").await), [""; 0]);
     assert_eq!(ids(&console.get("/console/tasks?state=Processing").await), ["o-1"]);
 }

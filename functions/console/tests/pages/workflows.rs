@@ -9,7 +9,7 @@ use steward_core::model::{
     task::{ProcessState, Task},
 };
 use steward_runtime::{
-    history::{LastRun, Minute, minute_of},
+    history::{EndedInMinute, SupervisorRun, minute_of},
     ports::{Ports, StateStore},
 };
 
@@ -158,7 +158,7 @@ async fn create_ended(
         let [queued_at, called_at, answered_at] = times.map(|ms| Some(at(ms)));
         let times = AttemptTimes { queued_at, called_at, answered_at };
         let document = Document { times, ..Document::new(key.parse().unwrap(), at(0), json!({})) };
-        store.put_document(&task.owner(), task.kept(), &document).await.unwrap();
+        store.put_document(&task.document_owner(), task.kept(), &document).await.unwrap();
     }
 }
 
@@ -206,18 +206,19 @@ async fn tasks_that_ended_in_the_last_day_are_counted_by_state() {
     let (store, now) = (console.ports.store(), Timestamp::now());
     let ago = |hours| minute_of(now - jiff::SignedDuration::from_hours(hours));
     for (hours, processed) in [(1, 997), (2, 1_002), (25, 4)] {
-        let mut minute = Minute::default();
+        let mut minute = EndedInMinute::default();
         let order = "order".parse().unwrap();
         (0..processed).for_each(|_| minute.add(&order, ProcessState::Processed));
         minute.add(&"pause".parse().unwrap(), ProcessState::Undone);
         if hours == 1 {
             minute.add(&order, ProcessState::Error);
         }
-        store.save_shared(&minute.record(ago(hours))).await.unwrap();
+        store.save_shared_record(&minute.record(ago(hours))).await.unwrap();
     }
     let counted_until = Some(minute_of(now));
-    let run = LastRun { at: now, took_ms: 0, due: 0, failed: 0, shards_left: 0, counted_until };
-    store.save_shared(&run.record(0)).await.unwrap();
+    let run =
+        SupervisorRun { at: now, took_ms: 0, due: 0, failed: 0, shards_left: 0, counted_until };
+    store.save_shared_record(&run.record(0)).await.unwrap();
     console
         .get("/console/workflows")
         .await

@@ -45,7 +45,7 @@ impl Checker<'_> {
 
     pub(super) fn check_template(&mut self, template: &Template, location: &TemplateLocation<'_>) {
         self.check_syntax(template, &location.at);
-        for (inside, reads) in template.reads_by_place() {
+        for (inside, reads) in template.required_values_by_location() {
             let at = format!("{}{inside}", location.at);
             for name in &reads.names {
                 if NAMES_AVAILABLE_EVERYWHERE.contains(name) || location.names.contains(name) {

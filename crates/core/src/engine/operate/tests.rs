@@ -3,14 +3,14 @@ use crate::model::attempt::Action;
 use crate::{
     definition::plan::Plan,
     engine::{
-        decision::{Context, Transition},
-        documents::Documents,
+        decision::{DecisionContext, Transition},
+        documents::LoadedDocuments,
         event::Event,
         transition::transition,
     },
     model::{
         attempt::AttemptTimes,
-        messages::{Outcome, StepReply},
+        messages::{ReplyOutcome, StepReply},
         time::Timing,
     },
     submission::{accept, parse},
@@ -19,14 +19,14 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Applies the decision on an event to the task and its documents.
-fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut Documents, event: &Event) {
+fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut LoadedDocuments, event: &Event) {
     let timing = Timing {
         pickup_within: Duration::ZERO,
         clock_skew: Duration::ZERO,
         retention: Timing::RETENTION,
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let context = Context { now, actor: "test", redelivered: false, timing };
+    let context = DecisionContext { now, actor: "test", redelivered: false, timing };
     match transition(workflow, task, documents, event, context).unwrap() {
         Transition::Apply { task: next, documents: new, .. } => {
             *task = *next;
@@ -51,10 +51,10 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
-    let mut documents = Documents::from([(document.key, document.body)]);
+    let mut documents = LoadedDocuments::from([(document.key, document.body)]);
     apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
     for (attempt, edit) in [(1, "first"), (2, "second")] {
-        let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
+        let outcome = ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false };
         let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
         let reply = StepReply {
             task_id,
@@ -65,13 +65,13 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
             incarnation: None,
             times: AttemptTimes::default(),
         };
-        apply_event(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+        apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
         let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
-        let order = Order::Resubmit { step: None, input: Some(patch), did_not_run: false };
+        let order = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: None };
-        apply_event(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+        apply_event(&workflow, &mut task, &mut documents, &Event::CommandReceived(command));
     }
     let refused: Vec<_> = task.commands.iter().map(|record| record.refused.as_deref()).collect();
     let reason = "an edited input of 174786 bytes; the limit is 131072";
@@ -95,27 +95,28 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
     };
     let at = |second| Timestamp::from_second(second).unwrap();
     let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
-    let mut documents = Documents::from([(document.key, document.body)]);
+    let mut documents = LoadedDocuments::from([(document.key, document.body)]);
     let mut command = |id: String, order, issued_at: i64, now: i64| {
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
         let issued_at = Some(at(issued_at));
-        let event = Event::Commanded(Command { command_id, task_id, by, why, order, issued_at });
-        let context = Context { now: at(now), actor: "test", redelivered: false, timing };
+        let event =
+            Event::CommandReceived(Command { command_id, task_id, by, why, order, issued_at });
+        let context = DecisionContext { now: at(now), actor: "test", redelivered: false, timing };
         let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
         let Transition::Apply { task: next, documents: new, .. } = decided else { panic!() };
         documents.extend(new.into_iter().map(|document| (document.key, document.body)));
         task = *next;
         (task.paused_at.is_some(), task.commands.last().unwrap().refused.clone())
     };
-    assert_eq!(command("first".to_owned(), Order::Pause, 1, 2), (true, None));
+    assert_eq!(command("first".to_owned(), CommandAction::Pause, 1, 2), (true, None));
     for n in 0..20 {
-        let order = if n % 2 == 0 { Order::Resume } else { Order::Pause };
+        let order = if n % 2 == 0 { CommandAction::Resume } else { CommandAction::Pause };
         let refused = command(format!("c-{n}"), order, 10 + n, 11 + n).1;
         assert_eq!(refused, None, "a new command is executed");
     }
-    assert_eq!(command("newest".to_owned(), Order::Resume, 40, 41), (false, None));
-    let (paused, refused) = command("first".to_owned(), Order::Pause, 1, 50);
+    assert_eq!(command("newest".to_owned(), CommandAction::Resume, 40, 41), (false, None));
+    let (paused, refused) = command("first".to_owned(), CommandAction::Pause, 1, 50);
     assert!(!paused, "the first command was executed again");
     assert!(refused.unwrap().contains("may have been executed"));
 }
@@ -135,9 +136,9 @@ fn an_edit_that_violates_the_schema_is_refused() {
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
-    let mut documents = Documents::from([(document.key, document.body)]);
+    let mut documents = LoadedDocuments::from([(document.key, document.body)]);
     apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
-    let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
+    let outcome = ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false };
     let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
     let reply = StepReply {
         task_id,
@@ -148,13 +149,13 @@ fn an_edit_that_violates_the_schema_is_refused() {
         incarnation: None,
         times: AttemptTimes::default(),
     };
-    apply_event(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+    apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
     let input = Some(json!({ "n": "secret" }));
-    let order = Order::Resubmit { step: None, input, did_not_run: false };
+    let order = CommandAction::Resubmit { step: None, input, did_not_run: false };
     let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
     let (by, why) = ("ann".to_owned(), "a test".to_owned());
     let command = Command { command_id, task_id, by, why, order, issued_at: None };
-    apply_event(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+    apply_event(&workflow, &mut task, &mut documents, &Event::CommandReceived(command));
     let refused = task.commands[0].refused.as_deref();
     assert_eq!(refused, Some("input.n: it is not of type \"integer\""));
     assert_eq!(task.process_state, ProcessState::Error);

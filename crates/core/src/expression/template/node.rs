@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::expression::{
     compiled::Expression,
-    uses::{Kind, Use},
+    uses::{ValueKind, ValueUse},
 };
 
 /// A part of a template.
@@ -33,24 +33,24 @@ pub(super) enum TextSegment {
 
 impl Node {
     /// Returns the values that its expressions read. If it is one expression, its result must have this kind.
-    pub(super) fn uses(&self, kind: Kind) -> Vec<Use> {
+    pub(super) fn uses(&self, kind: ValueKind) -> Vec<ValueUse> {
         match self {
             Self::Literal(_) => Vec::new(),
             Self::Expression(expression) => expression.uses(kind),
             Self::Text(segments) => segments.iter().flat_map(TextSegment::uses).collect(),
-            Self::Array(items) => items.iter().flat_map(|item| item.uses(Kind::Any)).collect(),
+            Self::Array(items) => items.iter().flat_map(|item| item.uses(ValueKind::Any)).collect(),
             Self::Object(fields) => {
-                fields.iter().flat_map(|(_, value)| value.uses(Kind::Any)).collect()
+                fields.iter().flat_map(|(_, value)| value.uses(ValueKind::Any)).collect()
             }
         }
     }
 }
 
 impl TextSegment {
-    fn uses(&self) -> Vec<Use> {
+    fn uses(&self) -> Vec<ValueUse> {
         match self {
             Self::Literal(_) => Vec::new(),
-            Self::Expression(expression) => expression.uses(Kind::Any),
+            Self::Expression(expression) => expression.uses(ValueKind::Any),
         }
     }
 }

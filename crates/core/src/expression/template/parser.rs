@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::node::{Node, TextSegment};
 use crate::expression::{
     compiled,
-    scope::{InvalidTemplate, Reads},
+    scope::{InvalidTemplate, RequiredValues},
 };
 
 /// Parses the texts of a template. Collects what they read and which errors they have, each with the path of the text in
 /// the template, such as `.body.amount`.
 #[derive(Default)]
 pub(super) struct Parser {
-    pub(super) reads_by_path: Vec<(String, Reads)>,
+    pub(super) reads_by_path: Vec<(String, RequiredValues)>,
     pub(super) errors: Vec<(String, InvalidTemplate)>,
 }
 
@@ -21,9 +21,9 @@ impl Parser {
     pub(super) fn node(&mut self, source: &Value, path: &str) -> Option<Node> {
         Some(match source {
             Value::String(text) => {
-                let mut reads = Reads::default();
+                let mut reads = RequiredValues::default();
                 let parsed = parse_text(text, &mut reads);
-                if reads != Reads::default() {
+                if reads != RequiredValues::default() {
                     self.reads_by_path.push((path.to_owned(), reads));
                 }
                 match parsed {
@@ -55,7 +55,7 @@ impl Parser {
 }
 
 /// Parses a text, and adds the values that its expressions read to `reads`.
-fn parse_text(text: &str, reads: &mut Reads) -> Result<Node, InvalidTemplate> {
+fn parse_text(text: &str, reads: &mut RequiredValues) -> Result<Node, InvalidTemplate> {
     let mut segments = Vec::new();
     let mut literal = String::new();
     let mut rest = text;

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::expression::scope::Reads;
+use crate::expression::scope::RequiredValues;
 
 fn render(template: Value) -> Result<Value, String> {
     let charge = json!({ "id": "ch-1" });
@@ -76,11 +76,14 @@ fn values_that_a_template_reads_are_known_before_it_is_rendered() {
     let template =
         Template::parse(json!({ "a": "${ steps.charge.output.id }", "b": ["${ input.x }"] }));
     let steps = BTreeSet::from(["charge".parse().unwrap()]);
-    assert_eq!(template.reads(), &Reads { names: BTreeSet::from(["input"]), steps });
+    assert_eq!(
+        template.required_values(),
+        &RequiredValues { names: BTreeSet::from(["input"]), steps }
+    );
     let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 }));
-    assert!(!plain.reads().input() && plain.reads().steps.is_empty());
+    assert!(!plain.required_values().input() && plain.required_values().steps.is_empty());
     let nested = Template::parse(json!("${ [1].map(i, steps.charge.output.n + i) }"));
-    assert_eq!(nested.reads().steps.len(), 1);
+    assert_eq!(nested.required_values().steps.len(), 1);
 }
 
 #[test]

@@ -10,14 +10,14 @@ use crate::model::{
     command::CommandId,
     json_text::JsonText,
     names::{AgentName, Incarnation, Part, TaskId},
-    responses::Responses,
+    responses::ResponseOverrides,
 };
 
 /// The HTTP methods that a request may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "RFC 9110 defines them")]
-pub enum Method {
+pub enum HttpMethod {
     Get,
     #[default]
     Post,
@@ -52,15 +52,15 @@ pub struct StepRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_within_ms: Option<u64>,
     /// The HTTP statuses whose meaning differs from the default.
-    #[serde(default, skip_serializing_if = "Responses::is_empty")]
-    pub responses: Responses,
+    #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
+    pub responses: ResponseOverrides,
     /// Whether a call of an earlier attempt may have taken effect, and may still be in progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
     /// The logical agent that receives the request.
     pub agent: AgentName,
     /// The HTTP method.
-    pub method: Method,
+    pub method: HttpMethod,
     /// The path below the agent's base URL.
     pub path: String,
     /// The JSON body, if any.
@@ -84,19 +84,19 @@ pub struct StepReply {
     /// The attempt of the request.
     pub attempt: u32,
     /// The outcome of the attempt.
-    pub outcome: Outcome,
+    pub outcome: ReplyOutcome,
     /// The incarnation in the request. A task of another incarnation ignores the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
     /// The times that the agent recorded. No decision depends on them.
-    #[serde(default, skip_serializing_if = "AttemptTimes::are_unknown")]
+    #[serde(default, skip_serializing_if = "AttemptTimes::is_empty")]
     pub times: AttemptTimes,
 }
 
 /// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ReplyOutcome {
     /// The step completed.
     Completed {
         /// The response of the remote service.
@@ -132,7 +132,7 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl ReplyOutcome {
     /// Whether a call took effect, or may have.
     #[must_use]
     pub fn may_have_run(&self) -> bool {

@@ -8,18 +8,18 @@ use crate::model::names::CallbackToken;
 
 /// A callback of a step. Its sender is any program that has the token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CallbackAnswer {
+pub struct CallbackMessage {
     /// The token from the step's request.
     pub token: CallbackToken,
     /// The outcome of the step.
     #[serde(flatten)]
-    pub answer: Answer,
+    pub outcome: CallbackOutcome,
 }
 
 /// The outcome that a callback reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
+pub enum CallbackOutcome {
     /// The step completed.
     Completed {
         /// The output of the step.

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::model::{
     attempt::Action,
-    document::Kept,
+    document::DocumentRetention,
     names::{Incarnation, Part, TaskId},
 };
 
 /// A parent task's request to a child task that is already recorded: run and report the end, or be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Ask {
+pub struct ParentRequest {
     /// The child task.
     pub task_id: TaskId,
     /// Whether the child task is to run or to be undone.
@@ -26,7 +26,7 @@ pub struct Ask {
 /// Extends the retention of a child task. The parent task lives longer than was known when it submitted the child, and
 /// the child must not expire before the parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Keep {
+pub struct ExtendRetention {
     /// The child task.
     pub task_id: TaskId,
     /// The parent task.
@@ -35,7 +35,8 @@ pub struct Keep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
     /// How long the parent task needs the child task.
-    pub kept: Kept,
+    #[serde(rename = "kept")]
+    pub retention: DocumentRetention,
 }
 
 /// A child task's report to its parent that it has ended.

@@ -8,12 +8,12 @@ use serde_json::Value;
 /// A notification to the client about its task, sent to the client's own queue. Notifications are delivered at least
 /// once, in no particular order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StatusNotice {
+pub struct StatusNotification {
     /// The task id that the client chose. Absent if a refused submission had no readable id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     /// The status that the task has reached.
-    pub status: NoticeStatus,
+    pub status: NotificationStatus,
     /// When it reached this status.
     #[schemars(with = "String")]
     pub at: Timestamp,
@@ -25,10 +25,10 @@ pub struct StatusNotice {
     pub output: Option<Value>,
 }
 
-/// The status in a [`StatusNotice`].
+/// The status in a [`StatusNotification`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NoticeStatus {
+pub enum NotificationStatus {
     /// The task is recorded.
     Received,
     /// The submission was refused, and nothing was recorded.

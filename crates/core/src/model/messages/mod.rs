@@ -28,12 +28,12 @@ mod client;
 mod scheduler;
 mod submission;
 
-pub use agent::{Method, Outcome, StepReply, StepRequest, idempotency_key};
-pub use callback::{Answer, CallbackAnswer};
-pub use child::{Ask, ChildEnded, ChildOutcome, Keep};
-pub use client::{NoticeStatus, StatusNotice};
+pub use agent::{HttpMethod, ReplyOutcome, StepReply, StepRequest, idempotency_key};
+pub use callback::{CallbackMessage, CallbackOutcome};
+pub use child::{ChildEnded, ChildOutcome, ExtendRetention, ParentRequest};
+pub use client::{NotificationStatus, StatusNotification};
 pub use scheduler::{SchedulerMessage, Wake, WakeCause};
-pub use submission::{Parent, Submission};
+pub use submission::{ParentStep, Submission};
 
 /// Describes why a text is not a valid message, with the position of the error. The messages of serde_json quote values
 /// of the wrong type, which may be confidential. The description contains no values, only keys.
@@ -91,7 +91,7 @@ mod tests {
             schemars::schema_for!(Submission),
             schemars::schema_for!(SchedulerMessage),
             schemars::schema_for!(StepRequest),
-            schemars::schema_for!(StatusNotice),
+            schemars::schema_for!(StatusNotification),
             schemars::schema_for!(crate::model::events::BusEvent),
             schemars::schema_for!(crate::definition::workflow::Workflow),
         ] {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, CallbackAnswer, ChildEnded, Keep, StepReply};
+use super::{CallbackMessage, ChildEnded, ExtendRetention, ParentRequest, StepReply};
 use crate::model::{command::Command, names::TaskId};
 
 /// A message to the scheduler.
@@ -18,13 +18,15 @@ pub enum SchedulerMessage {
     /// An operator sends a command to a task.
     Command(Command),
     /// The callback of a step that awaits one.
-    Callback(CallbackAnswer),
+    Callback(CallbackMessage),
     /// A parent task requests that its child task runs, or is undone.
-    Ask(Ask),
+    #[serde(rename = "ask")]
+    ParentRequest(ParentRequest),
     /// A child task reports its end to its parent.
     ChildEnded(ChildEnded),
     /// A parent task needs its child task for longer than it stated before.
-    Keep(Keep),
+    #[serde(rename = "keep")]
+    ExtendRetention(ExtendRetention),
 }
 
 /// Requests that the scheduler checks what a task needs. It contains no state of the task: the scheduler reads that from

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{
-    document::Kept,
+    document::DocumentRetention,
     names::{Incarnation, Part, TaskId, WorkflowName},
 };
 
@@ -24,13 +24,13 @@ pub struct Submission {
     /// The value that expressions read as `input`.
     #[serde(default)]
     pub input: Value,
-    /// URL of the client's queue for [`StatusNotice`](super::StatusNotice)s. It must be on the list of allowed reply
+    /// URL of the client's queue for [`StatusNotification`](super::StatusNotification)s. It must be on the list of allowed reply
     /// queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     /// The parent task and its step, if this is a child task. Only the scheduler sets this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentStep>,
     /// Whether the child task is to be undone. If it has not begun, it never runs. Only the scheduler sets this field.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
@@ -44,13 +44,13 @@ pub struct Submission {
     pub has_begun: bool,
     /// How long the parent may need the child task. Only the scheduler sets this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep: Option<Kept>,
+    pub keep: Option<DocumentRetention>,
 }
 
 /// The parent of a child task: the task and the step that the child runs for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Parent {
+pub struct ParentStep {
     /// The parent task.
     pub task_id: TaskId,
     /// The step of the parent task.

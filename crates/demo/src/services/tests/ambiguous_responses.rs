@@ -5,7 +5,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::super::Fault;
-use super::{CHARGE, FaultKind, FaultPlan, REFUND, Service, ServiceHarness, healthy, json_of};
+use super::{CHARGE, DemoService, FaultKind, FaultPlan, REFUND, ServiceHarness, healthy, json_of};
 
 /// This plan with the first seed that gives the key a matching fault.
 fn plan_for(key: &str, plan: FaultPlan, matches: fn(Fault) -> bool) -> FaultPlan {
@@ -39,18 +39,21 @@ async fn a_repeated_call_gets_409_while_the_first_is_in_progress_and_then_its_re
     );
     assert_eq!(harness.charges(), 1);
     assert_eq!(harness.ledgers().faults_total(FaultKind::InProgress), 1);
-    assert_eq!(harness.ledgers().record(Service::Payment, "order-1").unwrap().carried_out.len(), 1);
+    assert_eq!(
+        harness.ledgers().record(DemoService::Payment, "order-1").unwrap().carried_out.len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn the_inventory_and_services_with_client_ids_return_423_while_a_call_is_in_progress() {
     let plan = FaultPlan { long: 1.0, conflict_in_progress: true, ..healthy() };
     let harness =
-        ServiceHarness::with_services(&[Service::Inventory, Service::Package], plan).await;
+        ServiceHarness::with_services(&[DemoService::Inventory, DemoService::Package], plan).await;
     let url = |service, path: &str| format!("{}/{path}", harness.services.base_url(service));
     for (method, url) in [
-        (Method::POST, url(Service::Inventory, "reservations")),
-        (Method::PUT, url(Service::Package, "packages/p-1")),
+        (Method::POST, url(DemoService::Inventory, "reservations")),
+        (Method::PUT, url(DemoService::Package, "packages/p-1")),
     ] {
         let call = || {
             let call =
@@ -71,7 +74,7 @@ async fn an_undo_during_the_call_finds_nothing_and_the_call_takes_effect_later()
     // The undo gets a redirect too, which this test ignores.
     harness.refund(REFUND).await.unwrap();
     harness.until_charged().await;
-    let record = harness.ledgers().record(Service::Payment, "order-1").cloned().unwrap();
+    let record = harness.ledgers().record(DemoService::Payment, "order-1").cloned().unwrap();
     let key_of_done = record.effects.first().map(|effect| effect.done_by.as_str());
     assert_eq!(key_of_done, Some(CHARGE));
 }
@@ -123,8 +126,8 @@ async fn an_undo_that_finds_nothing_gets_404_if_planned_but_a_repeated_undo_does
     assert_eq!(harness.refund(REFUND).await.unwrap().status(), StatusCode::OK);
 
     let plan = FaultPlan { undo_not_found: true, ..healthy() };
-    let harness = ServiceHarness::with_services(&[Service::Package], plan).await;
-    let url = format!("{}/packages/p-1", harness.services.base_url(Service::Package));
+    let harness = ServiceHarness::with_services(&[DemoService::Package], plan).await;
+    let url = format!("{}/packages/p-1", harness.services.base_url(DemoService::Package));
     let delete = || async { harness.client.delete(&url).send().await.unwrap().status() };
     assert_eq!(delete().await, StatusCode::NOT_FOUND);
     harness.client.put(&url).body("{}").send().await.unwrap();
@@ -142,7 +145,7 @@ async fn an_outliving_call_fails_once_and_is_then_in_progress_for_seconds() {
         async {
             while harness
                 .ledgers()
-                .record(Service::Payment, "order-1")
+                .record(DemoService::Payment, "order-1")
                 .is_none_or(|record| record.carried_out.is_empty())
             {
                 tokio::task::yield_now().await;
@@ -152,6 +155,6 @@ async fn an_outliving_call_fails_once_and_is_then_in_progress_for_seconds() {
     );
     assert!(first.is_err(), "it got a response within a second");
     assert_eq!(second, StatusCode::CONFLICT);
-    let record = harness.ledgers().record(Service::Payment, "order-1").cloned().unwrap();
+    let record = harness.ledgers().record(DemoService::Payment, "order-1").cloned().unwrap();
     assert_eq!(record.carried_out.first().and_then(|call| call.ended_at), None);
 }

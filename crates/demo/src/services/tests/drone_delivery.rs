@@ -3,18 +3,18 @@
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{FaultKind, FaultPlan, Service, ServiceHarness, healthy, json_of};
+use super::{DemoService, FaultKind, FaultPlan, ServiceHarness, healthy, json_of};
 
 /// The services with client-generated ids, each with the path of its resources.
-const BY_CLIENT_ID: [(Service, &str); 4] = [
-    (Service::Package, "packages"),
-    (Service::Transport, "bookings"),
-    (Service::DroneScheduler, "dronedeliveries"),
-    (Service::Delivery, "deliveries"),
+const BY_CLIENT_ID: [(DemoService, &str); 4] = [
+    (DemoService::Package, "packages"),
+    (DemoService::Transport, "bookings"),
+    (DemoService::DroneScheduler, "dronedeliveries"),
+    (DemoService::Delivery, "deliveries"),
 ];
 
 async fn start(plan: FaultPlan) -> ServiceHarness {
-    ServiceHarness::with_services(&Service::DRONE_DELIVERY, plan).await
+    ServiceHarness::with_services(&DemoService::DRONE_DELIVERY, plan).await
 }
 
 /// A body that all services with client-generated ids accept.
@@ -30,7 +30,7 @@ impl ServiceHarness {
     async fn send(
         &self,
         method: Method,
-        service: Service,
+        service: DemoService,
         path: &str,
         body: Option<Value>,
     ) -> reqwest::Result<Response> {
@@ -39,23 +39,23 @@ impl ServiceHarness {
         request.body(body.map(|body| body.to_string()).unwrap_or_default()).send().await
     }
 
-    async fn put(&self, service: Service, path: &str, body: Value) -> Response {
+    async fn put(&self, service: DemoService, path: &str, body: Value) -> Response {
         self.send(Method::PUT, service, path, Some(body)).await.unwrap()
     }
 
     async fn schedule(&self, id: &str) -> Response {
-        self.put(Service::DroneScheduler, &format!("dronedeliveries/{id}"), valid_body()).await
+        self.put(DemoService::DroneScheduler, &format!("dronedeliveries/{id}"), valid_body()).await
     }
 
     async fn cancel(&self, id: &str) -> StatusCode {
         let path = format!("dronedeliveries/{id}");
-        let response = self.send(Method::DELETE, Service::DroneScheduler, &path, None);
+        let response = self.send(Method::DELETE, DemoService::DroneScheduler, &path, None);
         response.await.unwrap().status()
     }
 
     /// The number of drones for the package: ever scheduled, and currently scheduled.
     fn drones(&self) -> (usize, usize) {
-        let (ledgers, drones) = (self.ledgers(), Service::DroneScheduler);
+        let (ledgers, drones) = (self.ledgers(), DemoService::DroneScheduler);
         (ledgers.effects(drones, "p-1"), ledgers.active_effects(drones, "p-1"))
     }
 }
@@ -97,12 +97,12 @@ async fn a_put_with_other_content_is_a_conflict_and_changes_nothing() {
     harness.schedule("d-1").await;
     let mut other = valid_body();
     other["package"] = json!("p-2");
-    let other = harness.put(Service::DroneScheduler, "dronedeliveries/d-1", other).await;
+    let other = harness.put(DemoService::DroneScheduler, "dronedeliveries/d-1", other).await;
     assert_eq!(other.status(), StatusCode::CONFLICT);
     assert_eq!(type_of(other).await, "urn:problem-type:id-taken");
     assert_eq!(harness.drones(), (1, 1));
-    assert_eq!(harness.ledgers().effects(Service::DroneScheduler, "p-2"), 0);
-    let record = harness.ledgers().record(Service::DroneScheduler, "p-2").cloned().unwrap();
+    assert_eq!(harness.ledgers().effects(DemoService::DroneScheduler, "p-2"), 0);
+    let record = harness.ledgers().record(DemoService::DroneScheduler, "p-2").cloned().unwrap();
     assert_eq!(record.keys_reused, 1);
 }
 
@@ -134,7 +134,7 @@ async fn a_cancellation_succeeds_without_a_resource_and_when_repeated() {
         assert_eq!(harness.ledgers().active_effects(service, "p-1"), 0, "{service}");
         assert_eq!(harness.ledgers().effects(service, "p-1"), 1, "{service}");
     }
-    let drones = harness.ledgers().record(Service::DroneScheduler, "p-1").cloned().unwrap();
+    let drones = harness.ledgers().record(DemoService::DroneScheduler, "p-1").cloned().unwrap();
     let undone_by = drones.effects.first().unwrap().undone_by.clone();
     assert_eq!(undone_by.as_deref(), Some("DELETE /dronedeliveries/p-1"));
 }
@@ -166,7 +166,7 @@ async fn only_suspended_accounts_are_refused() {
     let harness = start(healthy()).await;
     let get_account = async |id: &str| {
         let path = format!("accounts/{id}");
-        harness.send(Method::GET, Service::Account, &path, None).await.unwrap()
+        harness.send(Method::GET, DemoService::Account, &path, None).await.unwrap()
     };
     let active = json_of(get_account("a-1").await).await;
     assert_eq!(active, json!({ "account": "a-1", "status": "active" }));
@@ -174,15 +174,16 @@ async fn only_suspended_accounts_are_refused() {
     assert_eq!(suspended.status(), StatusCode::FORBIDDEN);
     assert_eq!(type_of(suspended).await, "urn:problem-type:account-suspended");
     let ledgers = harness.ledgers();
-    assert!(ledgers.has_refused(Service::Account, "suspended-1"));
-    assert!(!ledgers.has_refused(Service::Account, "a-1"));
+    assert!(ledgers.has_refused(DemoService::Account, "suspended-1"));
+    assert!(!ledgers.has_refused(DemoService::Account, "a-1"));
 }
 
 #[tokio::test]
 async fn a_third_party_is_needed_out_of_a_drones_range() {
     let harness = start(healthy()).await;
     let assess = async |body: Value| {
-        let response = harness.send(Method::POST, Service::Transport, "assessments", Some(body));
+        let response =
+            harness.send(Method::POST, DemoService::Transport, "assessments", Some(body));
         json_of(response.await.unwrap()).await
     };
     assert_eq!(assess(valid_body()).await, json!({ "third_party": false, "distance_km": 13.0 }));
@@ -190,12 +191,13 @@ async fn a_third_party_is_needed_out_of_a_drones_range() {
     far["dropoff"] = json!({ "lat": 44.41, "lon": 8.93 });
     assert_eq!(assess(far.clone()).await, json!({ "third_party": true, "distance_km": 910.0 }));
 
-    let refused = harness.put(Service::DroneScheduler, "dronedeliveries/d-1", far.clone()).await;
+    let refused =
+        harness.put(DemoService::DroneScheduler, "dronedeliveries/d-1", far.clone()).await;
     assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(type_of(refused).await, "urn:problem-type:too-far");
     assert_eq!(harness.drones(), (0, 0));
-    assert!(harness.ledgers().has_refused(Service::DroneScheduler, "p-1"));
-    let booked = harness.put(Service::Transport, "bookings/d-1", far).await;
+    assert!(harness.ledgers().has_refused(DemoService::DroneScheduler, "p-1"));
+    let booked = harness.put(DemoService::Transport, "bookings/d-1", far).await;
     assert_eq!(booked.status(), StatusCode::CREATED);
 }
 
@@ -203,7 +205,8 @@ async fn a_third_party_is_needed_out_of_a_drones_range() {
 async fn a_put_with_a_lost_response_schedules_a_drone_and_a_repeated_put_returns_it() {
     let harness = start(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
     let path = "dronedeliveries/d-1";
-    let lost = harness.send(Method::PUT, Service::DroneScheduler, path, Some(valid_body())).await;
+    let lost =
+        harness.send(Method::PUT, DemoService::DroneScheduler, path, Some(valid_body())).await;
     assert!(lost.unwrap_err().is_request());
     assert_eq!(harness.drones(), (1, 1));
     let repeat = harness.schedule("d-1").await;
@@ -211,7 +214,7 @@ async fn a_put_with_a_lost_response_schedules_a_drone_and_a_repeated_put_returns
     assert_eq!(json_of(repeat).await["dronedelivery"], "d-1");
     assert_eq!(harness.drones(), (1, 1));
 
-    let lost = harness.send(Method::DELETE, Service::DroneScheduler, path, None).await;
+    let lost = harness.send(Method::DELETE, DemoService::DroneScheduler, path, None).await;
     assert!(lost.unwrap_err().is_request());
     assert_eq!(harness.drones(), (1, 0));
     assert_eq!(harness.cancel("d-1").await, StatusCode::NO_CONTENT);
@@ -234,9 +237,9 @@ async fn refusals_are_permanent_and_create_nothing() {
 #[tokio::test]
 async fn a_service_that_is_down_returns_503_and_does_nothing() {
     let harness = start(healthy()).await;
-    harness.services.set_down(Service::DroneScheduler, true);
+    harness.services.set_down(DemoService::DroneScheduler, true);
     assert_eq!(harness.schedule("d-1").await.status(), StatusCode::SERVICE_UNAVAILABLE);
-    harness.services.set_down(Service::DroneScheduler, false);
+    harness.services.set_down(DemoService::DroneScheduler, false);
     assert_eq!(harness.drones(), (0, 0));
     assert_eq!(harness.schedule("d-1").await.status(), StatusCode::CREATED);
 }
@@ -253,11 +256,12 @@ async fn a_malformed_request_is_a_bad_request_and_is_not_counted() {
         (json!({ "package": "p-1" }), "no-route"),
         (invalid_route, "no-route"),
     ] {
-        let put = harness.put(Service::DroneScheduler, "dronedeliveries/d-1", body.clone()).await;
+        let put =
+            harness.put(DemoService::DroneScheduler, "dronedeliveries/d-1", body.clone()).await;
         assert_eq!(put.status(), StatusCode::BAD_REQUEST);
         assert_eq!(type_of(put).await, format!("urn:problem-type:{problem}"));
         let assessed =
-            harness.send(Method::POST, Service::Transport, "assessments", Some(body)).await;
+            harness.send(Method::POST, DemoService::Transport, "assessments", Some(body)).await;
         assert_eq!(type_of(assessed.unwrap()).await, format!("urn:problem-type:{problem}"));
     }
     assert_eq!(harness.ledgers().calls_total(), 0);

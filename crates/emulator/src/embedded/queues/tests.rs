@@ -16,7 +16,7 @@ use aws_sdk_sqs::types::{
     SendMessageBatchRequestEntry,
 };
 use serde_json::json;
-use steward_aws::batch::Received;
+use steward_aws::batch::ReceivedMessage;
 use uuid::Uuid;
 
 use super::journal::{JournalError, QueueJournal};

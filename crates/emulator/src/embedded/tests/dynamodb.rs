@@ -258,7 +258,7 @@ async fn expired_items_are_swept() {
         let put = tables.put_item().table_name("tasks").set_item(Some(key(id)));
         put.item("expires", number(expires)).send().await.unwrap();
     }
-    assert_eq!(aws.sweep_ttl().unwrap(), 1);
+    assert_eq!(aws.delete_expired_items().unwrap(), 1);
     let left = tables.scan().table_name("tasks").send().await.unwrap();
     assert_eq!(left.items()[0]["id"], text("new"));
 }

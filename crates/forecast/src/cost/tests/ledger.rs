@@ -3,23 +3,23 @@
 use serde_json::{Value, json};
 
 use super::{assert_usage, option, order, run, step, steps, workflow};
-use crate::cost::{Elsewhere, Report, Settings, prices::Usage};
+use crate::cost::{AlternativePrice, ForecastReport, ForecastSettings, prices::TaskUsage};
 
 /// The usage in the ledger of the function or step `name`.
-fn on<'r>(report: &'r Report, name: &str) -> &'r Usage {
+fn on<'r>(report: &'r ForecastReport, name: &str) -> &'r TaskUsage {
     let mut entries = report.ledger.functions.iter().chain(&report.ledger.steps);
     &entries.find(|entry| entry.of == name).unwrap().usage
 }
 
-fn alternative<'r>(report: &'r Report, service: &str) -> &'r Elsewhere {
+fn alternative<'r>(report: &'r ForecastReport, service: &str) -> &'r AlternativePrice {
     report.elsewhere.iter().find(|other| other.service.ends_with(service)).unwrap()
 }
 
-fn counts(report: &Report, service: &str) -> Vec<f64> {
+fn counts(report: &ForecastReport, service: &str) -> Vec<f64> {
     alternative(report, service).counts.values().copied().collect()
 }
 
-fn dollars(report: &Report, service: &str) -> f64 {
+fn dollars(report: &ForecastReport, service: &str) -> f64 {
     alternative(report, service).dollars_per_million.unwrap()
 }
 
@@ -49,12 +49,13 @@ fn usage_is_attributed_to_steps_and_the_rest_to_the_task() {
 
 #[test]
 fn the_entries_of_the_ledger_sum_up_to_the_total() {
-    let settings = Settings { fail: option("charge=20%"), silent: option("ship=10%"), ..order() };
-    let report = run(Settings { runs: 200, ..settings });
+    let settings =
+        ForecastSettings { fail: option("charge=20%"), silent: option("ship=10%"), ..order() };
+    let report = run(ForecastSettings { runs: 200, ..settings });
     for entries in [&report.ledger.functions, &report.ledger.steps] {
-        let mut sum = Usage::default();
+        let mut sum = TaskUsage::default();
         entries.iter().for_each(|entry| sum += entry.usage);
-        let Usage { write_units, read_units, sqs_requests, invocations, .. } = report.usage;
+        let TaskUsage { write_units, read_units, sqs_requests, invocations, .. } = report.usage;
         assert_usage(&sum, write_units, read_units, sqs_requests, invocations);
         assert_close(sum.gb_seconds, report.usage.gb_seconds);
         assert_close(sum.events, report.usage.events);
@@ -68,7 +69,7 @@ fn the_entries_of_the_ledger_sum_up_to_the_total() {
 fn lifecycle_events_are_counted() {
     let call = json!({ "agent": "a", "request": { "path": "/" } });
     let rest = json!({ "lifecycle_events": true, "steps": { "one": call } });
-    let report = run(Settings { runs: 20, ..Settings::new(workflow("w", rest)) });
+    let report = run(ForecastSettings { runs: 20, ..ForecastSettings::new(workflow("w", rest)) });
     assert_close(report.usage.events, 1.0);
     assert_close(on(&report, "the task").events, 1.0);
     assert_close(report.dollars_per_million.eventbridge, 1.0);
@@ -81,7 +82,7 @@ fn a_child_task_has_its_own_entries() {
     let call = json!({ "agent": "a", "request": { "path": "/" } });
     let child = workflow("child", json!({ "steps": { "work": call } }));
     let whole = steps(json!({ "part": { "workflow": { "name": "child" } } }));
-    let report = run(Settings { with: vec![child], ..whole });
+    let report = run(ForecastSettings { with: vec![child], ..whole });
     let names: Vec<_> = report.ledger.steps.iter().map(|entry| entry.of.as_str()).collect();
     assert_eq!(names, ["the task", "part", "the task of child", "child.work"]);
     assert_usage(on(&report, "child.work"), 2.0, 1.0, 0.6, 0.2);
@@ -94,7 +95,7 @@ fn larger_documents_cost_by_the_kilobyte() {
     let settings = steps(json!({ "one": call(json!("${ input }")) }));
     let of = |bytes: usize| {
         let input = Some(json!({ "text": "x".repeat(bytes) }));
-        run(Settings { runs: 10, input, ..settings.clone() }).usage
+        run(ForecastSettings { runs: 10, input, ..settings.clone() }).usage
     };
     // The submission is written in a transaction, which costs double. A read unit covers 4 KB.
     let (small, large) = (of(100), of(9_000));
@@ -110,12 +111,13 @@ fn standard_counts_attempts_and_choices() {
     let call = json!({ "agent": "a", "request": { "path": "/" } });
     let maybe = json!({ "agent": "a", "when": "${ input.ok }", "request": { "path": "/" } });
     let settings = steps(json!({ "one": call, "two": maybe, "rest": { "wait": "5s" } }));
-    let with = |ok: bool| run(Settings { input: Some(json!({ "ok": ok })), ..settings.clone() });
+    let with =
+        |ok: bool| run(ForecastSettings { input: Some(json!({ "ok": ok })), ..settings.clone() });
     assert_eq!(
         (counts(&with(true), "Standard"), counts(&with(false), "Standard")),
         (vec![4.0], vec![3.0])
     );
-    let failing = run(Settings { fail: option("charge=100%"), ..order() });
+    let failing = run(ForecastSettings { fail: option("charge=100%"), ..order() });
     // Two attempts at steps, one at an undo.
     assert_eq!(counts(&failing, "Standard"), [3.0]);
 }

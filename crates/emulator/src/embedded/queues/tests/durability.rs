@@ -60,7 +60,7 @@ async fn acknowledged_changes_survive_a_kill() {
     // The message in flight is redelivered after its visibility timeout.
     let again = aws.receive(&work).await.unwrap().remove(0);
     assert_eq!(again.message_id, in_flight.message_id);
-    let again = Received::new(again);
+    let again = ReceivedMessage::new(again);
     assert!(again.body == "in flight" && again.redelivered, "{again:?}");
 
     let letters = receive(&client, &dead, 600, 0).await;
