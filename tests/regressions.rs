@@ -79,7 +79,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         let (mut task, document) = accept(&submission, &workflow, None, now, timing);
         // One of the ten tasks has completed only one item.
         let items = if n == 0 { 1 } else { 100 };
-        let done = || StepRecord::new(StepState::Completed { attempt: 1 });
+        let done = || StepRecord::new(StepState::Completed { attempt: Some(1) });
         task.steps = workflow
             .steps
             .keys()

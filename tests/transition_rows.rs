@@ -250,7 +250,8 @@ fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
     *event != Event::Swept
         && after.started_actions().any(|(step, action, progress)| {
             let old = before.progress(&step, action);
-            let renewed = old.is_some_and(|old| old.state.attempt() < progress.state.attempt());
+            let renewed =
+                old.is_some_and(|old| old.state.attempt_count() < progress.state.attempt_count());
             progress.state.is_failed()
                 && (progress.failure_count > count(old) || renewed)
                 && !answered(&step, action)

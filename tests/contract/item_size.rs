@@ -29,7 +29,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         let (attempt, complete_by) = (1, time(60));
         let state = match n < running {
             true => StepState::Running { attempt, complete_by },
-            false => StepState::Completed { attempt },
+            false => StepState::Completed { attempt: Some(attempt) },
         };
         (step(&format!("step_name_{n:02}")), StepRecord::new(state))
     });
@@ -109,17 +109,18 @@ impl SeededRandom {
 
     fn state(&mut self) -> StepState {
         let (attempt, complete_by) = (self.number(), at(self.below(1_000_000_000)));
+        let newest = (attempt > 0).then_some(attempt);
         match self.below(7) {
             0 => StepState::Running { attempt, complete_by },
             1 => StepState::AwaitingCallback { attempt, complete_by, answer_by: complete_by },
             2 => StepState::RunningItems,
             3 => {
                 let complete_by = self.chance().then_some(complete_by);
-                StepState::Waiting { attempt, until: at(5), complete_by }
+                StepState::Waiting { attempt: newest, until: at(5), complete_by }
             }
-            4 => StepState::Completed { attempt },
-            5 => StepState::Failed { attempt },
-            _ => StepState::Skipped { attempt },
+            4 => StepState::Completed { attempt: newest },
+            5 => StepState::Failed { attempt: newest },
+            _ => StepState::Skipped { attempt: newest },
         }
     }
 

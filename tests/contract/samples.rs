@@ -71,9 +71,11 @@ pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
 fn with_items(until: Timestamp) -> StepRecord {
     let awaiting_callback =
         StepState::AwaitingCallback { attempt: 2, complete_by: until, answer_by: at(3_600) };
-    let undone = Progress::new(StepState::Completed { attempt: 1 });
-    let first =
-        StepRecord { undo: Some(undone), ..StepRecord::new(StepState::Completed { attempt: 1 }) };
+    let undone = Progress::new(StepState::Completed { attempt: Some(1) });
+    let first = StepRecord {
+        undo: Some(undone),
+        ..StepRecord::new(StepState::Completed { attempt: Some(1) })
+    };
     let started = vec![first, StepRecord::new(awaiting_callback)];
     StepRecord {
         items: Some(ItemRecords { count: 3, started }),
@@ -117,8 +119,8 @@ pub(super) fn full_task(task_id: &str) -> Task {
         error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
         steps: [
             (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0)),
-            (step("charge"), record(StepState::Failed { attempt: 3 }, 3)),
-            (step("notify"), record(StepState::waiting(2, until), 2)),
+            (step("charge"), record(StepState::Failed { attempt: Some(3) }, 3)),
+            (step("notify"), record(StepState::waiting(Some(2), until), 2)),
             (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99)),
             (
                 step("reserve"),
@@ -128,7 +130,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
                         input: Some("c-1".parse().unwrap()),
                         ..Progress::new(StepState::Running { attempt: 5, complete_by })
                     }),
-                    ..record(StepState::Completed { attempt: 2 }, 1)
+                    ..record(StepState::Completed { attempt: Some(2) }, 1)
                 },
             ),
             (
@@ -136,10 +138,10 @@ pub(super) fn full_task(task_id: &str) -> Task {
                 StepRecord {
                     run: Progress {
                         may_have_run: true,
-                        ..Progress::new(StepState::Skipped { attempt: 0 })
+                        ..Progress::new(StepState::Skipped { attempt: None })
                     },
                     undo: Some(Progress::new(StepState::Waiting {
-                        attempt: 1,
+                        attempt: Some(1),
                         until,
                         complete_by: Some(complete_by),
                     })),

@@ -4,9 +4,8 @@ use std::{rc::Rc, time::Duration};
 
 use serde_json::{Value, json};
 use steward_core::model::{
-    attempt::{Action, AttemptId},
+    attempt::Action,
     document::DocumentKey,
-    step::StepState,
     task::{ProcessState, Task},
 };
 use steward_demo::{scenario::ExampleWorkflow, services::Fault};
@@ -86,11 +85,10 @@ pub(super) async fn print_step_times(stack: Rc<Stack>) {
 }
 
 async fn step_millis(stack: &Stack, task: &Task) -> Vec<i64> {
-    let outputs = task.steps.iter().filter_map(|(step, record)| {
-        let StepState::Completed { attempt } = record.run.state else { return None };
-        let (step, action) = (step.clone().into(), Action::Do);
-        Some(DocumentKey::Output(AttemptId { step, action, number: attempt }))
-    });
+    let outputs = task
+        .steps
+        .iter()
+        .filter_map(|(step, record)| record.run.output(&step.clone().into(), Action::Do));
     let keys: Vec<_> = std::iter::once(DocumentKey::Submission).chain(outputs).collect();
     let documents = stack.store().documents(&task.document_owner(), &keys).await.unwrap();
     let mut at: Vec<_> = documents.iter().map(|document| document.at.as_millisecond()).collect();

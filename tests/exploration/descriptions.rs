@@ -115,7 +115,7 @@ fn describe_task(task: &Task) -> String {
 }
 
 fn describe_state(state: &StepState) -> String {
-    let (name, attempt) = (state.name(), state.attempt());
+    let (name, attempt) = (state.name(), state.attempt_count());
     match state {
         StepState::Running { complete_by: at, .. }
         | StepState::AwaitingCallback { complete_by: at, .. } => {

@@ -143,7 +143,7 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
         };
         let progress = task.progress(&attempt.step, attempt.action);
         let is_awaited = progress.is_some_and(|progress| {
-            progress.state.is_running() && progress.state.attempt() == attempt.number
+            progress.state.is_running() && progress.state.attempt_count() == attempt.number
         });
         add(completed(), false);
         add(failed(false), false);
@@ -195,7 +195,8 @@ fn callbacks(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Ve
         };
         let progress = task.progress(&attempt.step, attempt.action);
         let is_awaited = progress.is_some_and(|progress| {
-            progress.state.reply_due_by().is_some() && progress.state.attempt() == attempt.number
+            progress.state.reply_due_by().is_some()
+                && progress.state.attempt_count() == attempt.number
         });
         add(callback_answer(&attempt.step), false);
         add(CallbackOutcome::Failed { reason: "no".to_owned() }, false);

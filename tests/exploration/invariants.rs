@@ -275,7 +275,7 @@ pub(super) fn requested_attempt(task: &Task, effect: &Effect) -> Option<AttemptI
         Effect::Submit(submission) => {
             let step = submission.parent.as_ref()?.step.clone();
             let action = if submission.undo { Action::Undo } else { Action::Do };
-            let number = task.progress(&step, action)?.state.attempt();
+            let number = task.progress(&step, action)?.state.attempt_count();
             Some(AttemptId { step, action, number })
         }
         Effect::ParentRequest(_)

@@ -247,7 +247,7 @@ pub(super) fn end(task: &Task) -> Option<TaskEnd> {
 
 fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &mut impl Hasher) {
     let Progress { state, failure_count, may_have_run, input, .. } = progress;
-    (state.name(), state.attempt() > 0, failure_count, may_have_run, input).hash(to);
+    (state.name(), state.attempt_count() > 0, failure_count, may_have_run, input).hash(to);
     match state {
         StepState::Running { complete_by, .. } => relative(*complete_by).hash(to),
         StepState::AwaitingCallback { complete_by, answer_by, .. } => {

@@ -88,7 +88,7 @@ pub(super) fn save(
             let old = before.progress(&step, action);
             let now_may_have_run = progress.may_have_run
                 && old.is_some_and(|old| !old.may_have_run && waits_until(old).is_some());
-            let attempt = AttemptId { step, action, number: progress.state.attempt() };
+            let attempt = AttemptId { step, action, number: progress.state.attempt_count() };
             if let Some(dispatch) = after.dispatches.get_mut(&attempt).filter(|_| now_may_have_run)
             {
                 dispatch.known_outcome = KnownOutcome::Unknown;

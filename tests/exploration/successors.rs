@@ -336,7 +336,7 @@ fn state_with_lost_effects(
             let StepState::Waiting { attempt: number, until, .. } = progress.state else {
                 return None;
             };
-            let attempt = AttemptId { step, action, number };
+            let attempt = AttemptId { step, action, number: number.unwrap_or(0) };
             is_lost(&until).then_some((attempt, until))
         });
     let ended = after.task.as_ref().and_then(end);

@@ -41,8 +41,8 @@ pub(super) fn saved_changes(
         {
             let (old, new) = (before.progress(&part, action), after.progress(&part, action));
             if let Some(new) = new.filter(|new| old != Some(*new)) {
-                let requested = is_requested(effects, &part, action, new.state.attempt());
-                let of = AttemptId { step: part, action, number: new.state.attempt() };
+                let requested = is_requested(effects, &part, action, new.state.attempt_count());
+                let of = AttemptId { step: part, action, number: new.state.attempt_count() };
                 texts.extend(progress_change(of, old, new, &mut new_documents, requested, now));
             }
         }

@@ -283,7 +283,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             ) => {
                 let has_text =
                     |key| body.get(key).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
-                let attempt = task.progress(step, *action).map(|p| p.state.attempt());
+                let attempt = task.progress(step, *action).map(|p| p.state.attempt_count());
                 attempt == Some(*number) && has_text("reason") && has_text("verdict")
             }
             (DocumentKey::Input(id), Event::CommandReceived(command)) => {
@@ -338,9 +338,9 @@ fn needs_documents(answer: &Transition) -> bool {
                 record.items.is_some()
                     || matches!(
                         record.run.state,
-                        StepState::Skipped { attempt: 0 }
-                            | StepState::Waiting { attempt: 0, .. }
-                            | StepState::Completed { attempt: 0 }
+                        StepState::Skipped { attempt: None }
+                            | StepState::Waiting { attempt: None, .. }
+                            | StepState::Completed { attempt: None }
                     )
             });
             let refused = task.commands.iter().any(|record| record.refused.is_some());

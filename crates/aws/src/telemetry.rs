@@ -158,7 +158,7 @@ mod tests {
     /// Counts each metric once, except ended tasks and failed attempts.
     fn count_all() {
         let before = Task { process_state: ProcessState::Processing, ..task() };
-        let begun = StepRecord::new(StepState::Failed { attempt: 1 });
+        let begun = StepRecord::new(StepState::Failed { attempt: Some(1) });
         let after = Task {
             process_state: ProcessState::Error,
             undo_reason: Some("asked for".to_owned()),

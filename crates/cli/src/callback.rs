@@ -111,7 +111,7 @@ fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
     let Some(progress) = task.progress(&token.step, Action::Do) else {
         bail!("{token}: step {} has not started", token.step);
     };
-    let (state, newest, step) = (&progress.state, progress.state.attempt(), &token.step);
+    let (state, newest, step) = (&progress.state, progress.state.attempt_count(), &token.step);
     match &token.fence {
         CallbackFence::Attempt(attempt) if *attempt != newest => {
             bail!(

@@ -393,8 +393,9 @@ async fn report(
     let totals = totals(counters);
     let counted = |name| totals.get(name).copied().unwrap_or_default();
     let attempts = tasks.values().flat_map(Task::started_actions);
-    let repeated =
-        attempts.map(|(.., progress)| u64::from(progress.state.attempt().saturating_sub(1))).sum();
+    let repeated = attempts
+        .map(|(.., progress)| u64::from(progress.state.attempt_count().saturating_sub(1)))
+        .sum();
     let mut counts = vec![
         ("remote_calls", "remote calls", ledgers.calls_total()),
         ("faults_injected", "faults injected", faults),

@@ -194,17 +194,22 @@ impl OpenPart<'_> {
     }
 
     /// What starts after a wait, and why it waits.
-    fn waiting(&self, attempt: u32, name: &str, work: Option<&StepWork<'_>>) -> (String, String) {
+    fn waiting(
+        &self,
+        attempt: Option<u32>,
+        name: &str,
+        work: Option<&StepWork<'_>>,
+    ) -> (String, String) {
         let name = capitalize(name);
-        let next = self.attempt_label(attempt.saturating_add(1));
+        let next = self.attempt_label(attempt.map_or(1, |last| last.saturating_add(1)));
         match (work, attempt) {
-            (Some(StepWork::Wait(_)), _) | (None, 0) => {
+            (Some(StepWork::Wait(_)), _) | (None, None) => {
                 (format!("{name} waits until"), String::new())
             }
-            (Some(StepWork::Call { .. } | StepWork::Child(_)), 0) => {
+            (Some(StepWork::Call { .. } | StepWork::Child(_)), None) => {
                 (format!("{name} starts ({next}) at"), String::new())
             }
-            (Some(StepWork::Call { .. } | StepWork::Child(_)) | None, _) => {
+            (Some(StepWork::Call { .. } | StepWork::Child(_)) | None, Some(_)) => {
                 let reason = newest_reason(self.documents, &self.part, self.action);
                 let reason = reason.map(|reason| format!("reason: {reason}"));
                 (format!("{name} is retried ({next}) at"), reason.unwrap_or_default())

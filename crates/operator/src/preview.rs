@@ -150,7 +150,7 @@ impl TaskChanges<'_> {
             StepState::RunningItems => format!("{} starts its items", capitalize(&name)),
             StepState::AwaitingCallback { .. } => return None,
             StepState::Waiting { .. } => format!("{} waits until it may start", capitalize(&name)),
-            StepState::Completed { attempt: 0 } => format!("{} ends", capitalize(&name)),
+            StepState::Completed { attempt: None } => format!("{} ends", capitalize(&name)),
             StepState::Completed { .. } => {
                 format!("{} counts as completed, with the given output", capitalize(&name))
             }

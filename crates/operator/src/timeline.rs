@@ -161,7 +161,9 @@ fn open_entry(step: Part, action: Action, progress: &Progress) -> Option<Timelin
         StepState::Running { attempt, complete_by } => {
             (*attempt, *complete_by, "running; deadline")
         }
-        StepState::Waiting { attempt, until, .. } => (*attempt, *until, "waiting; next attempt"),
+        StepState::Waiting { until, .. } => {
+            (progress.state.attempt_count(), *until, "waiting; next attempt")
+        }
         StepState::AwaitingCallback { attempt, complete_by, .. } => {
             (*attempt, *complete_by, "awaiting callback; deadline")
         }

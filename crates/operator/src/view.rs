@@ -102,7 +102,7 @@ impl StepView {
         let until = state.reply_due_by().or(state.waiting_until());
         Self {
             state: PartState::of(record),
-            attempt: state.attempt(),
+            attempt: state.attempt_count(),
             failure_count: *failure_count,
             until,
             error: None,
@@ -142,11 +142,11 @@ pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Opt
 pub fn failure_reason_keys(task: &Task) -> Vec<DocumentKey> {
     let failing = task.started_actions().filter(|(_, _, progress)| {
         let state = &progress.state;
-        state.attempt() > 0 && (state.is_failed() || state.waiting_until().is_some())
+        state.attempt_count() > 0 && (state.is_failed() || state.waiting_until().is_some())
     });
     let failing = failing.take(limits::FAILURE_REASONS_READ_MAX);
     let keys = failing.flat_map(|(step, action, progress)| {
-        let attempt = AttemptId { step, action, number: progress.state.attempt() };
+        let attempt = AttemptId { step, action, number: progress.state.attempt_count() };
         [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)]
     });
     keys.collect()

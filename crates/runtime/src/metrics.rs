@@ -69,7 +69,7 @@ pub fn saved(before: &Task, after: &Task) {
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
     let attempts = |task: &Task| {
         task.started_actions()
-            .map(|(.., progress)| u64::from(progress.state.attempt()))
+            .map(|(.., progress)| u64::from(progress.state.attempt_count()))
             .sum::<u64>()
     };
     counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));

@@ -171,9 +171,11 @@ pub(crate) fn decision(delivery: &Delivery, task: &Task) -> TraceSpan {
     span.set("task_id", &task.task_id);
     span.set("workflow", &task.workflow);
     span.set("event", delivery.event.name());
-    if let Some((step, attempt)) = delivery.event.step() {
+    if let Some((step, attempt)) = delivery.event.part_and_attempt() {
         span.set("step", step);
-        span.set_number("attempt", attempt);
+        if let Some(attempt) = attempt {
+            span.set_number("attempt", attempt);
+        }
     }
     span
 }

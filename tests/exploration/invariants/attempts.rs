@@ -23,7 +23,7 @@ impl CheckedTransition<'_> {
         for (step, action, progress) in after.started_actions() {
             let old = before.progress(&step, action);
             let (number, old_number) =
-                (progress.state.attempt(), old.map_or(0, |old| old.state.attempt()));
+                (progress.state.attempt_count(), old.map_or(0, |old| old.state.attempt_count()));
             let of = format!("{} {step} #{number}", action.name());
             let mut check = |text: &str, holds: bool| {
                 if !holds {
@@ -56,7 +56,7 @@ impl CheckedTransition<'_> {
             }
         }
         // A step that never started may get items when it starts.
-        let begun = |progress: &Progress| progress.state != StepState::Failed { attempt: 0 };
+        let begun = |progress: &Progress| progress.state != StepState::Failed { attempt: None };
         let mut begun = before.started_actions().filter(|(.., progress)| begun(progress));
         if let Some((step, ..)) = begun.find(|(s, a, _)| after.progress(s, *a).is_none()) {
             violated.push(format!("the record of {step} is kept"));
@@ -74,7 +74,7 @@ impl CheckedTransition<'_> {
         if let Event::ReplyReceived(reply) = self.event {
             let old = before.progress(&reply.step, reply.action);
             let state = old.map(|old| &old.state);
-            let newest = state.is_some_and(|state| state.attempt() == reply.attempt);
+            let newest = state.is_some_and(|state| state.attempt_count() == reply.attempt);
             let completed = matches!(reply.outcome, ReplyOutcome::Completed { .. });
             let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
             let is_news = ran && old.is_some_and(|old| !old.may_have_run);
@@ -83,7 +83,7 @@ impl CheckedTransition<'_> {
                 reply.outcome,
                 ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. }
             );
-            let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt());
+            let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt_count());
             let counts = match state {
                 Some(StepState::Running { .. }) => true,
                 // The attempt was given up, and the next one has not started.

@@ -109,7 +109,7 @@ impl CheckedTransition<'_> {
         let is_between = matches!(state, Some(StepState::Waiting { .. }))
             && matches!(outcome, CallbackOutcome::Completed { .. });
         let in_time = (awaited.is_some() || is_between)
-            && state.is_some_and(|state| state.attempt() == *attempt);
+            && state.is_some_and(|state| state.attempt_count() == *attempt);
         // A callback proves that the call took place, because its sender has the token.
         let may_have_run = |task: &Task| {
             task.progress(step, Action::Do).is_some_and(|progress| progress.may_have_run)
@@ -155,7 +155,8 @@ impl CheckedTransition<'_> {
             reply.action == Action::Do && self.workflow.callback(&reply.step).is_some();
         // A reply that was not awaited any more only reports that the call took effect.
         let old = before.progress(&reply.step, reply.action);
-        let late = !old.is_some_and(|old| is_running(old) && old.state.attempt() == reply.attempt);
+        let late =
+            !old.is_some_and(|old| is_running(old) && old.state.attempt_count() == reply.attempt);
         if !self.applied || !completed || !has_callback || late {
             return;
         }

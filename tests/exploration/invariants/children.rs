@@ -40,7 +40,9 @@ pub(super) fn child_violations(
         };
         let undo = record.and_then(|record| record.undo.as_ref());
         let undo_by_hand = undo.is_some_and(|undo| match undo.state {
-            StepState::Completed { attempt } => by_hand(Action::Undo, attempt),
+            StepState::Completed { attempt } => {
+                attempt.is_some_and(|number| by_hand(Action::Undo, number))
+            }
             StepState::Skipped { .. } => true,
             StepState::Running { .. }
             | StepState::AwaitingCallback { .. }
@@ -60,7 +62,7 @@ pub(super) fn child_violations(
             "has no side effects, and cannot have any, when its parent is Undone",
             !undone || undo_by_hand || !child.is_open(model.now),
         );
-        let done_by_hand = record.is_some_and(|r| by_hand(Action::Do, r.run.state.attempt()));
+        let done_by_hand = record.is_some_and(|r| by_hand(Action::Do, r.run.state.attempt_count()));
         let processed = task.process_state == ProcessState::Processed;
         let completed = record.is_some_and(|record| is_completed(&record.run)) && !done_by_hand;
         check(
@@ -101,7 +103,7 @@ impl CheckedTransition<'_> {
         let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return };
         let Some(child) = self.after.children.get(step) else { return };
         if let Event::ChildEnded { attempt: Some(refused), .. } = self.event
-            && *refused != old.run.state.attempt()
+            && *refused != old.run.state.attempt_count()
             && self.applied
         {
             violated.push(format!("{step}: the refusal of another attempt is ignored"));

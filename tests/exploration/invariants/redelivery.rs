@@ -26,7 +26,7 @@ impl CheckedTransition<'_> {
         for (attempt, dispatch) in &self.after.dispatches {
             let AttemptId { step, action, number } = attempt;
             let runs = after.progress(step, *action).is_some_and(|progress| {
-                is_running(progress) && progress.state.attempt() == *number
+                is_running(progress) && progress.state.attempt_count() == *number
             });
             // A step that will be undone should not be requested at all.
             let wanted = runs && !is_final(after) && *action == after.direction();
@@ -47,7 +47,7 @@ impl CheckedTransition<'_> {
         let (wakes, now) = (self.wakes(), self.after.now);
         for (AttemptId { step, action, number }, at) in &lost.waits {
             let still = after.progress(step, *action).is_some_and(|progress| {
-                waits_until(progress) == Some(*at) && progress.state.attempt() == *number
+                waits_until(progress) == Some(*at) && progress.state.attempt_count() == *number
             });
             let wanted = still
                 && !is_final(after)

@@ -33,7 +33,7 @@ impl CheckedTransition<'_> {
                 }
             };
             let runs = after.progress(step, *action).is_some_and(|progress| {
-                is_running(progress) && progress.state.attempt() == *number
+                is_running(progress) && progress.state.attempt_count() == *number
             });
             check("a request belongs to the running attempt", runs);
             check("nothing is requested in a final state", !is_final(after));
@@ -49,7 +49,7 @@ impl CheckedTransition<'_> {
                 |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
             let is_next = steps[&step.step].after.iter().all(passed);
             check("a step starts after its predecessors", *action == Action::Undo || is_next);
-            let number_before = before.progress(step, *action).map(|p| p.state.attempt());
+            let number_before = before.progress(step, *action).map(|p| p.state.attempt_count());
             let is_new = number_before != Some(*number);
             check("only a saved attempt is requested", self.applied || !is_new);
             if *action == Action::Undo {
@@ -97,7 +97,7 @@ impl CheckedTransition<'_> {
     ) {
         let Event::ReplyReceived(reply) = self.event else { return };
         let old = before.progress(&reply.step, Action::Do);
-        let is_newest = old.is_some_and(|old| old.state.attempt() == reply.attempt);
+        let is_newest = old.is_some_and(|old| old.state.attempt_count() == reply.attempt);
         // A second failure reports nothing new.
         let is_proof =
             matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
@@ -157,7 +157,7 @@ impl CheckedTransition<'_> {
                 (&attempt.step, attempt.action) == (&part, action)
                     && dispatch.sent
                     && dispatch.known_outcome != KnownOutcome::DidNotRun
-                    && attempt.number <= old.state.attempt()
+                    && attempt.number <= old.state.attempt_count()
             };
             if old.input != progress.input && self.after.dispatches.iter().any(ran) {
                 violated.push(format!(
@@ -200,7 +200,9 @@ impl CheckedTransition<'_> {
         let settled = |part: &Part, old: &Progress| {
             let new = after.progress(part, before.direction());
             new.is_some_and(|new| match command.order {
-                CommandAction::Resubmit { .. } => new.state.attempt() > old.state.attempt(),
+                CommandAction::Resubmit { .. } => {
+                    new.state.attempt_count() > old.state.attempt_count()
+                }
                 CommandAction::Skip { .. }
                 | CommandAction::Complete { .. }
                 | CommandAction::Undo

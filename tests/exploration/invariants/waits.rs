@@ -65,9 +65,9 @@ impl CheckedTransition<'_> {
             let by_hand =
                 matches!(self.event, Event::CommandReceived(_)) && has_passed(&record.run);
             let is_right = match record.run.state {
-                StepState::Skipped { attempt: 0 } => holds == Some(false),
+                StepState::Skipped { attempt: None } => holds == Some(false),
                 StepState::Running { attempt: 1, .. } => holds == Some(true),
-                StepState::Failed { attempt: 0 } => holds.is_none(),
+                StepState::Failed { attempt: None } => holds.is_none(),
                 StepState::RunningItems
                 | StepState::Running { .. }
                 | StepState::AwaitingCallback { .. }

@@ -178,8 +178,8 @@ pub(super) fn submitted_values(task: &Task) -> Task {
 
 pub(super) fn attempts_grow(before: &Task, after: &Task) -> bool {
     after.started_actions().all(|(step, action, new)| {
-        let old = before.progress(&step, action).map_or(0, |old| old.state.attempt());
-        new.state.attempt() == old || new.state.attempt() == old + 1
+        let old = before.progress(&step, action).map_or(0, |old| old.state.attempt_count());
+        new.state.attempt_count() == old || new.state.attempt_count() == old + 1
     })
 }
 
@@ -192,7 +192,7 @@ pub(super) fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool 
             matches!(
                 was,
                 StepState::Running { .. } | StepState::Waiting { complete_by: Some(_), .. }
-            ) && was.attempt() == attempt
+            ) && was.attempt_count() == attempt
         });
         let sent = |r: &StepRequest| (&r.step, r.action, r.attempt) == (&step, action, attempt);
         let submitted = |effect: &Effect| {
@@ -206,7 +206,7 @@ pub(super) fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool 
 
 pub(super) fn keeps_steps(before: &Task, after: &Task) -> bool {
     let never_began =
-        |progress: &Progress| progress.state.is_failed() && progress.state.attempt() == 0;
+        |progress: &Progress| progress.state.is_failed() && progress.state.attempt_count() == 0;
     before.started_actions().all(|(step, action, progress)| {
         after.progress(&step, action).is_some()
             || after.steps.get(&step.step).is_some_and(|record| record.items.is_some())

@@ -218,10 +218,10 @@ fn every_state() -> [StepState; 7] {
         StepState::Running { attempt, complete_by: time },
         StepState::AwaitingCallback { attempt, complete_by: time, answer_by: time },
         StepState::RunningItems,
-        StepState::Waiting { attempt, until: time, complete_by: Some(time) },
-        StepState::Completed { attempt },
-        StepState::Failed { attempt },
-        StepState::Skipped { attempt },
+        StepState::Waiting { attempt: Some(attempt), until: time, complete_by: Some(time) },
+        StepState::Completed { attempt: Some(attempt) },
+        StepState::Failed { attempt: Some(attempt) },
+        StepState::Skipped { attempt: Some(attempt) },
     ];
     // This match does not compile for a new state. Add the state to the list above.
     for state in &all {

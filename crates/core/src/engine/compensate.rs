@@ -76,11 +76,11 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
         }
         for StepRecord { run, .. } in record.parts_mut() {
             run.state = match run.state {
-                StepState::Waiting { attempt, complete_by: Some(complete_by), .. }
-                    if complete_by > now =>
-                {
-                    StepState::Running { attempt, complete_by }
-                }
+                StepState::Waiting {
+                    attempt: Some(attempt),
+                    complete_by: Some(complete_by),
+                    ..
+                } if complete_by > now => StepState::Running { attempt, complete_by },
                 StepState::Waiting { attempt, .. } => StepState::Failed { attempt },
                 StepState::AwaitingCallback { attempt, .. }
                 | StepState::Running { attempt, .. }
@@ -88,7 +88,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
                         && (step.runs_child() || !run.state.is_running()) =>
                 {
                     run.may_have_run = true;
-                    StepState::Failed { attempt }
+                    StepState::Failed { attempt: Some(attempt) }
                 }
                 StepState::Running { .. }
                 | StepState::AwaitingCallback { .. }

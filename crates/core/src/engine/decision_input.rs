@@ -83,7 +83,7 @@ impl<'a> DecisionInput<'a, '_> {
                 "{what} to {target}, which never started"
             )));
         };
-        let newest = progress.state.attempt();
+        let newest = progress.state.attempt_count();
         if attempt > newest || attempt == 0 {
             let what = format!("{what} to attempt {attempt} at {target}; the newest is {newest}");
             return Err(PendingDecision::Illegal(what));

@@ -82,18 +82,18 @@ impl Event {
         }
     }
 
-    /// The part and the attempt that the event belongs to, if any. Attempt 0 means the newest attempt.
+    /// The part that the event belongs to, if any, and its attempt, if the event is of one.
     #[must_use]
-    pub fn step(&self) -> Option<(&Part, u32)> {
+    pub fn part_and_attempt(&self) -> Option<(&Part, Option<u32>)> {
         match self {
-            Self::ReplyReceived(reply) => Some((&reply.step, reply.attempt)),
+            Self::ReplyReceived(reply) => Some((&reply.step, Some(reply.attempt))),
             Self::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), .. } => {
-                Some((step, *attempt))
+                Some((step, Some(*attempt)))
             }
             Self::CallbackReceived { step, fence: CallbackFence::Request { .. }, .. } => {
-                Some((step, 0))
+                Some((step, None))
             }
-            Self::ChildEnded { step, .. } => Some((step, 0)),
+            Self::ChildEnded { step, .. } => Some((step, None)),
             Self::Wake
             | Self::Swept
             | Self::CommandReceived(_)

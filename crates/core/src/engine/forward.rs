@@ -59,7 +59,7 @@ fn start_ready_steps(change: &mut TaskChange<'_>) -> bool {
             Err(ValueError::NotLoaded) => {}
             Err(ValueError::Invalid(reason)) => {
                 // The step has not started. If an operator resubmits it, it starts from here.
-                let not_started = StepRecord::new(StepState::Failed { attempt: 0 });
+                let not_started = StepRecord::new(StepState::Failed { attempt: None });
                 change.task.steps.insert(name.clone(), not_started);
                 change.unrenderable.push((name.into(), Action::Do, reason));
             }
@@ -77,7 +77,7 @@ fn start_step(
     if let Some(when) = &step.definition.when
         && !evaluate_when(change, when)?
     {
-        let skipped = StepRecord::new(StepState::Skipped { attempt: 0 });
+        let skipped = StepRecord::new(StepState::Skipped { attempt: None });
         change.task.steps.insert(name.clone(), skipped);
         return Ok(true);
     }
@@ -132,10 +132,10 @@ fn start_wait(
     let now = change.now();
     let until = wait_until(&change.sources().render(wait)?, now)?;
     let state = if until <= now {
-        StepState::Completed { attempt: 0 }
+        StepState::Completed { attempt: None }
     } else {
         change.wakes.after(pause_until(until, now));
-        StepState::waiting(0, until)
+        StepState::waiting(None, until)
     };
     let has_passed = state.is_completed_or_skipped();
     change.task.steps.insert(name.clone(), StepRecord::new(state));
@@ -152,7 +152,7 @@ fn end_waits(change: &mut TaskChange<'_>) -> bool {
     let mut any = false;
     for part in over.collect::<Vec<_>>() {
         if let Some(progress) = change.task.progress_mut(&part, Action::Do) {
-            progress.state = StepState::Completed { attempt: 0 };
+            progress.state = StepState::Completed { attempt: None };
             any = true;
         }
     }
@@ -174,7 +174,7 @@ fn advance_items(change: &mut TaskChange<'_>) -> bool {
         let Some(record) = change.task.steps.get_mut(name) else { continue };
         let have_passed = record.items.as_ref().is_some_and(ItemRecords::are_completed_or_skipped);
         if record.run.state == StepState::RunningItems && have_passed {
-            record.run.state = StepState::Completed { attempt: 0 };
+            record.run.state = StepState::Completed { attempt: None };
             any = true;
         }
     }
@@ -201,7 +201,7 @@ fn start_item(change: &mut TaskChange<'_>, name: &StepName, index: u32) {
     let now = change.now();
     let record = change.task.steps.get_mut(name).and_then(|record| record.items.as_mut());
     let Some(items) = record else { return };
-    items.started.push(StepRecord::new(StepState::waiting(0, now)));
+    items.started.push(StepRecord::new(StepState::waiting(None, now)));
     change.start(Part { step: name.clone(), item: Some(index) }, Action::Do);
 }
 

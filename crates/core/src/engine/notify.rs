@@ -81,7 +81,7 @@ pub fn result_key(task: &Task) -> DocumentKey {
     let mut fingerprint = task.input.as_ref().map(ToString::to_string).unwrap_or_default();
     for (part, record) in task.started_parts() {
         let state = &record.run.state;
-        fingerprint.push_str(&format!("/{part} {} {}", state.name(), state.attempt()));
+        fingerprint.push_str(&format!("/{part} {} {}", state.name(), state.attempt_count()));
         // An operator's output differs from the output of an agent's attempt with the same number.
         if let Some(command) = &record.run.completed_by {
             fingerprint.push_str(&format!(" by {command}"));

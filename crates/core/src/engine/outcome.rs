@@ -145,9 +145,9 @@ pub(crate) fn record_late_effect(
         change.reports_end_again = true;
     }
     let state = change.task.progress(part, Action::Do).map(|progress| progress.state.clone());
-    if let Some(StepState::Waiting { attempt, .. }) = state {
+    if let Some(StepState::Waiting { attempt: Some(number), .. }) = state {
         if !change.plan().step(&part.step).definition.idempotent {
-            let attempt = AttemptId { step: part.clone(), action: Action::Do, number: attempt };
+            let attempt = AttemptId { step: part.clone(), action: Action::Do, number };
             fail(
                 change,
                 attempt,
@@ -170,7 +170,7 @@ pub(crate) fn complete(
     by: Option<&CommandId>,
 ) {
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
-        progress.state = StepState::Completed { attempt: attempt.number };
+        progress.state = StepState::Completed { attempt: Some(attempt.number) };
         progress.completed_by = by.cloned();
     }
     let key = match by {
@@ -196,7 +196,7 @@ pub(crate) fn fail(
     may_have_run: bool,
 ) {
     let action = final_action(change, &attempt);
-    let next = StepState::Failed { attempt: attempt.number };
+    let next = StepState::Failed { attempt: Some(attempt.number) };
     count_failure(change, &attempt, next, reason, &RecoveryDecision::GiveUp(action), may_have_run);
     apply_final_action(change, &attempt, reason, action);
 }
@@ -212,8 +212,8 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, r
         RecoveryDecision::GiveUp(_) => None,
     };
     let next = match wait {
-        Some(wait) => StepState::waiting(number, later(now, wait)),
-        None => StepState::Failed { attempt: number },
+        Some(wait) => StepState::waiting(Some(number), later(now, wait)),
+        None => StepState::Failed { attempt: Some(number) },
     };
     count_failure(change, &attempt, next, reason, &verdict, true);
     if let Some(failure) = change.documents.last_mut() {
@@ -274,7 +274,7 @@ fn defer(
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => None,
         };
-        progress.state = StepState::Waiting { attempt: attempt.number, until, complete_by };
+        progress.state = StepState::Waiting { attempt: Some(attempt.number), until, complete_by };
         progress.may_have_run |= may_have_run;
     }
     let verdict =

@@ -61,7 +61,7 @@ fn cancel_starts(
         revert_start(change, before, part, *action);
     }
     for (step, action, reason) in unrenderable {
-        let number = change.task.progress(&step, action).map_or(1, |p| p.state.attempt());
+        let number = change.task.progress(&step, action).map_or(1, |p| p.state.attempt_count());
         outcome::fail(change, AttemptId { step, action, number }, &reason, false);
     }
     // The documents for an undo are not loaded yet, so the scheduler continues with the next wake.
@@ -71,7 +71,7 @@ fn cancel_starts(
 /// Restores the state of a part before the change.
 fn revert_start(change: &mut TaskChange<'_>, before: &Task, part: &Part, action: Action) {
     let old = before.record(part);
-    let not_started = Progress::new(StepState::waiting(0, change.now()));
+    let not_started = Progress::new(StepState::waiting(None, change.now()));
     match (action, old, change.task.part_record_mut(part)) {
         (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
         (Action::Do, None, Some(record)) if part.item.is_some() => record.run = not_started,

@@ -159,7 +159,8 @@ pub(crate) fn child_ended<'a>(
         return case.stale(step, action);
     }
     let is_refusal = matches!(outcome, ChildOutcome::Refused { .. });
-    let is_of_another = refused.is_some_and(|number| number != progress.state.attempt());
+    let is_of_another =
+        refused.is_some_and(|number| Some(number) != progress.state.newest_attempt());
     if is_refusal && is_of_another && action == Action::Do {
         return case.stale(step, action);
     }
@@ -173,9 +174,11 @@ pub(crate) fn child_ended<'a>(
             }
             PendingDecision::ignore(IgnoreReason::StaleReply)
         }
-        StepState::Running { attempt, .. } | StepState::Waiting { attempt, .. } => {
+        StepState::Running { .. } | StepState::Waiting { .. } => {
+            // The report counts as the first attempt if it arrives before the request to the child.
+            let number = progress.state.attempt_count().max(1);
             let mut change = case.change();
-            let (step, number) = (step.clone(), *attempt);
+            let step = step.clone();
             let attempt = AttemptId { step, action, number };
             outcome::record_child(&mut change, attempt, outcome, revision);
             advance(&mut change);
@@ -255,7 +258,7 @@ fn attempt_of_callback<'a>(
     };
     match case.task.progress(step, Action::Do) {
         Some(progress) if progress.input != *edit => Err(case.stale(step, Action::Do)),
-        Some(progress) => Ok(progress.state.attempt()),
+        Some(progress) => Ok(progress.state.attempt_count()),
         None => {
             let what = format!("a callback to step `{step}`, which never started");
             Err(PendingDecision::Illegal(what))
@@ -274,10 +277,10 @@ fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
     let progress = task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
         reply.action == Action::Do
-            && (1..progress.state.attempt()).contains(&reply.attempt)
+            && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run
             && !matches!(progress.state, StepState::Completed { .. })
-            && proves_effect(&reply.outcome, &StepState::Failed { attempt: reply.attempt })
+            && proves_effect(&reply.outcome, &StepState::Failed { attempt: Some(reply.attempt) })
     })
 }
 

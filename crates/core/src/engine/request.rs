@@ -132,7 +132,7 @@ fn submission_of_child(
             incarnation: task.incarnation,
         }),
         undo: action == Action::Undo,
-        attempt: task.progress(part, action).map(|progress| progress.state.attempt()),
+        attempt: task.progress(part, action).map(|progress| progress.state.attempt_count()),
         has_begun: has_begun(task, part),
         keep: Some(task.kept()),
     })
@@ -142,7 +142,7 @@ fn submission_of_child(
 /// expired since then counts as started.
 fn has_begun(task: &Task, part: &Part) -> bool {
     let Some(run) = task.progress(part, Action::Do) else { return false };
-    let is_completed = matches!(run.state, StepState::Completed { attempt } if attempt > 0);
+    let is_completed = matches!(run.state, StepState::Completed { attempt: Some(_) });
     run.child_revision.is_some() || (is_completed && run.completed_by.is_none())
 }
 
@@ -214,7 +214,7 @@ mod tests {
         }))
         .unwrap();
         if let (Some(edit), None) = (edit, part.item) {
-            let mut record = StepRecord::new(StepState::Completed { attempt: 1 });
+            let mut record = StepRecord::new(StepState::Completed { attempt: Some(1) });
             record.run = Progress { input: Some(edit.parse().unwrap()), ..record.run };
             task.steps.insert(part.step.clone(), record);
         }

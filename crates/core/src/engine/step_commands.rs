@@ -86,7 +86,7 @@ impl CommandExecutor<'_, '_> {
         }
         // A deferred request may have been delivered twice, and the other delivery may still make a call.
         let deferred = progress.state.deferred_by();
-        progress.state = StepState::Skipped { attempt: progress.state.attempt() };
+        progress.state = StepState::Skipped { attempt: progress.state.newest_attempt() };
         progress.may_have_run |= deferred.is_some();
         progress.may_have_run &= !did_not_run;
         if let Some(complete_by) = deferred {
@@ -117,7 +117,7 @@ impl CommandExecutor<'_, '_> {
         let progress = started_progress(&mut self.change.task, &step, action, now);
         let progress = progress.ok_or_else(|| not_started_reason(&step))?;
         // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
-        let number = progress.state.attempt() + 1;
+        let number = progress.state.attempt_count() + 1;
         if let Some(complete_by) = progress.state.deferred_by() {
             self.change.block_undo_on_call_started_by(complete_by, &step, action);
         }
@@ -155,8 +155,8 @@ impl CommandExecutor<'_, '_> {
                  the step, or resubmit it with the statement that it did not run"
             ));
         }
-        let attempt = progress.state.attempt();
-        if attempt == 0 && progress.state.is_failed() && step.item.is_none() {
+        let attempt = progress.state.newest_attempt();
+        if attempt.is_none() && progress.state.is_failed() && step.item.is_none() {
             // The step could not start. From now on it counts as never tried.
             self.change.task.steps.remove(&step.step);
             return Ok(());

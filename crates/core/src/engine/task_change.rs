@@ -125,7 +125,7 @@ impl<'a> TaskChange<'a> {
             Action::Undo => self.task.progress(&part, Action::Do).and_then(|run| run.input.clone()),
         };
         let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };
-        let attempt = progress.state.attempt() + 1;
+        let attempt = progress.state.attempt_count() + 1;
         if attempt == 1 {
             progress.input = input;
         }
@@ -224,8 +224,9 @@ impl<'a> TaskChange<'a> {
         let now = self.now();
         if self.task.kept().expires_at(self.inputs.context.timing.retention) <= now {
             let records = self.task.steps.values_mut().flat_map(StepRecord::parts_mut);
-            let started =
-                records.map(|record| &mut record.run).filter(|run| run.state.attempt() > 0);
+            let started = records
+                .map(|record| &mut record.run)
+                .filter(|run| run.state.newest_attempt().is_some());
             started.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
         }
         self.task.extend_retention(now, self.plan().complete_within);
@@ -240,7 +241,7 @@ pub(crate) fn started_progress<'t>(
     action: Action,
     now: Timestamp,
 ) -> Option<&'t mut Progress> {
-    let not_started = StepState::waiting(0, now);
+    let not_started = StepState::waiting(None, now);
     if part.item.is_none() {
         task.steps.entry(part.step.clone()).or_insert_with(|| StepRecord::new(not_started.clone()));
     }

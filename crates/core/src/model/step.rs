@@ -10,6 +10,25 @@ use crate::model::{
     names::{Part, StepName},
 };
 
+/// An attempt in a stored state: its number, or zero for none.
+mod attempt_or_zero {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+    pub(super) fn serialize<S: Serializer>(
+        attempt: &Option<u32>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        attempt.unwrap_or(0).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u32>, D::Error> {
+        u32::deserialize(deserializer).map(|attempt| (attempt > 0).then_some(attempt))
+    }
+}
+
 mod millis {
     pub(super) use jiff::fmt::serde::timestamp::millisecond::{optional, required};
 }
@@ -47,9 +66,9 @@ pub enum StepState {
     /// The next attempt starts at `until` or later.
     #[serde(rename = "w")]
     Waiting {
-        /// The attempt that failed or was deferred.
-        #[serde(rename = "a")]
-        attempt: u32,
+        /// The attempt that failed or was deferred. `None` for a step with `wait`.
+        #[serde(rename = "a", with = "attempt_or_zero")]
+        attempt: Option<u32>,
         /// The earliest start of the next attempt.
         #[serde(rename = "u", with = "millis::required")]
         until: Timestamp,
@@ -66,45 +85,52 @@ pub enum StepState {
     /// The step completed. Its output is the document of this attempt.
     #[serde(rename = "c")]
     Completed {
-        /// The attempt that completed. Zero if the step has no output document: a wait has no output, and the output of
-        /// a step with items consists of the outputs of the items.
-        #[serde(rename = "a")]
-        attempt: u32,
+        /// The attempt that completed, and has the output document. `None` if there is none: a wait has no output, and
+        /// the output of a step with items consists of the outputs of the items.
+        #[serde(rename = "a", with = "attempt_or_zero")]
+        attempt: Option<u32>,
     },
     /// The step failed. Only an operator can retry it.
     #[serde(rename = "f")]
     Failed {
-        /// The last attempt. Zero if there was none.
-        #[serde(rename = "a")]
-        attempt: u32,
+        /// The last attempt. `None` if the step never started.
+        #[serde(rename = "a", with = "attempt_or_zero")]
+        attempt: Option<u32>,
     },
     /// Its `when` was false, or an operator skipped it.
     #[serde(rename = "k")]
     Skipped {
-        /// The last attempt. Zero if there was none.
-        #[serde(rename = "a")]
-        attempt: u32,
+        /// The last attempt. `None` if the step never started.
+        #[serde(rename = "a", with = "attempt_or_zero")]
+        attempt: Option<u32>,
     },
 }
 
 impl StepState {
-    /// The number of the newest attempt. Zero if there was none.
+    /// The number of the newest attempt, from 1. `None` if there was none.
     #[must_use]
-    pub fn attempt(&self) -> u32 {
+    pub fn newest_attempt(&self) -> Option<u32> {
         match self {
-            Self::Running { attempt, .. }
-            | Self::AwaitingCallback { attempt, .. }
-            | Self::Waiting { attempt, .. }
+            Self::Running { attempt, .. } | Self::AwaitingCallback { attempt, .. } => {
+                Some(*attempt)
+            }
+            Self::Waiting { attempt, .. }
             | Self::Completed { attempt }
             | Self::Failed { attempt }
             | Self::Skipped { attempt } => *attempt,
-            Self::RunningItems => 0,
+            Self::RunningItems => None,
         }
+    }
+
+    /// How many attempts there were.
+    #[must_use]
+    pub fn attempt_count(&self) -> u32 {
+        self.newest_attempt().unwrap_or(0)
     }
 
     /// Returns a waiting state without an agent that may still act on the attempt.
     #[must_use]
-    pub fn waiting(attempt: u32, until: Timestamp) -> Self {
+    pub fn waiting(attempt: Option<u32>, until: Timestamp) -> Self {
         Self::Waiting { attempt, until, complete_by: None }
     }
 
@@ -244,7 +270,7 @@ impl Progress {
     /// The key of the output document. `None` if the part has not completed or has no output.
     #[must_use]
     pub fn output(&self, step: &Part, action: Action) -> Option<DocumentKey> {
-        let StepState::Completed { attempt: number @ 1.. } = self.state else { return None };
+        let StepState::Completed { attempt: Some(number) } = self.state else { return None };
         let attempt = AttemptId { step: step.clone(), action, number };
         Some(match &self.completed_by {
             Some(command) => DocumentKey::OperatorOutput(attempt, command.clone()),

@@ -331,7 +331,7 @@ impl Task {
     pub fn awaited_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
         self.started_actions().filter_map(|(part, action, progress)| {
             let complete_by = progress.state.reply_due_by()?;
-            Some((part, action, progress.state.attempt(), complete_by))
+            Some((part, action, progress.state.newest_attempt()?, complete_by))
         })
     }
 

@@ -70,8 +70,8 @@ impl AlternativeCounts {
                 continue;
             }
             for (_, part) in record.parts(name) {
-                let undo = part.undo.as_ref().map_or(0, |undo| undo.state.attempt());
-                self.add_part(step, part.run.state.attempt(), undo);
+                let undo = part.undo.as_ref().map_or(0, |undo| undo.state.attempt_count());
+                self.add_part(step, part.run.state.attempt_count(), undo);
             }
         }
     }

@@ -213,10 +213,10 @@ fn counts(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, StepCo
         }
         for (_, part) in record.parts(name) {
             counts.started += 1;
-            counts.attempts += u64::from(part.run.state.attempt());
+            counts.attempts += u64::from(part.run.state.attempt_count());
             counts.failed += u64::from(part.run.state.is_failed());
             let Some(undo) = &part.undo else { continue };
-            counts.undo_attempts += u64::from(undo.state.attempt());
+            counts.undo_attempts += u64::from(undo.state.attempt_count());
             counts.undone += u64::from(undo.state.is_completed_or_skipped());
             counts.undo_failed += u64::from(undo.state.is_failed());
         }

@@ -13,7 +13,8 @@ pub(super) struct TransitionLogLine {
     task_id: TaskId,
     workflow: String,
     step: String,
-    attempt: u32,
+    /// `None` if the event is of no attempt.
+    attempt: Option<u32>,
     event: &'static str,
     from: String,
     to: String,
@@ -24,7 +25,7 @@ pub(super) struct TransitionLogLine {
 impl TransitionLogLine {
     pub(super) fn new(before: &Task, after: &Task, event: &Event) -> Self {
         let (step, attempt) =
-            event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
+            event.part_and_attempt().map_or((None, None), |(step, attempt)| (Some(step), attempt));
         let state = |task: &Task| match step.and_then(|step| task.record(step)) {
             Some(record) => record.name().to_owned(),
             None => task.process_state.to_string(),

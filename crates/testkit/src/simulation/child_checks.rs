@@ -43,7 +43,7 @@ pub(super) fn check_submission(
         return Some(format!("{of}: submits a child task, but the parent does not exist"));
     };
     let stored = expected.task.progress(&parent.step, action);
-    if stored.is_none_or(|progress| progress.state.attempt() == 0) {
+    if stored.is_none_or(|progress| progress.state.attempt_count() == 0) {
         return Some(format!("{of}: its child task was submitted before the attempt was saved"));
     }
     if submission.undo

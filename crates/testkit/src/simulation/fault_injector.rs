@@ -436,7 +436,7 @@ fn summary(task: &Task) -> String {
     let mut text = format!("{} r{} {}", task.task_id, task.revision, task.process_state);
     for (step, action, progress) in task.started_actions() {
         let undo = if action == Action::Undo { "undo of " } else { "" };
-        let (state, attempt) = (progress.state.name(), progress.state.attempt());
+        let (state, attempt) = (progress.state.name(), progress.state.attempt_count());
         let doubt = if progress.may_have_run { "?" } else { "" };
         text.push_str(&format!(", {undo}{step} {state} #{attempt}{doubt}"));
     }

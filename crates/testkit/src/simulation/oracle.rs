@@ -292,7 +292,8 @@ impl Oracle {
                 documents,
                 ledger,
             );
-            if let StepState::Waiting { attempt, until, .. } = progress.state {
+            if let StepState::Waiting { until, .. } = progress.state {
+                let attempt = progress.state.attempt_count();
                 let key = (after.task_id.clone(), part, action, attempt);
                 self.waits.entry(key).or_insert((now, until));
             }
@@ -428,7 +429,7 @@ impl Oracle {
         let StepRequest { task_id, step, action, attempt, .. } = &request;
         let task = self.tasks.get(task_id);
         let stored = task.and_then(|task| task.progress(step, *action));
-        if stored.is_none_or(|progress| progress.state.attempt() < *attempt) {
+        if stored.is_none_or(|progress| progress.state.attempt_count() < *attempt) {
             let of = describe(task_id, step, *action);
             self.add_finding(format!("{of}: attempt {attempt} was sent before it was saved"));
         }

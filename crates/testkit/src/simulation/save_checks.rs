@@ -76,7 +76,7 @@ struct PartChange<'a> {
 
 impl PartChange<'_> {
     fn number(&self) -> u32 {
-        self.new.state.attempt()
+        self.new.state.attempt_count()
     }
 
     fn callback(&self) -> Option<CallbackPlan> {
@@ -237,9 +237,10 @@ impl ObservedSave<'_> {
     }
 
     fn check_attempt(&self, change: &PartChange<'_>) -> Option<String> {
-        let (number, last) = (change.number(), change.old.map_or(0, |old| old.state.attempt()));
+        let (number, last) =
+            (change.number(), change.old.map_or(0, |old| old.state.attempt_count()));
         let is_wait_over =
-            change.is_wait() && change.new.state == StepState::Completed { attempt: 0 };
+            change.is_wait() && change.new.state == StepState::Completed { attempt: None };
         if number < last && !is_wait_over {
             return Some(format!("attempt {number} was saved although attempt {last} had begun"));
         }
@@ -287,7 +288,7 @@ impl ObservedSave<'_> {
 
     /// No wait between attempts ends too early. In a run without faults, none lasts too long.
     fn check_wait_between_attempts(&self, change: &PartChange<'_>) -> Option<String> {
-        let last = change.old.map_or(0, |old| old.state.attempt());
+        let last = change.old.map_or(0, |old| old.state.attempt_count());
         let begins = change.new.state.is_running() && change.number() > last;
         if !begins || !self.after.commands.is_empty() {
             return None;
@@ -316,8 +317,8 @@ impl ObservedSave<'_> {
         change: &PartChange<'_>,
         expected: TaskExpectations<'_>,
     ) -> Option<String> {
-        let StepState::Completed { attempt: number } = change.new.state else { return None };
-        if number == 0 {
+        let StepState::Completed { attempt } = change.new.state else { return None };
+        if attempt.is_none() {
             return self.check_wait(change, expected);
         }
         let key = change.new.output(&change.part, change.action);
@@ -458,9 +459,11 @@ impl ObservedSave<'_> {
     /// No attempt is given up before its complete-by.
     fn check_given_up(&self, change: &PartChange<'_>) -> Option<String> {
         let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
-        let number = change.old.map_or(0, |old| old.state.attempt());
+        let number = change.old.map_or(0, |old| old.state.attempt_count());
         let given_up = match change.new.state {
-            StepState::Waiting { attempt, .. } | StepState::Failed { attempt } => attempt == number,
+            StepState::Waiting { attempt, .. } | StepState::Failed { attempt } => {
+                attempt == Some(number)
+            }
             StepState::Running { .. }
             | StepState::AwaitingCallback { .. }
             | StepState::RunningItems
