@@ -5,7 +5,6 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
-use serde_aux::serde_introspection::serde_introspect;
 use steward_core::model::{
     attempt::AttemptTimes,
     document::{Document, DocumentKey, DocumentOwner, DocumentRetention, StoredDocumentKey},
@@ -14,7 +13,7 @@ use steward_core::model::{
 };
 use steward_runtime::ports::{PortError, ended_index_partitions, shard_of};
 
-use crate::errors::corrupt;
+use crate::{errors::corrupt, field_names::field_names};
 
 /// An item in the representation of the SDK.
 pub type ItemAttributes = HashMap<String, AttributeValue>;
@@ -44,7 +43,7 @@ const ENDED: &str = "ended";
 
 /// All attributes that a task's item may have.
 pub(crate) fn task_attributes() -> impl Iterator<Item = &'static str> {
-    serde_introspect::<Task>().iter().copied().chain([SHARD, EXPIRES_AT, ENDED])
+    field_names::<Task>().iter().copied().chain([SHARD, EXPIRES_AT, ENDED])
 }
 
 /// Builds items with the settings of a deployment.

@@ -24,6 +24,7 @@ pub mod config;
 pub mod dead_letters;
 pub mod definitions;
 mod errors;
+mod field_names;
 pub mod function;
 pub mod items;
 pub mod meter;

@@ -60,3 +60,24 @@ impl SingleFlight {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, future::join};
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn callers_that_waited_for_a_load_without_a_result_do_not_wait_for_each_other() {
+        let (flights, name) = (SingleFlight::default(), "order".parse().unwrap());
+        let leader = flights.permit(&name, None).await;
+        assert!(!leader.waited);
+        let mut others = pin!(join(flights.permit(&name, None), flights.permit(&name, None)));
+        assert!(others.as_mut().now_or_never().is_none(), "they wait while the leader loads");
+        drop(leader);
+        // Both hold their permit at the same time.
+        let (one, other) = others.await;
+        assert!(one.waited && other.waited);
+    }
+}
