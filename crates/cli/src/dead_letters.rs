@@ -104,7 +104,7 @@ async fn show(client: &Client, args: &ShowArgs) -> Result<()> {
     for letter in &letters {
         outln!("{}", description(letter, args.body));
     }
-    outln!("{}: {} messages shown", queue.name(), letters.len());
+    outln!("{}: messages shown: {}", queue.name(), letters.len());
     Ok(())
 }
 

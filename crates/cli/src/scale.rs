@@ -336,7 +336,7 @@ fn verdict(report: &ScaleReport) -> Vec<String> {
     }
     if let Some(concurrency) = report.let_in {
         lines.push(format!(
-            "or cap intake at the sustainable rate: --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before their complete-by starts"
+            "without raising limits: cap intake at the sustainable rate, with --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before their complete-by starts"
         ));
     }
     let spike = match cost.an_hour_of_spike > cost.an_hour {

@@ -81,7 +81,7 @@ impl FromStr for StateFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::all().find(|stand| stand.to_string() == text);
+        let found = Self::all().find(|state| state.to_string() == text);
         found.ok_or_else(|| format!("`{text}` is not the state of a task"))
     }
 }

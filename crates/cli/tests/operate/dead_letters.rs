@@ -64,7 +64,7 @@ async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_a
         "source queue    steward-agent-other",
         "00-trace-01",
         "14 bytes",
-        "1 messages shown",
+        "messages shown: 1",
     ]);
     assert!(!shown.out.contains("no JSON at all"), "a payload was shown without --body");
     let shown = harness.steward(&["dlq", "show", dead, "--body"]).await;

@@ -196,7 +196,7 @@ pub(crate) fn fail(
     may_have_run: bool,
 ) {
     let action = final_action(change, &attempt);
-    let next = StepState::Failed { attempt: Some(attempt.number) };
+    let next = StepState::Failed { attempt: attempt.started() };
     count_failure(change, &attempt, next, reason, &RecoveryDecision::GiveUp(action), may_have_run);
     apply_final_action(change, &attempt, reason, action);
 }

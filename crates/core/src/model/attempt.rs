@@ -74,6 +74,15 @@ pub struct AttemptId {
     pub step: Part,
     /// Whether the step is run or undone.
     pub action: Action,
-    /// The number of the attempt, counted from 1.
+    /// The number of the attempt, counted from 1. Zero identifies the failure of a step that could not start, because
+    /// its `when`, its items or its wait could not be evaluated.
     pub number: u32,
+}
+
+impl AttemptId {
+    /// The number of the attempt. `None` if the step could not start.
+    #[must_use]
+    pub fn started(&self) -> Option<u32> {
+        (self.number > 0).then_some(self.number)
+    }
 }
