@@ -26,6 +26,7 @@ use steward_core::{
 };
 use steward_operator::{
     chart, graph,
+    mask::masked_document,
     next::{NextEvent, next_events},
     preview::{Preview, preview},
     timeline::{TimelineEntry, timeline},
@@ -303,8 +304,8 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     let shown = documents.into_iter().map(|document| {
         let key = document.key.to_string();
         let is_open = only == Some(key.as_str());
-        let text =
-            (only.is_none() || is_open).then(|| pretty_json(&data.workflow.mask.shown(document)));
+        let text = (only.is_none() || is_open)
+            .then(|| pretty_json(&masked_document(&data.workflow.mask, document)));
         let text = text.filter(|text| is_open || text.len() <= remaining_bytes);
         remaining_bytes = remaining_bytes.saturating_sub(text.as_ref().map_or(0, String::len));
         ShownDocument { key, at: document.at, text, is_open }
