@@ -15,6 +15,7 @@
 pub mod changes;
 pub mod chart;
 pub mod dead_letter;
+mod failure_reason;
 pub mod figures;
 pub mod graph;
 pub mod mask;

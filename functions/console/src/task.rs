@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
     definition::{step::StepWork, workflow::Workflow},
-    engine::documents::LoadedDocuments,
+    engine::{documents::LoadedDocuments, request::child_id},
     model::{
         attempt::AttemptTimes,
         command::{Command, CommandAction, CommandId, CommandRecord},
@@ -30,7 +30,7 @@ use steward_operator::{
     next::{NextEvent, next_events},
     preview::{Preview, preview},
     timeline::{TimelineEntry, timeline},
-    view::{TaskView, child_of},
+    view::TaskView,
 };
 use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 
@@ -325,7 +325,7 @@ fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
         step.is_some_and(|step| matches!(step.work(), Some(StepWork::Child(_))))
     };
     let parts = task.started_parts().map(|(part, _)| part).filter(runs_task);
-    parts.filter_map(|part| Some((part.clone(), child_of(task, &part)?))).collect()
+    parts.filter_map(|part| Some((part.clone(), child_id(task, &part).ok()?))).collect()
 }
 
 /// The trace id of a W3C `traceparent`.
