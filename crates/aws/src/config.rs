@@ -4,12 +4,9 @@
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
 use envconfig::Envconfig;
-use steward_core::{
-    model::{names::AgentName, time::Timing},
-    submission::ReplyQueues,
-};
+use steward_core::{model::time::Timing, submission::ReplyQueues};
 
-use crate::channel::queue_name;
+pub use crate::sqs::{AgentQueueUrl, NoAgentInUrl};
 
 /// The configuration that all functions of a deployment share. `template.yaml` sets it in one place.
 #[derive(Debug, Clone, Envconfig)]
@@ -109,47 +106,6 @@ impl FromStr for QueueNames {
     }
 }
 
-/// The URL of the agents' queues, with the placeholder `{agent}` for the name of the agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentQueueUrl(String);
-
-impl AgentQueueUrl {
-    /// The URL of the queue of one agent.
-    #[must_use]
-    pub fn of(&self, agent: &AgentName) -> String {
-        self.0.replace("{agent}", agent.as_str())
-    }
-
-    /// The prefix of the names of the agents' queues.
-    pub(crate) fn name_prefix(&self) -> &str {
-        queue_name(&self.0).split('{').next().unwrap_or_default()
-    }
-
-    /// The agent whose queue has this name, if it is the name of an agent's queue.
-    #[must_use]
-    pub fn agent(&self, name: &str) -> Option<AgentName> {
-        let (before, after) = queue_name(&self.0).split_once("{agent}")?;
-        name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
-    }
-}
-
-/// The URL of the agents' queues has no placeholder `{agent}`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` does not contain the placeholder {{agent}}")]
-pub struct NoAgentInUrl(String);
-
-impl FromStr for AgentQueueUrl {
-    type Err = NoAgentInUrl;
-
-    fn from_str(text: &str) -> Result<Self, NoAgentInUrl> {
-        if text.contains("{agent}") {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(NoAgentInUrl(text.to_owned()))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,16 +143,6 @@ mod tests {
         let names: QueueNames = "dead-letters, https://other/dead-letters,".parse().unwrap();
         let urls = names.urls("https://q/scheduler");
         assert_eq!(urls, ["https://q/dead-letters", "https://other/dead-letters"]);
-    }
-
-    #[test]
-    fn the_agent_is_derived_from_the_name_of_its_queue() {
-        let url: AgentQueueUrl = "https://q/shop-agent-{agent}-requests".parse().unwrap();
-        let payment = "payment".parse().unwrap();
-        assert_eq!(url.agent("shop-agent-payment-requests"), Some(payment));
-        for other in ["shop-agent--requests", "shop-scheduler", "agent-payment-requests"] {
-            assert_eq!(url.agent(other), None, "{other}");
-        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod ports;
 pub mod publisher;
 pub mod queues;
 pub mod rules;
+mod sqs;
 pub mod store;
 pub mod telemetry;
 

@@ -5,35 +5,21 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use steward_core::{
-    definition::{
-        mask::Mask,
-        recovery::{FinalAction, Recovery},
-        workflow::{Trigger, Workflow},
-    },
-    model::names::AgentName,
+use steward_core::definition::{
+    mask::Mask,
+    recovery::FinalAction,
+    workflow::{Trigger, Workflow},
 };
 
+mod change_list;
 mod schema;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-/// Seconds in a day.
-const DAY: u64 = 24 * 3600;
+use change_list::{Changes, differing, duration_text};
 
-/// One difference.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DefinitionChange {
-    /// The path of the key, as `steps.charge.undo`.
-    pub at: String,
-    /// What is different.
-    pub what: String,
-    /// Whether the change is safe; if not, it is risky and has to be reviewed.
-    pub safe: bool,
-    /// Why it is safe or risky.
-    pub why: String,
-}
+pub use change_list::DefinitionChange;
 
 /// All differences, in the order of the keys in a definition.
 #[must_use]
@@ -63,47 +49,7 @@ pub fn compare_definitions(old: &Workflow, new: &Workflow) -> Vec<DefinitionChan
     found.0
 }
 
-/// Both values if they differ.
-fn differing<'a, T: PartialEq>(old: &'a T, new: &'a T) -> Option<(&'a T, &'a T)> {
-    (old != new).then_some((old, new))
-}
-
-/// The agents that a workflow uses.
-fn agents(workflow: &Workflow) -> BTreeSet<&AgentName> {
-    workflow.steps.values().filter_map(|step| step.agent.as_ref()).collect()
-}
-
-/// Formats a duration as in a definition. Whole days stay days; `humantime` alone would convert 30 of them to a month.
-fn duration_text(duration: Duration) -> String {
-    let (days, rest) = (duration.as_secs() / DAY, duration.as_secs() % DAY);
-    if days > 0 && rest == 0 && duration.subsec_nanos() == 0 {
-        return format!("{days}d");
-    }
-    humantime::format_duration(duration).to_string()
-}
-
-/// The differences found so far.
-#[derive(Debug, Default)]
-struct Changes(Vec<DefinitionChange>);
-
 impl Changes {
-    fn push(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str, safe: bool) {
-        self.0.push(DefinitionChange {
-            at: at.into(),
-            what: what.into(),
-            safe,
-            why: why.to_owned(),
-        });
-    }
-
-    fn safe(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str) {
-        self.push(at, what, why, true);
-    }
-
-    fn risky(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str) {
-        self.push(at, what, why, false);
-    }
-
     fn head(&mut self, old: &Workflow, new: &Workflow) {
         if old.name != new.name {
             let what = format!("`{}` became `{}`", old.name, new.name);
@@ -175,21 +121,6 @@ impl Changes {
         }
     }
 
-    /// A limit on a duration.
-    fn time_limit(&mut self, at: impl Into<String>, old: Duration, new: Duration) {
-        let what = format!("{} became {}", duration_text(old), duration_text(new));
-        if new < old {
-            let why = "durations that were in time before may now exceed the limit";
-            self.risky(at, format!("shortened: {what}"), why);
-        } else if new > old {
-            self.safe(
-                at,
-                format!("lengthened: {what}"),
-                "no effect on durations that were in time before",
-            );
-        }
-    }
-
     fn overdue(&mut self, old: FinalAction, new: FinalAction) {
         match (old, new) {
             (FinalAction::Alert, FinalAction::Undo) => {
@@ -216,48 +147,6 @@ impl Changes {
             let why =
                 "tasks and their documents may be deleted earlier; check who still reads them";
             self.risky("retention", what, why);
-        }
-    }
-
-    /// Compares the recovery policies of a step or an undo.
-    fn recovery(&mut self, at: &str, old: &Recovery, new: &Recovery) {
-        let at = |key: &str| format!("{at}.recovery.{key}");
-        let (attempts_old, attempts_new) = (old.attempts.0, new.attempts.0);
-        let what = format!("{attempts_old} became {attempts_new}");
-        if attempts_new < attempts_old {
-            self.risky(at("attempts"), what, "fails earlier if the service is down");
-        } else if attempts_new > attempts_old {
-            self.safe(at("attempts"), what, "retries more often");
-        }
-        if old.backoff != new.backoff {
-            self.safe(at("backoff"), "changed", "only changes the pauses between attempts");
-        }
-        let waits = |recovery: &Recovery| {
-            let wait = recovery.extended_wait.as_ref();
-            wait.map_or(Duration::ZERO, |wait| wait.wait.saturating_mul(wait.times))
-        };
-        if old.extended_wait != new.extended_wait {
-            let what = format!(
-                "{} in total became {}",
-                duration_text(waits(old)),
-                duration_text(waits(new))
-            );
-            if waits(new) < waits(old) {
-                self.risky(at("extended_wait"), what, "fails earlier if the service is down");
-            } else {
-                self.safe(at("extended_wait"), what, "waits at least as long");
-            }
-        }
-        match (old.then, new.then) {
-            (FinalAction::Alert, FinalAction::Undo) => {
-                let why = "a task that fails here is now undone automatically instead of waiting for an operator";
-                self.risky(at("then"), "alert became undo", why);
-            }
-            (FinalAction::Undo, FinalAction::Alert) => {
-                let why = "a task that fails here now waits for an operator instead of being undone automatically";
-                self.risky(at("then"), "undo became alert", why);
-            }
-            (FinalAction::Alert, FinalAction::Alert) | (FinalAction::Undo, FinalAction::Undo) => {}
         }
     }
 

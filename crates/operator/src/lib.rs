@@ -6,6 +6,7 @@
 //! - [`next`]: what happens to a task next.
 //! - [`timeline`]: the history of a task as a table; [`chart`]: the same as a picture.
 //! - [`preview`]: what a command would do to a task.
+//! - [`mask`]: documents with their masked values hidden, and edits of them.
 //! - [`dead_letter`]: a summary of a dead letter.
 //! - [`graph`]: a workflow as a picture, optionally with the states of a task's steps.
 //! - [`changes`]: the differences between two definitions, and which of them are risky.
@@ -14,8 +15,10 @@
 pub mod changes;
 pub mod chart;
 pub mod dead_letter;
+mod failure_reason;
 pub mod figures;
 pub mod graph;
+pub mod mask;
 pub mod next;
 pub mod preview;
 pub mod state;

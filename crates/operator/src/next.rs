@@ -9,6 +9,7 @@ use steward_core::{
         step::{StepDefinition, StepWork},
         workflow::Workflow,
     },
+    engine::request::child_id,
     model::{
         attempt::Action,
         document::Document,
@@ -18,10 +19,7 @@ use steward_core::{
     },
 };
 
-use crate::{
-    capitalize, part_label,
-    view::{child_of, newest_reason},
-};
+use crate::{capitalize, failure_reason::newest_reason, part_label};
 
 /// One thing that happens next. As a sentence without its full stop: `what`, then `at`, then a comma and `then`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -165,7 +163,7 @@ impl OpenPart<'_> {
             | StepState::Skipped { .. } => return None,
         };
         let is_child = matches!(work, Some(StepWork::Child(_)));
-        let child = is_child.then(|| child_of(self.task, &self.part)).flatten();
+        let child = is_child.then(|| child_id(self.task, &self.part).ok()).flatten();
         Some(NextEvent { what, at: Some(at), then, child })
     }
 

@@ -25,7 +25,7 @@ use steward_core::{
     },
 };
 
-use crate::{capitalize, part_label, view::newest_reason};
+use crate::{capitalize, failure_reason::newest_reason, part_label};
 
 /// The result of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,9 @@ use serde_json::Value;
 use crate::{next::next_events, state::PartState};
 
 use steward_core::{
-    engine::{notify::result_key, request::child_id},
-    limits,
+    engine::notify::result_key,
     model::{
-        attempt::{Action, AttemptId},
+        attempt::Action,
         command::CommandRecord,
         document::{Document, DocumentKey},
         names::{Part, TaskId, WorkflowName},
@@ -21,6 +20,8 @@ use steward_core::{
         task::{ProcessState, Task},
     },
 };
+
+pub use crate::failure_reason::{failure_reason_keys, newest_reason};
 
 /// A task. The HTTP API and the command line return it as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -66,12 +67,6 @@ pub fn result_key_of(task: &Task) -> Option<DocumentKey> {
     (task.process_state == ProcessState::Processed).then(|| result_key(task))
 }
 
-/// The id of the child task that runs for a part of `task`.
-#[must_use]
-pub fn child_of(task: &Task, part: &Part) -> Option<TaskId> {
-    child_id(task, part).ok()
-}
-
 /// A step, or an item of one. As soon as its undo has begun, the fields describe the undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepView {
@@ -110,46 +105,6 @@ impl StepView {
             items: record.items.as_ref().map(|items| items.count),
         }
     }
-}
-
-/// The reason why the newest attempt at a part failed or was deferred, shortened. `None` if no document of `documents` has
-/// it.
-#[must_use]
-pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Option<String> {
-    let of_attempt = |document: &Document| match &document.key {
-        // A deferred attempt may fail later: then the failure is newer than the deferral.
-        DocumentKey::Failure(attempt) => Some((attempt.clone(), true)),
-        DocumentKey::Deferral(attempt) => Some((attempt.clone(), false)),
-        DocumentKey::Submission
-        | DocumentKey::Input(_)
-        | DocumentKey::Result(_)
-        | DocumentKey::Output(_)
-        | DocumentKey::OperatorOutput(..)
-        | DocumentKey::Claim(_) => None,
-    };
-    let of_part = documents.iter().filter_map(|document| {
-        let (attempt, failed) = of_attempt(document)?;
-        let is_of_part = attempt.step == *part && attempt.action == action;
-        is_of_part.then_some(((attempt.number, failed), document))
-    });
-    let (_, newest) = of_part.max_by_key(|(newness, _)| *newness)?;
-    let reason = newest.body.get("reason")?.as_str()?;
-    Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX))
-}
-
-/// The keys of the documents with the reasons why parts failed or wait, for at most `FAILURE_REASONS_READ_MAX` parts.
-#[must_use]
-pub fn failure_reason_keys(task: &Task) -> Vec<DocumentKey> {
-    let failing = task.started_actions().filter(|(_, _, progress)| {
-        let state = &progress.state;
-        state.attempt_count() > 0 && (state.is_failed() || state.waiting_until().is_some())
-    });
-    let failing = failing.take(limits::FAILURE_REASONS_READ_MAX);
-    let keys = failing.flat_map(|(step, action, progress)| {
-        let attempt = AttemptId { step, action, number: progress.state.attempt_count() };
-        [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)]
-    });
-    keys.collect()
 }
 
 impl TaskView {

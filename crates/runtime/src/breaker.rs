@@ -92,8 +92,8 @@ fn key(agent: &AgentName) -> SharedRecordKey {
 }
 
 /// Publishes the events of all unpublished changes of `stored` up to `until`, and saves that they are published.
-/// Returns the number of published events and the breaker as it is stored then. Logs failures; [`tell_untold`] publishes
-/// the remaining events.
+/// Returns the number of published events and the breaker as it is stored then. Logs failures;
+/// [`publish_unpublished_changes`] publishes the remaining events.
 pub async fn tell<P: Ports>(
     ports: &P,
     stored: StoredBreaker,

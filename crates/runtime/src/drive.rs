@@ -14,7 +14,9 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `delivery`, `error` | an event for a task, and why it was not handled |
 //! | `task` | load, decide and save for the deliveries of one task; retry after a lost race |
+//! | `task_outcome` | the results for the deliveries of one task, and the effects to send |
 //! | `update` | applies the events of one task in memory |
 //! | `save` | writes the documents and then the task |
 //! | `send` | sends the effects of many tasks in chunks |
@@ -26,107 +28,27 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-use crate::ports::{PortError, Ports};
+use steward_core::model::names::TaskId;
+
+use crate::ports::Ports;
 use send::{DecidedDeliveries, in_chunks, send_chunk};
-use steward_core::{
-    engine::event::Event,
-    model::names::{Incarnation, TaskId},
-};
 use task::decide_task;
 
+pub use delivery::Delivery;
+pub use error::DriveError;
 pub use retention::keep;
+pub use task::TASKS_AT_ONCE;
 
 mod conflict_backoff;
+mod delivery;
+mod error;
 mod retention;
 mod save;
 mod send;
 mod task;
+mod task_outcome;
 mod transition_log;
 mod update;
-
-/// The number of tasks of one batch that are handled concurrently.
-pub const TASKS_AT_ONCE: usize = 64;
-
-/// An event for a task, with the envelope of the message that carried it.
-#[derive(Debug, Clone)]
-pub struct Delivery {
-    /// The task.
-    pub task_id: TaskId,
-    /// The incarnation of the task that the message is about. Without one, the message applies to any incarnation.
-    pub incarnation: Option<Incarnation>,
-    /// The event.
-    pub event: Event,
-    /// Whether the queue has delivered the message before.
-    pub redelivered: bool,
-    /// The W3C `traceparent` of the message.
-    pub traceparent: Option<String>,
-}
-
-/// The reason why a delivery was not handled.
-#[derive(Debug, thiserror::Error)]
-pub enum DriveError {
-    /// A port failed.
-    #[error("task {task_id}")]
-    Port {
-        /// The task.
-        task_id: TaskId,
-        /// The error of the port. It is shared because one failure may affect several deliveries.
-        #[source]
-        source: Arc<PortError>,
-    },
-    /// The event is impossible in the state of the task.
-    #[error("task {task_id}: illegal event: {reason}")]
-    Illegal {
-        /// The task.
-        task_id: TaskId,
-        /// The reason.
-        reason: String,
-    },
-    /// The task, or the workflow version that it is pinned to, does not exist.
-    #[error("task {task_id}: there is no {what}")]
-    Missing {
-        /// The task.
-        task_id: TaskId,
-        /// The missing task or workflow version.
-        what: String,
-    },
-    /// Other writers kept saving the task first until the time for retries ran out.
-    #[error("task {task_id}: lost {lost} races in a row to other writers")]
-    Contended {
-        /// The task.
-        task_id: TaskId,
-        /// The number of lost races.
-        lost: u32,
-    },
-    /// The decision panicked, which is a bug. Other tasks of the batch are not affected.
-    #[error("task {task_id}: panicked")]
-    Panicked {
-        /// The task.
-        task_id: TaskId,
-    },
-}
-
-impl DriveError {
-    /// Whether a redelivery of the message may succeed. If not, the message is corrupt. Every port error counts as
-    /// retryable, even a permanent one: an operator may fix it (a missing permission, for example) before the message
-    /// becomes a dead letter.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Port { .. } | Self::Contended { .. } | Self::Panicked { .. } => true,
-            Self::Illegal { .. } | Self::Missing { .. } => false,
-        }
-    }
-
-    /// Converts errors of ports for this task.
-    fn port(task_id: &TaskId) -> impl Fn(PortError) -> Self + Copy {
-        move |source| Self::Port { task_id: task_id.clone(), source: Arc::new(source) }
-    }
-
-    fn missing(task_id: &TaskId, what: String) -> Self {
-        Self::Missing { task_id: task_id.clone(), what }
-    }
-}
 
 /// Applies each delivery to its task and sends the effects. Returns a result for each delivery, in the order given.
 pub async fn drive<P: Ports>(

@@ -140,7 +140,7 @@ pub trait StateStore: Send + Sync {
     fn load(&self, id: &TaskId) -> impl Future<Output = Result<Option<Task>, PortError>> + Send;
 
     /// Records a new task and the submitted document: both or neither. Replaces an earlier task with the same id if that
-    /// task has [expired](Task::gives_way).
+    /// task has [expired](Task::may_be_replaced_by).
     fn create(
         &self,
         task: &Task,
@@ -183,7 +183,7 @@ pub trait StateStore: Send + Sync {
     /// The number of shards of the due index.
     fn shards(&self) -> u32;
 
-    /// Reads one page of a [partition](ended_parts) of the index `ended`: the tasks that ended in `state` during
+    /// Reads one page of a [partition](ended_index_partitions) of the index `ended`: the tasks that ended in `state` during
     /// `within`, whose end is exclusive.
     fn ended_tasks(
         &self,

@@ -17,7 +17,6 @@ use opentelemetry::{
     trace::{Span as _, SpanBuilder, SpanContext, Status, TraceContextExt, Tracer},
 };
 
-use crate::drive::Delivery;
 use steward_core::{
     engine::event::Event,
     model::{hash::fnv1a_128, messages::StepRequest, task::Task},
@@ -145,10 +144,11 @@ pub fn of_call(request: &StepRequest, received: Option<&str>) -> String {
     received.map_or_else(|| derived_traceparent(request), str::to_owned)
 }
 
-/// Starts the span of a decision: `sweep` for an event of the supervisor, otherwise `decide`.
-pub(crate) fn decision(delivery: &Delivery, task: &Task) -> TraceSpan {
+/// Starts the span of a decision: `sweep` for an event of the supervisor, otherwise `decide`. `received` is the
+/// `traceparent` of the message that carried the event.
+pub(crate) fn decision(task: &Task, event: &Event, received: Option<&str>) -> TraceSpan {
     let Some(tracing) = TRACING.get() else { return TraceSpan::default() };
-    let (name, kind) = match delivery.event {
+    let (name, kind) = match event {
         Event::Swept => ("sweep", SpanKind::Internal),
         Event::Wake
         | Event::ReplyReceived(_)
@@ -160,7 +160,7 @@ pub(crate) fn decision(delivery: &Delivery, task: &Task) -> TraceSpan {
     };
     // A message from another source, such as a command, has no trace or a foreign one. All spans of a task belong to
     // the trace of the task.
-    let (received, own) = (delivery.traceparent.as_deref(), task.traceparent.as_deref());
+    let own = task.traceparent.as_deref();
     let trace = tracing.span_context(own);
     let is_own = |context: &SpanContext| context.trace_id() == trace.trace_id();
     let parent = match trace.is_valid() && !is_own(&tracing.span_context(received)) {
@@ -170,8 +170,8 @@ pub(crate) fn decision(delivery: &Delivery, task: &Task) -> TraceSpan {
     let mut span = TraceSpan::begin(name, kind, parent);
     span.set("task_id", &task.task_id);
     span.set("workflow", &task.workflow);
-    span.set("event", delivery.event.name());
-    if let Some((step, attempt)) = delivery.event.part_and_attempt() {
+    span.set("event", event.name());
+    if let Some((step, attempt)) = event.part_and_attempt() {
         span.set("step", step);
         if let Some(attempt) = attempt {
             span.set_number("attempt", attempt);

@@ -17,7 +17,6 @@ use axum::{
 use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
-    definition::mask::MASK_TEXT,
     limits,
     model::{
         command::{Command, CommandAction, CommandId},
@@ -26,7 +25,10 @@ use steward_core::{
         task::Task,
     },
 };
-use steward_operator::preview::Preview;
+use steward_operator::{
+    mask::{self, MASK_TEXT},
+    preview::Preview,
+};
 use steward_runtime::{
     dispatch::commanded,
     ports::{Channel, Ports},
@@ -286,7 +288,7 @@ fn order_of_form(
 /// The merge patch from the current input to the edited input; `None` if they are equal.
 fn input_patch(data: &TaskData, form: &CommandForm, text: &str) -> Result<Option<Value>, String> {
     let edited = parse_json("input", text)?;
-    let patch = data.workflow.mask.patch(data.input(), &edited)?;
+    let patch = mask::patch_from_edit(&data.workflow.mask, data.input(), &edited)?;
     if patch.is_some() && form.base != input_version(&data.task) {
         return Err("someone else has edited the input; reload this page".to_owned());
     }
@@ -372,7 +374,8 @@ impl<'s> CommandPage<'s> {
         let TaskData { task, workflow, .. } = data;
         let title = format!("{} {}", kind.label(), task.task_id);
         let input = form.input.clone();
-        let input = input.unwrap_or_else(|| pretty_json(&workflow.mask.over(data.input())));
+        let input =
+            input.unwrap_or_else(|| pretty_json(&mask::apply(&workflow.mask, data.input())));
         let output = form.output.clone().unwrap_or_else(|| "null".to_owned());
         let direction = task.direction();
         let may_have_run = task.started_actions().any(|(part, action, progress)| {

@@ -24,7 +24,10 @@ use steward_core::model::{
     names::{Part, TaskId},
     task::{ProcessState, Task},
 };
-use steward_operator::dead_letter::{MessageSummary, summarize};
+use steward_operator::{
+    dead_letter::{MessageSummary, summarize},
+    mask,
+};
 use steward_runtime::ports::{Clock, Definitions, PortError, Ports, Queue, StateStore};
 
 use crate::{
@@ -241,7 +244,7 @@ async fn submitted_input(
     let definitions = console.ports.definitions();
     let workflow = definitions.workflow(&submission.workflow, submission.version).await?;
     let Some(workflow) = workflow else { return Ok(None) };
-    Ok(serde_json::to_string_pretty(&workflow.mask.over(&submission.input)).ok())
+    Ok(serde_json::to_string_pretty(&mask::apply(&workflow.mask, &submission.input)).ok())
 }
 
 /// The form that sends messages back.

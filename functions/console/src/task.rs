@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
     definition::{step::StepWork, workflow::Workflow},
-    engine::documents::LoadedDocuments,
+    engine::{documents::LoadedDocuments, request::child_id},
     model::{
         attempt::AttemptTimes,
         command::{Command, CommandAction, CommandId, CommandRecord},
@@ -26,10 +26,11 @@ use steward_core::{
 };
 use steward_operator::{
     chart, graph,
+    mask::masked_document,
     next::{NextEvent, next_events},
     preview::{Preview, preview},
     timeline::{TimelineEntry, timeline},
-    view::{TaskView, child_of},
+    view::TaskView,
 };
 use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 
@@ -303,8 +304,8 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     let shown = documents.into_iter().map(|document| {
         let key = document.key.to_string();
         let is_open = only == Some(key.as_str());
-        let text =
-            (only.is_none() || is_open).then(|| pretty_json(&data.workflow.mask.shown(document)));
+        let text = (only.is_none() || is_open)
+            .then(|| pretty_json(&masked_document(&data.workflow.mask, document)));
         let text = text.filter(|text| is_open || text.len() <= remaining_bytes);
         remaining_bytes = remaining_bytes.saturating_sub(text.as_ref().map_or(0, String::len));
         ShownDocument { key, at: document.at, text, is_open }
@@ -324,7 +325,7 @@ fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
         step.is_some_and(|step| matches!(step.work(), Some(StepWork::Child(_))))
     };
     let parts = task.started_parts().map(|(part, _)| part).filter(runs_task);
-    parts.filter_map(|part| Some((part.clone(), child_of(task, &part)?))).collect()
+    parts.filter_map(|part| Some((part.clone(), child_id(task, &part).ok()?))).collect()
 }
 
 /// The trace id of a W3C `traceparent`.

@@ -7,8 +7,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::model::names::AgentName;
 use steward_runtime::ports::PortError;
 
-use super::{BATCHES_AT_ONCE, SqsChannel, queue_name};
-use crate::{dead_letters::SUFFIX, errors::failed};
+use super::sqs_channel::{BATCHES_AT_ONCE, SqsChannel};
+use crate::{dead_letters::SUFFIX, errors::failed, sqs::queue_name};
 
 /// The approximate numbers of messages in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use steward_runtime::{
     ports::{Queue, error_chain},
 };
 
-use super::{BATCH_MESSAGES_MAX, SqsChannel};
-use crate::{batch::receives, errors::failed};
+use super::sqs_channel::SqsChannel;
+use crate::{batch::receives, errors::failed, sqs::BATCH_MESSAGES_MAX};
 
 /// The longest delay before a redelivery.
 const LONGEST: Duration = Duration::from_secs(180);

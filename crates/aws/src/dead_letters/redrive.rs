@@ -12,12 +12,16 @@ use steward_core::{
 };
 use steward_runtime::ports::{EventBus, PortError, error_chain};
 
-use super::{DeadLetter, DeadLetterQueue, DeadLettersError, REDRIVE_SECONDS};
+use super::{dead_letter::DeadLetter, error::DeadLettersError, queue::DeadLetterQueue};
 use crate::{
     batch::REDRIVEN_ATTRIBUTE,
-    channel::{BATCH_MESSAGES_MAX, queue_name, queue_url},
     errors::{corrupt, failed},
+    sqs::{BATCH_MESSAGES_MAX, queue_name, queue_url},
 };
+
+/// The visibility timeout, in seconds, of a message that is being redriven. It prevents a second operator from sending
+/// the message too.
+const REDRIVE_SECONDS: i32 = 60;
 
 /// Attributes of a message, by SQS's limit.
 const ATTRIBUTES_MAX: usize = 10;

@@ -5,7 +5,10 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use steward_core::model::names::WorkflowName;
 use steward_runtime::ports::PortError;
 
-use super::{DynamoDefinitions, UNPUBLISHED, is_published};
+use super::{
+    dynamo_definitions::DynamoDefinitions,
+    items::{UNPUBLISHED, is_published},
+};
 use crate::{
     errors::{corrupt, failed},
     items::{ItemAttributes, Unreadable},

@@ -5,8 +5,6 @@
 //! item is written before the version, and names are never removed from it. So a published trigger is always found, even
 //! if a publisher crashes between the two writes.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::{
     operation::{put_item::PutItemError, update_item::UpdateItemError},
     types::AttributeValue,
@@ -18,14 +16,11 @@ use steward_core::{
 };
 use steward_runtime::ports::PortError;
 
-use super::{DynamoDefinitions, UNPUBLISHED, is_published, read};
+use super::{
+    dynamo_definitions::DynamoDefinitions,
+    items::{UNPUBLISHED, key, trigger_key},
+};
 use crate::errors::{corrupt, failed};
-
-/// The prefix of the key of a trigger. No workflow name starts with it.
-const TRIGGER: &str = "#trigger/";
-
-/// The maximum size of a partition key in bytes, by DynamoDB's limit.
-const KEY_BYTES_MAX: usize = 2048;
 
 /// A definition was not published.
 #[derive(Debug, thiserror::Error)]
@@ -53,15 +48,6 @@ pub enum PublishError {
     /// DynamoDB failed.
     #[error(transparent)]
     Port(#[from] PortError),
-}
-
-/// A stored definition.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
-    /// The definition.
-    pub workflow: Workflow,
-    /// Whether new tasks may use it.
-    pub is_published: bool,
 }
 
 /// Validates a definition, and returns it as the JSON text that is stored.
@@ -203,113 +189,5 @@ impl DynamoDefinitions {
         let sent = request.send().await;
         sent.map_err(failed(format!("register the trigger of workflow {name}")))?;
         Ok(())
-    }
-
-    /// The names of the workflows that have had a trigger in any version.
-    pub(super) async fn registered(
-        &self,
-        source: &str,
-        detail_type: &str,
-    ) -> Result<Vec<WorkflowName>, PortError> {
-        let operation = || "read the workflows of a trigger".to_owned();
-        let request = self
-            .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(key(&trigger_key(source, detail_type), 0)))
-            .consistent_read(true);
-        let output = request.send().await.map_err(failed(operation()))?;
-        let names = output.item.unwrap_or_default().remove("workflows");
-        let names = names.and_then(|names| names.as_ss().cloned().ok()).unwrap_or_default();
-        let names: Result<Vec<WorkflowName>, _> =
-            names.into_iter().map(TryInto::try_into).collect();
-        let mut names = names.map_err(|error: steward_core::model::names::InvalidName| {
-            corrupt(operation())(error.into())
-        })?;
-        names.sort();
-        Ok(names)
-    }
-
-    /// All versions of a workflow with their definitions, oldest first.
-    ///
-    /// # Errors
-    /// DynamoDB failed, or a definition is unreadable.
-    pub async fn definitions_of(&self, name: &WorkflowName) -> Result<Vec<Stored>, PortError> {
-        let operation = || format!("read the versions of workflow {name}");
-        let mut items = self
-            .client
-            .query()
-            .table_name(&self.table)
-            .key_condition_expression("#name = :name")
-            .expression_attribute_names("#name", "name")
-            .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
-            .consistent_read(true)
-            .into_paginator()
-            .items()
-            .send();
-        let mut versions = Vec::new();
-        while let Some(item) = items.next().await {
-            let item = item.map_err(failed(operation()))?;
-            versions.push(stored(&item).map_err(corrupt(operation()))?);
-        }
-        Ok(versions)
-    }
-
-    /// All versions of all workflows with their definitions, ordered by name and version. Scans the whole table.
-    ///
-    /// # Errors
-    /// DynamoDB failed, or a definition is unreadable.
-    pub async fn all(&self) -> Result<Vec<Stored>, PortError> {
-        let operation = || "read all workflows".to_owned();
-        let scan = self.client.scan().table_name(&self.table).consistent_read(true);
-        let mut items = scan.into_paginator().items().send();
-        let mut all = Vec::new();
-        while let Some(item) = items.next().await {
-            let item = item.map_err(failed(operation()))?;
-            if item.contains_key("definition") {
-                all.push(stored(&item).map_err(corrupt(operation()))?);
-            }
-        }
-        all.sort_by(|a, b| {
-            let key = |stored: &Stored| (stored.workflow.name.clone(), stored.workflow.version);
-            key(a).cmp(&key(b))
-        });
-        Ok(all)
-    }
-}
-
-pub(super) fn stored(
-    item: &HashMap<String, AttributeValue>,
-) -> Result<Stored, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(Stored { workflow: read(item)?, is_published: is_published(item) })
-}
-
-pub(super) fn key(name: &str, version: u32) -> HashMap<String, AttributeValue> {
-    HashMap::from([
-        ("name".to_owned(), AttributeValue::S(name.to_owned())),
-        ("version".to_owned(), AttributeValue::N(version.to_string())),
-    ])
-}
-
-/// The key of a trigger. Two triggers may share a key if they are long or contain a `/`. This is harmless, because the
-/// trigger of each workflow that is found there is compared.
-fn trigger_key(source: &str, detail_type: &str) -> String {
-    let mut key = format!("{TRIGGER}{source}/{detail_type}");
-    while key.len() > KEY_BYTES_MAX {
-        key.pop();
-    }
-    key
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_key_of_a_trigger_is_not_a_workflow_name_and_does_not_exceed_the_limit() {
-        assert_eq!(trigger_key("shop", "Order Placed"), "#trigger/shop/Order Placed");
-        assert!(trigger_key("shop", "Order Placed").parse::<WorkflowName>().is_err());
-        let long = "\u{1f69a}".repeat(limits::EVENT_TEXT_CHARS_MAX);
-        assert_eq!(trigger_key(&long, &long).len(), 2_046);
     }
 }

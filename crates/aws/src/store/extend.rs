@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use steward_core::model::document::DocumentOwner;
 use steward_runtime::ports::PortError;
 
-use super::{DynamoStore, number, read_key};
+use super::{dynamo_store::DynamoStore, item_fields::read_key};
 use crate::{
     errors::{corrupt, failed},
-    items::{ItemAttributes, expires_at},
+    items::{ItemAttributes, expires_at, number},
 };
 
 /// The number of documents that are written concurrently.

@@ -15,7 +15,10 @@ use steward_core::model::{
 };
 use steward_runtime::ports::{EndedTask, PortError, StateStore, ended_index_partitions};
 
-use super::{DynamoStore, as_text, as_time};
+use super::{
+    dynamo_store::DynamoStore,
+    item_fields::{as_text, as_time},
+};
 use crate::{
     errors::{corrupt, failed},
     items::{self, ItemAttributes, Unreadable, number, text},

@@ -7,8 +7,11 @@ use steward_core::model::{
 };
 use steward_runtime::ports::PortError;
 
-use super::{DynamoStore, text};
-use crate::errors::{corrupt, failed};
+use super::dynamo_store::DynamoStore;
+use crate::{
+    errors::{corrupt, failed},
+    items::text,
+};
 
 /// The states from which a task can continue, either by itself or by an operator's command.
 const UNFINISHED: [ProcessState; 4] =

@@ -1,22 +1,21 @@
 //! Validation of a definition beyond its syntax. Each problem names the key that has it.
 
+mod checker;
 mod templates;
 
-use crate::definition::problem::DefinitionProblem;
-use crate::definition::step::CallbackDefinition;
-use crate::definition::step::ForEach;
-use crate::definition::step::StepDefinition;
-use crate::definition::step::StepWork;
-use crate::definition::step::wait_until;
-use crate::definition::workflow::Trigger;
-use crate::definition::workflow::Workflow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use self::templates::TemplateLocation;
+use checker::Checker;
+use templates::TemplateLocation;
+
 use crate::{
-    definition::recovery::Recovery,
-    hint, limits,
+    definition::{
+        problem::DefinitionProblem,
+        recovery::Recovery,
+        step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
+        workflow::{Trigger, Workflow},
+    },
+    limits,
     model::{attempt::Action, events::EVENT_SOURCE, names::StepName, responses::ResponseOverrides},
 };
 
@@ -24,7 +23,7 @@ impl Workflow {
     /// Returns the problems of this definition beyond its syntax. Empty if the definition is valid.
     #[must_use]
     pub fn problems(&self) -> Vec<DefinitionProblem> {
-        let mut checker = Checker { workflow: self, before: self.ancestors(), found: Vec::new() };
+        let mut checker = Checker::new(self);
         checker.check();
         checker.found.sort();
         checker.found.dedup();
@@ -57,33 +56,7 @@ impl Workflow {
     }
 }
 
-struct Checker<'a> {
-    workflow: &'a Workflow,
-    /// The direct and indirect predecessors of each step.
-    before: BTreeMap<&'a StepName, BTreeSet<&'a StepName>>,
-    found: Vec<DefinitionProblem>,
-}
-
 impl Checker<'_> {
-    fn report(&mut self, at: impl Into<String>, message: impl Into<String>) {
-        self.report_with_hint(at, message, None);
-    }
-
-    fn report_with_hint(
-        &mut self,
-        at: impl Into<String>,
-        message: impl Into<String>,
-        hint: Option<String>,
-    ) {
-        self.found.push(DefinitionProblem { at: at.into(), message: message.into(), hint });
-    }
-
-    /// A suggestion for an unknown step name: a similar name, or all names.
-    fn similar_step(&self, name: &StepName) -> Option<String> {
-        let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
-        hint::suggestion(name.as_str(), known)
-    }
-
     fn check(&mut self) {
         let workflow = self.workflow;
         if workflow.version == 0 {
@@ -433,15 +406,6 @@ impl Checker<'_> {
                 self.report(at, message);
             }
         }
-    }
-
-    /// Whether the same problem is already reported for the defaults from which the step has the value.
-    fn is_of_defaults(&self, at: &str, message: &str) -> bool {
-        let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
-        let default = rest.map(|(_, of)| format!("defaults.{of}"));
-        self.found
-            .iter()
-            .any(|known| Some(&known.at) == default.as_ref() && known.message == message)
     }
 }
 

@@ -1,25 +1,11 @@
-//! The mask of a workflow hides values of its tasks' documents from people. The definition lists the values as JSON
-//! pointers (RFC 6901), with `*` for every element. An operator can edit an input without seeing its hidden values.
-//!
-//! ```text
-//! mask: [/card/number, /items/*/secret]
-//!
-//! { "card": { "number": "4111…", "name": "Ann" } }   stored
-//! { "card": { "number": "••••",  "name": "Ann" } }   shown, and edited
-//!                  { "name": "Bob" }                 the resulting merge patch (RFC 7396)
-//! ```
+//! The mask of a workflow: the values of its tasks' documents that people do not see. The definition lists them as JSON
+//! pointers (RFC 6901), with `*` for every element: `mask: [/card/number, /items/*/secret]`. A mask has no effect on
+//! decisions: what shows documents to people applies it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use crate::{
-    limits,
-    model::document::{Document, DocumentKey},
-};
-
-/// The text that replaces a masked value.
-pub const MASK_TEXT: &str = "••••";
+use crate::limits;
 
 /// JSON pointers to the masked values, in the input, in the output of each step, and in the output of the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,64 +28,6 @@ impl Mask {
     pub(crate) fn problems(&self) -> impl Iterator<Item = (usize, String)> {
         self.0.iter().enumerate().filter_map(|(n, place)| Some((n, problem(place)?)))
     }
-
-    /// Returns the body of a document with its values masked. The reason of a failed attempt contains no payload, so
-    /// it is not masked.
-    #[must_use]
-    pub fn shown(&self, document: &Document) -> Value {
-        let body = &document.body;
-        match document.key {
-            DocumentKey::Submission | DocumentKey::Input(_) => {
-                let mut body = body.clone();
-                if let Some(input) = body.get_mut("input") {
-                    *input = self.over(input);
-                }
-                body
-            }
-            DocumentKey::Output(_) | DocumentKey::OperatorOutput(..) | DocumentKey::Result(_) => {
-                self.over(body)
-            }
-            DocumentKey::Failure(_) | DocumentKey::Deferral(_) | DocumentKey::Claim(_) => {
-                body.clone()
-            }
-        }
-    }
-
-    /// Returns `value` with its masked values replaced by [`MASK_TEXT`].
-    #[must_use]
-    pub fn over(&self, value: &Value) -> Value {
-        let mut masked = value.clone();
-        for place in &self.0 {
-            let tokens: Vec<_> = place.split('/').skip(1).map(unescaped).collect();
-            mask_at(&mut masked, &tokens);
-        }
-        masked
-    }
-
-    /// Returns the merge patch for `input` that corresponds to the changes that `edited` makes to the masked input.
-    /// Returns `None` if there are no changes.
-    ///
-    /// # Errors
-    /// A merge patch cannot express the edit. The message contains no values.
-    pub fn patch(&self, input: &Value, edited: &Value) -> Result<Option<Value>, String> {
-        let edited = unmasked(input, &self.over(input), edited);
-        let Some(patch) = difference(input, &edited) else { return Ok(None) };
-        if let Some(at) = find_mask(&patch, "") {
-            return Err(format!(
-                "{}: the edit would replace a hidden value with `{MASK_TEXT}`. In an object, leave \
-                 hidden fields unchanged; a list with a hidden value can only be replaced as a whole",
-                if at.is_empty() { "the input" } else { &at }
-            ));
-        }
-        let mut result = input.clone();
-        json_patch::merge(&mut result, &patch);
-        if patch.is_null() || result != edited {
-            return Err(
-                "a value cannot be set to null: remove the field, or keep its value".to_owned()
-            );
-        }
-        Ok(Some(patch))
-    }
 }
 
 fn problem(place: &str) -> Option<String> {
@@ -118,189 +46,15 @@ fn problem(place: &str) -> Option<String> {
         .then(|| "`~` is written `~0` in a JSON pointer, and `/` in a key `~1`".to_owned())
 }
 
-fn unescaped(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
-}
-
-fn mask_at(value: &mut Value, tokens: &[String]) {
-    let Some((token, rest)) = tokens.split_first() else {
-        *value = MASK_TEXT.into();
-        return;
-    };
-    match value {
-        Value::Array(items) if token == "*" => {
-            items.iter_mut().for_each(|item| mask_at(item, rest))
-        }
-        Value::Array(items) => {
-            let item = token.parse::<usize>().ok().and_then(|place| items.get_mut(place));
-            item.into_iter().for_each(|item| mask_at(item, rest));
-        }
-        Value::Object(fields) if token == "*" => {
-            fields.values_mut().for_each(|field| mask_at(field, rest));
-        }
-        Value::Object(fields) => {
-            fields.get_mut(token).into_iter().for_each(|field| mask_at(field, rest));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Returns the edited input with its masks replaced by the original values. A value that equals its masked form is
-/// unchanged.
-fn unmasked(input: &Value, shown: &Value, edited: &Value) -> Value {
-    if shown == edited {
-        return input.clone();
-    }
-    let (Value::Object(input), Value::Object(shown), Value::Object(edited)) =
-        (input, shown, edited)
-    else {
-        return edited.clone();
-    };
-    let fields = edited.iter().map(|(key, value)| {
-        let before = input.get(key).zip(shown.get(key));
-        let unmasked_value =
-            before.map_or_else(|| value.clone(), |(input, shown)| unmasked(input, shown, value));
-        (key.clone(), unmasked_value)
-    });
-    Value::Object(fields.collect())
-}
-
-/// Returns the merge patch from one value to another, as far as a merge patch can express it.
-fn difference(from: &Value, to: &Value) -> Option<Value> {
-    if from == to {
-        return None;
-    }
-    let (Value::Object(from), Value::Object(to)) = (from, to) else { return Some(to.clone()) };
-    let gone = from.keys().filter(|key| !to.contains_key(*key));
-    let mut patch: Map<_, _> = gone.map(|key| (key.clone(), Value::Null)).collect();
-    patch.extend(to.iter().filter_map(|(key, value)| {
-        let changed = from.get(key).map_or(Some(value.clone()), |old| difference(old, value));
-        Some((key.clone(), changed?))
-    }));
-    Some(patch.into())
-}
-
-/// Returns the location of a text in `value` that contains the mask.
-fn find_mask(value: &Value, at: &str) -> Option<String> {
-    match value {
-        Value::String(text) => text.contains(MASK_TEXT).then(|| at.to_owned()),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .find_map(|(place, item)| find_mask(item, &format!("{at}/{place}"))),
-        Value::Object(fields) => {
-            fields.iter().find_map(|(key, field)| find_mask(field, &format!("{at}/{key}")))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    fn mask(places: &[&str]) -> Mask {
-        serde_json::from_value(json!(places)).unwrap()
-    }
-
-    #[test]
-    fn only_the_values_at_the_pointers_are_masked() {
-        let value = json!({
-            "card": { "number": "4111", "name": "Ann" }, "a/b~": 1,
-            "items": [{ "secret": { "x": 1 }, "sku": 7 }, { "sku": 8 }, "text", { "secret": null }],
-        });
-        let shown =
-            mask(&["/card/number", "/items/*/secret", "/a~1b~0", "/not/there"]).over(&value);
-        let covered = json!({
-            "card": { "number": MASK_TEXT, "name": "Ann" }, "a/b~": MASK_TEXT,
-            "items": [{ "secret": MASK_TEXT, "sku": 7 }, { "sku": 8 }, "text", { "secret": MASK_TEXT }],
-        });
-        assert_eq!(shown, covered);
-        assert_eq!(mask(&["/items/1/sku"]).over(&value)["items"][1]["sku"], MASK_TEXT);
-        assert_eq!(mask(&["/card/*"]).over(&value)["card"]["name"], MASK_TEXT);
-        assert_eq!(mask(&[]).over(&value), value);
-    }
-
-    #[test]
-    fn inputs_are_masked_within_their_document_and_outputs_from_the_root() {
-        let (mask, at) = (mask(&["/pin"]), jiff::Timestamp::UNIX_EPOCH);
-        let shown = |key: &str, body| mask.shown(&Document::new(key.parse().unwrap(), at, body));
-        let inside = json!({ "task_id": "t", "input": { "pin": 1 } });
-        let covered = json!({ "task_id": "t", "input": { "pin": MASK_TEXT } });
-        assert_eq!(shown("submission", inside.clone()), covered);
-        assert_eq!(shown("input/c-1", inside), covered);
-        for key in ["step/a/1/output", "undo/a/1/output", "result/00000000"] {
-            assert_eq!(shown(key, json!({ "pin": 1 })), json!({ "pin": MASK_TEXT }), "{key}");
-        }
-    }
-
-    #[test]
-    fn the_patch_of_an_edit_leaves_hidden_values_unchanged() {
-        let mask = mask(&["/card/number", "/keys/*"]);
-        let input = json!({ "card": { "number": "4111", "name": "Ann" }, "n": 1, "keys": ["k"] });
-        let of = |edited: Value| mask.patch(&input, &edited);
-        let shown = mask.over(&input);
-        assert_eq!(of(shown.clone()), Ok(None));
-        let edited = json!({ "card": { "number": MASK_TEXT, "name": "Bob" }, "keys": [MASK_TEXT], "new": [1] });
-        let patch = of(edited).unwrap().unwrap();
-        assert_eq!(patch, json!({ "n": null, "card": { "name": "Bob" }, "new": [1] }));
-        let mut result = input.clone();
-        json_patch::merge(&mut result, &patch);
-        assert_eq!(
-            result,
-            json!({ "card": { "number": "4111", "name": "Bob" }, "keys": ["k"], "new": [1] })
-        );
-        // A hidden value may be replaced or removed.
-        let edited = json!({ "card": { "number": "4222", "name": "Ann" }, "n": 1 });
-        let patch = json!({ "keys": null, "card": { "number": "4222" } });
-        assert_eq!(of(edited), Ok(Some(patch)));
-    }
-
-    #[test]
-    fn a_replaced_hidden_object_is_replaced_as_a_whole() {
-        let input = json!({ "card": { "number": "4111", "pin": 1 } });
-        let patch = mask(&["/card"]).patch(&input, &json!({ "card": { "number": "4222" } }));
-        assert_eq!(patch, Ok(Some(json!({ "card": { "pin": null, "number": "4222" } }))));
-    }
-
-    #[test]
-    fn an_edit_that_would_store_the_mask_is_refused() {
-        let mask = mask(&["/card/number", "/items/*/secret"]);
-        let input = json!({ "card": { "number": "4" }, "items": [{ "secret": "s", "n": 1 }] });
-        for (edited, at) in [
-            (
-                json!({ "card": { "number": "4" }, "items": [{ "secret": MASK_TEXT, "n": 2 }] }),
-                "/items/0/secret: ",
-            ),
-            (json!({ "pan": MASK_TEXT, "card": { "number": MASK_TEXT }, "items": [] }), "/pan: "),
-            (json!({ "card": { "number": "x••••" }, "items": [] }), "/card/number: "),
-            (json!([MASK_TEXT]), "/0: "),
-            (json!(MASK_TEXT), "the input: "),
-        ] {
-            let message = mask.patch(&input, &edited).unwrap_err();
-            assert!(message.starts_with(at), "{message}");
-        }
-    }
-
-    #[test]
-    fn an_edit_that_no_merge_patch_can_express_is_refused() {
-        let input = json!({ "a": 1, "b": null });
-        for edited in [
-            json!({ "a": null, "b": null }),
-            json!({ "a": 1, "b": null, "c": { "d": null } }),
-            json!(null),
-        ] {
-            assert!(mask(&[]).patch(&input, &edited).is_err(), "{edited}");
-        }
-        let kept = json!({ "a": 2, "b": null });
-        assert_eq!(mask(&[]).patch(&input, &kept), Ok(Some(json!({ "a": 2 }))));
-        assert_eq!(mask(&[]).patch(&input, &json!(3)), Ok(Some(json!(3))));
-    }
-
     #[test]
     fn invalid_pointers_are_reported() {
-        let wrong = mask(&["/a", "", "/", "a", "/a~2", "/a~", "/a~0~1"]);
+        let pointers = json!(["/a", "", "/", "a", "/a~2", "/a~", "/a~0~1"]);
+        let wrong: Mask = serde_json::from_value(pointers).unwrap();
         let numbers: Vec<_> = wrong.problems().map(|(n, _)| n).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
     }

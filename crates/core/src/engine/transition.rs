@@ -99,7 +99,7 @@
 //!
 //! A row of Undoing that leads to Error beside other states means that the task has passed its point of no return. Every
 //! end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
-//! a [reason](Ignored).
+//! a [reason](crate::engine::decision::IgnoreReason).
 //!
 //! A duplicate, and a reply to an attempt that was superseded or abandoned, are ignored. A late reply counts while
 //! its attempt is the newest: any reply until the attempt is abandoned, and a reply that it completed also while the

@@ -176,7 +176,7 @@ impl Document {
 }
 
 /// How long a document is kept: until `from`, plus the retention time, plus a
-/// [margin](crate::limits::KEPT_MARGIN).
+/// [margin](crate::limits::RETENTION_MARGIN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentRetention {
     /// When the retention time begins. Not earlier than the end of the task.

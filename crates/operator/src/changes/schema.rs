@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 use steward_core::definition::schema::InputSchema;
 
-use super::Changes;
+use super::change_list::Changes;
 
 /// Annotations: keywords that reject no input.
 const ANNOTATIONS: [&str; 7] =

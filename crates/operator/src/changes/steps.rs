@@ -9,10 +9,13 @@ use steward_core::{
         workflow::Workflow,
     },
     limits,
-    model::{attempt::Action, names::StepName},
+    model::{
+        attempt::Action,
+        names::{AgentName, StepName},
+    },
 };
 
-use super::{Changes, agents, differing, duration_text};
+use super::change_list::{Changes, differing, duration_text};
 
 /// Compares all steps, and their order.
 pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
@@ -52,6 +55,11 @@ pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
         }
     }
     compare_order(found, old, new, &renamed);
+}
+
+/// The agents that a workflow uses.
+fn agents(workflow: &Workflow) -> BTreeSet<&AgentName> {
+    workflow.steps.values().filter_map(|step| step.agent.as_ref()).collect()
 }
 
 /// The old names of renamed steps with their new names. A step was renamed if a new step is equal except for `after`.

@@ -2,7 +2,7 @@
 //! computed from the latest possible end of the task at the time when they were written. A pause, an undo or an
 //! operator's command may move that end. Most tasks never need an extension.
 
-use super::DriveError;
+use super::error::DriveError;
 use crate::{
     dispatch::kept,
     ports::{Channel, Definitions, PortError, Ports, SaveOutcome, StateStore},

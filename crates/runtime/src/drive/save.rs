@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use steward_core::definition::plan::Plan;
 
-use super::{Delivery, retention, update::TaskUpdate};
+use super::{delivery::Delivery, retention, update::TaskUpdate};
 use crate::ports::{PortError, Ports, PutOutcome, SaveOutcome, StateStore};
 use steward_core::{
     engine::event::Event,

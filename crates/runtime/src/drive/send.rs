@@ -6,8 +6,10 @@ use futures_util::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 
 use super::{
-    Delivery, DriveError, TASKS_AT_ONCE,
-    task::{TaskOutcome, decide_task},
+    delivery::Delivery,
+    error::DriveError,
+    task::{TASKS_AT_ONCE, decide_task},
+    task_outcome::TaskOutcome,
 };
 use crate::{
     dispatch::{PreparedEffect, send_prepared},

@@ -1,65 +1,26 @@
 //! Loads one task, decides about its deliveries and saves it. Decides again after a lost race.
 
 use super::{
-    Delivery, DriveError,
     conflict_backoff::ConflictBackoff,
+    delivery::Delivery,
+    error::DriveError,
     save::{SaveAttempt, save, use_stored_output},
+    task_outcome::TaskOutcome,
     transition_log::TransitionLogLine,
     update::{apply_events, apply_size_limit},
 };
 use crate::{
-    dispatch::PreparedEffect,
     metrics,
     ports::{Clock, Definitions, PortError, Ports, StateStore},
     trace,
 };
 use steward_core::{
-    engine::{decision::IgnoreReason, event::Event},
     model::{names::TaskId, task::Task},
     submission::is_tombstone,
 };
 
-/// The results for the deliveries of one task, and the effects to send.
-pub(super) struct TaskOutcome {
-    pub(super) results: Vec<Result<(), DriveError>>,
-    pub(super) effects: Vec<PreparedEffect>,
-}
-
-impl TaskOutcome {
-    /// The outcome for deliveries to a tombstone: the record of a child task that was undone before it began. Its
-    /// workflow may not exist, and the record never changes, so all events are ignored.
-    fn for_tombstone(task_id: &TaskId, deliveries: &[Delivery]) -> Self {
-        for delivery in deliveries {
-            let event = delivery.event.name();
-            tracing::warn!(%task_id, event, "event ignored: the task was undone before it began");
-            metrics::ignored(IgnoreReason::Ended);
-        }
-        Self { results: deliveries.iter().map(|_| Ok(())).collect(), effects: Vec::new() }
-    }
-
-    /// The outcome for deliveries to a task that does not exist. Two kinds of event may arrive after the task has
-    /// expired and are ignored: the report of a child task, which is kept for longer than its parent, and the late
-    /// answer to a callback.
-    fn without_task(task_id: &TaskId, deliveries: &[Delivery]) -> Self {
-        let result = |delivery: &Delivery| match delivery.event {
-            Event::ChildEnded { .. } | Event::CallbackReceived { .. } => {
-                let event = delivery.event.name();
-                tracing::warn!(%task_id, event, "event ignored: there is no such task, or it has expired");
-                metrics::ignored(IgnoreReason::AnotherIncarnation);
-                Ok(())
-            }
-            Event::Wake
-            | Event::ReplyReceived(_)
-            | Event::Swept
-            | Event::CommandReceived(_)
-            | Event::ParentRequested(_)
-            | Event::AlertPublished { .. } => {
-                Err(DriveError::missing(task_id, "such task".to_owned()))
-            }
-        };
-        Self { results: deliveries.iter().map(result).collect(), effects: Vec::new() }
-    }
-}
+/// The number of tasks of one batch that are handled concurrently.
+pub const TASKS_AT_ONCE: usize = 64;
 
 /// Decides about the deliveries of one task and saves the task. Decides again on the newer state if another writer
 /// saved the task first.
@@ -83,8 +44,10 @@ pub(super) async fn decide_task<P: Ports>(
             format!("workflow `{name}` in version {version}"),
         ));
     };
-    let spans: Vec<_> =
-        deliveries.iter().map(|delivery| trace::decision(delivery, &task)).collect();
+    let span = |delivery: &Delivery| {
+        trace::decision(&task, &delivery.event, delivery.traceparent.as_deref())
+    };
+    let spans: Vec<_> = deliveries.iter().map(span).collect();
     let mut backoff = ConflictBackoff::new(ports.clock().now());
     // Documents that an earlier save attempt wrote. They are not written again.
     let mut stored = Vec::new();

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use steward_core::definition::plan::Plan;
 
-use super::{Delivery, DriveError, task::TaskOutcome, transition_log::TransitionLogLine};
+use super::{
+    delivery::Delivery, error::DriveError, task_outcome::TaskOutcome,
+    transition_log::TransitionLogLine,
+};
 use crate::{
     dispatch::{PreparedEffect, Send},
     metrics,

@@ -7,7 +7,8 @@ use std::{
 
 use axum::http::StatusCode;
 use serde_json::json;
-use steward_core::{definition::mask::MASK_TEXT, model::task::ProcessState};
+use steward_core::model::task::ProcessState;
+use steward_operator::mask::MASK_TEXT;
 
 use crate::{
     shop::{CARD, RECEIPT, Shop},

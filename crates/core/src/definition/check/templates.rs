@@ -1,6 +1,6 @@
 //! Checks of templates: their syntax, and the names and outputs that their expressions read.
 
-use super::Checker;
+use super::checker::Checker;
 use crate::{expression::template::Template, model::names::StepName};
 
 /// The names that every expression of a step may use.

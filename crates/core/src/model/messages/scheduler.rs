@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CallbackMessage, ChildEnded, ExtendRetention, ParentRequest, StepReply};
+use super::{
+    agent::StepReply,
+    callback::CallbackMessage,
+    child::{ChildEnded, ExtendRetention, ParentRequest},
+};
 use crate::model::{command::Command, names::TaskId};
 
 /// A message to the scheduler.

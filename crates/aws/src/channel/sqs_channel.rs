@@ -1,0 +1,227 @@
+//! Sends messages to the queues of a deployment, in batches, and finds its dead-letter queues.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_sqs::{
+    Client,
+    types::{MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry},
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use steward_core::limits;
+use steward_runtime::ports::{Channel, OutgoingMessage, PortError, Queue};
+
+use crate::{
+    dead_letters::{DeadLetterQueue, DeadLettersError},
+    errors::{corrupt, failed, for_each},
+    sqs::{BATCH_MESSAGES_MAX, QueueUrls, queue_name},
+};
+
+/// Bytes in a batch. SQS allows 1 MiB since August 2025, and so do its emulators and the embedded queues. More than
+/// 256 KiB would save nothing, because SQS bills every 64 KiB as a request.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// The number of concurrent requests to SQS.
+pub(super) const BATCHES_AT_ONCE: usize = 16;
+
+/// The queues of a deployment.
+#[derive(Debug, Clone)]
+pub struct SqsChannel {
+    pub(super) client: Client,
+    pub(super) queues: QueueUrls,
+    /// The URLs of the dead-letter queues.
+    pub(super) dead_letters: Vec<String>,
+}
+
+impl SqsChannel {
+    /// A channel over these queues. `dead_letters` are the URLs of the dead-letter queues.
+    #[must_use]
+    pub fn new(client: Client, queues: QueueUrls, dead_letters: Vec<String>) -> Self {
+        Self { client, queues, dead_letters }
+    }
+
+    /// The URL of a queue.
+    pub(super) fn url(&self, queue: &Queue) -> String {
+        match queue {
+            Queue::Submissions => self.queues.submissions.clone(),
+            Queue::Scheduler => self.queues.scheduler.clone(),
+            Queue::Rejected => self.queues.rejected.clone(),
+            Queue::Agent(agent) => self.queues.agents.of(agent),
+            Queue::Client(url) => url.clone(),
+        }
+    }
+
+    /// The deployment's dead-letter queues.
+    ///
+    /// # Errors
+    /// One of the queues does not exist or is not a dead-letter queue, or SQS failed.
+    pub async fn dead_letter_queues(&self) -> Result<Vec<DeadLetterQueue>, DeadLettersError> {
+        let urls = self.dead_letters.iter();
+        let queues: Vec<_> = urls.map(|url| DeadLetterQueue::find(&self.client, url)).collect();
+        stream::iter(queues).buffered(BATCHES_AT_ONCE).try_collect().await
+    }
+
+    /// The deployment's dead-letter queue with this name.
+    ///
+    /// # Errors
+    /// The deployment has no dead-letter queue with this name, or SQS failed.
+    pub async fn dead_letter_queue(&self, name: &str) -> Result<DeadLetterQueue, DeadLettersError> {
+        let url = self.dead_letters.iter().find(|url| queue_name(url) == name);
+        let url = url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
+        DeadLetterQueue::find(&self.client, url).await
+    }
+
+    /// The deployment's queue with this name.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<Queue> {
+        let QueueUrls { submissions, scheduler, rejected, agents } = &self.queues;
+        let known = [
+            (submissions, Queue::Submissions),
+            (scheduler, Queue::Scheduler),
+            (rejected, Queue::Rejected),
+        ];
+        let known = known.into_iter().find(|(url, _)| queue_name(url) == name);
+        known.map(|(_, queue)| queue).or_else(|| Some(Queue::Agent(agents.agent(name)?)))
+    }
+
+    /// The approximate number of messages in a queue, with the name of the queue.
+    async fn count_messages(&self, url: &str) -> Result<(String, u64), PortError> {
+        let operation = || format!("count the messages of {url}");
+        let request = DEAD_LETTER_COUNTS
+            .iter()
+            .fold(self.client.get_queue_attributes().queue_url(url), |request, name| {
+                request.attribute_names(name.clone())
+            });
+        let output = request.send().await.map_err(failed(operation()))?;
+        let counts = output.attributes().into_iter().flatten();
+        let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
+        let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
+        Ok((queue_name(url).to_owned(), counts))
+    }
+
+    /// Sends one batch. Returns a result for each of its messages, by position.
+    async fn send_batch(
+        &self,
+        queue: &str,
+        batch: MessageBatch,
+    ) -> Vec<(usize, Result<(), PortError>)> {
+        let operation = || format!("send to {queue}");
+        let positions: Vec<_> = batch.messages.iter().map(|(position, _)| *position).collect();
+        let entries: Result<Vec<_>, _> = batch.messages.into_iter().map(entry).collect();
+        let request = match entries {
+            Ok(entries) => {
+                self.client.send_message_batch().queue_url(queue).set_entries(Some(entries))
+            }
+            Err(error) => {
+                let errors = for_each(&corrupt(operation())(error.into()), positions.len());
+                return positions.into_iter().zip(errors.map(Err)).collect();
+            }
+        };
+        match request.send().await {
+            Ok(output) => {
+                let refused: BTreeMap<_, _> =
+                    output.failed().iter().map(|failed| (failed.id(), failed)).collect();
+                let result = |position: usize| match refused.get(position.to_string().as_str()) {
+                    None => (position, Ok(())),
+                    Some(failed) => {
+                        let source =
+                            format!("{}: {}", failed.code(), failed.message().unwrap_or("-"));
+                        let retryable = !failed.sender_fault();
+                        let operation = operation();
+                        (position, Err(PortError { operation, retryable, source: source.into() }))
+                    }
+                };
+                positions.into_iter().map(result).collect()
+            }
+            Err(error) => {
+                let errors = for_each(&failed(operation())(error), positions.len());
+                positions.into_iter().zip(errors.map(Err)).collect()
+            }
+        }
+    }
+}
+
+impl Channel for SqsChannel {
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
+        let mut results: Vec<Result<(), PortError>> = messages.iter().map(|_| Ok(())).collect();
+        let mut queues: BTreeMap<String, Vec<MessageBatch>> = BTreeMap::new();
+        for (position, message) in messages.into_iter().enumerate() {
+            let batches = queues.entry(self.url(&message.queue)).or_default();
+            let bytes = size(&message);
+            match batches.last_mut() {
+                Some(batch) if batch.has_room_for(bytes) => batch.add(position, message, bytes),
+                Some(_) | None => {
+                    let mut batch = MessageBatch::default();
+                    batch.add(position, message, bytes);
+                    batches.push(batch);
+                }
+            }
+        }
+        let batches = queues
+            .into_iter()
+            .flat_map(|(url, batches)| batches.into_iter().map(move |batch| (url.clone(), batch)));
+        let mut sending = stream::iter(batches)
+            .map(|(url, batch)| async move { self.send_batch(&url, batch).await })
+            .buffer_unordered(BATCHES_AT_ONCE);
+        while let Some(sent) = sending.next().await {
+            for (position, result) in sent {
+                if let Some(slot) = results.get_mut(position) {
+                    *slot = result;
+                }
+            }
+        }
+        results
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
+        let counts: Vec<_> = self.dead_letters.iter().map(|url| self.count_messages(url)).collect();
+        stream::iter(counts).buffered(BATCHES_AT_ONCE).try_collect().await
+    }
+}
+
+/// The attributes that count dead letters. They include messages in flight, because an operator may be reading them.
+const DEAD_LETTER_COUNTS: [QueueAttributeName; 2] = [
+    QueueAttributeName::ApproximateNumberOfMessages,
+    QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+];
+
+/// Messages that share a request, each with its position in the caller's list.
+#[derive(Default)]
+struct MessageBatch {
+    messages: Vec<(usize, OutgoingMessage)>,
+    bytes: usize,
+}
+
+impl MessageBatch {
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.messages.len() < BATCH_MESSAGES_MAX && self.bytes + bytes <= BATCH_BYTES_MAX
+    }
+
+    fn add(&mut self, position: usize, message: OutgoingMessage, bytes: usize) {
+        self.messages.push((position, message));
+        self.bytes += bytes;
+    }
+}
+
+/// The size of a message in bytes, as SQS counts it: the body, and the names, types and values of the attributes.
+#[must_use]
+pub fn size(message: &OutgoingMessage) -> usize {
+    let attributes =
+        message.attributes.iter().map(|(name, value)| name.len() + "String".len() + value.len());
+    message.body.len() + attributes.sum::<usize>()
+}
+
+fn entry(
+    (position, message): (usize, OutgoingMessage),
+) -> Result<SendMessageBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
+    let mut entry =
+        SendMessageBatchRequestEntry::builder().id(position.to_string()).message_body(message.body);
+    for (name, value) in message.attributes {
+        let value =
+            MessageAttributeValue::builder().data_type("String").string_value(value).build()?;
+        entry = entry.message_attributes(name, value);
+    }
+    // Whole seconds, rounded up: a wake that arrives early has nothing to do.
+    let seconds = message.delay.min(limits::QUEUE_DELAY_MAX).as_millis().div_ceil(1_000);
+    entry = entry.set_delay_seconds(i32::try_from(seconds).ok().filter(|seconds| *seconds > 0));
+    entry.build()
+}
