@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_saphyr::{Location, Spanned};
 
-use super::SourceLocation;
+use super::location::SourceLocation;
 
 /// A value of a definition, with the locations of the keys and values in it.
 #[derive(Debug)]
