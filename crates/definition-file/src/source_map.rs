@@ -39,7 +39,7 @@ impl SourceMap {
     }
 
     /// Resolves the first key of `path`. Returns the location to show, the value, and the rest of the path.
-    /// Mapping may contain dots.
+    /// Keys may contain dots.
     fn child<'p>(&self, path: &'p str) -> Option<(Location, &Self, &'p str)> {
         match self {
             Self::Scalar => None,

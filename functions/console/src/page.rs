@@ -33,7 +33,7 @@ pub(crate) struct Frame {
     pub(crate) section: &'static str,
     /// The caller.
     pub(crate) caller: Option<Caller>,
-    /// RelativeTime the page was made.
+    /// When the page was made.
     pub(crate) now: Timestamp,
     /// The URL from which the page refreshes itself; `None` if it does not.
     pub(crate) refresh: Option<String>,

@@ -25,9 +25,9 @@ const DEFAULT_KEY: &str = "test";
 /// An AWS service that Steward's functions use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AwsService {
-    /// DynamoTables.
+    /// DynamoDB.
     DynamoDb,
-    /// SqsQueues.
+    /// SQS.
     Sqs,
     /// The event bus.
     EventBridge,

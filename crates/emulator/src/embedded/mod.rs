@@ -1,5 +1,5 @@
 //! AWS in the process: DynamoDB, SQS and EventBridge behind the real SDK clients. A service with an external
-//! [endpoint](Endpoints) is served there instead.
+//! [endpoint](ExternalEndpoints) is served there instead.
 //!
 //! The same handlers run here and on Lambda, through the same clients. No sockets are open unless the host
 //! serves the HTTP endpoint:

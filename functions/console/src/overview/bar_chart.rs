@@ -1,4 +1,4 @@
-//! ChartBar charts of the tasks that ended in the last hours, with text descriptions. Pure.
+//! Bar charts of the tasks that ended in the last hours, with text descriptions. Pure.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use super::super::state::{JournalRecord, QueuesState};
 use super::super::time::SECOND;
 use super::parsing::{SqsResult, parse, queue_name};
 
-/// SqsQueues in one answer, if the request does not say less.
+/// The most queues in one response, unless the request asks for fewer.
 const PAGE_MAX: usize = 1_000;
 
 /// The longest name of a queue, in bytes.
