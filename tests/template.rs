@@ -83,7 +83,7 @@ fn every_function_gets_the_variables_that_it_reads() {
     let console = steward_console::config::ConsoleConfig::init_from_hashmap(&console).unwrap();
     assert_eq!(
         console.operators,
-        steward_console::access::IdentityPatterns::default(),
+        steward_console::caller::IdentityPatterns::default(),
         "no operators by default"
     );
     let links = console.links();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use reqwest::{Client, Response, redirect::Policy};
-use steward_demo::{scenario::ExampleWorkflow, services::Fault};
+use steward_demo::{example_workflow::ExampleWorkflow, services::Fault};
 
 use super::{
     aws_requests::{wait_for, with_retries},

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use aws_credential_types::Credentials;
 use reqwest::{Method, Response, header};
 use serde_json::{Value, json};
-use steward_demo::{scenario::ExampleWorkflow, services::Fault};
+use steward_demo::{example_workflow::ExampleWorkflow, services::Fault};
 
 use super::{
     aws_requests::{root, signed, wait_for, with_retries},

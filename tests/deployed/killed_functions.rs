@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures_util::{StreamExt, stream};
 use steward_core::model::task::ProcessState;
-use steward_demo::{audit::Audit, scenario::ExampleWorkflow};
+use steward_demo::{audit::Audit, example_workflow::ExampleWorkflow};
 
 use super::{aws_requests::wait_for, functions::kill, stack::Stack};
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use steward_core::model::task::ProcessState;
 use steward_demo::{
-    scenario::ExampleWorkflow,
+    example_workflow::ExampleWorkflow,
     services::{DemoService, Fault},
 };
 

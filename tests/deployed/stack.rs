@@ -15,7 +15,7 @@ use steward_aws::{
 };
 use steward_core::model::task::Task;
 use steward_demo::{
-    scenario::ExampleWorkflow,
+    example_workflow::ExampleWorkflow,
     services::{DemoService, Fault, FaultPlan, MockServices},
 };
 use steward_runtime::ports::StateStore;

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::{Value, json};
-use steward_demo::scenario::ExampleWorkflow;
+use steward_demo::example_workflow::ExampleWorkflow;
 
 use super::{
     aws_requests::{call, root, wait_for},

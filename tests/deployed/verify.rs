@@ -8,7 +8,7 @@ use steward_core::model::{
     document::DocumentKey,
     task::{ProcessState, Task},
 };
-use steward_demo::{scenario::ExampleWorkflow, services::Fault};
+use steward_demo::{example_workflow::ExampleWorkflow, services::Fault};
 use steward_runtime::ports::StateStore;
 
 use super::{

@@ -21,6 +21,7 @@ mod cold_start;
 mod console;
 mod ingest;
 mod measured_thread;
+mod measurements;
 mod recovery;
 mod saga;
 mod service;
@@ -28,6 +29,7 @@ mod service;
 use self::console::ConsoleBench;
 use cold_start::ColdStartBench;
 use ingest::IngestBench;
+use measurements::Measurements;
 use recovery::RecoveryBench;
 use saga::SagaBench;
 
@@ -80,9 +82,6 @@ enum BenchCase {
     ColdStart(ColdStartBench),
     Console(ConsoleBench),
 }
-
-/// The measured values, by name with unit.
-type Measurements = BTreeMap<String, f64>;
 
 /// One measured value over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -183,14 +182,6 @@ impl BenchCase {
         }
         case
     }
-}
-
-/// The peak memory of a process, given by its id or as `self`, in MiB. `None` except on Linux.
-fn peak_mib(process: &str) -> Option<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib / 1_024.0)
 }
 
 fn median_ranges(rounds: &[Measurements]) -> BTreeMap<String, MedianRange> {

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use clap::Args;
@@ -11,6 +11,7 @@ use steward_aws::{
     bus::EventBridgeBus,
     channel,
     config::{HumanDuration, QueueNames},
+    dead_letters::{DeadLetterQueue, DeadLettersError},
     definitions::DynamoDefinitions,
     publisher::Publisher,
     rules::TriggerRules,
@@ -161,6 +162,20 @@ async fn dead_letter_queues(client: &Client) -> Result<QueueNames> {
 pub(crate) async fn queue_url(client: &Client, name_or_url: &str) -> Result<String> {
     let url = channel::queue_url(client, name_or_url).await?;
     url.with_context(|| format!("there is no queue `{name_or_url}`"))
+}
+
+/// The dead-letter queue of this name or URL.
+pub(crate) async fn dead_letter_queue(
+    client: &Client,
+    name_or_url: &str,
+) -> Result<DeadLetterQueue> {
+    match DeadLetterQueue::find(client, name_or_url).await {
+        Ok(queue) => Ok(queue),
+        Err(error @ DeadLettersError::NotADeadLetterQueue(_)) => {
+            bail!("{error}; `steward dlq list` lists the dead-letter queues")
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sends to one queue.

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use reqwest::{Client, Url, redirect::Policy};
 use steward_console::{
     Console,
-    access::{Caller, FORWARDED},
+    caller::{Caller, FORWARDED},
     config::Links,
 };
 use tokio::net::TcpListener;

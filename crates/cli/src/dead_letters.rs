@@ -5,10 +5,10 @@ use anyhow::{Context, Result, bail};
 use aws_sdk_sqs::Client;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue, DeadLettersError};
+use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue};
 
 use crate::{
-    client::sqs,
+    client::{dead_letter_queue, sqs},
     redrive::{self, RedriveArgs},
     table::table,
 };
@@ -58,21 +58,10 @@ pub(crate) async fn run(command: DlqCommand) -> Result<()> {
     }
 }
 
-/// The queue of this name or URL.
-pub(crate) async fn find(client: &Client, name_or_url: &str) -> Result<DeadLetterQueue> {
-    match DeadLetterQueue::find(client, name_or_url).await {
-        Ok(queue) => Ok(queue),
-        Err(error @ DeadLettersError::NotADeadLetterQueue(_)) => {
-            bail!("{error}; `steward dlq list` lists the dead-letter queues")
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
 async fn list(client: &Client, args: ListArgs) -> Result<()> {
     let mut queues = DeadLetterQueue::list(client, &args.prefix).await?;
     for named in &args.queues {
-        let named = find(client, named).await?;
+        let named = dead_letter_queue(client, named).await?;
         if !queues.iter().any(|queue| queue.url() == named.url()) {
             queues.push(named);
         }
@@ -99,7 +88,7 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
 }
 
 async fn show(client: &Client, args: &ShowArgs) -> Result<()> {
-    let queue = find(client, &args.queue).await?;
+    let queue = dead_letter_queue(client, &args.queue).await?;
     let letters = queue.peek(args.limit).await.with_context(|| format!("show {}", queue.name()))?;
     for letter in &letters {
         outln!("{}", description(letter, args.body));

@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::SocketAddr,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -25,17 +25,14 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 use futures_util::{StreamExt, stream};
-use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::{Value, json};
-use steward_core::model::{
-    messages::{NotificationStatus, StatusNotification},
-    task::Task,
-};
+use steward_core::model::task::Task;
 use steward_demo::{
     audit::Audit,
-    scenario::{ExampleWorkflow, Scenario},
+    example_workflow::ExampleWorkflow,
+    scenario::Scenario,
     services::{DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers},
 };
 use steward_emulator::{
@@ -48,9 +45,15 @@ use steward_runtime::{
     metrics,
     ports::{Ports, StateStore},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 
-use crate::{chaos::Chaos, endpoint::EndpointArgs, table::table};
+use crate::{endpoint::EndpointArgs, table::table};
+
+mod chaos;
+mod progress;
+
+use chaos::Chaos;
+use progress::DemoProgress;
 
 /// How long the demo waits for all tasks to end. It then audits the tasks as they are.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
@@ -63,9 +66,6 @@ const DUPLICATE_RATE: f64 = 0.03;
 
 /// How often the demo's supervisor runs.
 const SUPERVISE_EVERY: Duration = Duration::from_secs(1);
-
-/// The longest latency that the histogram can record, in microseconds.
-const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// Messages in one SQS request.
 const BATCH: usize = 10;
@@ -177,90 +177,10 @@ struct DemoClient {
     _listeners: JoinSet<()>,
 }
 
-/// The progress of the run, from the notifications and alerts received so far.
-pub(crate) struct DemoProgress {
-    /// One permit for each further task that may run at the same time.
-    free_slots: Semaphore,
-    inner: Mutex<DemoProgressInner>,
-}
-
-struct DemoProgressInner {
-    /// Tasks that have been submitted and have not ended, with the time of their submission.
-    running: HashMap<String, Instant>,
-    latencies: Histogram<u64>,
-    ended: usize,
-    alerted: BTreeSet<String>,
-    /// Ids of the events on the bus, by event name: an event that is published twice counts once.
-    events: BTreeMap<String, BTreeSet<String>>,
-}
-
-impl DemoProgress {
-    fn lock(&self) -> std::sync::MutexGuard<'_, DemoProgressInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records a notification. Notifications may arrive more than once: only the first end of a task counts.
-    fn record_notification(&self, body: &str) {
-        let Ok(StatusNotification { task_id: Some(id), status, .. }) = serde_json::from_str(body)
-        else {
-            return;
-        };
-        match status {
-            NotificationStatus::Received => {}
-            NotificationStatus::Refused
-            | NotificationStatus::Processed
-            | NotificationStatus::Undone
-            | NotificationStatus::Error => {
-                let mut inner = self.lock();
-                let Some(since) = inner.running.remove(&id) else { return };
-                let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-                inner.latencies.saturating_record(micros);
-                inner.ended += 1;
-                self.free_slots.add_permits(1);
-            }
-        }
-    }
-
-    /// Records an event of the bus.
-    fn record_event(&self, body: &str) {
-        let event: Value = serde_json::from_str(body).unwrap_or_default();
-        let text = |path| event.pointer(path).and_then(Value::as_str);
-        let name = text("/detail/metadata/event").unwrap_or_default();
-        let event_id = text("/detail/metadata/event_id").unwrap_or_default();
-        let mut inner = self.lock();
-        inner.events.entry(name.to_owned()).or_default().insert(event_id.to_owned());
-        if matches!(name, "task_in_error" | "undo_failed")
-            && let Some(id) = text("/detail/data/task_id")
-        {
-            inner.alerted.insert(id.to_owned());
-        }
-    }
-
-    /// How many tasks have ended.
-    pub(crate) fn ended(&self) -> usize {
-        self.lock().ended
-    }
-
-    /// How many events of this name were published.
-    pub(crate) fn events(&self, name: &str) -> usize {
-        self.lock().events.get(name).map_or(0, BTreeSet::len)
-    }
-}
-
 impl DemoClient {
     async fn start(scenario: &'static dyn Scenario, host: &Host, in_flight: usize) -> Result<Self> {
         let reply_to = resources::create_queue(&host.aws.sdk_config(), "client-demo", None).await?;
-        let inner = DemoProgressInner {
-            running: HashMap::new(),
-            latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,
-            ended: 0,
-            alerted: BTreeSet::new(),
-            events: BTreeMap::new(),
-        };
-        let progress = Arc::new(DemoProgress {
-            free_slots: Semaphore::new(in_flight),
-            inner: Mutex::new(inner),
-        });
+        let progress = Arc::new(DemoProgress::new(in_flight)?);
         let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
         let alerts = host.queue_url(resources::ALERTS_QUEUE);
         let on_notification = DemoProgress::record_notification;

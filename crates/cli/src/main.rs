@@ -13,7 +13,6 @@ mod stdout;
 mod assumptions;
 mod bench;
 mod callback;
-mod chaos;
 mod client;
 mod console_server;
 mod cost;

@@ -8,10 +8,7 @@ use jiff::Timestamp;
 use steward_aws::dead_letters::RedriveRequest;
 use steward_emulator::resources;
 
-use crate::{
-    client::{event_bus, queue_url},
-    dead_letters::find,
-};
+use crate::client::{dead_letter_queue, event_bus, queue_url};
 
 /// Options of `steward dlq redrive`.
 #[derive(Debug, Args)]
@@ -37,7 +34,7 @@ pub(crate) struct RedriveArgs {
 
 /// Sends messages back, and prints how many. Returns an error if any message stays.
 pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
-    let queue = find(client, &args.queue).await?;
+    let queue = dead_letter_queue(client, &args.queue).await?;
     let to = match &args.to {
         Some(to) => Some(queue_url(client, to).await?),
         None => None,

@@ -10,7 +10,6 @@
 use std::{
     borrow::Cow,
     fmt,
-    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -22,8 +21,10 @@ use steward_core::{
     limits,
 };
 
+pub use location::{LocatedProblem, SourceLocation};
 use source_map::SourceMap;
 
+mod location;
 mod source_map;
 mod structure;
 
@@ -57,39 +58,6 @@ pub enum DefinitionError {
         /// All problems, in the order of their lines.
         problems: Vec<LocatedProblem>,
     },
-}
-
-/// A problem of a definition file, with its location.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LocatedProblem {
-    /// The problem.
-    pub problem: DefinitionProblem,
-    /// The location; `None` if the YAML parser gives none.
-    pub location: Option<SourceLocation>,
-}
-
-/// A location in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceLocation {
-    /// The line, starting from 1.
-    pub line: u64,
-    /// The column in characters, starting from 1.
-    pub column: u64,
-    /// The byte range of the key or value.
-    pub bytes: Range<usize>,
-}
-
-impl SourceLocation {
-    fn new(location: Location) -> Option<Self> {
-        if location == Location::UNKNOWN {
-            return None;
-        }
-        let span = location.span();
-        let start = usize::try_from(span.byte_offset().unwrap_or(0)).unwrap_or(0);
-        let length = usize::try_from(span.byte_len().unwrap_or(0)).unwrap_or(0);
-        let (line, column) = (location.line(), location.column());
-        Some(Self { line, column, bytes: start..start.saturating_add(length) })
-    }
 }
 
 /// Formats problems as `file:line:column: problem`, which terminals and editors can open.

@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_saphyr::{Location, Spanned};
 
-use super::SourceLocation;
+use super::location::SourceLocation;
 
 /// A value of a definition, with the locations of the keys and values in it.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl SourceMap {
     }
 
     /// Resolves the first key of `path`. Returns the location to show, the value, and the rest of the path.
-    /// Mapping may contain dots.
+    /// Keys may contain dots.
     fn child<'p>(&self, path: &'p str) -> Option<(Location, &Self, &'p str)> {
         match self {
             Self::Scalar => None,

@@ -16,7 +16,7 @@ use jsonschema::{
 use serde_json::{Value, json};
 use steward_core::{definition::problem::DefinitionProblem, hint, limits};
 
-use super::{LocatedProblem, source_map::SourceMap};
+use super::{location::LocatedProblem, source_map::SourceMap};
 
 /// The maximum number of validations. Renaming a misspelt key makes its value visible to the next validation;
 /// definitions do not nest deeper than this.

@@ -1,4 +1,4 @@
-//! The example workflows as scenarios: the input of their tasks, the services that they call, and the side effects that
+//! A scenario is an example workflow with the input of its tasks, the services that it calls, and the side effects that
 //! the services' ledgers must have in the end. The rest of the demo and of its audit does not depend on the workflow.
 
 use std::path::Path;
@@ -8,38 +8,6 @@ use serde_json::Value;
 use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 
 use crate::services::{DemoService, ServiceLedgers};
-
-mod drone_delivery;
-mod order;
-
-/// The example workflows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExampleWorkflow {
-    /// Reserve the items, charge the customer, ship the parcel.
-    Order,
-    /// Check the account, register the package, send a drone or a third-party carrier.
-    DroneDelivery,
-}
-
-impl ExampleWorkflow {
-    /// All example workflows.
-    pub const ALL: [Self; 2] = [Self::Order, Self::DroneDelivery];
-
-    /// The example workflow with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|workflow| workflow.scenario().name() == name)
-    }
-
-    /// The scenario of the workflow.
-    #[must_use]
-    pub fn scenario(self) -> &'static dyn Scenario {
-        match self {
-            Self::Order => &order::Orders,
-            Self::DroneDelivery => &drone_delivery::DroneDeliveries,
-        }
-    }
-}
 
 /// An example workflow with its test data. Tasks are numbered from 0, and all data of a task follows from its number.
 pub trait Scenario: Send + Sync {

@@ -27,7 +27,7 @@ use steward_agent::{
     http::{BaseUrl, Headers, HttpService},
 };
 use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
-use steward_console::{Console, access::Caller};
+use steward_console::{Console, caller::Caller};
 use steward_core::{
     breaker::BreakerSettings,
     definition::workflow::Workflow,

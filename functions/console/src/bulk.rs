@@ -30,8 +30,8 @@ use steward_runtime::{
 use uuid::Uuid;
 
 use crate::{
-    Console,
-    access::Caller,
+    caller::Caller,
+    console::Console,
     filter::{Filter, PageCursor, SearchResult},
     page::{Failure, Frame, STATES, render, required_reason},
 };

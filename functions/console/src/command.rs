@@ -35,126 +35,15 @@ use steward_runtime::{
 };
 
 use crate::{
-    Console,
-    access::Caller,
+    caller::Caller,
+    console::Console,
+    console_command::{ConsoleCommand, new_command_id},
     page::{Failure, Frame, REASON_MISSING, render},
-    task::{TaskData, pretty_json},
+    task_data::{TaskData, pretty_json},
 };
 
 /// The largest number of steps that a form offers.
 const OFFERED_MAX: usize = 100;
-
-/// A command for a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConsoleCommand {
-    Resubmit,
-    Skip,
-    Complete,
-    Undo,
-    Cancel,
-    Pause,
-    Resume,
-}
-
-impl ConsoleCommand {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Resubmit,
-        Self::Skip,
-        Self::Complete,
-        Self::Undo,
-        Self::Cancel,
-        Self::Pause,
-        Self::Resume,
-    ];
-
-    /// The name in URLs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Resubmit => "resubmit",
-            Self::Skip => "skip",
-            Self::Complete => "complete",
-            Self::Undo => "undo",
-            Self::Cancel => "cancel",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-        }
-    }
-
-    /// The label of its button.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Resubmit => "Resubmit",
-            Self::Skip => "Skip",
-            Self::Complete => "Complete",
-            Self::Undo => "Undo",
-            Self::Cancel => "Cancel",
-            Self::Pause => "Pause",
-            Self::Resume => "Resume",
-        }
-    }
-
-    /// What the command does.
-    fn meaning(self) -> &'static str {
-        match self {
-            Self::Resubmit => "Retries failed steps, and starts waiting steps at once.",
-            Self::Skip => "Continues without a step, or without its undo.",
-            Self::Complete => "Marks a step, or its undo, as completed by hand.",
-            Self::Undo => "Undoes the whole task.",
-            Self::Cancel => "Stops the task: nothing more is sent, and nothing is undone.",
-            Self::Pause => "Starts nothing more until the task is resumed.",
-            Self::Resume => "Continues a paused task.",
-        }
-    }
-
-    /// Whether the command replaces the result of one step.
-    pub(crate) fn is_by_hand(self) -> bool {
-        matches!(self, Self::Skip | Self::Complete)
-    }
-
-    /// Whether its form has a step.
-    fn takes_step(self) -> bool {
-        self == Self::Resubmit || self.is_by_hand()
-    }
-
-    /// Whether its form may ask the operator to confirm that no earlier attempt took effect.
-    fn takes_did_not_run(self) -> bool {
-        matches!(self, Self::Resubmit | Self::Skip)
-    }
-
-    /// Whether its button warns of the effects.
-    fn is_danger(self) -> bool {
-        matches!(self, Self::Undo | Self::Cancel | Self::Skip)
-    }
-
-    /// The order of the command. Parameters that it does not have are ignored.
-    pub(crate) fn order(
-        self,
-        step: Option<Part>,
-        input: Option<Value>,
-        output: Value,
-        did_not_run: bool,
-    ) -> CommandAction {
-        match self {
-            Self::Resubmit => CommandAction::Resubmit { step, input, did_not_run },
-            Self::Skip => CommandAction::Skip { step, did_not_run },
-            Self::Complete => CommandAction::Complete { step, output },
-            Self::Undo => CommandAction::Undo,
-            Self::Cancel => CommandAction::Cancel,
-            Self::Pause => CommandAction::Pause,
-            Self::Resume => CommandAction::Resume,
-        }
-    }
-
-    fn from_name(name: &str) -> Result<Self, Failure> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| Failure::NotFound(format!("command {name}")))
-    }
-}
-
-/// A random id for a command.
-pub(crate) fn new_command_id() -> Option<CommandId> {
-    uuid::Uuid::new_v4().to_string().parse().ok()
-}
 
 /// The values of the form.
 #[derive(Debug, Clone, Default, Deserialize)]

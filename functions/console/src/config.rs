@@ -2,7 +2,7 @@
 
 use envconfig::Envconfig;
 
-use crate::access::IdentityPatterns;
+use crate::caller::IdentityPatterns;
 
 /// The console's configuration.
 #[derive(Debug, Envconfig)]

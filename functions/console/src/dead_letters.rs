@@ -31,8 +31,8 @@ use steward_operator::{
 use steward_runtime::ports::{Clock, Definitions, PortError, Ports, Queue, StateStore};
 
 use crate::{
-    Console,
-    access::Caller,
+    caller::Caller,
+    console::Console,
     page::{Failure, Frame, render, required_reason},
 };
 

@@ -11,44 +11,36 @@
 //! The console makes no decisions: `crates/operator` previews the effects of a command, and the scheduler carries it out.
 //! Each page is a module and a template. Every page works without JavaScript, which only refreshes the page.
 
-use std::sync::Arc;
-
-use access::Caller;
 use axum::{
     Extension, Router,
     middleware::from_fn,
     response::Redirect,
     routing::{get, post},
 };
-use steward_aws::AwsPorts;
 
-pub mod access;
+mod access;
 mod assets;
 mod bulk;
+pub mod caller;
 mod command;
 pub mod config;
+mod console;
+mod console_command;
 mod dead_letters;
 mod filter;
 mod history;
 mod overview;
 mod page;
 mod task;
+mod task_data;
 mod tasks;
 mod workflows;
 
-use config::Links;
+use caller::Caller;
+pub use console::Console;
 
 /// The path of the console's first page.
 pub const ROOT: &str = "/console";
-
-/// The data sources of the pages.
-#[derive(Debug, Clone)]
-pub struct Console {
-    /// The state store, the definitions and the queues.
-    pub ports: Arc<AwsPorts>,
-    /// Links to a task's logs and trace, and to the dashboard.
-    pub links: Arc<Links>,
-}
 
 /// The router of the console's function: the console's routes, and a redirect from `/`.
 pub fn service(console: Console) -> Router {

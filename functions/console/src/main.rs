@@ -6,7 +6,7 @@ use lambda_http::{
     Error, Request, RequestExt, request::RequestContext, run, service_fn, tower::ServiceExt,
 };
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_console::{Console, access::Caller, config::ConsoleConfig, service};
+use steward_console::{Console, caller::Caller, config::ConsoleConfig, service};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {

@@ -24,8 +24,8 @@ use steward_runtime::{
 };
 
 use crate::{
-    Console,
-    access::Caller,
+    caller::Caller,
+    console::Console,
     filter::Filter,
     history::{self, Minutes},
     page::{DurationText, Failure, Frame, render},
@@ -34,7 +34,7 @@ use crate::{
 mod bar_chart;
 mod health;
 
-use bar_chart::BarChart;
+use bar_chart::{BarChart, HISTORY};
 use health::{HealthData, HealthIssue};
 
 /// The number at which counting stops; the page then shows `10000+`.
@@ -42,9 +42,6 @@ const COUNT_MAX: usize = 10_000;
 
 /// The number of tasks in the table of the latest errors.
 const LATEST_ERRORS_MAX: usize = 10;
-
-/// The period of the charts.
-const HISTORY: Duration = Duration::from_secs(3 * 3_600);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -193,11 +190,6 @@ fn ended_since(minutes: &Minutes, from: Timestamp) -> EndedCounts {
     let mut all = EndedCounts::default();
     minutes.range(from..).for_each(|(_, minute)| all += minute.all());
     all
-}
-
-/// A count, with a `+` if counting stopped early.
-pub(crate) fn count_text(count: &TaskCount) -> String {
-    format!("{}{}", count.counted, if count.more { "+" } else { "" })
 }
 
 /// A duration in milliseconds, as text.

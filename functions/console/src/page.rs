@@ -1,4 +1,4 @@
-//! The parts that all pages share: the frame, the formats of times, the badge of a state, and the error page.
+//! The parts that all pages share: the frame, the formats of times and counts, the badge of a state, and the error page.
 
 use std::fmt;
 
@@ -8,6 +8,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use jiff::{SignedDuration, Timestamp};
+use steward_aws::store::TaskCount;
 use steward_core::{
     limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
     model::task::ProcessState,
@@ -15,7 +16,7 @@ use steward_core::{
 use steward_operator::state::{task_css_class, task_symbol};
 use steward_runtime::ports::{PortError, error_chain};
 
-use crate::access::Caller;
+use crate::caller::Caller;
 
 /// The error of a form without a reason.
 pub(crate) const REASON_MISSING: &str = "enter a reason; it is recorded with the command";
@@ -32,7 +33,7 @@ pub(crate) struct Frame {
     pub(crate) section: &'static str,
     /// The caller.
     pub(crate) caller: Option<Caller>,
-    /// RelativeTime the page was made.
+    /// When the page was made.
     pub(crate) now: Timestamp,
     /// The URL from which the page refreshes itself; `None` if it does not.
     pub(crate) refresh: Option<String>,
@@ -177,6 +178,11 @@ impl fmt::Display for DurationText {
             _ => write!(f, "{} days", seconds / 86_400),
         }
     }
+}
+
+/// A count, with a `+` if counting stopped early.
+pub(crate) fn count_text(count: &TaskCount) -> String {
+    format!("{}{}", count.counted, if count.more { "+" } else { "" })
 }
 
 /// The time of day; with the date unless it is the date of `now`.

@@ -1,8 +1,5 @@
 //! The page of a task: state, next events, possible commands, graph, timeline, command history, documents.
 
-use std::sync::Arc;
-use steward_core::definition::plan::Plan;
-
 use askama::Template;
 use axum::{
     Extension,
@@ -15,11 +12,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
     definition::{step::StepWork, workflow::Workflow},
-    engine::{documents::LoadedDocuments, request::child_id},
+    engine::request::child_id,
     model::{
         attempt::AttemptTimes,
-        command::{Command, CommandAction, CommandId, CommandRecord},
-        document::{Document, DocumentKey},
+        command::{CommandId, CommandRecord},
         names::{Part, TaskId},
         task::Task,
     },
@@ -28,17 +24,17 @@ use steward_operator::{
     chart, graph,
     mask::masked_document,
     next::{NextEvent, next_events},
-    preview::{Preview, preview},
+    preview::Preview,
     timeline::{TimelineEntry, timeline},
     view::TaskView,
 };
-use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 
 use crate::{
-    Console,
-    access::Caller,
-    command::{ConsoleCommand, new_command_id},
+    caller::Caller,
+    console::Console,
+    console_command::ConsoleCommand,
     page::{DurationText, Failure, Frame, render},
+    task_data::{TaskData, pretty_json},
 };
 
 /// The largest size of documents on a page, in bytes. Further documents are linked, and have pages of their own.
@@ -46,65 +42,6 @@ const SHOWN_BYTES_MAX: usize = 128 * 1024;
 
 /// The largest number of steps with buttons of their own. The forms offer the other steps.
 const PARTS_MAX: usize = 10;
-
-/// A task with its definition and all its documents.
-pub(crate) struct TaskData {
-    pub(crate) task: Task,
-    pub(crate) workflow: Arc<Plan>,
-    documents: Vec<Document>,
-    pub(crate) now: Timestamp,
-}
-
-impl TaskData {
-    /// Reads a task, its definition and its documents.
-    pub(crate) async fn read(console: &Console, id: &str) -> Result<Self, Failure> {
-        let no_task = || Failure::NotFound(format!("task {id}"));
-        let id: TaskId = id.parse().map_err(|_| no_task())?;
-        let ports = &console.ports;
-        let task = ports.store().load(&id).await?.ok_or_else(no_task)?;
-        let (name, version) = (&task.workflow, task.version);
-        let workflow = ports.definitions().workflow(name, Some(version)).await?;
-        // Without the definition, the console does not know which values are masked.
-        let workflow = workflow.ok_or_else(|| {
-            Failure::NotFound(format!("definition of workflow {name} version {version}"))
-        })?;
-        let documents = ports.store().all_documents(&task.document_owner()).await?;
-        Ok(Self { task, workflow, documents, now: ports.clock().now() })
-    }
-
-    /// The input that steps read if they start now. It is not masked.
-    pub(crate) fn input(&self) -> &Value {
-        let key = match &self.task.input {
-            Some(edit) => DocumentKey::Input(edit.clone()),
-            None => DocumentKey::Submission,
-        };
-        let body = self.documents.iter().find(|document| document.key == key);
-        body.and_then(|document| document.body.get("input")).unwrap_or(&Value::Null)
-    }
-
-    /// Makes a dry run of an order.
-    pub(crate) fn dry_run(&self, order: CommandAction, caller: &Caller, reason: &str) -> Preview {
-        let Some(command_id) = new_command_id() else {
-            return Preview::Refused("no command id could be generated".to_owned());
-        };
-        let (task_id, by, why) =
-            (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
-        let command = Command { command_id, task_id, by, why, order, issued_at: Some(self.now) };
-        let documents = self.documents.iter().map(|d| (d.key.clone(), d.body.clone()));
-        let mut documents: LoadedDocuments = documents.collect();
-        preview(&self.workflow, &self.task, &mut documents, &command, self.now)
-    }
-
-    /// The failed and waiting steps and items. While the task is being undone: those whose undo failed or waits.
-    fn stuck_parts(&self) -> Vec<Part> {
-        let direction = self.task.direction();
-        let stuck = self.task.started_actions().filter(|(_, action, progress)| {
-            let state = &progress.state;
-            *action == direction && (state.is_failed() || state.waiting_until().is_some())
-        });
-        stuck.map(|(part, ..)| part).collect()
-    }
-}
 
 /// The query parameters of the page.
 #[derive(Debug, Deserialize)]
@@ -311,11 +248,6 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
         ShownDocument { key, at: document.at, text, is_open }
     });
     shown.collect()
-}
-
-/// JSON with line breaks and indentation.
-pub(crate) fn pretty_json(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 /// The child tasks of the steps that have started.

@@ -13,8 +13,8 @@ use steward_core::model::{names::TaskId, task::Task};
 use steward_runtime::ports::{Ports, StateStore};
 
 use crate::{
-    Console,
-    access::Caller,
+    caller::Caller,
+    console::Console,
     filter::{Filter, PageCursor, SearchResult, StateFilter},
     page::{Failure, Frame, render},
 };

@@ -24,8 +24,8 @@ use steward_runtime::{
 };
 
 use crate::{
-    Console,
-    access::Caller,
+    caller::Caller,
+    console::Console,
     history,
     page::{Failure, Frame, render},
 };

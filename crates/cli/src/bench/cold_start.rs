@@ -14,9 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::{net::TcpListener, process::Command, sync::Notify, task::JoinSet, time::timeout};
 
 use super::{
-    Measurements,
     client::{latencies, micros, ms},
-    peak_mib,
+    measurements::{Measurements, peak_mib},
 };
 
 /// Where `infra/build` puts the functions.

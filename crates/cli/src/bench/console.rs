@@ -12,14 +12,14 @@ use steward_core::model::{
     document::{Document, DocumentKey},
     task::Task,
 };
-use steward_demo::scenario::{ExampleWorkflow, Scenario};
+use steward_demo::{example_workflow::ExampleWorkflow, scenario::Scenario};
 use steward_emulator::host::{Host, HostOptions};
 use steward_runtime::ports::{CreateOutcome, Ports, PutOutcome, StateStore};
 use tokio::task::JoinSet;
 
 use super::{
-    Measurements,
     client::{latencies, micros, ms},
+    measurements::Measurements,
 };
 
 /// Concurrent writes while the store is filled.

@@ -19,9 +19,9 @@ use steward_emulator::{
 use tokio::{task::JoinSet, time::sleep_until};
 
 use super::{
-    Measurements,
     client::{Latencies, input, latencies, micros, ms},
     measured_thread::{named, spawn_measured},
+    measurements::Measurements,
 };
 
 /// The number of submissions in one SQS request, which is SQS's limit.

@@ -17,8 +17,8 @@ use steward_emulator::host::{Host, HostOptions};
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{
-    Measurements,
     client::{BenchClient, latencies, micros, ms},
+    measurements::Measurements,
 };
 
 /// One case.

@@ -18,10 +18,9 @@ use steward_emulator::{
 use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{
-    Measurements,
     client::{BenchClient, Latencies, input, ms},
     measured_thread::{named, spawn_measured},
-    peak_mib,
+    measurements::{Measurements, peak_mib},
     service::BenchService,
 };
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use steward_core::{model::time::Timing, submission};
 
 use super::*;
-use crate::scenario::ExampleWorkflow;
+use crate::example_workflow::ExampleWorkflow;
 
 fn task(workflow: ExampleWorkflow, state: ProcessState) -> Task {
     let scenario = workflow.scenario();

@@ -10,9 +10,12 @@ use axum::routing::post;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::mock_service::{IncomingCall, MockService, Operation, ServiceState, is_id};
-use super::responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, json_object, response_detail};
-use super::{DemoService, FaultKind, SideEffect, SubjectRecord};
+use super::demo_service::DemoService;
+use super::fault::FaultKind;
+use super::ledger::{SideEffect, SubjectRecord};
+use super::mock_service::{IncomingCall, MockService, Operation, ServiceState};
+use super::request_fields::{is_id, json_object};
+use super::responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, response_detail};
 
 const KEY_BYTES_MAX: usize = 1024;
 

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{DemoService, FaultKind};
+use super::demo_service::DemoService;
+use super::fault::FaultKind;
 
 /// A snapshot of the ledgers of all services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -21,15 +21,14 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::fault::{OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, digest};
-use super::ledger::ServiceLedger;
+use super::demo_service::DemoService;
+use super::fault::{
+    Fault, FaultKind, FaultPlan, OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, digest,
+};
+use super::ledger::{ServiceLedger, SideEffect, SubjectRecord};
 use super::responses::{
     ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect, refusal,
 };
-use super::{DemoService, Fault, FaultKind, FaultPlan, SideEffect, SubjectRecord};
-
-/// The maximum length of a client-generated id in bytes.
-const ID_BYTES_MAX: usize = 512;
 
 /// One service with its fault plan and its state.
 #[derive(Debug)]
@@ -398,11 +397,6 @@ const DELETED: ErrorResponse = ErrorResponse {
     name: "taken-back",
     title: "This resource was created and then deleted",
 };
-
-/// Whether a client-generated id is valid.
-pub(super) fn is_id(text: &str) -> bool {
-    !text.is_empty() && text.len() <= ID_BYTES_MAX
-}
 
 async fn pause(ms: u64) {
     // A sleep of zero would still wait for the timer's next millisecond.

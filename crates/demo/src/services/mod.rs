@@ -47,16 +47,17 @@
 
 mod by_client_id;
 mod by_idempotency_key;
+mod demo_service;
 mod fault;
 mod ledger;
 mod mock_service;
 mod read_only;
+mod request_fields;
 mod responses;
 mod route;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -69,74 +70,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use self::demo_service::DemoService;
 pub use self::fault::{Fault, FaultKind, FaultPlan};
 pub use self::ledger::{CallRecord, ServiceLedgers, SideEffect, SubjectRecord};
 use self::mock_service::MockService;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// One of the mock remote services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DemoService {
-    /// Reserves and releases goods.
-    Inventory,
-    /// Charges and refunds cards.
-    Payment,
-    /// Books and cancels shipments.
-    Shipping,
-    /// Returns whether a customer's account is active.
-    Account,
-    /// Registers and removes packages.
-    Package,
-    /// Returns whether a route is too long for a drone, and books and cancels third-party carriers.
-    Transport,
-    /// Schedules and cancels drones.
-    DroneScheduler,
-    /// Registers and removes deliveries.
-    Delivery,
-}
-
-impl DemoService {
-    /// The services of an order, in the order of its steps.
-    pub const ORDER: [Self; 3] = [Self::Inventory, Self::Payment, Self::Shipping];
-
-    /// The services of a drone delivery, in the order of its steps.
-    pub const DRONE_DELIVERY: [Self; 5] =
-        [Self::Account, Self::Package, Self::Transport, Self::DroneScheduler, Self::Delivery];
-
-    /// All services.
-    pub const ALL: [Self; 8] = [
-        Self::Inventory,
-        Self::Payment,
-        Self::Shipping,
-        Self::Account,
-        Self::Package,
-        Self::Transport,
-        Self::DroneScheduler,
-        Self::Delivery,
-    ];
-
-    /// The lower-case name in URLs and in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Inventory => "inventory",
-            Self::Payment => "payment",
-            Self::Shipping => "shipping",
-            Self::Account => "account",
-            Self::Package => "package",
-            Self::Transport => "transport",
-            Self::DroneScheduler => "dronescheduler",
-            Self::Delivery => "delivery",
-        }
-    }
-}
-
-impl fmt::Display for DemoService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// The running services. Dropping this stops them; [`shutdown`](Self::shutdown) also waits until they have stopped.
 #[derive(Debug)]

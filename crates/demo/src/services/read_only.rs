@@ -9,9 +9,10 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::FaultKind;
-use super::mock_service::{IncomingCall, MockService, Operation, ServiceState, is_id};
-use super::responses::{ErrorResponse, bad_request, json_object, package_of, refusal};
+use super::fault::FaultKind;
+use super::mock_service::{IncomingCall, MockService, Operation, ServiceState};
+use super::request_fields::{is_id, json_object, package_of};
+use super::responses::{ErrorResponse, bad_request, refusal};
 use super::route::Route;
 
 /// Accounts whose ids have this prefix are always suspended, so that users can try out the refusal.

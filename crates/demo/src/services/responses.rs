@@ -1,5 +1,4 @@
-//! Helpers to parse requests, and the responses other than normal successes: refusals, failures, redirects and broken
-//! connections.
+//! The responses other than normal successes: refusals, failures, redirects and broken connections.
 
 use std::future::ready;
 use std::io;
@@ -12,8 +11,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 
-use super::DemoService;
-use super::mock_service::is_id;
+use super::demo_service::DemoService;
 
 /// An error response (RFC 9457).
 #[derive(Debug, Clone, Copy)]
@@ -73,21 +71,6 @@ pub(super) const fn refusal(service: DemoService) -> ErrorResponse {
 /// The response to a malformed request.
 pub(super) const fn bad_request(name: &'static str, title: &'static str) -> ErrorResponse {
     ErrorResponse { status: StatusCode::BAD_REQUEST, name, title }
-}
-
-/// Parses a body, which must be a JSON object.
-pub(super) fn json_object(body: &[u8]) -> Result<Map<String, Value>, ErrorResponse> {
-    serde_json::from_slice(body)
-        .map_err(|_| bad_request("body-not-an-object", "The body is not a JSON object"))
-}
-
-/// The id in the `package` field of a request.
-pub(super) fn package_of(request: &Map<String, Value>) -> Result<String, ErrorResponse> {
-    match request.get("package").and_then(Value::as_str) {
-        Some(package) if is_id(package) => Ok(package.to_owned()),
-        Some(_) => Err(bad_request("package-length", "package is empty or too long")),
-        None => Err(bad_request("package-missing", "package is missing or not a string")),
-    }
 }
 
 /// A further field of the success response, as name and value. It is small, because the caller stores it.

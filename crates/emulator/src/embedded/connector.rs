@@ -11,8 +11,9 @@ use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 
+use super::aws::EmbeddedAws;
+use super::request::EntryPoint;
 use super::response::ServiceResponse;
-use super::{EmbeddedAws, EntryPoint};
 
 /// The HTTP client for the SDK.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use super::EmbeddedError;
+use super::error::EmbeddedError;
 
 /// The lock file in the data directory. It contains the id of the process that uses the directory.
 const FILE_NAME: &str = "lock";

@@ -10,8 +10,9 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
 
+use super::aws::EmbeddedAws;
+use super::request::{EntryPoint, REQUEST_BYTES_MAX};
 use super::response::ServiceResponse;
-use super::{EmbeddedAws, EntryPoint, REQUEST_BYTES_MAX};
 
 impl EmbeddedAws {
     /// The routes of the AWS-compatible endpoint: each POST, on any path, is a request to one of the services.

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
+use super::account::{ACCOUNT, REGION};
 use super::queues::SqsQueues;
 use super::response::ServiceResponse;
 use super::rules::{Rules, bus};
-use super::{ACCOUNT, REGION};
 
 /// The most entries in a request; AWS's limit.
 const ENTRIES_MAX: usize = 10;

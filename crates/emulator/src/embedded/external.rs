@@ -1,12 +1,4 @@
-//! External services: an emulator at an endpoint serves some or all services instead of this process. Requests
-//! are routed by service; nothing else changes.
-//!
-//! ```text
-//! SDK client ── RoutingClient ─┬─ DynamoDB ──► http://127.0.0.1:5000   an emulator
-//!                              └─ the others ► connector.rs            embedded
-//! ```
-//!
-//! Requests are signed with made-up credentials, so AWS itself refuses them.
+//! External services: an emulator at an endpoint serves some or all services instead of this process.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,18 +7,6 @@ use aws_sdk_sqs::{
     error::DisplayErrorContext,
     types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
 };
-use aws_smithy_runtime_api::client::{
-    http::{
-        HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
-        SharedHttpConnector,
-    },
-    orchestrator::HttpRequest,
-    result::ConnectorError,
-    runtime_components::RuntimeComponents,
-};
-
-use super::connector::InProcess;
-
 /// How long a poll waits for a message, in seconds: SQS's limit.
 const POLL_SECONDS: i32 = 20;
 
@@ -45,9 +25,9 @@ const DEFAULT_KEY: &str = "test";
 /// An AWS service that Steward's functions use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AwsService {
-    /// DynamoTables.
+    /// DynamoDB.
     DynamoDb,
-    /// SqsQueues.
+    /// SQS.
     Sqs,
     /// The event bus.
     EventBridge,
@@ -92,7 +72,8 @@ impl fmt::Display for AwsService {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalEndpoints {
     urls: BTreeMap<AwsService, String>,
-    account: Option<String>,
+    /// The account at the endpoints; `None` for the default account.
+    pub(super) account: Option<String>,
 }
 
 /// Why endpoints cannot be used.
@@ -204,71 +185,6 @@ fn parse(url: &str) -> Result<String, InvalidExternalEndpoints> {
     match trimmed.strip_prefix("http://") {
         Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ']) => Ok(trimmed.to_owned()),
         Some(_) | None => Err(InvalidExternalEndpoints::NotHttp(url.to_owned())),
-    }
-}
-
-/// An HTTP client that sends a request to the endpoint of its service, or to the embedded service.
-#[derive(Debug, Clone)]
-pub(super) struct RoutingClient {
-    endpoints: ExternalEndpoints,
-    http: SharedHttpClient,
-    embedded: Option<InProcess>,
-}
-
-impl RoutingClient {
-    pub(super) fn new(endpoints: ExternalEndpoints, embedded: Option<InProcess>) -> Self {
-        let http = aws_smithy_http_client::Builder::new().build_http();
-        Self { endpoints, http, embedded }
-    }
-}
-
-impl HttpClient for RoutingClient {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        SharedHttpConnector::new(RoutingConnector {
-            endpoints: self.endpoints.clone(),
-            http: self.http.http_connector(settings, components),
-            embedded: self
-                .embedded
-                .as_ref()
-                .map(|client| client.http_connector(settings, components)),
-        })
-    }
-}
-
-#[derive(Debug)]
-struct RoutingConnector {
-    endpoints: ExternalEndpoints,
-    http: SharedHttpConnector,
-    embedded: Option<SharedHttpConnector>,
-}
-
-impl HttpConnector for RoutingConnector {
-    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
-        let service = AwsService::of(request.headers().get("x-amz-target").unwrap_or_default());
-        let url = service.and_then(|service| self.endpoints.url(service));
-        match (url, &self.embedded) {
-            (Some(url), _) => {
-                if let Some(account) = &self.endpoints.account {
-                    // moto distinguishes accounts by this header.
-                    request.headers_mut().insert("x-moto-account-id", account.clone());
-                }
-                match request.set_uri(format!("{url}/")) {
-                    Ok(()) => self.http.call(request),
-                    Err(error) => {
-                        HttpConnectorFuture::ready(Err(ConnectorError::user(error.into())))
-                    }
-                }
-            }
-            (None, Some(embedded)) => embedded.call(request),
-            (None, None) => {
-                let error = "no endpoint for the service of this request".into();
-                HttpConnectorFuture::ready(Err(ConnectorError::user(error)))
-            }
-        }
     }
 }
 

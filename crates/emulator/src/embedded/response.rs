@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use super::REQUEST_BYTES_MAX;
+use super::request::REQUEST_BYTES_MAX;
 
 /// Status, JSON body, and the type of an error.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use super::account::{ACCOUNT, REGION};
 use super::response::ServiceResponse;
-use super::{ACCOUNT, REGION};
 
 /// The most targets of a rule; AWS's limit.
 const TARGETS_MAX: usize = 5;

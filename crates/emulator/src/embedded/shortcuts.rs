@@ -8,11 +8,11 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use attribute::{PlainAttribute, PlainItem, size};
+use attribute::{PlainItem, size};
 use dynoxide::DynoxideError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::{Deserialize, de::IgnoredAny};
@@ -23,9 +23,11 @@ use tokio::{
 };
 
 use super::table_layout::{IndexEntry, RowKey, TableLayout};
+use put::{PlainPut, PutCondition};
 use statement::PartiqlStatement;
 
 pub(super) mod attribute;
+mod put;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -42,9 +44,6 @@ const PARTITION_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most keys of a batch, and the most writes of a transaction.
 const BATCH_MAX: usize = 100;
-
-/// A nesting depth of an item's values that is within DynamoDB's limit.
-const DEPTH_MAX: usize = 20;
 
 /// The most statements in a request: DynamoDB's limit.
 const STATEMENTS_MAX: usize = 25;
@@ -127,34 +126,8 @@ struct TransactItem {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct PlainPut {
-    table_name: String,
-    item: PlainItem,
-    #[serde(default)]
-    condition_expression: Option<String>,
-    #[serde(default)]
-    expression_attribute_values: Option<PlainItem>,
-    #[serde(default)]
-    return_values_on_condition_check_failure: Option<String>,
-    /// If present, this is an update: it sets the attributes in `item`, removes these attributes, and keeps all
-    /// others.
-    #[serde(skip)]
-    removed: Option<Vec<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct StatementBatch {
     statements: Vec<PartiqlStatement>,
-}
-
-/// The conditions that the shortcuts support.
-enum PutCondition<'a> {
-    Always,
-    /// `attribute_not_exists(<part of the key>)`: the item does not exist.
-    NotExists,
-    /// `<name> = :value AND <name> = :value`, for numbers.
-    Equal(Vec<(&'a str, &'a PlainAttribute)>),
 }
 
 /// Whether an operation changes the layout of tables.
@@ -349,7 +322,7 @@ fn write(
                 format!(r#"{{"TableName":{}}}"#, Value::from(put.table_name.as_str()))
             }
             (PutDecision::ConditionFailed(old), WriteMode::Atomic) => {
-                return Ok(put.condition_failed(old.as_deref(), puts.len()));
+                return Ok(put.condition_failed(old.as_deref(), puts.len()).map(Err));
             }
             (PutDecision::ConditionFailed(_), WriteMode::Independent) => {
                 put.failed_statement().to_string()
@@ -414,78 +387,6 @@ fn decide<'a>(
         Some(before) => PutDecision::Accepted(AcceptedPut { layout, item, key, entries, before }),
         None => PutDecision::Unsupported,
     })
-}
-
-impl PlainPut {
-    /// The item after the put.
-    fn applied_to(&self, old: &PlainItem) -> Cow<'_, PlainItem> {
-        let Some(removed) = &self.removed else { return Cow::Borrowed(&self.item) };
-        let mut item = old.clone();
-        item.extend(self.item.clone());
-        removed.iter().for_each(|name| drop(item.remove(name)));
-        Cow::Owned(item)
-    }
-
-    /// Whether its values need no validation by dynoxide.
-    fn is_supported(&self) -> bool {
-        let returns = self.return_values_on_condition_check_failure.as_deref();
-        let values = self.expression_attribute_values.iter().flatten();
-        matches!(returns, None | Some("NONE" | "ALL_OLD"))
-            && self
-                .item
-                .iter()
-                .chain(values)
-                .all(|(name, value)| !name.is_empty() && value.is_supported(DEPTH_MAX))
-    }
-
-    /// Its condition; `None` if the shortcuts do not support it.
-    fn condition<'a>(&'a self, layout: &TableLayout) -> Option<PutCondition<'a>> {
-        let values = self.expression_attribute_values.as_ref();
-        let Some(text) = self.condition_expression.as_deref() else {
-            return values.is_none().then_some(PutCondition::Always);
-        };
-        if let Some(name) = text.strip_prefix("attribute_not_exists(") {
-            let name = name.strip_suffix(')')?;
-            let is_key = layout.key_names().any(|key| key == name);
-            return (is_key && values.is_none()).then_some(PutCondition::NotExists);
-        }
-        let values = values?;
-        let one = |text: &'a str| {
-            let (name, value) = text.split_once(" = ")?;
-            let value = values.get(value).filter(|value| matches!(value, PlainAttribute::N(_)))?;
-            // These names are not reserved words of DynamoDB. Other names are not supported.
-            matches!(name, "revision" | "submitted_at").then_some((name, value))
-        };
-        let all: Vec<_> = text.split(" AND ").map(one).collect::<Option<_>>()?;
-        let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).collect();
-        // An update identifies its item by `task_id` alone.
-        let is_whole_key = self.removed.is_none() || layout.key_names().eq(["task_id"]);
-        let is_supported = is_whole_key && names.len() == all.len() && values.len() == all.len();
-        is_supported.then_some(PutCondition::Equal(all))
-    }
-
-    /// The response to a statement whose condition is false.
-    fn failed_statement(&self) -> Value {
-        let (code, message) = match self.removed {
-            Some(_) => ("ConditionalCheckFailed", "The conditional request failed"),
-            None => ("DuplicateItem", "Duplicate primary key exists in table"),
-        };
-        json!({ "Error": { "Code": code, "Message": message }, "TableName": self.table_name })
-    }
-
-    /// The response to a put whose condition is false. For a transaction, dynoxide produces the response.
-    fn condition_failed(&self, old: Option<&str>, puts: usize) -> Option<ResponseResult> {
-        if puts > 1 {
-            return None;
-        }
-        let wants = self.return_values_on_condition_check_failure.as_deref() == Some("ALL_OLD");
-        let old = match old.filter(|_| wants) {
-            Some(old) => Some(serde_json::from_str(old).ok()?),
-            None => None,
-        };
-        let message = "The conditional request failed".to_owned();
-        Some(Err(DynoxideError::ConditionalCheckFailedException(message, old)))
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

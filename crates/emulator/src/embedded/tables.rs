@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::error::EmbeddedError;
+use super::request::EntryPoint;
 use super::response::ServiceResponse;
 use super::shortcuts::Shortcuts;
-use super::{EmbeddedError, EntryPoint};
 
 /// The database's file inside the data directory.
 const FILE_NAME: &str = "dynamodb.sqlite";

@@ -1,4 +1,4 @@
-//! ChartBar charts of the tasks that ended in the last hours, with text descriptions. Pure.
+//! Bar charts of the tasks that ended in the last hours, with text descriptions. Pure.
 
 use std::time::Duration;
 
@@ -6,11 +6,13 @@ use jiff::Timestamp;
 use steward_core::model::time::{earlier, later};
 use steward_runtime::history::{EndedCounts, minute_of};
 
-use super::HISTORY;
 use crate::{
     history::Minutes,
     page::{DurationText, time_text},
 };
+
+/// The period of the charts.
+pub(super) const HISTORY: Duration = Duration::from_secs(3 * 3_600);
 
 /// The period of a bar.
 const BAR_PERIOD: Duration = Duration::from_secs(120);

@@ -8,8 +8,7 @@ use steward_core::model::{names::TaskId, time::earlier};
 use steward_runtime::history::SupervisorRun;
 
 use crate::{
-    overview::count_text,
-    page::{DurationText, RelativeTime},
+    page::{DurationText, RelativeTime, count_text},
     tasks::task_url,
 };
 

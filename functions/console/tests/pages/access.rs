@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{Method, Request, StatusCode},
 };
-use steward_console::{Console, access::Caller, routes, routes_for};
+use steward_console::{Console, caller::Caller, routes, routes_for};
 use tower::ServiceExt;
 
 use crate::test_console::TestConsole;

@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::Value;
 use steward_aws::{AwsPorts, Config};
-use steward_console::{Console, access::Caller, config::Links, routes};
+use steward_console::{Console, caller::Caller, config::Links, routes};
 use steward_core::definition::workflow::Workflow;
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::Ports;

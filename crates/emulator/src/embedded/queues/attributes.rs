@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::error::SqsError;
 use super::time::{Micros, SECOND};
-use crate::embedded::{ACCOUNT, REGION};
+use crate::embedded::account::{ACCOUNT, REGION};
 
 /// The largest message and the largest batch, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::arn;
 use super::error::SqsError;
 use super::time::Micros;
-use crate::embedded::ACCOUNT;
+use crate::embedded::account::ACCOUNT;
 
 /// The most attributes of a message.
 const ATTRIBUTES_MAX: usize = 10;

@@ -1,21 +1,34 @@
 //! SQS's operations: requests and responses in its JSON protocol.
 
 mod batch;
-pub(super) mod message_requests;
+mod message_requests;
+mod parsing;
 mod queue_requests;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
-use super::error::SqsError;
-use super::{SqsQueues, name_of};
-
-/// The JSON of a response, or SQS's error.
-type SqsResult = Result<Value, SqsError>;
+use super::service::SqsQueues;
+use crate::embedded::response::ServiceResponse;
+use parsing::SqsResult;
 
 impl SqsQueues {
+    /// Responds to one SQS request.
+    pub(in crate::embedded) async fn respond(
+        &self,
+        operation: &str,
+        body: &[u8],
+    ) -> ServiceResponse {
+        let result = match operation {
+            "ReceiveMessage" => Some(self.receive_message(body).await),
+            _ => self.run(operation, body),
+        };
+        match result {
+            Some(Ok(body)) => ServiceResponse::ok(body.to_string()),
+            Some(Err(error)) => error.into_response(),
+            None => ServiceResponse::unknown_operation(&format!("AmazonSQS.{operation}")),
+        }
+    }
+
     /// Runs an operation that does not wait; `None` if the operation is unknown.
-    pub(super) fn run(&self, operation: &str, body: &[u8]) -> Option<SqsResult> {
+    fn run(&self, operation: &str, body: &[u8]) -> Option<SqsResult> {
         Some(match operation {
             "SendMessage" => self.send_message(body),
             "SendMessageBatch" => self.send_message_batch(body),
@@ -34,18 +47,4 @@ impl SqsQueues {
             _ => return None,
         })
     }
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
-    serde_json::from_slice(body).map_err(|error| SqsError::unreadable(&error))
-}
-
-/// The name of the queue in a request.
-fn queue_name(body: &[u8]) -> Result<String, SqsError> {
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Request {
-        queue_url: String,
-    }
-    parse(body).map(|Request { queue_url }| name_of(&queue_url).to_owned())
 }

@@ -4,8 +4,8 @@
 use serde::Deserialize;
 
 use super::{
-    PlainPut,
     attribute::{PlainAttribute, PlainItem},
+    put::PlainPut,
 };
 
 /// The longest statement, in bytes: DynamoDB's limit.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::super::BATCH_MAX;
 use super::super::error::SqsError;
-use super::SqsResult;
+use super::super::service::BATCH_MAX;
+use super::parsing::SqsResult;
 
 /// Validates the ids of a batch's entries.
 pub(super) fn check<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), SqsError> {

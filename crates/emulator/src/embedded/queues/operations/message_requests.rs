@@ -12,15 +12,17 @@ use super::super::attributes::{
 use super::super::error::SqsError;
 use super::super::message::{self, MessageAttribute, QueueMessage, md5_of_attributes, md5_of_body};
 use super::super::receipt::ReceiptHandle;
+use super::super::service::{BATCH_MAX, SqsQueues, name_of};
 use super::super::state::JournalRecord;
+use super::super::store::{QueueStore, ReceiveOptions};
 use super::super::time::{Micros, SECOND};
-use super::super::{BATCH_MAX, QueueStore, ReceiveOptions, SqsQueues, name_of};
-use super::{SqsResult, batch, parse, queue_name};
+use super::batch;
+use super::parsing::{SqsResult, parse, queue_name};
 
 /// A message in a send request. An entry of a batch also has an id.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(in super::super) struct SendEntry {
+struct SendEntry {
     #[serde(default)]
     id: String,
     message_body: String,
@@ -81,6 +83,15 @@ fn seconds(name: &str, value: i64, max: u32) -> Result<Micros, SqsError> {
 }
 
 impl SqsQueues {
+    /// Sends one message, as EventBridge does to a rule's target.
+    pub(in crate::embedded) fn send(&self, queue_url: &str, body: String) -> Result<(), String> {
+        let send = SendEntry::new(body);
+        let sent = self.store().send(name_of(queue_url), vec![send], self.clock.now());
+        sent.and_then(|sent| sent.into_iter().collect::<Result<Vec<_>, _>>())
+            .map(drop)
+            .map_err(|error| error.message)
+    }
+
     pub(super) fn send_message(&self, body: &[u8]) -> SqsResult {
         let (queue, send) = (queue_name(body)?, parse(body)?);
         let sent = self.store().send(&queue, vec![send], self.clock.now())?;
@@ -151,7 +162,7 @@ impl SqsQueues {
     }
 
     /// `ReceiveMessage`, the only operation that waits.
-    pub(in super::super) async fn receive_message(&self, body: &[u8]) -> SqsResult {
+    pub(super) async fn receive_message(&self, body: &[u8]) -> SqsResult {
         let request: ReceiveRequest = parse(body)?;
         let max = request.max_number_of_messages.unwrap_or(1);
         let in_limits = usize::try_from(max).ok().filter(|max| (1..=BATCH_MAX).contains(max));
@@ -178,7 +189,7 @@ impl SqsQueues {
 
 impl QueueStore {
     /// Sends messages; returns the outcome of each.
-    pub(in super::super) fn send(
+    fn send(
         &mut self,
         queue: &str,
         messages: Vec<SendEntry>,
@@ -239,7 +250,7 @@ fn send_response(message: &QueueMessage) -> Value {
 
 impl SendEntry {
     /// A message without attributes and delay.
-    pub(in super::super) fn new(message_body: String) -> Self {
+    fn new(message_body: String) -> Self {
         let (id, delay_seconds, message_attributes) = (String::new(), None, BTreeMap::new());
         Self { id, message_body, delay_seconds, message_attributes }
     }

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::super::attributes::{QueueAttributes, arn};
 use super::super::error::SqsError;
+use super::super::service::{SqsQueues, name_of};
 use super::super::state::{JournalRecord, QueuesState};
 use super::super::time::SECOND;
-use super::super::{SqsQueues, name_of};
-use super::{SqsResult, parse, queue_name};
+use super::parsing::{SqsResult, parse, queue_name};
 
-/// SqsQueues in one answer, if the request does not say less.
+/// The most queues in one response, unless the request asks for fewer.
 const PAGE_MAX: usize = 1_000;
 
 /// The longest name of a queue, in bytes.

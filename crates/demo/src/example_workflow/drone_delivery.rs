@@ -1,11 +1,13 @@
 //! Drone deliveries: the package is registered, a drone or a third-party carrier is scheduled, and the delivery is
 //! registered, or all of it is undone. For a suspended account no side effect happens at all.
 
-use crate::services::{DemoService, ServiceLedgers};
 use serde_json::{Value, json};
 use steward_core::model::task::ProcessState;
 
-use super::Scenario;
+use crate::{
+    scenario::Scenario,
+    services::{DemoService, ServiceLedgers},
+};
 
 /// One in this many deliveries is out of a drone's range.
 const OUT_OF_RANGE_EVERY: usize = 4;

@@ -1,10 +1,12 @@
 //! Orders: the items are reserved, the customer is charged and the parcel is shipped, or all of it is undone.
 
-use crate::services::{DemoService, ServiceLedgers};
 use serde_json::{Value, json};
 use steward_core::model::task::ProcessState;
 
-use super::Scenario;
+use crate::{
+    scenario::Scenario,
+    services::{DemoService, ServiceLedgers},
+};
 
 pub(super) struct Orders;
 

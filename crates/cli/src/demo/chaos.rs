@@ -12,7 +12,7 @@ use steward_demo::services::{DemoService, MockServices};
 use steward_emulator::host::Host;
 use tokio::time::{Instant, sleep};
 
-use crate::demo::DemoProgress;
+use super::progress::DemoProgress;
 
 /// How often an instance is killed.
 const KILL_EVERY: Duration = Duration::from_millis(500);
@@ -27,25 +27,25 @@ const BREAKER_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
 /// Injects crashes and an outage into a running demo.
-pub(crate) struct Chaos {
+pub(super) struct Chaos {
     random: Mutex<fastrand::Rng>,
     killed: AtomicU64,
 }
 
 impl Chaos {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
         Self { random, killed: AtomicU64::new(0) }
     }
 
     /// How many instances were killed.
-    pub(crate) fn killed(&self) -> u64 {
+    pub(super) fn killed(&self) -> u64 {
         self.killed.load(Ordering::SeqCst)
     }
 
     /// Kills instances until the future is dropped. Takes the service down after a quarter of the tasks
     /// have ended.
-    pub(crate) async fn run(
+    pub(super) async fn run(
         &self,
         host: &Host,
         services: &MockServices,
