@@ -23,7 +23,7 @@ use steward_runtime::ports::{
 
 use super::{
     deployment::SimulatedDeployment,
-    plan::{Millis, SECOND},
+    virtual_time::{Millis, SECOND},
 };
 use crate::memory::MemoryPorts;
 
