@@ -293,9 +293,9 @@ impl Channel for ForecastPorts {
         tokio::time::sleep(SQS_LATENCY).await;
         let answers = messages.iter().map(|_| Ok(())).collect();
         for message in messages {
-            let account = self.account_for(CostSubject::of(&self.simulation, &message));
+            let account = self.account_for(self.simulation.subject_of(&message));
             self.simulation.state().meter.sent(&account, &message, &self.simulation.plan);
-            TaskSimulation::send_message(&self.simulation, message);
+            self.simulation.send_message(message);
         }
         answers
     }
