@@ -54,7 +54,7 @@ async fn handle(
     message: &OutgoingMessage,
     receives: u32,
 ) -> bool {
-    let ports = ForecastPorts { simulation: simulation.clone(), account: account.clone() };
+    let ports = ForecastPorts::new(simulation.clone(), account.clone());
     let event = event(message, receives);
     let response = match role {
         FunctionRole::Submission => {
@@ -75,7 +75,7 @@ async fn handle(
 pub(super) async fn sweep(simulation: Arc<TaskSimulation>) {
     let subject = CostSubject::task(&simulation.plan.settings.workflow.name);
     let account = CostAccount { function: BilledFunction::Supervisor, subject };
-    let ports = ForecastPorts { simulation: simulation.clone(), account };
+    let ports = ForecastPorts::new(simulation.clone(), account);
     let deadline = deadline(&simulation, Duration::from_secs(50));
     // Errors need no handling: the in-memory index can always be read, and unhandled tasks stay due.
     let swept = Box::pin(steward_supervisor::sweep(&ports, 0, deadline));
