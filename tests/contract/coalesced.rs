@@ -1,12 +1,8 @@
 //! A backend in which every write of the AWS adapters shares its request with another write.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::join;
-use jiff::Timestamp;
 use serde_json::Value;
 use steward_aws::{
     AwsPorts, bus::EventBridgeBus, channel::SqsChannel, definitions::DynamoDefinitions,
@@ -14,18 +10,10 @@ use steward_aws::{
 };
 use steward_core::{
     definition::workflow::Workflow,
-    model::{
-        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
-        names::TaskId,
-        task::{ProcessState, Task},
-        time::Timing,
-    },
+    model::{document::DocumentRetention, task::Task, time::Timing},
 };
-use steward_runtime::ports::{
-    CreateOutcome, DueCursor, DuePage, EndedTask, EndedTaskPage, PortError, Ports, PutOutcome,
-    Queue, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
-    StateStore,
-};
+use steward_runtime::ports::{CreateOutcome, PortError, Ports, PutOutcome, Queue, StateStore};
+use steward_testkit::intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply};
 
 use super::{
     backends::{AwsBackend, Backend, QueuedMessage},
@@ -44,8 +32,11 @@ pub(super) struct CoalescedPorts {
     store: CoalescedStore,
 }
 
+/// Makes an unrelated write with each write of a store.
 #[derive(Clone)]
-pub(super) struct CoalescedStore(DynamoStore);
+pub(super) struct UnrelatedWrites(DynamoStore);
+
+type CoalescedStore = InterceptedStore<DynamoStore, UnrelatedWrites>;
 
 impl CoalescedBackend {
     fn over(aws: AwsBackend) -> Self {
@@ -56,7 +47,9 @@ impl CoalescedBackend {
 
 impl CoalescedPorts {
     fn new(ports: AwsPorts) -> Self {
-        Self { store: CoalescedStore(ports.store().clone()), ports }
+        let store = ports.store().clone();
+        let interceptor = UnrelatedWrites(store.clone());
+        Self { store: InterceptedStore { store, interceptor }, ports }
     }
 }
 
@@ -66,7 +59,14 @@ fn unique_number() -> u32 {
     COUNT.fetch_add(1, Ordering::SeqCst)
 }
 
-impl CoalescedStore {
+impl UnrelatedWrites {
+    /// Creates an unrelated task without a due time, so that it is in no index.
+    async fn create_unrelated_task(&self) {
+        let another = task_due(&format!("another-{}", unique_number()), None);
+        let created = self.0.create(&another, &submission(&another)).await;
+        assert_eq!(created.unwrap(), CreateOutcome::Created);
+    }
+
     /// Writes an unrelated document.
     async fn put_unrelated_document(&self) {
         let kept = DocumentRetention { from: at(0), retention_s: None };
@@ -76,90 +76,20 @@ impl CoalescedStore {
     }
 }
 
-impl StateStore for CoalescedStore {
-    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        self.0.load(id).await
-    }
-
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
-        let another = format!("another-{}", unique_number());
-        // Without a due time, so that it is in no index.
-        let another = task_due(&another, None);
-        let document = submission(&another);
-        let (created, others) =
-            join!(self.0.create(task, submitted), self.0.create(&another, &document));
-        assert_eq!(others.unwrap(), CreateOutcome::Created);
-        created
-    }
-
-    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
-        join!(self.0.save(task), self.put_unrelated_document()).0
-    }
-
-    async fn put_document(
+impl Interceptor for UnrelatedWrites {
+    async fn intercept<T: Send + Sync>(
         &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-        document: &Document,
-    ) -> Result<PutOutcome, PortError> {
-        join!(self.0.put_document(owner, kept, document), self.put_unrelated_document()).0
-    }
-
-    async fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-    ) -> Result<(), PortError> {
-        self.0.extend_documents(owner, kept).await
-    }
-
-    async fn documents(
-        &self,
-        owner: &DocumentOwner,
-        keys: &[DocumentKey],
-    ) -> Result<Vec<Document>, PortError> {
-        self.0.documents(owner, keys).await
-    }
-
-    async fn due_tasks(
-        &self,
-        shard: u32,
-        until: Timestamp,
-        after: Option<&DueCursor>,
-    ) -> Result<DuePage, PortError> {
-        self.0.due_tasks(shard, until, after).await
-    }
-
-    fn shards(&self) -> u32 {
-        self.0.shards()
-    }
-
-    async fn ended_tasks(
-        &self,
-        state: ProcessState,
-        part: u32,
-        within: Range<Timestamp>,
-        after: Option<&EndedTask>,
-    ) -> Result<EndedTaskPage, PortError> {
-        self.0.ended_tasks(state, part, within, after).await
-    }
-
-    async fn shared_record(
-        &self,
-        key: &SharedRecordKey,
-    ) -> Result<Option<SharedRecord>, PortError> {
-        self.0.shared_record(key).await
-    }
-
-    async fn save_shared_record(
-        &self,
-        shared: &SharedRecord,
-    ) -> Result<SharedSaveOutcome, PortError> {
-        self.0.save_shared_record(shared).await
-    }
-
-    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
-        self.0.shared_records(kind).await
+        call: StoreCall<'_>,
+        effect: impl Future<Output = Result<T, PortError>> + Send,
+        _: impl Fn(&T) -> StoreReply<'_> + Send,
+    ) -> Result<T, PortError> {
+        if matches!(call, StoreCall::Create(..)) {
+            join!(effect, self.create_unrelated_task()).0
+        } else if matches!(call, StoreCall::Save(_) | StoreCall::PutDocument(..)) {
+            join!(effect, self.put_unrelated_document()).0
+        } else {
+            effect.await
+        }
     }
 }
 
@@ -245,9 +175,10 @@ async fn every_write_shares_its_request() {
     let backend = CoalescedBackend::over(AwsBackend::open_in_process().await);
     let task = task_due("t", None);
     let store = backend.ports().store();
-    store.create(&task, &submission(&task)).await.unwrap();
-    store.put_document(&owner("t"), task.kept(), &output("a", 1, Value::Null)).await.unwrap();
-    store.save(&Task { revision: 2, ..task }).await.unwrap();
+    Box::pin(store.create(&task, &submission(&task))).await.unwrap();
+    let document = output("a", 1, Value::Null);
+    Box::pin(store.put_document(&owner("t"), task.kept(), &document)).await.unwrap();
+    Box::pin(store.save(&Task { revision: 2, ..task })).await.unwrap();
     let requests = |operation: &str| total(&backend.aws.meter.read(), operation).requests;
     assert_eq!(requests("DynamoDB.TransactWriteItems"), 1);
     assert_eq!(requests("DynamoDB.BatchExecuteStatement"), 2);

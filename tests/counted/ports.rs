@@ -29,7 +29,8 @@ use steward_runtime::ports::{
 };
 use tokio::task::yield_now;
 
-/// An implementation of all ports with constant results.
+/// An implementation of all ports with constant results. It is no decorator of the in-memory ports, because these allocate
+/// and serialise on each call, which would count as memory of the handlers.
 pub(crate) struct ConstantPorts {
     /// The workflow of every task.
     pub(crate) workflow: Arc<Plan>,

@@ -15,23 +15,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::{NonZeroU32, NonZeroUsize},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex},
 };
 
-use jiff::Timestamp;
-use serde::{Serialize, de::DeserializeOwned};
-use steward_core::model::{
-    events::BusEvent,
-    time::{Timing, later},
-};
+use steward_core::model::{events::BusEvent, time::Timing};
 use steward_runtime::ports::{
-    Channel, Clock, EventBus, NoSuchQueue, OutgoingMessage, PortError, Ports, Queue,
+    Channel, EventBus, NoSuchQueue, OutgoingMessage, PortError, Ports, Queue,
 };
 
+mod clock;
 mod definitions;
+mod storage;
 mod store;
 
+use storage::lock;
+
+pub use clock::ManualClock;
 pub use definitions::MemoryDefinitions;
 pub use store::{ExpiredItem, MemoryStore};
 
@@ -209,72 +208,13 @@ impl EventBus for MemoryBus {
     }
 }
 
-/// A clock that moves only when a test sets it. It starts at the Unix epoch.
-#[derive(Debug, Clone, Default)]
-pub struct ManualClock {
-    now: Arc<Mutex<Timestamp>>,
-}
-
-impl ManualClock {
-    /// Sets the time. It may go back, as real clocks do.
-    pub fn set(&self, now: Timestamp) {
-        *lock(&self.now) = now;
-    }
-
-    /// Moves the time forward.
-    pub fn advance(&self, by: Duration) {
-        let mut now = lock(&self.now);
-        *now = later(*now, by);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        *lock(&self.now)
-    }
-
-    /// Returns at once, after other tasks had a chance to run: virtual time does not pass.
-    async fn sleep(&self, _: Duration) {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Locks a mutex, also a poisoned one: each change is complete before its guard is dropped, so the data is consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// `value` after it was serialised and deserialised, as if it had been stored and read.
-fn stored<T: Serialize + DeserializeOwned>(
-    value: &T,
-    operation: impl Fn() -> String,
-) -> Result<T, PortError> {
-    from_text(&to_text(value, &operation)?, operation)
-}
-
-fn to_text<T: Serialize>(value: &T, operation: impl Fn() -> String) -> Result<String, PortError> {
-    serde_json::to_string(value).map_err(|error| corrupt(operation, error))
-}
-
-fn from_text<T: DeserializeOwned>(
-    text: &str,
-    operation: impl Fn() -> String,
-) -> Result<T, PortError> {
-    serde_json::from_str(text).map_err(|error| corrupt(operation, error))
-}
-
-fn corrupt<E>(operation: impl Fn() -> String, error: E) -> PortError
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    PortError { operation: operation(), retryable: false, source: Box::new(error) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
+    use std::time::Duration;
     use steward_core::model::document::{Document, DocumentKey};
-    use steward_runtime::ports::{CreateOutcome, PutOutcome, StateStore};
+    use steward_runtime::ports::{Clock, CreateOutcome, PutOutcome, StateStore};
 
     fn ports() -> MemoryPorts {
         let timing = Timing {

@@ -45,9 +45,11 @@ use steward_runtime::{
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+mod attempt_end;
 mod circuit_breaker;
 mod claim;
 
+use attempt_end::{AttemptEnd, failed};
 use circuit_breaker::CallPermission;
 pub use circuit_breaker::CircuitBreaker;
 
@@ -178,16 +180,6 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         incarnation: request.incarnation,
         times: AttemptTimes { queued_at, called_at, answered_at },
     }))
-}
-
-/// How an attempt ended.
-enum AttemptEnd {
-    /// With this outcome, which goes into the reply.
-    Outcome(ReplyOutcome),
-    /// Without a reply, for this reason.
-    Silent(&'static str),
-    /// Without a reply; the request goes back to its queue.
-    Requeued,
 }
 
 /// The state of a running attempt.
@@ -422,11 +414,6 @@ fn call_outcome(response: &Result<Value, CallFault>) -> CallOutcome {
             CallFault::Transient { reason, retry_after: None, .. } | CallFault::TimedOut { reason },
         ) => CallOutcome::Unavailable { reason: reason.clone() },
     }
-}
-
-fn failed(reason: &str, may_have_run: bool) -> AttemptEnd {
-    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
-    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run })
 }
 
 fn unknown_outcome(reason: &str) -> String {

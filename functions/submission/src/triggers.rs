@@ -14,7 +14,10 @@ use steward_runtime::{
     trace::{SpanKind, TraceSpan},
 };
 
-use crate::{SPAN, SubmissionResult, accepted, record_as, refused, set_task, task_traceparent};
+use crate::{
+    record::record_as,
+    submission_result::{SPAN, SubmissionResult, accepted, refused, set_task, task_traceparent},
+};
 
 /// The largest number of concurrent submissions of an event.
 const TASKS_AT_ONCE: usize = 16;

@@ -14,7 +14,7 @@ use steward_runtime::{
     ports::{Clock, PortError, Ports, SharedSaveOutcome, StateStore, ended_index_partitions},
 };
 
-use crate::SweepResult;
+use crate::sweep_result::SweepResult;
 
 /// The largest number of concurrent reads of the index of ended tasks.
 const PARTS_AT_ONCE: usize = 8;

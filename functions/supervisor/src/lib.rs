@@ -6,7 +6,6 @@
 
 use futures_util::{StreamExt, future::join3, stream};
 use jiff::Timestamp;
-use serde::Serialize;
 use steward_core::{engine::event::Event, model::time::earlier};
 use steward_runtime::{
     breaker::publish_unpublished_changes,
@@ -17,6 +16,9 @@ use steward_runtime::{
 
 mod dead_letters;
 mod history;
+mod sweep_result;
+
+pub use crate::sweep_result::SweepResult;
 
 /// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
@@ -50,17 +52,6 @@ pub async fn run_once<P: Ports>(
         );
     }
     Ok(swept)
-}
-
-/// The result of a sweep.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct SweepResult {
-    /// The number of due tasks.
-    pub due: u64,
-    /// How many of these could not be processed; they stay due.
-    pub failed: u64,
-    /// The number of shards that were not read to their end before the deadline.
-    pub shards_left: u32,
 }
 
 /// Sweeps all shards, several concurrently, until `deadline`, the time at which Lambda stops the function. It starts at

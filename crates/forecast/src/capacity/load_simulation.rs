@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use super::{
     fluid::{Portion, PortionPool, PortionQueue},
-    limit_rows::LimitKind,
+    limit_kind::LimitKind,
     model::{HopRoutes, QueueModel, Route, Stage},
     scaling_limits::{PollerScaling, TABLES, TableThroughput},
     settings::ScaleSettings,

@@ -14,6 +14,7 @@
 //! Pure: no clock, no I/O, and the same result every time. All figures are estimates: nothing was measured on AWS.
 
 mod fluid;
+mod limit_kind;
 mod limit_rows;
 mod limits;
 mod load_simulation;
@@ -26,7 +27,8 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use limit_rows::{LimitKind, LimitRow};
+pub use limit_kind::LimitKind;
+pub use limit_rows::LimitRow;
 pub use limits::{Limit, Limits};
 pub use recommendations::Recommendation;
 pub use report::{LateReplies, LatencySummary, LoadCost, ScaleReport, StageRow};

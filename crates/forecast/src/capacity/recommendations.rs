@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    limit_rows::{LimitKind, LimitRow},
+    limit_kind::LimitKind,
+    limit_rows::LimitRow,
     load_simulation::{BACKLOG_S, LoadResult},
     model::QueueModel,
     scaling_limits::TableThroughput,

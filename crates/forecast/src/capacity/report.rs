@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    limit_rows::{self, LimitKind, LimitRow},
+    limit_kind::LimitKind,
+    limit_rows::{self, LimitRow},
     load_simulation::{LoadResult, StageResult},
     model::{QueueModel, Stage},
     recommendations::{self, Recommendation},

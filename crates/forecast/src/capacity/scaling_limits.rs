@@ -1,7 +1,7 @@
 //! Limits that change over time: tables that grow with their load, an index whose keys are spread over partitions, and
 //! pollers that are added gradually.
 
-use super::{limit_rows::LimitKind, settings::ScaleSettings};
+use super::{limit_kind::LimitKind, settings::ScaleSettings};
 use crate::cost::Resource;
 
 /// The resources of the tables and the due index.

@@ -4,7 +4,8 @@ use serde_json::Value;
 use steward_core::model::names::AgentName;
 
 use super::{
-    limit_rows::{self, LimitKind},
+    limit_kind::LimitKind,
+    limit_rows,
     load_simulation::{LoadResult, run},
     model::QueueModel,
     *,

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{run::ForecastRun, task_simulation::FunctionRole};
+use super::function_role::FunctionRole;
 
 tokio::task_local! {
     /// The message that is being handled.
@@ -66,6 +66,8 @@ pub struct Handling {
 pub(super) struct DemandCounts {
     hops: Vec<BTreeMap<FunctionRole, HopMessages>>,
     units: BTreeMap<(FunctionRole, Resource), f64>,
+    /// How many milliseconds each invocation took.
+    invocations: Vec<(FunctionRole, u64)>,
 }
 
 impl DemandCounts {
@@ -91,6 +93,11 @@ impl DemandCounts {
         *self.units.entry((role, of)).or_default() += units;
     }
 
+    /// Counts an invocation.
+    pub(super) fn took(&mut self, role: &FunctionRole, millis: u64) {
+        self.invocations.push((role.clone(), millis));
+    }
+
     /// The hop of the newest messages. Messages of the supervisor belong to the next one.
     pub(super) fn newest(&self) -> usize {
         self.hops.len().saturating_sub(1)
@@ -104,20 +111,20 @@ pub(super) async fn handling<F: Future>(role: FunctionRole, hop: usize, work: F)
 
 impl Demand {
     /// The mean over all runs. `batch` messages share an invocation.
-    pub(super) fn of(finished_runs: &[ForecastRun], batch: u32) -> Self {
-        let runs = finished_runs.len().max(1) as f64;
+    pub(super) fn of(runs: &[&DemandCounts], batch: u32) -> Self {
+        let count_of_runs = runs.len().max(1) as f64;
         let mut demand = Self::default();
-        for demand_counts in finished_runs.iter().map(|run| &run.demand_counts) {
-            let deepest = demand_counts.hops.len().max(demand.hops.len());
+        for run in runs {
+            let deepest = run.hops.len().max(demand.hops.len());
             demand.hops.resize_with(deepest, BTreeMap::new);
-            for (all, one) in demand.hops.iter_mut().zip(&demand_counts.hops) {
+            for (all, one) in demand.hops.iter_mut().zip(&run.hops) {
                 for (role, hop) in one {
                     let all = all.entry(role.clone()).or_default();
                     all.messages += hop.messages;
                     all.delay_ms += hop.delay_ms;
                 }
             }
-            for ((role, resource), units) in &demand_counts.units {
+            for ((role, resource), units) in &run.units {
                 let total = &mut demand.roles.entry(role.clone()).or_default().units;
                 *total.entry(*resource).or_default() += units;
             }
@@ -126,12 +133,12 @@ impl Demand {
         for (role, hop) in demand.hops.iter_mut().flatten() {
             *messages.entry(role.clone()).or_default() += hop.messages;
             hop.delay_ms /= hop.messages;
-            hop.messages /= runs;
+            hop.messages /= count_of_runs;
         }
         for (role, count) in messages {
             let handling = demand.roles.entry(role.clone()).or_default();
             handling.units.values_mut().for_each(|units| *units /= count);
-            handling.invocation_ms = slowest_of(batch, &role, finished_runs);
+            handling.invocation_ms = slowest_of(batch, &role, runs);
         }
         demand
     }
@@ -144,8 +151,8 @@ impl Demand {
 }
 
 /// The average duration of the slowest message in a batch, in milliseconds.
-fn slowest_of(batch: u32, role: &FunctionRole, finished_runs: &[ForecastRun]) -> f64 {
-    let all = finished_runs.iter().flat_map(|run| &run.millis).filter(|(of, _)| of == role);
+fn slowest_of(batch: u32, role: &FunctionRole, runs: &[&DemandCounts]) -> f64 {
+    let all = runs.iter().flat_map(|run| &run.invocations).filter(|(of, _)| of == role);
     let times: Vec<_> = all.map(|(_, millis)| *millis).collect();
     let batches = times.chunks(usize::try_from(batch).unwrap_or(1).max(1));
     let count = batches.len().max(1) as f64;

@@ -1,35 +1,60 @@
-//! Calls the real handler of each function with one message.
+//! Delivers each message to the real handler of its function, and again if the handler fails. All deliveries run
+//! concurrently on the virtual clock.
 
 use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use jiff::Timestamp;
+use steward_aws::channel::redelivery;
 use steward_core::{model::time::later, submission::ReplyQueues};
 use steward_runtime::ports::OutgoingMessage;
+use tokio::time::Instant;
 
 use super::{
     demand,
+    function_role::FunctionRole,
     ledger::{BilledFunction, CostAccount, CostSubject},
     ports::ForecastPorts,
     service::ForecastService,
-    task_simulation::{FunctionRole, TaskSimulation},
+    task_simulation::{DELIVERY_LATENCY, QueuedMessage, TaskSimulation},
 };
 
 /// The computing time of an invocation in milliseconds, without waiting for other services.
-pub(super) const OVERHEAD_MS: u64 = 2;
+const OVERHEAD_MS: u64 = 2;
 
 /// The time reserved at the end of an invocation, as in production.
 const MARGIN: Duration = Duration::from_secs(2);
 
+/// Delivers a message until its handler succeeds, or it was delivered too often.
+pub(super) async fn deliver(simulation: Arc<TaskSimulation>, queued: QueuedMessage) {
+    let QueuedMessage { role, message, delay, hop } = queued;
+    tokio::time::sleep(delay + DELIVERY_LATENCY).await;
+    let subject = simulation.subject_of(&message);
+    let account = CostAccount { function: role.function(), subject };
+    for receives in 1..=role.receives_max() {
+        let begun = Instant::now();
+        simulation.state().meter.received(&account, &message, &simulation.plan);
+        let handled = handle(&simulation, &role, &account, &message, receives);
+        let done = demand::handling(role.clone(), hop, handled).await;
+        let millis = begun.elapsed().as_millis() as u64 + OVERHEAD_MS;
+        simulation.took(&role, &account, millis);
+        if done {
+            return;
+        }
+        let random = simulation.state().draw.f64();
+        tokio::time::sleep(redelivery::delay(receives, random)).await;
+    }
+}
+
 /// Passes a message to the handler of its function, and charges `account`. Returns whether it succeeded.
-pub(super) async fn handle(
+async fn handle(
     simulation: &Arc<TaskSimulation>,
     role: &FunctionRole,
     account: &CostAccount,
     message: &OutgoingMessage,
     receives: u32,
 ) -> bool {
-    let ports = ForecastPorts { simulation: simulation.clone(), account: account.clone() };
+    let ports = ForecastPorts::new(simulation.clone(), account.clone());
     let event = event(message, receives);
     let response = match role {
         FunctionRole::Submission => {
@@ -50,7 +75,7 @@ pub(super) async fn handle(
 pub(super) async fn sweep(simulation: Arc<TaskSimulation>) {
     let subject = CostSubject::task(&simulation.plan.settings.workflow.name);
     let account = CostAccount { function: BilledFunction::Supervisor, subject };
-    let ports = ForecastPorts { simulation: simulation.clone(), account };
+    let ports = ForecastPorts::new(simulation.clone(), account);
     let deadline = deadline(&simulation, Duration::from_secs(50));
     // Errors need no handling: the in-memory index can always be read, and unhandled tasks stay due.
     let swept = Box::pin(steward_supervisor::sweep(&ports, 0, deadline));

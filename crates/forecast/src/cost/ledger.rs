@@ -23,10 +23,8 @@ use steward_core::model::{
 use steward_runtime::ports::{OutgoingMessage, Queue};
 
 use super::{
-    meter::gb_seconds,
     plan::ForecastPlan,
-    prices::{Dollars, TaskUsage},
-    task_simulation::TaskSimulation,
+    prices::{Dollars, TaskUsage, gb_seconds},
 };
 
 /// The functions that are billed.
@@ -67,8 +65,12 @@ impl CostSubject {
         Self { workflow: workflow.clone(), step: None }
     }
 
-    /// What a message concerns.
-    pub(super) fn of(simulation: &TaskSimulation, message: &OutgoingMessage) -> Self {
+    /// What a message concerns. Without a known task, that is a task of the workflow `default`.
+    pub(super) fn of(
+        message: &OutgoingMessage,
+        default: &WorkflowName,
+        workflow_of: impl FnOnce(&TaskId) -> Option<WorkflowName>,
+    ) -> Self {
         let (task, step) = match &message.queue {
             Queue::Agent(_) => request_subject(&message.body),
             Queue::Scheduler => scheduler_message_subject(&message.body),
@@ -81,9 +83,8 @@ impl CostSubject {
             },
             Queue::Client(_) | Queue::Rejected => (None, None),
         };
-        let workflow = task.and_then(|task| simulation.workflow_of(&task));
-        let workflow = workflow.unwrap_or_else(|| simulation.plan.settings.workflow.name.clone());
-        Self { workflow, step }
+        let workflow = task.and_then(|task| workflow_of(&task));
+        Self { workflow: workflow.unwrap_or_else(|| default.clone()), step }
     }
 }
 

@@ -10,11 +10,8 @@ use steward_runtime::ports::{OutgoingMessage, PortError};
 use super::{
     ledger::{CostAccount, CostAccounts},
     plan::ForecastPlan,
-    prices::{self, TaskUsage},
+    prices::{self, TaskUsage, gb_seconds},
 };
-
-/// The memory of every function in `template.yaml`, in GB.
-pub const MEMORY_GB: f64 = 0.25;
 
 /// The write units of an item.
 pub(super) fn write_units(item: &ItemAttributes) -> f64 {
@@ -108,9 +105,4 @@ impl UsageMeter {
         let events = bytes.div_ceil(prices::CHUNK_BYTES).max(1) as f64;
         self.add(account, TaskUsage { events, ..TaskUsage::default() });
     }
-}
-
-/// The GB-seconds of an invocation. Lambda rounds up to whole milliseconds.
-pub(super) fn gb_seconds(millis: u64) -> f64 {
-    millis as f64 / 1_000.0 * MEMORY_GB
 }

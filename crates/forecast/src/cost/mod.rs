@@ -21,7 +21,10 @@ use std::sync::{
 };
 
 mod alternatives;
+mod assumptions;
+mod attempt_outcome;
 mod demand;
+mod function_role;
 mod handlers;
 mod ledger;
 mod meter;
@@ -31,6 +34,7 @@ pub mod prices;
 mod report;
 mod run;
 mod sample;
+mod sample_check;
 mod service;
 mod settings;
 mod step_options;
@@ -42,12 +46,13 @@ mod tests;
 
 pub use alternatives::AlternativePrice;
 pub use demand::{Demand, Handling, HopMessages, Resource};
+pub use function_role::FunctionRole;
 pub use ledger::{CostLedger, CostLedgerEntry};
-pub use meter::MEMORY_GB;
+pub use prices::MEMORY_GB;
 pub use report::{ForecastReport, OutcomeReason, OutcomeSummary, StepSummary};
 pub use settings::{BATCH_MAX, ForecastError, ForecastSettings, RUNS, RUNS_MAX};
 pub use step_options::{DurationValue, Json, OptionError, Share, StepOption, StepSelector};
-pub use task_simulation::{DELIVERY_LATENCY, FunctionRole};
+pub use task_simulation::DELIVERY_LATENCY;
 
 /// Runs the number of tasks in `settings` on all processors, and calls `done` after each. The caller must not be inside
 /// a runtime.

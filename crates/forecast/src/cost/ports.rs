@@ -1,21 +1,24 @@
 //! The ports of a forecast: in-memory ports whose calls take as long as usual on AWS, and are counted.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use steward_aws::items;
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentRetention},
     events::BusEvent,
-    names::{TaskId, WorkflowName},
-    task::{ProcessState, Task},
+    names::WorkflowName,
+    task::Task,
     time::Timing,
 };
 use steward_runtime::ports::{
-    Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
-    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, SaveOutcome, SharedRecord,
-    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
+    SaveOutcome, StateStore,
+};
+use steward_testkit::{
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
+    memory::MemoryStore,
 };
 
 use super::{
@@ -41,43 +44,57 @@ const INSTANCE: &str = "scheduler-0badcafe";
 /// All ports of a function while it handles a message.
 #[derive(Debug, Clone)]
 pub(super) struct ForecastPorts {
-    pub(super) simulation: Arc<TaskSimulation>,
-    /// The account that its usage is charged to.
-    pub(super) account: CostAccount,
+    store: InterceptedStore<MemoryStore, CountedCalls>,
 }
 
-/// Each port is this type.
-impl Ports for ForecastPorts {
-    type Store = Self;
-    type Definitions = Self;
-    type Channel = Self;
-    type Bus = Self;
-    type Clock = Self;
+/// The calls of a function while it handles a message: each takes as long as usual, and is counted.
+#[derive(Debug, Clone)]
+pub(super) struct CountedCalls {
+    simulation: Arc<TaskSimulation>,
+    /// The account that its usage is charged to.
+    account: CostAccount,
+}
 
-    fn store(&self) -> &Self {
-        self
+impl ForecastPorts {
+    pub(super) fn new(simulation: Arc<TaskSimulation>, account: CostAccount) -> Self {
+        let store = simulation.memory.store().clone();
+        Self {
+            store: InterceptedStore { store, interceptor: CountedCalls { simulation, account } },
+        }
     }
-    fn definitions(&self) -> &Self {
-        self
+}
+
+impl Ports for ForecastPorts {
+    type Store = InterceptedStore<MemoryStore, CountedCalls>;
+    type Definitions = CountedCalls;
+    type Channel = CountedCalls;
+    type Bus = CountedCalls;
+    type Clock = CountedCalls;
+
+    fn store(&self) -> &Self::Store {
+        &self.store
     }
-    fn channel(&self) -> &Self {
-        self
+    fn definitions(&self) -> &CountedCalls {
+        &self.store.interceptor
     }
-    fn bus(&self) -> &Self {
-        self
+    fn channel(&self) -> &CountedCalls {
+        &self.store.interceptor
     }
-    fn clock(&self) -> &Self {
-        self
+    fn bus(&self) -> &CountedCalls {
+        &self.store.interceptor
+    }
+    fn clock(&self) -> &CountedCalls {
+        &self.store.interceptor
     }
     fn timing(&self) -> Timing {
-        self.simulation.memory.timing()
+        self.store.interceptor.simulation.memory.timing()
     }
     fn instance(&self) -> &str {
         INSTANCE
     }
 }
 
-impl Clock for ForecastPorts {
+impl Clock for CountedCalls {
     fn now(&self) -> Timestamp {
         self.simulation.time()
     }
@@ -87,7 +104,7 @@ impl Clock for ForecastPorts {
     }
 }
 
-impl Definitions for ForecastPorts {
+impl Definitions for CountedCalls {
     /// Costs nothing: instances cache definitions.
     async fn workflow(
         &self,
@@ -114,11 +131,7 @@ impl Definitions for ForecastPorts {
     }
 }
 
-impl ForecastPorts {
-    fn store(&self) -> &steward_testkit::memory::MemoryStore {
-        self.simulation.memory.store()
-    }
-
+impl CountedCalls {
     fn reads(&self, of: Resource, read_units: f64) {
         let state = &mut *self.simulation.state();
         state.meter.add(&self.account, TaskUsage { read_units, ..TaskUsage::default() });
@@ -154,148 +167,106 @@ impl ForecastPorts {
     }
 }
 
-impl StateStore for ForecastPorts {
-    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let task = self.store().load(id).await?;
-        let item = task.as_ref().map(|task| self.simulation.items.task(task)).transpose()?;
-        self.reads(Resource::TasksReads, meter::read_units(item.as_ref()));
-        Ok(task)
-    }
-
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let document =
-            self.simulation.items.document(&task.document_owner(), task.kept(), submitted);
-        let item = self.simulation.items.task(task)?;
-        let created = self.store().create(task, submitted).await?;
-        // A transaction costs double, also a refused one. The indices cost the normal price.
-        self.writes(Resource::TasksWrites, 2.0 * meter::write_units(&item));
-        self.writes(Resource::DocumentsWrites, 2.0 * meter::write_units(&document));
-        if created == CreateOutcome::Created {
-            self.writes_indices(task, &meter::replaced(&self.simulation.items, None, task)?);
-            self.writes_document(submitted);
-            self.simulation.record_task(task);
+impl Interceptor for CountedCalls {
+    async fn intercept<T: Send + Sync>(
+        &self,
+        call: StoreCall<'_>,
+        effect: impl Future<Output = Result<T, PortError>> + Send,
+        view: impl Fn(&T) -> StoreReply<'_> + Send,
+    ) -> Result<T, PortError> {
+        if !is_free(call) {
+            tokio::time::sleep(DYNAMODB_LATENCY).await;
         }
-        Ok(created)
+        let before = if let StoreCall::Save(task) = call {
+            self.simulation.memory.store().load(&task.task_id).await?
+        } else {
+            None
+        };
+        let reply = effect.await?;
+        self.count(call, view(&reply), before.as_ref())?;
+        Ok(reply)
     }
+}
 
-    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let before = self.store().load(&task.task_id).await?;
-        let saved = self.store().save(task).await?;
-        match &saved {
-            SaveOutcome::Saved => {
-                let replaced = meter::replaced(&self.simulation.items, before.as_ref(), task)?;
+/// Whether a call takes no time and costs nothing. Each instance reads its breaker at most once a second, for any number
+/// of tasks.
+fn is_free(call: StoreCall<'_>) -> bool {
+    matches!(
+        call,
+        StoreCall::ExtendDocuments(_) | StoreCall::SharedRecord(_) | StoreCall::SharedRecords(_)
+    )
+}
+
+impl CountedCalls {
+    /// Counts a call of the store. `before` is the task before it was saved. Reading the indices is not counted: it is a
+    /// cost of the deployment, not of a task.
+    fn count(
+        &self,
+        call: StoreCall<'_>,
+        reply: StoreReply<'_>,
+        before: Option<&Task>,
+    ) -> Result<(), PortError> {
+        let items = &self.simulation.items;
+        match (call, reply) {
+            (_, StoreReply::Loaded(task)) => {
+                let item = task.map(|task| items.task(task)).transpose()?;
+                self.reads(Resource::TasksReads, meter::read_units(item.as_ref()));
+            }
+            (StoreCall::Create(task, submitted), StoreReply::Created(created)) => {
+                let document = items.document(&task.document_owner(), task.kept(), submitted);
+                // A transaction costs double, also a refused one. The indices cost the normal price.
+                self.writes(Resource::TasksWrites, 2.0 * meter::write_units(&items.task(task)?));
+                self.writes(Resource::DocumentsWrites, 2.0 * meter::write_units(&document));
+                if *created == CreateOutcome::Created {
+                    self.writes_indices(task, &meter::replaced(items, None, task)?);
+                    self.writes_document(submitted);
+                    self.simulation.record_task(task);
+                }
+            }
+            (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Saved)) => {
+                let replaced = meter::replaced(items, before, task)?;
                 self.writes(Resource::TasksWrites, replaced.table);
                 self.writes_indices(task, &replaced);
                 self.simulation.record_task(task);
             }
             // A refused write costs as much as the item that it would have replaced.
-            SaveOutcome::Conflict(now) => {
-                let item = now.as_ref().map(|now| self.simulation.items.task(now)).transpose()?;
+            (_, StoreReply::Saved(SaveOutcome::Conflict(now))) => {
+                let item = now.as_ref().map(|now| items.task(now)).transpose()?;
                 self.writes(Resource::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
             }
+            (StoreCall::PutDocument(owner, kept, document), _) => {
+                let item = items.document(owner, kept, document);
+                self.writes(Resource::DocumentsWrites, meter::write_units(&item));
+                self.writes_document(document);
+            }
+            (StoreCall::Documents(owner, keys), StoreReply::Documents(found)) => {
+                // The expiry does not change the size.
+                let kept = DocumentRetention { from: self.simulation.time(), retention_s: None };
+                let found_items =
+                    found.iter().map(|document| items.document(owner, kept, document));
+                let units: f64 = found_items.map(|item| meter::read_units(Some(&item))).sum();
+                let missing = keys.len().saturating_sub(found.len());
+                self.reads(Resource::DocumentsReads, units + missing as f64);
+            }
+            (StoreCall::SaveSharedRecord(shared), _) => {
+                let bytes = shared.body.to_string().len();
+                let units = bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1);
+                self.writes(Resource::DocumentsWrites, units as f64);
+            }
+            _ => {}
         }
-        Ok(saved)
-    }
-
-    async fn put_document(
-        &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-        document: &Document,
-    ) -> Result<PutOutcome, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let item = self.simulation.items.document(owner, kept, document);
-        self.writes(Resource::DocumentsWrites, meter::write_units(&item));
-        self.writes_document(document);
-        self.store().put_document(owner, kept, document).await
-    }
-
-    async fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-    ) -> Result<(), PortError> {
-        self.store().extend_documents(owner, kept).await
-    }
-
-    async fn documents(
-        &self,
-        owner: &DocumentOwner,
-        keys: &[DocumentKey],
-    ) -> Result<Vec<Document>, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let found = self.store().documents(owner, keys).await?;
-        // The expiry does not change the size.
-        let kept = DocumentRetention { from: self.simulation.time(), retention_s: None };
-        let items =
-            found.iter().map(|document| self.simulation.items.document(owner, kept, document));
-        let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
-        let missing = keys.len().saturating_sub(found.len());
-        self.reads(Resource::DocumentsReads, units + missing as f64);
-        Ok(found)
-    }
-
-    /// Not counted: reading the due index is a cost of the deployment, not of a task.
-    async fn due_tasks(
-        &self,
-        shard: u32,
-        until: Timestamp,
-        after: Option<&DueCursor>,
-    ) -> Result<DuePage, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        self.store().due_tasks(shard, until, after).await
-    }
-
-    async fn ended_tasks(
-        &self,
-        state: ProcessState,
-        part: u32,
-        within: Range<Timestamp>,
-        after: Option<&EndedTask>,
-    ) -> Result<EndedTaskPage, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        self.store().ended_tasks(state, part, within, after).await
-    }
-
-    fn shards(&self) -> u32 {
-        self.store().shards()
-    }
-
-    /// Not counted: each instance reads its breaker at most once a second, for any number of tasks.
-    async fn shared_record(
-        &self,
-        key: &SharedRecordKey,
-    ) -> Result<Option<SharedRecord>, PortError> {
-        self.store().shared_record(key).await
-    }
-
-    async fn save_shared_record(
-        &self,
-        shared: &SharedRecord,
-    ) -> Result<SharedSaveOutcome, PortError> {
-        tokio::time::sleep(DYNAMODB_LATENCY).await;
-        let bytes = shared.body.to_string().len();
-        let units = bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1);
-        self.writes(Resource::DocumentsWrites, units as f64);
-        self.store().save_shared_record(shared).await
-    }
-
-    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
-        self.store().shared_records(kind).await
+        Ok(())
     }
 }
 
-impl Channel for ForecastPorts {
+impl Channel for CountedCalls {
     async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(SQS_LATENCY).await;
         let answers = messages.iter().map(|_| Ok(())).collect();
         for message in messages {
-            let account = self.account_for(CostSubject::of(&self.simulation, &message));
+            let account = self.account_for(self.simulation.subject_of(&message));
             self.simulation.state().meter.sent(&account, &message, &self.simulation.plan);
-            TaskSimulation::send_message(&self.simulation, message);
+            self.simulation.send_message(message);
         }
         answers
     }
@@ -305,7 +276,7 @@ impl Channel for ForecastPorts {
     }
 }
 
-impl EventBus for ForecastPorts {
+impl EventBus for CountedCalls {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(EVENTBRIDGE_LATENCY).await;
         let account = self.account_for(CostSubject::task(&self.account.subject.workflow));

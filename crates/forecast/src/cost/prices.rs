@@ -11,6 +11,9 @@ const LIST: &str = include_str!("prices.yaml");
 /// The bytes that SQS and EventBridge bill as one request or event.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
+/// The memory of every function in `template.yaml`, in GB.
+pub const MEMORY_GB: f64 = 0.25;
+
 /// Prices are for this many tasks.
 const MILLION: f64 = 1_000_000.0;
 
@@ -152,6 +155,11 @@ impl TaskUsage {
 pub(super) fn share(bytes: usize, batch: u32) -> f64 {
     let chunks = (bytes * batch as usize).div_ceil(CHUNK_BYTES).max(1);
     chunks as f64 / f64::from(batch)
+}
+
+/// The GB-seconds of an invocation. Lambda rounds up to whole milliseconds.
+pub(super) fn gb_seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0 * MEMORY_GB
 }
 
 #[cfg(test)]

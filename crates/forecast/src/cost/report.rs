@@ -8,9 +8,8 @@ use super::{
     alternatives::{AlternativeCounts, AlternativePrice, alternative_prices},
     demand::Demand,
     ledger::{CostAccounts, CostLedger, add_agents_time},
-    meter::MEMORY_GB,
     plan::{ForecastPlan, StepKey},
-    prices::{Dollars, TaskUsage},
+    prices::{Dollars, MEMORY_GB, TaskUsage},
     run::{ForecastRun, StepCounts},
 };
 
@@ -122,6 +121,7 @@ impl ForecastReport {
         let mut counts = AlternativeCounts::default();
         finished_runs.iter().for_each(|run| counts.add(&run.alternatives));
         let outcomes = outcomes(finished_runs);
+        let demand_counts: Vec<_> = finished_runs.iter().map(|run| &run.demand_counts).collect();
         let error = outcomes.iter().filter(|outcome| outcome.state == "Error");
         Self {
             workflow: settings.workflow.name.to_string(),
@@ -139,7 +139,7 @@ impl ForecastReport {
             dollars_per_million: plan.prices.of(&usage),
             ledger: CostLedger::of(plan, &accounts),
             elsewhere: alternative_prices(&plan.prices, &counts, runs),
-            demand: Demand::of(finished_runs, settings.batch),
+            demand: Demand::of(&demand_counts, settings.batch),
             assumes: assumes(plan),
         }
     }

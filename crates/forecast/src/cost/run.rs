@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use steward_core::{
     definition::workflow::Workflow,
     model::{
@@ -14,7 +14,7 @@ use steward_core::{
     },
 };
 use steward_runtime::ports::{Ports, StateStore};
-use tokio::select;
+use tokio::{select, sync::mpsc::UnboundedReceiver};
 
 use super::{
     alternatives::AlternativeCounts,
@@ -23,7 +23,7 @@ use super::{
     ledger::{AgentTime, CostAccounts},
     plan::{ForecastPlan, StepKey},
     settings::ForecastError,
-    task_simulation::{FunctionRole, TIMING, TaskSimulation},
+    task_simulation::{QueuedMessage, TIMING, TaskSimulation},
 };
 
 /// The interval of the supervisor's sweeps, as in `template.yaml`.
@@ -56,7 +56,6 @@ pub(super) struct ForecastRun {
     pub(super) steps: BTreeMap<StepKey, StepCounts>,
     pub(super) accounts: CostAccounts,
     pub(super) agents_took: Vec<AgentTime>,
-    pub(super) millis: Vec<(FunctionRole, u64)>,
     pub(super) demand_counts: DemandCounts,
     pub(super) alerts: u64,
     /// What alternative services would count.
@@ -99,21 +98,20 @@ pub(super) fn run(plan: &Arc<ForecastPlan>, run: u32) -> Result<ForecastRun, For
     })
 }
 
-type Messages = tokio::sync::mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
-
 /// Advances time until all messages are handled and no task is due.
 async fn run_until_idle(
     simulation: &Arc<TaskSimulation>,
-    mut waiting: Messages,
+    mut waiting: UnboundedReceiver<QueuedMessage>,
     run: u32,
 ) -> Result<(), ForecastError> {
     let mut running = FuturesUnordered::new();
     let millis = simulation.state().draw.u64(0..SWEEP_EVERY.as_millis() as u64);
     let first_sweep = Duration::from_millis(millis);
     let (mut sweeping, mut sweeps, mut swept_at) = (false, 0, None);
+    let deliver = |message| handlers::deliver(simulation.clone(), message).map(|()| false).boxed();
     loop {
         while let Ok(message) = waiting.try_recv() {
-            running.push(message.map(|()| false).boxed());
+            running.push(deliver(message));
         }
         let due = simulation.first_due().filter(|_| !sweeping);
         let sweep_at = due.map(|due| {
@@ -126,7 +124,7 @@ async fn run_until_idle(
         select! {
             biased;
             Some(swept) = running.next() => sweeping &= !swept,
-            Some(message) = waiting.recv() => running.push(message.map(|()| false).boxed()),
+            Some(message) = waiting.recv() => running.push(deliver(message)),
             () = simulation.sleep_until(sweep_at.unwrap_or_default()), if sweep_at.is_some() => {
                 swept_at = sweep_at;
                 sweeping = true;
@@ -190,7 +188,6 @@ async fn outcome(
         steps,
         accounts: std::mem::take(&mut state.meter.accounts),
         agents_took: std::mem::take(&mut state.agents_took),
-        millis: std::mem::take(&mut state.millis),
         demand_counts: std::mem::take(&mut state.demand_counts),
         alerts: state.alerts,
         alternatives: AlternativeCounts {

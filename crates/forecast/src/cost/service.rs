@@ -14,55 +14,16 @@ use steward_core::{
 };
 
 use super::{
-    plan::{StepAssumptions, StepKey},
-    task_simulation::{FunctionRole, TaskSimulation},
+    attempt_outcome::{AttemptOutcome, random_duration},
+    plan::StepAssumptions,
+    task_simulation::TaskSimulation,
 };
-use steward_aws::queues;
-
-/// The standard deviation of the logarithm of latencies. One call in a hundred takes almost three times the mean.
-const SPREAD: f64 = 0.5;
-
 /// The longest time in which a service that is down refuses a call.
 const DOWN_LATENCY: Duration = Duration::from_millis(50);
 
 /// A remote service.
 #[derive(Debug, Clone)]
 pub(super) struct ForecastService(pub(super) Arc<TaskSimulation>);
-
-/// The drawn outcome of an attempt. It is the same for every delivery of the attempt's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AttemptOutcome {
-    Succeeds,
-    NoReply,
-    Fails,
-}
-
-impl AttemptOutcome {
-    pub(super) fn of(
-        assumptions: &StepAssumptions,
-        action: Action,
-        draw: &mut fastrand::Rng,
-    ) -> Self {
-        let (silent, fail) = match action {
-            Action::Do => (assumptions.silent, assumptions.fail),
-            Action::Undo => (0.0, assumptions.fail_undo),
-        };
-        match draw.f64() {
-            share if share < silent => Self::NoReply,
-            share if share < silent + fail * (1.0 - silent) => Self::Fails,
-            _ => Self::Succeeds,
-        }
-    }
-}
-
-/// A random duration with this mean, log-normally distributed, in whole milliseconds.
-pub(super) fn random_duration(mean: Duration, draw: &mut fastrand::Rng) -> Duration {
-    // Box-Muller: https://en.wikipedia.org/wiki/Box%E2%80%93Muller_transform
-    let (one, other) = (1.0 - draw.f64(), draw.f64());
-    let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos();
-    let millis = mean.as_secs_f64() * 1_000.0 * (SPREAD * normal - SPREAD * SPREAD / 2.0).exp();
-    Duration::from_millis(millis.round().max(1.0) as u64)
-}
 
 impl RemoteService for ForecastService {
     async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
@@ -127,7 +88,7 @@ impl RemoteService for ForecastService {
 
 /// Schedules the answer to a callback, and heartbeats until then if the step has them.
 fn answer_later(
-    simulation: &Arc<TaskSimulation>,
+    simulation: &TaskSimulation,
     request: &StepRequest,
     callback: &CallbackDefinition,
     assumptions: &StepAssumptions,
@@ -150,39 +111,4 @@ fn answer_later(
         }
     }
     send(CallbackOutcome::Completed { output: output.clone() }, after);
-}
-
-/// Draws the outcome and the duration of a child task whose workflow is not given.
-pub(super) fn child_outcome(
-    simulation: &TaskSimulation,
-    key: &StepKey,
-    assumptions: &StepAssumptions,
-    action: Action,
-) -> (AttemptOutcome, Duration) {
-    let state = &mut *simulation.state();
-    *state.calls.entry((key.clone(), action)).or_default() += 1;
-    (
-        AttemptOutcome::of(assumptions, action, &mut state.draw),
-        random_duration(assumptions.slow, &mut state.draw),
-    )
-}
-
-impl FunctionRole {
-    /// The timeout of the function in `template.yaml`.
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(match self {
-            Self::Submission | Self::Scheduler => 30,
-            Self::Agent(_) => 120,
-        })
-    }
-
-    /// How often its queue delivers a message before it becomes a dead letter.
-    pub(super) fn receives_max(&self) -> u32 {
-        let redelivery = match self {
-            Self::Submission => queues::SUBMISSIONS,
-            Self::Scheduler => queues::SCHEDULER,
-            Self::Agent(_) => queues::AGENT,
-        };
-        redelivery.receives_max
-    }
 }

@@ -1,20 +1,17 @@
 //! The simulation of one task: its virtual clock, its queues, and its counts.
 //!
-//! Each message is a future. It waits for its delivery, runs the real handler of its function, and is redelivered if the
-//! handler failed. All futures run concurrently on the virtual clock.
+//! The messages that are sent in it are [delivered](super::handlers) to the real handlers of the functions.
 
 use std::{
     collections::BTreeMap,
-    fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures_util::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use steward_agent::attempt::CircuitBreaker;
-use steward_aws::{channel::redelivery, items::Items};
+use steward_aws::items::Items;
 use steward_core::{
     breaker::BreakerSettings as Breaker,
     definition::recovery,
@@ -33,47 +30,26 @@ use tokio::{
 };
 
 use super::{
-    demand::{self, DemandCounts},
-    handlers,
-    ledger::{AgentTime, BilledFunction, CostAccount, CostSubject},
+    attempt_outcome::{AttemptOutcome, random_duration},
+    demand::DemandCounts,
+    function_role::FunctionRole,
+    ledger::{AgentTime, CostAccount, CostSubject},
     meter::UsageMeter,
     plan::{ForecastPlan, StepAssumptions, StepKey},
-    service::{AttemptOutcome, child_outcome},
 };
 use steward_testkit::memory::MemoryPorts;
 
 /// How long a message is in its queue before a function receives it.
 pub const DELIVERY_LATENCY: Duration = Duration::from_millis(20);
 
-/// The function that handles a message.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FunctionRole {
-    /// Validates and records submissions.
-    Submission,
-    /// Decides the next actions of a task.
-    Scheduler,
-    /// Calls a remote service.
-    Agent(AgentName),
-}
-
-impl FunctionRole {
-    fn function(&self) -> BilledFunction {
-        match self {
-            Self::Submission => BilledFunction::Submission,
-            Self::Scheduler => BilledFunction::Scheduler,
-            Self::Agent(_) => BilledFunction::Agent,
-        }
-    }
-}
-
-impl fmt::Display for FunctionRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Submission => f.write_str("submission"),
-            Self::Scheduler => f.write_str("scheduler"),
-            Self::Agent(name) => write!(f, "agent {name}"),
-        }
-    }
+/// A message in the queue of a function.
+#[derive(Debug)]
+pub(super) struct QueuedMessage {
+    pub(super) role: FunctionRole,
+    pub(super) message: OutgoingMessage,
+    pub(super) delay: Duration,
+    /// Its hop in the [demand](super::demand).
+    pub(super) hop: usize,
 }
 
 /// The simulation of one task and its child tasks.
@@ -84,7 +60,7 @@ pub(super) struct TaskSimulation {
     pub(super) items: Items,
     start: Instant,
     seed: u64,
-    messages: UnboundedSender<BoxFuture<'static, ()>>,
+    messages: UnboundedSender<QueuedMessage>,
     state: Mutex<TaskSimulationState>,
 }
 
@@ -98,8 +74,6 @@ pub(super) struct TaskSimulationState {
     pub(super) calls: BTreeMap<(StepKey, Action), u64>,
     /// How long each message of an agent took.
     pub(super) agents_took: Vec<AgentTime>,
-    /// How many milliseconds each invocation took.
-    pub(super) millis: Vec<(FunctionRole, u64)>,
     pub(super) demand_counts: DemandCounts,
     /// The workflow and the due time of each task.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
@@ -121,10 +95,11 @@ const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl TaskSimulation {
+    /// A new simulation, and the messages that are sent in it.
     pub(super) fn new(
         plan: Arc<ForecastPlan>,
         seed: u64,
-    ) -> (Self, UnboundedReceiver<BoxFuture<'static, ()>>) {
+    ) -> (Self, UnboundedReceiver<QueuedMessage>) {
         let (messages, waiting) = unbounded_channel();
         let state = TaskSimulationState {
             draw: fastrand::Rng::with_seed(seed),
@@ -132,7 +107,6 @@ impl TaskSimulation {
             alerts: 0,
             calls: BTreeMap::new(),
             agents_took: Vec::new(),
-            millis: Vec::new(),
             demand_counts: DemandCounts::default(),
             tasks: BTreeMap::new(),
             refused: None,
@@ -224,66 +198,54 @@ impl TaskSimulation {
     }
 
     /// Sends a message to the scheduler from outside the functions.
-    pub(super) fn send_to_scheduler(self: &Arc<Self>, message: &SchedulerMessage, after: Duration) {
+    pub(super) fn send_to_scheduler(&self, message: &SchedulerMessage, after: Duration) {
         let body = serde_json::to_string(message).unwrap_or_default();
         self.deliver(FunctionRole::Scheduler, plain(Queue::Scheduler, body), after);
     }
 
     /// Submits a task, as a client does.
-    pub(super) fn submit(self: &Arc<Self>, submission: &Submission) {
+    pub(super) fn submit(&self, submission: &Submission) {
         let body = serde_json::to_string(submission).unwrap_or_default();
         self.deliver(FunctionRole::Submission, plain(Queue::Submissions, body), Duration::ZERO);
     }
 
     /// Delivers a message that a function has sent.
-    pub(super) fn send_message(simulation: &Arc<Self>, message: OutgoingMessage) {
+    pub(super) fn send_message(&self, message: OutgoingMessage) {
         // Whole seconds, rounded up, as on SQS.
         let delay = Duration::from_secs(message.delay.as_millis().div_ceil(1_000) as u64);
         let role = match &message.queue {
-            Queue::Submissions => match simulation.outside_child(&message.body) {
-                Some((submission, key)) => return simulation.run_outside_child(submission, key),
+            Queue::Submissions => match self.outside_child(&message.body) {
+                Some((submission, key)) => return self.run_outside_child(submission, key),
                 None => FunctionRole::Submission,
             },
             Queue::Scheduler => FunctionRole::Scheduler,
             Queue::Agent(name) => FunctionRole::Agent(name.clone()),
             Queue::Rejected => {
                 let reason = message.attributes.iter().find(|(name, _)| *name == "reason");
-                simulation.state().refused = reason.map(|(_, reason)| reason.clone());
+                self.state().refused = reason.map(|(_, reason)| reason.clone());
                 return;
             }
             Queue::Client(_) => return,
         };
-        simulation.deliver(role, message, delay);
+        self.deliver(role, message, delay);
     }
 
-    fn deliver(self: &Arc<Self>, role: FunctionRole, message: OutgoingMessage, delay: Duration) {
-        let simulation = self.clone();
+    fn deliver(&self, role: FunctionRole, message: OutgoingMessage, delay: Duration) {
         let hop = self.state().demand_counts.sent(&role, delay);
-        let delivered = async move {
-            tokio::time::sleep(delay + DELIVERY_LATENCY).await;
-            let subject = CostSubject::of(&simulation, &message);
-            let account = CostAccount { function: role.function(), subject };
-            for receives in 1..=role.receives_max() {
-                let begun = Instant::now();
-                simulation.state().meter.received(&account, &message, &simulation.plan);
-                let handled = handlers::handle(&simulation, &role, &account, &message, receives);
-                let done = demand::handling(role.clone(), hop, handled).await;
-                simulation.handled(&role, &account, begun.elapsed());
-                if done {
-                    return;
-                }
-                let random = simulation.state().draw.f64();
-                tokio::time::sleep(redelivery::delay(receives, random)).await;
-            }
-        };
         // Sending cannot fail: the receiver lives as long as the simulation.
-        let _: Result<_, _> = self.messages.send(delivered.boxed());
+        let _: Result<_, _> = self.messages.send(QueuedMessage { role, message, delay, hop });
     }
 
-    fn handled(&self, role: &FunctionRole, account: &CostAccount, took: Duration) {
-        let millis = took.as_millis() as u64 + handlers::OVERHEAD_MS;
+    /// What a message concerns.
+    pub(super) fn subject_of(&self, message: &OutgoingMessage) -> CostSubject {
+        let default = &self.plan.settings.workflow.name;
+        CostSubject::of(message, default, |task| self.workflow_of(task))
+    }
+
+    /// Counts an invocation.
+    pub(super) fn took(&self, role: &FunctionRole, account: &CostAccount, millis: u64) {
         let mut state = self.state();
-        state.millis.push((role.clone(), millis));
+        state.demand_counts.took(role, millis);
         match role {
             FunctionRole::Agent(agent) => {
                 let (agent, subject) = (agent.clone(), account.subject.clone());
@@ -305,7 +267,7 @@ impl TaskSimulation {
 
     /// Simulates a child task whose workflow is not given: it ends after a while and reports that. A repeated submission
     /// after its end is answered with another report.
-    fn run_outside_child(self: &Arc<Self>, submission: Submission, key: StepKey) {
+    fn run_outside_child(&self, submission: Submission, key: StepKey) {
         let (Some(parent), Some(assumptions)) =
             (submission.parent, self.plan.step_assumptions.get(&key))
         else {
@@ -316,7 +278,7 @@ impl TaskSimulation {
         let known = self.state().children.get(&submission.task_id).copied();
         let known = known.filter(|(_, outcome)| *outcome != AttemptOutcome::NoReply);
         let (after, outcome) = if submission.undo {
-            let (outcome, takes) = child_outcome(self, &key, assumptions, Action::Undo);
+            let (outcome, takes) = self.child_outcome(&key, assumptions, Action::Undo);
             let outcome = match outcome {
                 AttemptOutcome::Succeeds | AttemptOutcome::NoReply => {
                     ChildOutcome::Undone { reason: reason() }
@@ -326,7 +288,7 @@ impl TaskSimulation {
             (takes, outcome)
         } else {
             let (ends, outcome) = known.unwrap_or_else(|| {
-                let (outcome, takes) = child_outcome(self, &key, assumptions, Action::Do);
+                let (outcome, takes) = self.child_outcome(&key, assumptions, Action::Do);
                 (self.now() + takes, outcome)
             });
             self.state().children.insert(submission.task_id, (ends, outcome));
@@ -347,6 +309,21 @@ impl TaskSimulation {
         let (attempt, child, revision) = (None, None, None);
         let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
         self.send_to_scheduler(&SchedulerMessage::ChildEnded(ended), after);
+    }
+
+    /// Draws the outcome and the duration of a child task whose workflow is not given.
+    fn child_outcome(
+        &self,
+        key: &StepKey,
+        assumptions: &StepAssumptions,
+        action: Action,
+    ) -> (AttemptOutcome, Duration) {
+        let state = &mut *self.state();
+        *state.calls.entry((key.clone(), action)).or_default() += 1;
+        (
+            AttemptOutcome::of(assumptions, action, &mut state.draw),
+            random_duration(assumptions.slow, &mut state.draw),
+        )
     }
 }
 

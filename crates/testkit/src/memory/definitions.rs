@@ -10,7 +10,7 @@ use steward_aws::definitions::{PublishError, check_task_ids, validated_json};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_runtime::ports::{Definitions, PortError};
 
-use super::{from_text, lock};
+use super::storage::{from_text, lock};
 
 /// The published definitions in memory.
 #[derive(Debug, Clone, Default)]

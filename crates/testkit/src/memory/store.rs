@@ -24,7 +24,10 @@ use steward_runtime::ports::{
     StateStore, ended_index_partitions, shard_of,
 };
 
-use super::{ManualClock, corrupt, lock, stored};
+use super::{
+    clock::ManualClock,
+    storage::{corrupt, lock, stored},
+};
 
 /// The number of tasks in a page of the due index, as on AWS.
 const DUE_PAGE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);

@@ -8,12 +8,10 @@ use serde_json::json;
 use super::{
     SimulationTotals,
     blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
-    late_messages::LateMessagePlan,
-    plan::{
-        HOUR, InfrastructureFaults, MINUTE, Millis, SECOND, ServiceProfile, SimulationPlan,
-        TaskPlan,
-    },
+    late_message_plan::LateMessagePlan,
+    plan::{InfrastructureFaults, ServiceProfile, SimulationPlan, TaskPlan},
     simulate_plan,
+    virtual_time::{HOUR, MINUTE, Millis, SECOND},
 };
 
 const TASKS: u64 = 60;

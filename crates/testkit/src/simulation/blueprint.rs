@@ -14,7 +14,10 @@ use steward_core::{
     },
 };
 
-use super::plan::{EPOCH_S, Millis};
+use super::virtual_time::{EPOCH_S, Millis};
+
+/// The logical agents, each with a remote service of its own.
+pub(super) const AGENTS: [&str; 3] = ["blue", "green", "red"];
 
 /// A random workflow.
 #[derive(Debug, Clone)]

@@ -19,8 +19,8 @@ use super::{
     expectations::{Expected, TaskExpectations},
     ledger::{CallAttempt, EffectLedger, LedgerAccount},
     oracle::Oracle,
-    plan::Millis,
     task_record::{describe, resubmit_count},
+    virtual_time::Millis,
 };
 
 impl Oracle {

@@ -11,8 +11,8 @@ use super::{
     blueprint::{CallbackPlan, WorkPlan},
     deployment::{ScheduledEvent, SimulatedDeployment},
     ledger,
-    plan::Millis,
     random::SeededRandom,
+    virtual_time::Millis,
 };
 
 impl SimulatedDeployment {

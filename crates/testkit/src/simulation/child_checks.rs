@@ -15,8 +15,8 @@ use super::{
     expectations::TaskExpectations,
     ledger::EffectLedger,
     oracle::Oracle,
-    plan::since_start,
     task_record::{describe, has_commands, has_edited_input, is_final},
+    virtual_time::since_start,
 };
 
 /// Checks the submission of a child task: the parent was saved before, and repeated submissions are identical.

@@ -18,12 +18,14 @@ use steward_runtime::ports::{OutgoingMessage, Queue};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    late_message_plan::late,
     ledger::EffectLedger,
     network::{FunctionQueue, Network},
     oracle::Oracle,
-    plan::{EPOCH_S, Millis, SECOND, SimulationPlan},
+    plan::SimulationPlan,
     random::SeededRandom,
     trace_checks,
+    virtual_time::{EPOCH_S, Millis, SECOND},
 };
 use crate::memory::MemoryPorts;
 
@@ -191,8 +193,13 @@ impl SimulatedDeployment {
     }
 
     fn put(&self, source: FunctionQueue, at: Millis, message: &OutgoingMessage) {
-        self.schedule_late_copies(&source, message);
-        let mut state = self.state();
+        let now = self.now();
+        let state = &mut *self.state();
+        if let Some(copies) = &self.plan.late_messages.copies {
+            for arrival in copies.arrivals(now, &mut state.random) {
+                state.schedule_late_arrival(source.clone(), arrival, message);
+            }
+        }
         let faults = &self.plan.faults;
         let faults_enabled = state.faults_enabled;
         let copies = if faults_enabled && state.random.chance(faults.duplicate) { 2 } else { 1 };
@@ -215,6 +222,16 @@ impl SimulationState {
     pub(super) fn insert_event(&mut self, at: Millis, event: ScheduledEvent) {
         self.last_event += 1;
         self.schedule.insert((at, self.last_event), event);
+    }
+
+    /// Schedules the arrival of a message, marked as possibly handled before.
+    pub(super) fn schedule_late_arrival(
+        &mut self,
+        source: FunctionQueue,
+        at: Millis,
+        message: &OutgoingMessage,
+    ) {
+        self.insert_event(at, ScheduledEvent::LateArrival(source, late(message)));
     }
 }
 

@@ -13,8 +13,9 @@ use super::{
     blueprint::{ItemsPlan, OutputPlan, StepPlan, WaitPlan, WhenPlan, WorkPlan},
     ledger::{EffectLedger, LedgerAccount},
     oracle::Oracle,
-    plan::Millis,
+    plan::operator_output,
     task_record::{has_edited_input, resubmit_count},
+    virtual_time::Millis,
     workflow_model::WorkflowModel,
 };
 
@@ -193,7 +194,7 @@ impl<'a> TaskExpectations<'a> {
         if self.oracle.was_skipped(self.id(), name)
             || self.oracle.is_settled_by_operator(self.id(), &whole, Action::Do)
         {
-            return value.is_null() || *value == Oracle::operator_output();
+            return value.is_null() || *value == operator_output();
         }
         if step.each.is_none() {
             return self.is_possible_part_output(&whole, step, value);
@@ -214,7 +215,7 @@ impl<'a> TaskExpectations<'a> {
         value: &Value,
     ) -> bool {
         if self.is_settled_by_operator(part) {
-            return value.is_null() || *value == Oracle::operator_output();
+            return value.is_null() || *value == operator_output();
         }
         match step.work {
             WorkPlan::Call { .. } => self.outputs(part).contains(&value),

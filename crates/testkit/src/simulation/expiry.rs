@@ -14,8 +14,8 @@ use steward_runtime::ports::{Ports, StateStore};
 
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment, SimulationState},
-    plan::{HOUR, Millis},
     task_record::is_final,
+    virtual_time::{HOUR, Millis, since_start},
 };
 use crate::memory::ExpiredItem;
 
@@ -101,7 +101,7 @@ impl SimulationState {
         let mut schedule = self.schedule.iter().filter(|(_, event)| !event.recurs());
         let next = schedule.next().map(|((at, _), _)| *at);
         let due = self.oracle.tasks.values().filter_map(|task| task.due);
-        next.into_iter().chain(due.map(super::plan::since_start)).min()
+        next.into_iter().chain(due.map(since_start)).min()
     }
 }
 

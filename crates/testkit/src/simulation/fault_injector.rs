@@ -1,31 +1,33 @@
 //! The in-memory ports of one instance, with fault injection. Every call passes the [`FaultInjector`]: it may be slow,
 //! fail before or after it took effect, or kill its instance.
 
-use std::{fmt, future::Future, ops::Range, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
 
 use futures_util::future::AbortHandle;
 use jiff::Timestamp;
 use steward_core::model::{
     attempt::Action,
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentKey, DocumentOwner},
     events::BusEvent,
-    names::{TaskId, WorkflowName},
-    task::{ProcessState, Task},
+    names::WorkflowName,
+    task::Task,
     time::{Timing, later},
 };
 use steward_operator::view::failure_reason_keys;
 use steward_runtime::ports::{
-    Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
-    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, SaveOutcome, SharedRecord,
-    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
+    SaveOutcome, StateStore,
 };
 
 use super::{
     deployment::SimulatedDeployment,
-    plan::{Millis, SECOND},
+    virtual_time::{Millis, SECOND},
 };
-use crate::memory::MemoryPorts;
+use crate::{
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
+    memory::{MemoryPorts, MemoryStore},
+};
 
 /// Intercepts all port calls of an instance, injects faults, and reports what happens to the oracle.
 #[derive(Clone)]
@@ -143,7 +145,9 @@ impl fmt::Debug for FaultInjector {
 
 /// All ports of one simulated instance.
 #[derive(Debug, Clone)]
-pub(super) struct SimulatedPorts(FaultInjector);
+pub(super) struct SimulatedPorts {
+    store: InterceptedStore<MemoryStore, FaultInjector>,
+}
 
 impl SimulatedPorts {
     pub(super) fn new(
@@ -152,42 +156,45 @@ impl SimulatedPorts {
         clock_ahead: Duration,
         abort_handle: AbortHandle,
     ) -> Self {
-        Self(FaultInjector { deployment, name: name.into(), clock_ahead, abort_handle })
+        let store = deployment.memory.store().clone();
+        let interceptor =
+            FaultInjector { deployment, name: name.into(), clock_ahead, abort_handle };
+        Self { store: InterceptedStore { store, interceptor } }
     }
 
-    pub(super) fn injector(&self) -> FaultInjector {
-        self.0.clone()
+    pub(super) fn injector(&self) -> &FaultInjector {
+        &self.store.interceptor
     }
 }
 
-/// Each port is the same fault injector.
+/// Each port except the store is the same fault injector, which also intercepts the store.
 impl Ports for SimulatedPorts {
-    type Store = FaultInjector;
+    type Store = InterceptedStore<MemoryStore, FaultInjector>;
     type Definitions = FaultInjector;
     type Channel = FaultInjector;
     type Bus = FaultInjector;
     type Clock = FaultInjector;
 
-    fn store(&self) -> &FaultInjector {
-        &self.0
+    fn store(&self) -> &Self::Store {
+        &self.store
     }
     fn definitions(&self) -> &FaultInjector {
-        &self.0
+        self.injector()
     }
     fn channel(&self) -> &FaultInjector {
-        &self.0
+        self.injector()
     }
     fn bus(&self) -> &FaultInjector {
-        &self.0
+        self.injector()
     }
     fn clock(&self) -> &FaultInjector {
-        &self.0
+        self.injector()
     }
     fn timing(&self) -> Timing {
-        self.0.deployment.plan.timing
+        self.injector().deployment.plan.timing
     }
     fn instance(&self) -> &str {
-        &self.0.name
+        &self.injector().name
     }
 }
 
@@ -230,133 +237,88 @@ impl Definitions for FaultInjector {
     }
 }
 
-impl StateStore for FaultInjector {
-    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        self.inject(|| format!("load {id}"), self.memory().store().load(id)).await
-    }
-
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
-        let id = &task.task_id;
-        let call = async {
-            let earlier = self.deployment.present(id);
-            let created = self.memory().store().create(task, submitted).await;
-            let created = created.map_err(|error| self.deployment.check_write_error(id, error))?;
-            self.note(|| format!("creates {id}: {created:?}"));
-            if created == CreateOutcome::Created {
-                self.deployment.check_size(None, task);
-                let now = self.deployment.now();
-                let state = &mut *self.deployment.state();
-                if state.oracle.forget_earlier_task(task, earlier.as_ref()) {
-                    state.ledger.forget(id);
+impl Interceptor for FaultInjector {
+    async fn intercept<T: Send + Sync>(
+        &self,
+        call: StoreCall<'_>,
+        effect: impl Future<Output = Result<T, PortError>> + Send,
+        view: impl Fn(&T) -> StoreReply<'_> + Send,
+    ) -> Result<T, PortError> {
+        let observed = async move {
+            let before = self.task_before(call).await?;
+            let reply = effect.await.map_err(|error| self.check_error(call, error))?;
+            match (call, view(&reply)) {
+                (StoreCall::Create(task, submitted), StoreReply::Created(created)) => {
+                    self.observe_creation(before.as_ref(), task, submitted, created);
                 }
-                state.oracle.observe_creation(task, &submitted.body, &state.ledger, now);
-            }
-            Ok(created)
-        };
-        self.inject(|| format!("create {id}"), call).await
-    }
-
-    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
-        let id = &task.task_id;
-        let call = async {
-            let store = self.memory().store();
-            let before = store.load(id).await?;
-            let saved = store.save(task).await;
-            let saved = saved.map_err(|error| self.deployment.check_write_error(id, error))?;
-            if saved == SaveOutcome::Saved {
-                self.note(|| format!("saves {}", summary(task)));
-                let keys: Vec<_> =
-                    outputs(task).into_iter().chain(failure_reason_keys(task)).collect();
-                let documents = store.documents(&task.document_owner(), &keys).await?;
-                let now = self.deployment.time();
-                self.deployment.check_size(before.as_ref(), task);
-                if let Some(before) = before {
-                    let state = &mut *self.deployment.state();
-                    state.oracle.observe_save(&before, task, &documents, &state.ledger, now);
+                (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Saved)) => {
+                    self.observe_save(before.as_ref(), task).await?;
                 }
-            } else {
-                self.note(|| format!("loses the race for {id} at revision {}", task.revision));
+                (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Conflict(_))) => {
+                    let (id, revision) = (&task.task_id, task.revision);
+                    self.note(|| format!("loses the race for {id} at revision {revision}"));
+                }
+                _ => {}
             }
-            Ok(saved)
+            Ok(reply)
         };
-        self.inject(|| format!("save {id} revision {}", task.revision), call).await
+        self.inject(|| call.to_string(), observed).await
+    }
+}
+
+/// What the oracle learns from the calls of the store.
+impl FaultInjector {
+    /// The stored task that a call may replace.
+    async fn task_before(&self, call: StoreCall<'_>) -> Result<Option<Task>, PortError> {
+        if let StoreCall::Create(task, _) = call {
+            Ok(self.deployment.present(&task.task_id))
+        } else if let StoreCall::Save(task) = call {
+            self.memory().store().load(&task.task_id).await
+        } else {
+            Ok(None)
+        }
     }
 
-    async fn put_document(
-        &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-        document: &Document,
-    ) -> Result<PutOutcome, PortError> {
-        let operation = || format!("write {} {}", owner.task_id, document.key);
-        let call = async {
-            let put = self.memory().store().put_document(owner, kept, document).await;
-            put.map_err(|error| self.deployment.check_write_error(&owner.task_id, error))
+    fn check_error(&self, call: StoreCall<'_>, error: PortError) -> PortError {
+        let (StoreCall::Create(Task { task_id, .. }, _)
+        | StoreCall::Save(Task { task_id, .. })
+        | StoreCall::PutDocument(DocumentOwner { task_id, .. }, ..)) = call
+        else {
+            return error;
         };
-        self.inject(operation, call).await
+        self.deployment.check_write_error(task_id, error)
     }
 
-    async fn extend_documents(
+    fn observe_creation(
         &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-    ) -> Result<(), PortError> {
-        let operation = || format!("keep documents of {} for longer", owner.task_id);
-        self.inject(operation, self.memory().store().extend_documents(owner, kept)).await
+        earlier: Option<&Task>,
+        task: &Task,
+        submitted: &Document,
+        created: &CreateOutcome,
+    ) {
+        self.note(|| format!("creates {}: {created:?}", task.task_id));
+        if *created == CreateOutcome::Created {
+            self.deployment.check_size(None, task);
+            let now = self.deployment.now();
+            let state = &mut *self.deployment.state();
+            if state.oracle.forget_earlier_task(task, earlier) {
+                state.ledger.forget(&task.task_id);
+            }
+            state.oracle.observe_creation(task, &submitted.body, &state.ledger, now);
+        }
     }
 
-    async fn documents(
-        &self,
-        owner: &DocumentOwner,
-        keys: &[DocumentKey],
-    ) -> Result<Vec<Document>, PortError> {
-        let operation = || format!("read documents of {}", owner.task_id);
-        self.inject(operation, self.memory().store().documents(owner, keys)).await
-    }
-
-    async fn due_tasks(
-        &self,
-        shard: u32,
-        until: Timestamp,
-        after: Option<&DueCursor>,
-    ) -> Result<DuePage, PortError> {
-        let operation = || format!("read the due index, shard {shard}");
-        self.inject(operation, self.memory().store().due_tasks(shard, until, after)).await
-    }
-
-    async fn ended_tasks(
-        &self,
-        state: ProcessState,
-        part: u32,
-        within: Range<Timestamp>,
-        after: Option<&EndedTask>,
-    ) -> Result<EndedTaskPage, PortError> {
-        let operation = || format!("read the ended tasks, part {part}");
-        self.inject(operation, self.memory().store().ended_tasks(state, part, within, after)).await
-    }
-
-    fn shards(&self) -> u32 {
-        self.memory().store().shards()
-    }
-
-    async fn shared_record(
-        &self,
-        key: &SharedRecordKey,
-    ) -> Result<Option<SharedRecord>, PortError> {
-        self.inject(|| format!("read {}", key.name), self.memory().store().shared_record(key)).await
-    }
-
-    async fn save_shared_record(
-        &self,
-        shared: &SharedRecord,
-    ) -> Result<SharedSaveOutcome, PortError> {
-        let operation = || format!("save {}", shared.key.name);
-        self.inject(operation, self.memory().store().save_shared_record(shared)).await
-    }
-
-    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
-        let operation = || format!("read all {}", kind.name());
-        self.inject(operation, self.memory().store().shared_records(kind)).await
+    async fn observe_save(&self, before: Option<&Task>, task: &Task) -> Result<(), PortError> {
+        self.note(|| format!("saves {}", summary(task)));
+        let keys: Vec<_> = outputs(task).into_iter().chain(failure_reason_keys(task)).collect();
+        let documents = self.memory().store().documents(&task.document_owner(), &keys).await?;
+        let now = self.deployment.time();
+        self.deployment.check_size(before, task);
+        if let Some(before) = before {
+            let state = &mut *self.deployment.state();
+            state.oracle.observe_save(before, task, &documents, &state.ledger, now);
+        }
+        Ok(())
     }
 }
 

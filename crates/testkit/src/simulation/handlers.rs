@@ -60,7 +60,7 @@ fn agent(
     name: &AgentName,
     guard: AgentGuard,
 ) -> steward_agent::Agent<SimulatedService> {
-    let service = SimulatedService::new(ports.injector(), name.clone());
+    let service = SimulatedService::new(ports.injector().clone(), name.clone());
     steward_agent::Agent { name: name.clone(), service, guard }
 }
 

@@ -13,11 +13,13 @@ use steward_core::{
 };
 
 use super::{
-    blueprint::{Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan},
-    late_messages::LateMessagePlan,
-    oracle::Oracle,
-    plan::{AGENTS, CommandPlan, MINUTE, SECOND, ServiceProfile, SimulationPlan, TaskPlan},
+    blueprint::{
+        AGENTS, Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan,
+    },
+    late_message_plan::LateMessagePlan,
+    plan::{CommandPlan, ServiceProfile, SimulationPlan, TaskPlan, operator_output},
     random::SeededRandom,
+    virtual_time::{MINUTE, SECOND},
 };
 
 /// One run of this many is large.
@@ -158,7 +160,7 @@ fn complete(blueprint: &Blueprint, items: u64, random: &mut SeededRandom) -> Com
     let name = random.index(names.len()).and_then(|index| names.get(index));
     let item = u32::try_from(random.within(0..=items - 1)).ok();
     let step = name.map(|name| Part { step: (*name).clone(), item });
-    CommandAction::Complete { step, output: Oracle::operator_output() }
+    CommandAction::Complete { step, output: operator_output() }
 }
 
 /// A fast service that refuses many steps and some undos with long reasons.

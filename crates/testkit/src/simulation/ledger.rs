@@ -11,7 +11,7 @@ use steward_core::model::{
     names::{CallbackToken, Part, StepName, TaskId},
 };
 
-use super::plan::Millis;
+use super::virtual_time::Millis;
 
 /// A part of a task.
 pub(super) type TaskPart = (TaskId, Part);

@@ -4,76 +4,19 @@
 
 use serde_json::{Value, json};
 use steward_core::model::{
-    command::{Command, CommandAction},
+    command::CommandAction,
     names::{Part, StepName},
     step::StepState,
     task::Task,
 };
 
 use super::{
-    blueprint::{Blueprint, ForEachPlan, ItemsPlan, StepPlan, WhenPlan, WorkPlan},
+    blueprint::{ItemsPlan, StepPlan, WorkPlan},
     expectations::{Expected, TaskExpectations},
     ledger::EffectLedger,
-    operators::did_not_run,
     oracle::Oracle,
-    plan::{ServiceProfile, TaskPlan},
     random::SeededRandom,
 };
-
-/// The share of runs with such operators.
-const LIST_EDITS_SHARE: f64 = 0.05;
-
-/// Draws from a separate generator whether operators edit lists, and prepares the workflows for that.
-pub(super) fn draw_list_edits(seed: u64, blueprints: &mut [Blueprint]) -> bool {
-    let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xed17);
-    let edits_lists = random.chance(LIST_EDITS_SHARE);
-    if edits_lists {
-        blueprints.iter_mut().for_each(|blueprint| use_input_list(blueprint, random));
-    }
-    edits_lists
-}
-
-/// Makes steps iterate over the list of the input, and stop with an alert when an item fails.
-fn use_input_list(blueprint: &mut Blueprint, random: &mut SeededRandom) {
-    let read: Vec<StepName> = blueprint.steps.values().flat_map(reads_fields).cloned().collect();
-    for (name, step) in &mut blueprint.steps {
-        let is_call = matches!(step.work, WorkPlan::Call { callback: None, .. });
-        if is_call && !read.contains(name) && random.chance(0.7) {
-            step.each = Some(ForEachPlan {
-                items: ItemsPlan::Input,
-                at_once: random.within(1..=3) as usize,
-            });
-            step.recovery = Some(json!({ "attempts": 1, "then": "alert" }));
-        }
-    }
-}
-
-/// The steps whose output fields a step reads. Their output must not become a list.
-fn reads_fields(step: &StepPlan) -> impl Iterator<Item = &StepName> {
-    let when = match &step.when {
-        Some(WhenPlan::RollBelow(other, _)) => Some(other),
-        Some(WhenPlan::Always(_) | WhenPlan::AmountBelow(_) | WhenPlan::NotBoolean) | None => None,
-    };
-    let items = match step.each.as_ref().map(|each| &each.items) {
-        Some(ItemsPlan::Output(other)) => Some(other),
-        Some(ItemsPlan::Literal(_) | ItemsPlan::Input | ItemsPlan::NotAList) | None => None,
-    };
-    when.into_iter().chain(items)
-}
-
-/// Makes a service fail often, but never permanently: a failed call succeeds when it is repeated.
-pub(super) fn make_transient(profile: &mut ServiceProfile) {
-    (profile.fail, profile.false_error, profile.refuse) = (0.2, 0.0, 0.0);
-}
-
-/// Gives a task a list of several distinct items.
-pub(super) fn lengthen_list(task: &mut TaskPlan) {
-    let count = 2 + task.task_id.as_str().len() as u64 % 4;
-    let items: Vec<_> = (1..=count).map(|n| n * 10).collect();
-    if let Some(list) = task.input.get_mut("items") {
-        *list = json!(items);
-    }
-}
 
 /// A resubmit command with an edited list, if items failed that had no effect according to the services' ledger.
 pub(super) fn edit_order(
@@ -88,7 +31,7 @@ pub(super) fn edit_order(
     });
     let failed: Vec<_> = failed.map(|(part, ..)| part).collect();
     let items =
-        failed.iter().filter(|part| part.item.is_some() && did_not_run(oracle, ledger, task, part));
+        failed.iter().filter(|part| part.item.is_some() && oracle.did_not_run(ledger, task, part));
     let items: Vec<_> = items.collect();
     let one = random.index(items.len()).and_then(|index| items.get(index))?;
     let step = (items.len() < failed.len()).then(|| (*one).clone());
@@ -128,37 +71,6 @@ fn edit_list(mut list: Vec<Value>, failed: usize, random: &mut SeededRandom) -> 
         *item = new;
     }
     list
-}
-
-impl Oracle {
-    /// Records a command that an operator sends.
-    pub(super) fn observe_command(&mut self, command: &Command) {
-        if let CommandAction::Resubmit { input: Some(patch), .. } = &command.order {
-            let of = (command.task_id.clone(), command.command_id.clone());
-            self.patches.insert(of, patch.clone());
-        }
-    }
-
-    /// Records an edit of the input that a save executed.
-    pub(super) fn observe_edit(&mut self, before: &Task, after: &Task) {
-        let Some(edit) = after.input.as_ref().filter(|edit| before.input.as_ref() != Some(*edit))
-        else {
-            return;
-        };
-        let id = &after.task_id;
-        let Some(patch) = self.patches.get(&(id.clone(), edit.clone())) else { return };
-        let Some(fields) = patch.as_object() else { return };
-        let mut input = self.final_input(before).cloned().unwrap_or_default();
-        if let Some(known) = input.as_object_mut() {
-            known.extend(fields.clone());
-        }
-        self.edited.insert(id.clone(), input);
-    }
-
-    /// The input of a task with all edits.
-    fn final_input(&self, task: &Task) -> Option<&Value> {
-        self.edited.get(&task.task_id).or_else(|| self.input(task))
-    }
 }
 
 /// Checks the items of a Processed task whose input was edited.

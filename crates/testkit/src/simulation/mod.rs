@@ -17,7 +17,7 @@
 //! notified, every effect happened once or was undone, and every task in Error has an alert. Operators may then
 //! resolve the tasks in Error, and the run must become quiet again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use steward_runtime::ports::Ports;
@@ -35,22 +35,28 @@ mod final_checks;
 mod handlers;
 mod http;
 mod large_tasks;
+mod late_message_plan;
 mod late_messages;
 mod ledger;
+mod list_edit_plan;
 mod list_edits;
 mod mutation;
 mod network;
+mod observations;
 mod operators;
 mod oracle;
 mod plan;
 mod random;
+mod random_plan;
 mod random_workflows;
+mod report;
 mod runner;
 mod save_checks;
 mod service;
 mod size_checks;
 mod task_record;
 mod trace_checks;
+mod virtual_time;
 mod workflow_model;
 
 #[cfg(test)]
@@ -58,54 +64,7 @@ mod backlog;
 #[cfg(test)]
 mod tests;
 
-/// The result of one seed.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct SimulationReport {
-    /// The seed.
-    pub seed: u64,
-    /// The violated invariants; empty if the run was correct.
-    pub findings: Vec<String>,
-    /// One line for each event; empty unless a trace was requested.
-    pub trace: Vec<String>,
-    /// Counts of what was simulated.
-    pub totals: SimulationTotals,
-}
-
-/// Counts of what was simulated, over one seed or many.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SimulationTotals {
-    /// The number of seeds.
-    pub seeds: u64,
-    /// The number of tasks by final state.
-    pub tasks: BTreeMap<String, u64>,
-    /// The number of injected faults: in the network, the ports, the services, and killed instances.
-    pub faults: u64,
-    /// The number of messages received from queues.
-    pub messages: u64,
-    /// The number of effects at remote services.
-    pub effects: u64,
-    /// The number of steps by kind and final state, as `call item completed`.
-    pub steps: BTreeMap<String, u64>,
-    /// The virtual milliseconds from submission to end, summed over all tasks.
-    pub task_ms: u64,
-}
-
-impl SimulationTotals {
-    /// Adds the counts of another seed.
-    pub fn add(&mut self, other: &Self) {
-        self.seeds += other.seeds;
-        self.faults += other.faults;
-        self.messages += other.messages;
-        self.effects += other.effects;
-        self.task_ms += other.task_ms;
-        for (state, count) in &other.tasks {
-            *self.tasks.entry(state.clone()).or_default() += count;
-        }
-        for (kind, count) in &other.steps {
-            *self.steps.entry(kind.clone()).or_default() += count;
-        }
-    }
-}
+pub use report::{SimulationReport, SimulationTotals};
 
 /// Runs one seed on this thread, in a new runtime: the caller must not be inside a runtime. `traced` requests the trace.
 ///

@@ -8,10 +8,7 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use steward_core::model::names::AgentName;
 use steward_runtime::ports::OutgoingMessage;
 
-use super::{
-    late_messages,
-    plan::{InstanceRole, Millis},
-};
+use super::{late_message_plan::is_late, plan::InstanceRole, virtual_time::Millis};
 
 /// How often a message is received before it becomes a dead letter, unless the plan sets another number. Faults stop
 /// before any message is received that often.
@@ -144,5 +141,5 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
 
 /// The receive limit of a message. A late message may be for a task that no longer exists, so it has a lower limit.
 fn receives_max(usual: u32, message: &OutgoingMessage) -> u32 {
-    if late_messages::is_late(message) { usual.min(LATE_RECEIVES_MAX) } else { usual }
+    if is_late(message) { usual.min(LATE_RECEIVES_MAX) } else { usual }
 }

@@ -3,19 +3,18 @@
 
 use steward_core::model::{
     command::{Command, CommandAction},
-    names::{Part, TaskId},
+    names::TaskId,
     step::StepState,
     task::{ProcessState, Task},
 };
 
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
-    large_tasks,
-    ledger::EffectLedger,
-    list_edits,
-    oracle::Oracle,
-    plan::{MINUTE, random_order},
+    large_tasks, list_edits,
+    plan::operator_output,
+    random_plan::random_order,
     task_record::is_final,
+    virtual_time::MINUTE,
 };
 
 impl SimulatedDeployment {
@@ -111,29 +110,15 @@ impl SimulatedDeployment {
             .collect();
         let step = state.random.index(failed.len()).and_then(|index| failed.get(index)).cloned();
         let did_not_run = step.as_ref().is_some_and(|step| {
-            task.undo_reason.is_none() && did_not_run(&state.oracle, &state.ledger, task, step)
+            task.undo_reason.is_none() && state.oracle.did_not_run(&state.ledger, task, step)
         });
         Some(match state.random.within(0..=5) {
             0 => CommandAction::Resubmit { step, input: None, did_not_run },
             1 => CommandAction::Resubmit { step: None, input: None, did_not_run: false },
             2 => CommandAction::Skip { step, did_not_run },
-            3 => CommandAction::Complete { step, output: Oracle::operator_output() },
+            3 => CommandAction::Complete { step, output: operator_output() },
             4 => CommandAction::Undo,
             _ => random_order(blueprint, &mut state.random),
         })
     }
-}
-
-/// Whether a part had no effect, by the services' ledger and the states of its child tasks.
-pub(super) fn did_not_run(
-    oracle: &Oracle,
-    ledger: &EffectLedger,
-    task: &Task,
-    part: &Part,
-) -> bool {
-    let account = ledger.account(&task.task_id, part);
-    account.is_none_or(|account| account.effects.is_empty())
-        && oracle
-            .child_tasks_of_part(&task.task_id, part)
-            .all(|child| child.process_state == ProcessState::Undone)
 }

@@ -6,11 +6,11 @@ use steward_core::model::names::StepName;
 
 use super::{
     blueprint::{
-        Blueprint, CallbackPlan, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WaitPlan,
-        WhenPlan, WorkPlan,
+        AGENTS, Blueprint, CallbackPlan, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan,
+        WaitPlan, WhenPlan, WorkPlan,
     },
-    plan::{AGENTS, HOUR, MINUTE, Millis, SECOND},
     random::SeededRandom,
+    virtual_time::{HOUR, MINUTE, Millis, SECOND},
 };
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];

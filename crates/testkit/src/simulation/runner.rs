@@ -14,14 +14,16 @@ use steward_runtime::ports::{Ports, StateStore};
 use tokio::select;
 
 use super::{
-    SimulationReport, SimulationTotals,
     deployment::{ScheduledEvent, SimulatedDeployment},
     fault_injector::SimulatedPorts,
     final_checks,
     handlers::{self, REPLY_QUEUE},
     network::FunctionQueue,
     oracle::Oracle,
-    plan::{self, HOUR, InstancePlan, InstanceRole, Millis, SECOND, TaskPlan},
+    plan::{InstancePlan, InstanceRole, TaskPlan},
+    random_plan,
+    report::{SimulationReport, SimulationTotals},
+    virtual_time::{HOUR, Millis, SECOND},
 };
 
 /// How long after the end of fault injection every task must have ended.
@@ -260,7 +262,7 @@ impl Runner {
         if self.deployment.present(&task.task_id).is_some() {
             return;
         }
-        let input = plan::input(&mut self.deployment.state().random);
+        let input = random_plan::input(&mut self.deployment.state().random);
         self.deployment.state().oracle.observe_id_reuse(&task.task_id, input.clone());
         self.submit_with(task, input);
     }

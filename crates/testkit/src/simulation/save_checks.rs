@@ -20,8 +20,9 @@ use super::{
     expectations::{Expected, TaskExpectations},
     ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
-    plan::{Millis, since_start},
+    plan::operator_output,
     task_record::{describe, executes_command, has_commands, is_final, resubmit_count},
+    virtual_time::{Millis, since_start},
 };
 
 /// The longest delay of a message in its queue, in seconds.
@@ -326,7 +327,7 @@ impl ObservedSave<'_> {
         let Some(document) = self.documents.iter().find(is_output) else {
             return Some("completed, but its output document does not exist".to_owned());
         };
-        if !change.is_new() || document.body == Oracle::operator_output() {
+        if !change.is_new() || document.body == operator_output() {
             return None;
         }
         let is_body = |value: &Value| *value == document.body;

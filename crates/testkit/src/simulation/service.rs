@@ -26,9 +26,10 @@ use super::{
     fault_injector::FaultInjector,
     http::{self, ResponseBody, ServiceResponse},
     ledger::{self, ServiceCall},
-    plan::{Millis, SECOND, ServiceProfile, ServiceQuirks, since_start},
+    plan::{ServiceProfile, ServiceQuirks},
     random::SeededRandom,
     task_record::describe,
+    virtual_time::{Millis, SECOND, since_start},
 };
 
 /// How long a client waits for a response.

@@ -1,8 +1,8 @@
 use super::{
     SimulationTotals,
     mutation::{is_valid, mutate},
-    plan::blueprints,
     random::SeededRandom,
+    random_plan::blueprints,
     simulate,
 };
 

@@ -1,15 +1,9 @@
 //! Checks of the W3C trace context. Some clients send a `traceparent` with a submission. Every call that a service
 //! receives must have a `traceparent`, and all calls of a task must belong to one trace: the client's, if it sent one.
 
-use steward_core::model::{
-    messages::StepRequest,
-    names::{Incarnation, TaskId},
-};
+use steward_core::model::{messages::StepRequest, names::TaskId};
 
 use super::{oracle::Oracle, task_record::describe};
-
-/// A task, distinguished from earlier tasks with the same id.
-pub(super) type TaskIncarnation = (TaskId, Option<Incarnation>);
 
 /// The `traceparent` that a client sends with a submission: about every second client sends one.
 pub(super) fn client_traceparent(id: &TaskId) -> Option<String> {

@@ -8,7 +8,7 @@ use steward_core::model::{attempt::Action, names::StepName};
 
 use super::{
     blueprint::{Blueprint, StepPlan, WorkPlan},
-    plan::{MINUTE, Millis, SECOND},
+    virtual_time::{MINUTE, Millis, SECOND},
 };
 
 /// The longest time that any call may take.

@@ -10,7 +10,7 @@ use steward_core::model::{
 };
 use steward_runtime::ports::{Clock, PortError, Ports, PutOutcome, StateStore, error_chain};
 
-use crate::attempt::AttemptEnd;
+use super::attempt_end::AttemptEnd;
 
 /// Why the agent does not call.
 const ALREADY_CLAIMED: &str =

@@ -12,7 +12,7 @@ use crate::harness::*;
 async fn while_the_breaker_is_open_no_instance_calls_and_steps_are_deferred() {
     let one = AgentInstance::new([], down());
     one.open_breaker().await;
-    let (saves, reads) = (&one.ports.store.saves, &one.ports.store.reads);
+    let (saves, reads) = (&one.ports.store.interceptor.saves, &one.ports.store.interceptor.reads);
     let (saved, read) = (saves.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
     for n in 0..20 {
         tokio::time::advance(SECOND / 10).await;
@@ -186,23 +186,23 @@ async fn a_closed_breaker_costs_one_read_a_second_and_no_writes() {
         }
     }
     assert_eq!(one.service.take_calls(), 1_000);
-    let reads = one.ports.store.reads.load(Ordering::Relaxed);
+    let reads = one.ports.store.interceptor.reads.load(Ordering::Relaxed);
     assert!((9..=11).contains(&reads), "{reads} reads in ten seconds");
-    assert_eq!(one.ports.store.saves.load(Ordering::Relaxed), 0);
+    assert_eq!(one.ports.store.interceptor.saves.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_calls_a_healthy_service_even_if_the_state_store_is_down() {
     let one = AgentInstance::new([], done());
-    one.ports.store.is_down.store(true, Ordering::Relaxed);
+    one.ports.store.interceptor.is_down.store(true, Ordering::Relaxed);
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
     // But no instance probes without having recorded its probe.
-    one.ports.store.is_down.store(false, Ordering::Relaxed);
+    one.ports.store.interceptor.is_down.store(false, Ordering::Relaxed);
     one.service.take_calls();
     tokio::time::advance(SECOND).await;
     one.open_breaker().await;
     tokio::time::advance(11 * SECOND).await;
-    one.ports.store.is_down.store(true, Ordering::Relaxed);
+    one.ports.store.interceptor.is_down.store(true, Ordering::Relaxed);
     deferred(one.attempt(&one.request("t", 2)).await);
     assert_eq!(one.service.take_calls(), 0);
 }

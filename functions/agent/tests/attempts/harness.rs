@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     num::NonZeroU32,
-    ops::Range,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -20,22 +19,18 @@ use steward_core::{
     breaker::BreakerSettings,
     model::{
         attempt::Action,
-        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
         events::BusEvent,
         messages::{HttpMethod, ReplyOutcome, StepRequest},
-        names::TaskId,
         responses::ResponseOverrides,
-        task::{ProcessState, Task},
         time::Timing,
     },
 };
 use steward_runtime::ports::{
-    Clock, CreateOutcome, DueCursor, DuePage, EndedTask, EndedTaskPage, EventBus, PortError, Ports,
-    PutOutcome, SaveOutcome, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
-    StateStore,
+    Clock, EventBus, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore,
 };
-use steward_testkit::memory::{
-    ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
+use steward_testkit::{
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
+    memory::{ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore},
 };
 use tokio::time::Instant;
 
@@ -68,11 +63,9 @@ impl AgentInstance {
         let memory = MemoryPorts::new(timing, NonZeroU32::MIN).with_instance("one");
         let start = Instant::now();
         let ports = AgentTestPorts {
-            store: CountingStore {
-                inner: memory.store().clone(),
-                reads: Arc::default(),
-                saves: Arc::default(),
-                is_down: Arc::default(),
+            store: InterceptedStore {
+                store: memory.store().clone(),
+                interceptor: CallCounter::default(),
             },
             bus: StallingBus { inner: memory.bus().clone(), is_stalled: Arc::default() },
             clock: TokioClock { start, zero: memory.clock().clone() },
@@ -275,19 +268,19 @@ impl RemoteService for ScriptedService {
 #[derive(Clone)]
 pub(crate) struct AgentTestPorts {
     pub(crate) memory: MemoryPorts,
-    pub(crate) store: CountingStore,
+    pub(crate) store: InterceptedStore<MemoryStore, CallCounter>,
     pub(crate) bus: StallingBus,
     pub(crate) clock: TokioClock,
 }
 
 impl Ports for AgentTestPorts {
-    type Store = CountingStore;
+    type Store = InterceptedStore<MemoryStore, CallCounter>;
     type Definitions = MemoryDefinitions;
     type Channel = MemoryChannel;
     type Bus = StallingBus;
     type Clock = TokioClock;
 
-    fn store(&self) -> &CountingStore {
+    fn store(&self) -> &Self::Store {
         &self.store
     }
     fn definitions(&self) -> &MemoryDefinitions {
@@ -342,16 +335,15 @@ impl EventBus for StallingBus {
     }
 }
 
-/// A state store that counts the reads and saves of breakers, and that can be down.
-#[derive(Clone)]
-pub(crate) struct CountingStore {
-    inner: MemoryStore,
+/// Counts the reads and saves of breakers in the state store, which can be down.
+#[derive(Clone, Default)]
+pub(crate) struct CallCounter {
     pub(crate) reads: Arc<AtomicU32>,
     pub(crate) saves: Arc<AtomicU32>,
     pub(crate) is_down: Arc<AtomicBool>,
 }
 
-impl CountingStore {
+impl CallCounter {
     fn check(&self) -> Result<(), PortError> {
         if !self.is_down.load(Ordering::Relaxed) {
             return Ok(());
@@ -360,81 +352,21 @@ impl CountingStore {
     }
 }
 
-impl StateStore for CountingStore {
-    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        self.inner.load(id).await
-    }
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
-        self.inner.create(task, submitted).await
-    }
-    async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {
-        self.inner.save(task).await
-    }
-    async fn put_document(
+impl Interceptor for CallCounter {
+    async fn intercept<T: Send + Sync>(
         &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-        document: &Document,
-    ) -> Result<PutOutcome, PortError> {
-        self.check()?;
-        self.inner.put_document(owner, kept, document).await
-    }
-    async fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        kept: DocumentRetention,
-    ) -> Result<(), PortError> {
-        self.inner.extend_documents(owner, kept).await
-    }
-    async fn documents(
-        &self,
-        owner: &DocumentOwner,
-        keys: &[DocumentKey],
-    ) -> Result<Vec<Document>, PortError> {
-        self.check()?;
-        self.inner.documents(owner, keys).await
-    }
-    async fn due_tasks(
-        &self,
-        shard: u32,
-        until: Timestamp,
-        after: Option<&DueCursor>,
-    ) -> Result<DuePage, PortError> {
-        self.inner.due_tasks(shard, until, after).await
-    }
-    async fn ended_tasks(
-        &self,
-        state: ProcessState,
-        part: u32,
-        within: Range<Timestamp>,
-        after: Option<&EndedTask>,
-    ) -> Result<EndedTaskPage, PortError> {
-        self.inner.ended_tasks(state, part, within, after).await
-    }
-
-    fn shards(&self) -> u32 {
-        self.inner.shards()
-    }
-    async fn shared_record(
-        &self,
-        key: &SharedRecordKey,
-    ) -> Result<Option<SharedRecord>, PortError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
+        call: StoreCall<'_>,
+        effect: impl Future<Output = Result<T, PortError>> + Send,
+        _: impl Fn(&T) -> StoreReply<'_> + Send,
+    ) -> Result<T, PortError> {
+        if matches!(call, StoreCall::SharedRecord(_)) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        } else if matches!(call, StoreCall::SaveSharedRecord(_)) {
+            self.saves.fetch_add(1, Ordering::Relaxed);
+        }
         // Lets concurrent calls run.
         tokio::task::yield_now().await;
         self.check()?;
-        self.inner.shared_record(key).await
-    }
-    async fn save_shared_record(
-        &self,
-        shared: &SharedRecord,
-    ) -> Result<SharedSaveOutcome, PortError> {
-        self.saves.fetch_add(1, Ordering::Relaxed);
-        tokio::task::yield_now().await;
-        self.check()?;
-        self.inner.save_shared_record(shared).await
-    }
-    async fn shared_records(&self, kind: SharedRecordKind) -> Result<Vec<SharedRecord>, PortError> {
-        self.inner.shared_records(kind).await
+        effect.await
     }
 }

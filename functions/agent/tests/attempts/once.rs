@@ -148,7 +148,7 @@ async fn a_deferred_attempt_is_claimed_so_that_no_other_delivery_calls() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_store_the_claim_does_not_call() {
     let one = AgentInstance::new([], done());
-    one.ports.store.is_down.store(true, Ordering::Relaxed);
+    one.ports.store.interceptor.is_down.store(true, Ordering::Relaxed);
     for redelivered in [false, true] {
         let request = one.request_once("t", 1);
         let requeued = one.deliver(&request, redelivered, 60 * SECOND).await;

@@ -57,7 +57,7 @@ impl SqsError {
     }
 
     pub(super) fn attribute_name(name: &str) -> Self {
-        Self::new("InvalidAttributeName", format!("Unknown MessageAttribute {name}."))
+        Self::new("InvalidAttributeName", format!("Unknown Attribute {name}."))
     }
 
     pub(super) fn attribute_value(name: &str, value: &str) -> Self {
@@ -73,7 +73,7 @@ impl SqsError {
 
     pub(super) fn message_too_long(bytes_max: usize) -> Self {
         let message = format!(
-            "One or more parameters are invalid. Reason: QueueMessage must be shorter than {bytes_max} bytes."
+            "One or more parameters are invalid. Reason: Message must be shorter than {bytes_max} bytes."
         );
         Self::new("InvalidParameterValue", message)
     }

@@ -168,7 +168,7 @@ impl MessageAttribute {
             Some(_) | None => 0,
         };
         if self.data_type.len() > NAME_BYTES_MAX || kind == 0 {
-            return Err(refused("The type must begin with String, NumberAttribute or Binary"));
+            return Err(refused("The type must begin with String, Number or Binary"));
         }
         let value = self.value().filter(|(found, value)| *found == kind && !value.is_empty());
         let (_, value) = value.ok_or_else(|| refused("It needs a value of its type"))?;

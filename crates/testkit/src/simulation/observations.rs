@@ -1,0 +1,298 @@
+//! What the oracle records, and which checks it runs, when something happens: a task is recorded or saved, a message is
+//! sent, an event is published, an operator sends a command.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use steward_core::model::{
+    attempt::Action,
+    command::{Command, CommandAction},
+    document::Document,
+    events::{BusEvent, EventData, TaskAlert},
+    messages::{NotificationStatus, SchedulerMessage, StatusNotification, StepRequest},
+    names::{CallbackToken, Part, TaskId},
+    step::{Progress, StepState},
+    task::Task,
+};
+use steward_runtime::ports::{OutgoingMessage, Queue};
+
+use super::{
+    blueprint::WorkPlan,
+    child_checks, due_check,
+    expectations::{Expected, TaskExpectations},
+    ledger::EffectLedger,
+    oracle::{ObservedAlert, Oracle},
+    plan::operator_output,
+    save_checks,
+    task_record::{describe, executes_command},
+    virtual_time::Millis,
+};
+
+impl Oracle {
+    /// Records that a client reuses a task id with another input.
+    pub(super) fn observe_id_reuse(&mut self, id: &TaskId, input: Value) {
+        self.client_inputs.entry(id.clone()).or_default().push(input);
+    }
+
+    /// Records a new task with its submission, and checks it.
+    pub(super) fn observe_creation(
+        &mut self,
+        task: &Task,
+        submitted: &Value,
+        ledger: &EffectLedger,
+        now: Millis,
+    ) {
+        let id = &task.task_id;
+        if task.parent.is_none() {
+            let input = submitted.get("input").cloned().unwrap_or_default();
+            if !self.client_inputs.get(id).is_some_and(|inputs| inputs.contains(&input)) {
+                self.add_finding(format!(
+                    "{id}: was recorded with an input that no client submitted: {input}"
+                ));
+            }
+            self.inputs.insert(id.clone(), input);
+        }
+        self.tasks.insert(id.clone(), task.clone());
+        self.created.insert(id.clone(), now);
+        if let Some(parent) = &task.parent {
+            let of = self.children.entry(parent.task_id.clone()).or_default();
+            of.insert((parent.step.clone(), id.clone()));
+            let found = child_checks::check_creation(self, ledger, task);
+            self.findings.extend(found);
+        }
+        let retention = self.model(id).and_then(|model| model.blueprint.retention_h);
+        if task.retention_s != retention.map(|hours| hours * 3_600) {
+            self.add_finding(format!(
+                "{id}: has the wrong retention of {:?} seconds",
+                task.retention_s
+            ));
+        }
+        let found = due_check::check_due(self, task, task.submitted_at);
+        self.findings.extend(found);
+    }
+
+    /// Records a successful save, and checks it. `documents` are the existing documents of the task's attempts.
+    pub(super) fn observe_save(
+        &mut self,
+        before: &Task,
+        after: &Task,
+        documents: &[Document],
+        ledger: &EffectLedger,
+        now: Timestamp,
+    ) {
+        self.observe_edit(before, after);
+        self.tasks.insert(after.task_id.clone(), after.clone());
+        for (part, action, progress) in after.started_actions() {
+            let old = before.progress(&part, action);
+            self.record_settlement(
+                (before, after),
+                (&part, action),
+                (old, progress),
+                documents,
+                ledger,
+            );
+            if let StepState::Waiting { until, .. } = progress.state {
+                let attempt = progress.state.attempt_count();
+                let key = (after.task_id.clone(), part, action, attempt);
+                self.waits.entry(key).or_insert((now, until));
+            }
+        }
+        let last = self.saved.insert(after.task_id.clone(), now);
+        let save =
+            save_checks::ObservedSave { oracle: self, ledger, before, after, documents, last, now };
+        let found = save.check();
+        self.findings.extend(found);
+    }
+
+    /// Records whether a part was settled by its task or by an operator.
+    fn record_settlement(
+        &mut self,
+        (before, after): (&Task, &Task),
+        (part, action): (&Part, Action),
+        (old, new): (Option<&Progress>, &Progress),
+        documents: &[Document],
+        ledger: &EffectLedger,
+    ) {
+        let id = &after.task_id;
+        let part_action = (id.clone(), part.clone(), action);
+        match new.state {
+            StepState::Skipped { .. } if old.is_some_and(|old| old.state == new.state) => {}
+            StepState::Skipped { .. } => {
+                let fresh = action == Action::Do && old.is_none() && part.item.is_none();
+                let has_command = executes_command(before, after);
+                let expected = TaskExpectations::of(self, ledger, id);
+                let step = expected
+                    .and_then(|expected| Some((expected, expected.model.step(&part.step)?)));
+                let must_be_skipped = step.is_some_and(|(expected, step)| {
+                    expected.should_run(step) == Expected::Value(false)
+                });
+                // A task that is being undone skips its waits.
+                let waits = step.is_some_and(|(_, step)| matches!(step.work, WorkPlan::Wait(_)));
+                let given_up = waits && after.undo_reason.is_some();
+                if fresh && (must_be_skipped || !(has_command || given_up)) {
+                    self.skipped.insert((id.clone(), part.step.clone()));
+                }
+                // An operator may skip a step before its task does.
+                if has_command {
+                    self.settled_by_operator.insert(part_action);
+                }
+            }
+            StepState::Completed { .. } => {
+                let key = new.output(part, action);
+                let document =
+                    documents.iter().find(|document| Some(&document.key) == key.as_ref());
+                if document.is_some_and(|document| document.body == operator_output()) {
+                    self.settled_by_operator.insert(part_action);
+                }
+            }
+            StepState::Running { .. }
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
+            | StepState::Waiting { .. }
+            | StepState::Failed { .. } => {
+                self.settled_by_operator.remove(&part_action);
+            }
+        }
+    }
+
+    /// Records the answer to a callback.
+    pub(super) fn observe_callback_answer(&mut self, token: &CallbackToken) {
+        self.callback_answered.insert((token.task_id.clone(), token.step.clone()));
+    }
+
+    /// Records a sent message, and checks it.
+    pub(super) fn observe_message(&mut self, message: &OutgoingMessage, ledger: &EffectLedger) {
+        let body = &message.body;
+        match &message.queue {
+            Queue::Submissions => {
+                let found = child_checks::check_submission(self, ledger, body);
+                self.findings.extend(found);
+            }
+            Queue::Agent(_) => self.observe_request(body),
+            Queue::Scheduler => match serde_json::from_str(body) {
+                Ok(SchedulerMessage::Reply(reply)) => {
+                    let attempt = (reply.task_id, reply.step, reply.action, reply.attempt);
+                    self.replied.insert(attempt);
+                }
+                Ok(SchedulerMessage::ChildEnded(ended)) => {
+                    let found = child_checks::check_report(self, ledger, &ended);
+                    self.child_reported.insert((ended.task_id, ended.step));
+                    self.findings.extend(found);
+                }
+                Ok(
+                    SchedulerMessage::Wake(_)
+                    | SchedulerMessage::Command(_)
+                    | SchedulerMessage::Callback(_)
+                    | SchedulerMessage::ParentRequest(_)
+                    | SchedulerMessage::ExtendRetention(_),
+                )
+                | Err(_) => {}
+            },
+            Queue::Client(_) => self.observe_notification(body, ledger),
+            Queue::Rejected => {
+                let id = serde_json::from_str::<Value>(body).unwrap_or_default();
+                let id = id.get("task_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                // A late copy of an earlier submission is refused if its id was reused.
+                let mut client_inputs = self.client_inputs.iter();
+                let is_reused =
+                    client_inputs.any(|(of, inputs)| of.as_str() == id && inputs.len() > 1);
+                if !is_reused && !self.colliding_ids.iter().any(|known| known.as_str() == id) {
+                    self.add_finding(format!("a submission was refused: {body}"));
+                }
+            }
+        }
+    }
+
+    fn observe_notification(&mut self, body: &str, ledger: &EffectLedger) {
+        let Ok(notification) = serde_json::from_str::<StatusNotification>(body) else {
+            return self.add_finding(format!("a notification cannot be parsed: {body}"));
+        };
+        let task_id = notification.task_id.unwrap_or_default();
+        let output = notification.output.unwrap_or_default();
+        let id = task_id.parse::<TaskId>().ok();
+        let expected = id.as_ref().and_then(|id| TaskExpectations::of(self, ledger, id));
+        let is_result = notification.status != NotificationStatus::Processed
+            || expected.is_none_or(|expected| expected.is_possible_result(&output));
+        if !is_result {
+            self.add_finding(format!("{task_id}: {output} is no possible result"));
+        }
+        let status = status(notification.status).to_owned();
+        self.notifications.insert((task_id, status, notification.at.as_millisecond()));
+    }
+
+    /// Checks a request to an agent: its attempt must have been saved before.
+    fn observe_request(&mut self, body: &str) {
+        let Ok(request) = serde_json::from_str::<StepRequest>(body) else {
+            return self.add_finding(format!("a request cannot be parsed: {body}"));
+        };
+        let StepRequest { task_id, step, action, attempt, .. } = &request;
+        let task = self.tasks.get(task_id);
+        let stored = task.and_then(|task| task.progress(step, *action));
+        if stored.is_none_or(|progress| progress.state.attempt_count() < *attempt) {
+            let of = describe(task_id, step, *action);
+            self.add_finding(format!("{of}: attempt {attempt} was sent before it was saved"));
+        }
+    }
+
+    /// Records a command that an operator sends.
+    pub(super) fn observe_command(&mut self, command: &Command) {
+        if let CommandAction::Resubmit { input: Some(patch), .. } = &command.order {
+            let of = (command.task_id.clone(), command.command_id.clone());
+            self.patches.insert(of, patch.clone());
+        }
+    }
+
+    /// Records an edit of the input that a save executed.
+    fn observe_edit(&mut self, before: &Task, after: &Task) {
+        let Some(edit) = after.input.as_ref().filter(|edit| before.input.as_ref() != Some(*edit))
+        else {
+            return;
+        };
+        let id = &after.task_id;
+        let Some(patch) = self.patches.get(&(id.clone(), edit.clone())) else { return };
+        let Some(fields) = patch.as_object() else { return };
+        let mut input = self.final_input(before).cloned().unwrap_or_default();
+        if let Some(known) = input.as_object_mut() {
+            known.extend(fields.clone());
+        }
+        self.edited.insert(id.clone(), input);
+    }
+
+    /// Records a published event, and checks it.
+    pub(super) fn observe_event(&mut self, event: &BusEvent) {
+        let at = event.metadata.at;
+        let (trouble, undo_failed) = match &event.data {
+            EventData::TaskInError(trouble) => (trouble, false),
+            EventData::UndoFailed(trouble) => (trouble, true),
+            // A late message may be for a task that has expired.
+            EventData::MessageCorrupt { reason, .. }
+                if self.has_late && reason.ends_with("there is no such task") =>
+            {
+                return;
+            }
+            EventData::MessageCorrupt { role, reason, .. } => {
+                return self.add_finding(format!("{role} reported a corrupt message: {reason}"));
+            }
+            EventData::SubmissionRefused { .. }
+            | EventData::DeadLetterSeen { .. }
+            | EventData::AgentMissing { .. }
+            | EventData::BreakerOpened(_)
+            | EventData::BreakerClosed(_)
+            | EventData::OperatorCommand { .. }
+            | EventData::OperatorRedrive { .. }
+            | EventData::TaskEnded { .. } => return,
+        };
+        let TaskAlert { steps, more_steps, .. } = trouble.clone();
+        let alert = ObservedAlert { at, undo_failed, steps, more_steps };
+        self.alerts.entry(trouble.task_id.clone()).or_default().push(alert);
+    }
+}
+
+fn status(status: NotificationStatus) -> &'static str {
+    match status {
+        NotificationStatus::Received => "received",
+        NotificationStatus::Refused => "refused",
+        NotificationStatus::Processed => "Processed",
+        NotificationStatus::Undone => "Undone",
+        NotificationStatus::Error => "Error",
+    }
+}

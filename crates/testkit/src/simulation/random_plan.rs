@@ -1,0 +1,338 @@
+//! Draws the plan of a run from the seed.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use steward_core::{
+    limits,
+    model::{
+        command::CommandAction,
+        names::{AgentName, Part, StepName},
+        time::Timing,
+    },
+};
+
+use super::{
+    blueprint::{AGENTS, Blueprint, StepPlan, WorkPlan, millis},
+    large_tasks,
+    late_message_plan::LateMessagePlan,
+    list_edit_plan,
+    mutation::{is_valid, mutate},
+    plan::{
+        CommandPlan, InfrastructureFaults, InstancePlan, InstanceRole, ServiceProfile,
+        ServiceQuirks, SimulationPlan, TaskPlan, operator_output,
+    },
+    random::SeededRandom,
+    random_workflows::{WorkflowBounds, blueprint, span},
+    virtual_time::{DAY, HOUR, MINUTE, Millis, SECOND},
+};
+
+/// The workflows whose tasks clients submit.
+const CLIENTS: [&str; 2] = ["first", "second"];
+
+/// The share of runs whose services have quirks.
+const QUIRKS_SHARE: f64 = 0.6;
+
+impl SimulationPlan {
+    pub(super) fn of(seed: u64) -> Result<Self> {
+        // Consecutive seeds must give independent generators.
+        let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
+        let skew = random.pick(0, &[500, 2 * SECOND, 5 * SECOND]);
+        let timing = Timing {
+            pickup_within: Duration::from_millis(random.within(10..=60) * SECOND),
+            clock_skew: Duration::from_millis(skew),
+            retention: Timing::RETENTION,
+        };
+        let faults_until = random.within(1..=60) * MINUTE;
+        let mut blueprints = blueprints(random)?;
+        let late_messages = LateMessagePlan::of(seed, faults_until, &mut blueprints);
+        let operators_edit_lists = list_edit_plan::draw_list_edits(seed, &mut blueprints);
+        let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
+        let mut tasks = tasks(&blueprints, faults_until, random)?;
+        if operators_edit_lists {
+            tasks.iter_mut().for_each(list_edit_plan::lengthen_list);
+        }
+        let commands = commands(&tasks, &blueprints, faults_until, random)?;
+        let agents: Vec<AgentName> =
+            AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+        let has_quirks = random.chance(QUIRKS_SHARE);
+        let services = agents
+            .iter()
+            .map(|name| {
+                let mut profile = profile(faults_until, random);
+                profile.quirks = has_quirks.then(|| quirks(random));
+                if has_quirks {
+                    profile.reason_chars = limits::REASON_CHARS_MAX;
+                }
+                if operators_edit_lists {
+                    list_edit_plan::make_transient(&mut profile);
+                }
+                (name.clone(), profile)
+            })
+            .collect();
+        let plan = Self {
+            timing,
+            shards: random.pick(1, &[2, 4]) as u32,
+            faults_until,
+            faults: faults(random),
+            services,
+            instances: instances(&agents, skew, random),
+            blueprints,
+            workflows,
+            tasks,
+            commands,
+            sweep_every: random.pick(20, &[30, 60]) * SECOND,
+            agent_timeout: random.pick(120, &[180, 600]) * SECOND,
+            function_timeout: 30 * SECOND,
+            resolves_errors: random.chance(0.5) || operators_edit_lists,
+            operator_delay: random.pick(0, &[0, HOUR, 2 * DAY, 35 * DAY]),
+            delete_expired_every: random.pick(MINUTE, &[HOUR, DAY]),
+            outage: random.chance(0.05).then(|| {
+                let from = random.within(0..=faults_until);
+                from..from + random.within(1..=15) * MINUTE
+            }),
+            late_messages,
+            operators_edit_lists,
+            is_large: false,
+        };
+        large_tasks::enlarge(seed, plan)
+    }
+}
+
+fn faults(random: &mut SeededRandom) -> InfrastructureFaults {
+    if random.chance(0.1) {
+        return InfrastructureFaults::default();
+    }
+    // Not every fault occurs in every run: rare paths are only reached when the common ones work.
+    let mut share = |often: f64, max: u64| {
+        if random.chance(often) { random.skewed(max) as f64 / 1_000.0 } else { 0.0 }
+    };
+    let mut faults = InfrastructureFaults {
+        fail_before: share(0.6, 100),
+        fail_after: share(0.6, 100),
+        die: share(0.6, 50),
+        slow: share(0.5, 100),
+        duplicate: share(0.6, 300),
+        delay: share(0.6, 300),
+        ..InfrastructureFaults::default()
+    };
+    faults.delay_max = random.pick(2, &[10, 60, 300]) * SECOND;
+    faults.killed_every = random.pick(0, &[0, 20, 60, 300]) * SECOND;
+    faults
+}
+
+fn profile(faults_until: Millis, random: &mut SeededRandom) -> ServiceProfile {
+    let mut share = |often: f64, max: u64| {
+        if random.chance(often) { random.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
+    };
+    let mut profile = ServiceProfile {
+        fail: share(0.5, 600),
+        false_error: share(0.5, 500),
+        no_response: share(0.5, 400),
+        refuse: share(0.3, 300),
+        refuse_undo: share(0.1, 300),
+        ..ServiceProfile::default()
+    };
+    profile.latency_max = random.pick(50, &[SECOND, 10 * SECOND, 40 * SECOND]);
+    if random.chance(0.25) {
+        let from = random.within(0..=faults_until);
+        profile.down.push(from..from + random.skewed(30 * MINUTE));
+    }
+    profile
+}
+
+fn quirks(random: &mut SeededRandom) -> ServiceQuirks {
+    let mut share = |often: f64, max: u64| {
+        if random.chance(often) { random.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
+    };
+    ServiceQuirks {
+        slow: share(0.7, 500),
+        disconnects: share(0.7, 500),
+        redirect: share(0.3, 200),
+        empty: share(0.3, 300),
+        not_json: share(0.3, 200),
+        conflicts: random.chance(0.7),
+    }
+}
+
+fn instances(agents: &[AgentName], skew: Millis, random: &mut SeededRandom) -> Vec<InstancePlan> {
+    let mut instances = Vec::new();
+    let mut deploy = |role: &InstanceRole, name: &str, count: u64| {
+        for n in 1..=count {
+            // Offsets below a millisecond are included: stored times have milliseconds.
+            let ahead = random.within(0..=skew * 1_000_000);
+            let clock_ahead = Duration::from_nanos(ahead);
+            instances.push(InstancePlan {
+                role: role.clone(),
+                name: format!("{name}-{n}"),
+                clock_ahead,
+            });
+        }
+    };
+    deploy(&InstanceRole::Submission, "submission", 2);
+    deploy(&InstanceRole::Scheduler, "scheduler", 3);
+    for agent in agents {
+        deploy(&InstanceRole::Agent(agent.clone()), &format!("agent-{agent}"), 2);
+    }
+    deploy(&InstanceRole::Supervisor, "supervisor", 2);
+    instances
+}
+
+/// One or two workflows for clients, and the workflows of their child tasks. Some runs have only steps that are plain
+/// calls.
+pub(super) fn blueprints(random: &mut SeededRandom) -> Result<Vec<Blueprint>> {
+    let all_kinds = random.chance(0.7);
+    let mut drawn = Vec::new();
+    for name in CLIENTS.iter().take(random.within(1..=2) as usize) {
+        let steps_max = if random.chance(0.2) { 8 } else { 6 };
+        let children = &["leaf", "leaf", "inner", "inner", "absent"];
+        drawn.push(blueprint(name, WorkflowBounds { steps_max, all_kinds, children }, random)?);
+    }
+    for drawn in &mut drawn {
+        if !all_kinds || random.chance(0.7) {
+            continue;
+        }
+        let mut mutated = drawn.clone();
+        mutate(&mut mutated, random);
+        if is_valid(&mutated) {
+            *drawn = mutated;
+        }
+    }
+    if all_kinds {
+        let children = &["leaf", "leaf", "leaf", "absent"];
+        drawn.push(blueprint(
+            "inner",
+            WorkflowBounds { steps_max: 3, all_kinds, children },
+            random,
+        )?);
+        drawn.push(blueprint(
+            "leaf",
+            WorkflowBounds { steps_max: 3, all_kinds, children: &[] },
+            random,
+        )?);
+    }
+    Ok(drawn)
+}
+
+fn tasks(
+    blueprints: &[Blueprint],
+    faults_until: Millis,
+    random: &mut SeededRandom,
+) -> Result<Vec<TaskPlan>> {
+    let clients: Vec<_> =
+        blueprints.iter().filter(|b| CLIENTS.contains(&b.name.as_str())).collect();
+    let mut tasks = Vec::new();
+    for n in 1..=random.within(1..=8) {
+        let Some(blueprint) = random.index(clients.len()).and_then(|index| clients.get(index))
+        else {
+            continue;
+        };
+        let at = random.skewed(faults_until);
+        let repeats = if random.chance(0.3) { random.within(1..=3) } else { 0 };
+        let repeated_at = (0..repeats).map(|_| at + random.skewed(10 * MINUTE)).collect();
+        let (task_id, workflow) = (format!("order-{n}").parse()?, blueprint.name.to_string());
+        let task = TaskPlan {
+            task_id,
+            workflow,
+            at,
+            repeated_at,
+            input: input(random),
+            id_collision: false,
+        };
+        let id_collision =
+            random.chance(0.1).then(|| id_collision(&task, blueprint, random)).transpose()?;
+        tasks.push(task);
+        tasks.extend(id_collision.flatten());
+    }
+    Ok(tasks)
+}
+
+pub(super) fn input(random: &mut SeededRandom) -> Value {
+    let items: Vec<_> = (0..random.within(0..=5)).map(|_| random.within(1..=99)).collect();
+    json!({ "amount": random.within(1..=99), "items": items, "wait": millis(span(random)) })
+}
+
+/// A client's task whose id is the same as the id of a child task.
+fn id_collision(
+    task: &TaskPlan,
+    blueprint: &Blueprint,
+    random: &mut SeededRandom,
+) -> Result<Option<TaskPlan>> {
+    let runs_task = |(_, step): &(&StepName, &StepPlan)| matches!(step.work, WorkPlan::Child(_));
+    let Some((name, step)) = blueprint.steps.iter().find(runs_task) else { return Ok(None) };
+    let item = step.each.as_ref().map(|_| ":0").unwrap_or_default();
+    Ok(Some(TaskPlan {
+        task_id: format!("{}:{name}{item}", task.task_id).parse()?,
+        workflow: "leaf".to_owned(),
+        at: (task.at + random.skewed(MINUTE)).saturating_sub(random.skewed(MINUTE)),
+        repeated_at: Vec::new(),
+        input: input(random),
+        id_collision: true,
+    }))
+}
+
+fn commands(
+    tasks: &[TaskPlan],
+    blueprints: &[Blueprint],
+    faults_until: Millis,
+    random: &mut SeededRandom,
+) -> Result<Vec<CommandPlan>> {
+    if random.chance(0.5) {
+        return Ok(Vec::new());
+    }
+    let of = |name: &str| blueprints.iter().find(|blueprint| blueprint.name.as_str() == name);
+    let mut commands = Vec::new();
+    for _ in 0..random.within(1..=8) {
+        let Some(task) = random.index(tasks.len()).and_then(|index| tasks.get(index)) else {
+            break;
+        };
+        let Some(mut blueprint) = of(&task.workflow) else { break };
+        let mut task_id = task.task_id.clone();
+        // Some commands are for the child task of a step.
+        let steps = blueprint.steps.iter();
+        let children = steps.filter_map(|(name, step)| match step.work {
+            WorkPlan::Child(child) => Some((name, step, of(child)?)),
+            WorkPlan::Call { .. } | WorkPlan::Wait(_) => None,
+        });
+        let children: Vec<_> = children.collect();
+        let child = random.index(children.len()).filter(|_| random.chance(0.4));
+        if let Some((name, step, child)) = child.and_then(|index| children.get(index)) {
+            let item = step.each.as_ref().map(|_| format!(":{}", random.within(0..=2)));
+            task_id = format!("{task_id}:{name}{}", item.unwrap_or_default()).parse()?;
+            blueprint = child;
+        }
+        let order = random_order(blueprint, random);
+        let at = task.at + random.skewed(faults_until.max(10 * MINUTE));
+        let copies = if random.chance(0.3) { 2 } else { 1 };
+        commands.push(CommandPlan { at, task_id, order, copies });
+    }
+    Ok(commands)
+}
+
+/// A random order that may be valid. It uses only what an operator sees in the task's record.
+pub(super) fn random_order(blueprint: &Blueprint, random: &mut SeededRandom) -> CommandAction {
+    let index = random.index(blueprint.steps.len());
+    let step = index.and_then(|index| blueprint.steps.iter().nth(index));
+    let each = step.is_some_and(|(_, step)| step.each.is_some());
+    let item = random.chance(if each { 0.7 } else { 0.05 }).then(|| random.within(0..=4) as u32);
+    let step = step.map(|(name, _)| Part { step: name.clone(), item });
+    let step = step.filter(|_| random.chance(0.6));
+    let output = operator_output();
+    match random.within(0..=9) {
+        0 | 1 => CommandAction::Pause,
+        2 | 3 => CommandAction::Resume,
+        4 => {
+            let items: Vec<_> =
+                (0..random.within(0..=5)).map(|_| random.within(100..=199)).collect();
+            let edit = json!({ "amount": random.within(100..=199), "items": items });
+            let input = random.chance(0.4).then_some(edit);
+            CommandAction::Resubmit { step, input, did_not_run: false }
+        }
+        5 => CommandAction::Resubmit { step: None, input: None, did_not_run: false },
+        6 => CommandAction::Skip { step, did_not_run: false },
+        7 => CommandAction::Complete { step, output },
+        8 => CommandAction::Undo,
+        _ => CommandAction::Cancel,
+    }
+}

@@ -1,0 +1,19 @@
+//! Virtual time, in milliseconds since the start of a run.
+
+use jiff::Timestamp;
+
+/// Virtual milliseconds since the start.
+pub(super) type Millis = u64;
+
+pub(super) const SECOND: Millis = 1_000;
+pub(super) const MINUTE: Millis = 60 * SECOND;
+pub(super) const HOUR: Millis = 60 * MINUTE;
+pub(super) const DAY: Millis = 24 * HOUR;
+
+/// Every run starts on 1 January 2026.
+pub(super) const EPOCH_S: i64 = 1_767_225_600;
+
+/// Converts a timestamp to the time since the start of the run.
+pub(super) fn since_start(time: Timestamp) -> Millis {
+    Millis::try_from(time.as_millisecond() - EPOCH_S * 1_000).unwrap_or_default()
+}

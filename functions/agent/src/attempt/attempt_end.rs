@@ -1,0 +1,19 @@
+//! How an attempt ends.
+
+use steward_core::{limits, model::messages::ReplyOutcome};
+
+/// How an attempt ended.
+pub(super) enum AttemptEnd {
+    /// With this outcome, which goes into the reply.
+    Outcome(ReplyOutcome),
+    /// Without a reply, for this reason.
+    Silent(&'static str),
+    /// Without a reply; the request goes back to its queue.
+    Requeued,
+}
+
+/// A permanent failure.
+pub(super) fn failed(reason: &str, may_have_run: bool) -> AttemptEnd {
+    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run })
+}

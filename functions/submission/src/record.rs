@@ -1,0 +1,126 @@
+//! Records a submission as a task, once.
+
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{
+        document::DocumentKey,
+        messages::{ExtendRetention, Submission},
+        names::TaskId,
+        task::Task,
+    },
+    submission::{SubmissionRefusal, accept, check_input, is_same_submission},
+};
+use steward_runtime::{
+    dispatch::kept,
+    ports::{Channel, Clock, CreateOutcome, Definitions, PortError, Ports, StateStore},
+};
+
+/// Records a submission as a task of its workflow, unless it was recorded before.
+pub(crate) async fn record<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    reply_to: Option<&String>,
+    traceparent: Option<String>,
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
+    if submission.reply_to.is_some() && reply_to.is_none() {
+        return Ok(Err(SubmissionRefusal::ReplyQueueNotAllowed));
+    }
+    // The parent has abandoned the step since, or has requested it again.
+    if submission.keep.is_some_and(|keep| keep.from < ports.clock().now()) {
+        return unless_recorded(ports, submission, SubmissionRefusal::TooLate).await;
+    }
+    let (name, version) = (&submission.workflow, submission.version);
+    let workflow = ports.definitions().published(name, version).await?;
+    let workflow = workflow.ok_or_else(|| {
+        let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
+        SubmissionRefusal::UnknownWorkflow(format!("{name}{version}"))
+    });
+    match workflow {
+        Ok(workflow) => record_as(ports, submission, &workflow, traceparent).await,
+        Err(refusal) => unless_recorded(ports, submission, refusal).await,
+    }
+}
+
+/// Records a submission as a task of `workflow`, unless it was recorded before.
+pub(crate) async fn record_as<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    workflow: &Workflow,
+    traceparent: Option<String>,
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
+    if let Err(refusal) = check_input(submission, workflow) {
+        return unless_recorded(ports, submission, refusal).await;
+    }
+    let (task, document) =
+        accept(submission, workflow, traceparent, ports.clock().now(), ports.timing());
+    match ports.store().create(&task, &document).await? {
+        CreateOutcome::Created => {
+            let (task_id, workflow, version) = (&task.task_id, &task.workflow, task.version);
+            tracing::info!(
+                %task_id, %workflow, version, event = "submitted", to = "Pending", revision = 1,
+                "task transition"
+            );
+            Ok(Ok(Box::new(task)))
+        }
+        CreateOutcome::Exists(Some(there)) => {
+            let same = is_task_of(ports, submission, &there).await?;
+            tracing::debug!(task_id = %submission.task_id, same, "task exists already");
+            Ok(if same {
+                Ok(there)
+            } else {
+                Err(SubmissionRefusal::IdTaken(submission.task_id.to_string()))
+            })
+        }
+        CreateOutcome::Exists(None) => Err(just_deleted(&submission.task_id)),
+    }
+}
+
+/// Extends the retention of an existing child task as far as its parent needs it. An earlier message of the parent about
+/// that may have arrived before the child was recorded.
+pub(crate) async fn keep_for_parent<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    task: &Task,
+) -> Result<(), PortError> {
+    let (Some(parent), Some(until)) = (&submission.parent, submission.keep) else { return Ok(()) };
+    let keep = ExtendRetention {
+        task_id: task.task_id.clone(),
+        parent: parent.task_id.clone(),
+        incarnation: parent.incarnation,
+        retention: until,
+    };
+    if task.with_extended_retention(&keep).is_none() {
+        return Ok(());
+    }
+    ports.channel().send(vec![kept(keep)]).await.into_iter().collect()
+}
+
+/// The refusal, unless the same submission was recorded before. The definition may have changed or been unpublished since;
+/// a repeated submission gets the same result as the first.
+pub(crate) async fn unless_recorded<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    refusal: SubmissionRefusal,
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
+    let Some(task) = ports.store().load(&submission.task_id).await? else {
+        return Ok(Err(refusal));
+    };
+    let recorded = is_task_of(ports, submission, &task).await?;
+    Ok(if recorded { Ok(Box::new(task)) } else { Err(refusal) })
+}
+
+/// Whether `task` was recorded for this submission.
+pub(crate) async fn is_task_of<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    task: &Task,
+) -> Result<bool, PortError> {
+    let stored =
+        ports.store().documents(&task.document_owner(), &[DocumentKey::Submission]).await?;
+    Ok(stored.iter().any(|document| is_same_submission(&document.body, submission)))
+}
+
+pub(crate) fn just_deleted(task_id: &TaskId) -> PortError {
+    let source = "another task with this id was deleted at the same time".into();
+    PortError { operation: format!("create task {task_id}"), retryable: true, source }
+}
