@@ -28,7 +28,6 @@ use steward_core::{
         command::Command,
         messages::SchedulerMessage,
         names::{AgentName, TaskId},
-        step::StepRecord,
         task::Task,
     },
 };
@@ -420,9 +419,11 @@ fn since(start: Timestamp, end: Timestamp) -> Duration {
 fn without_times(mut task: Task) -> Task {
     let epoch = Timestamp::UNIX_EPOCH;
     task.commands.iter_mut().for_each(|command| command.at = epoch);
-    let records = task.steps.values_mut().flat_map(StepRecord::parts_mut);
-    for record in records {
-        for progress in std::iter::once(&mut record.run).chain(&mut record.undo) {
+    for record in task.steps.values_mut() {
+        let items = record.items.iter_mut().flat_map(|items| &mut items.started);
+        let items = items.flat_map(|item| std::iter::once(&mut item.run).chain(&mut item.undo));
+        let own = std::iter::once(&mut record.run).chain(&mut record.undo);
+        for progress in own.chain(items) {
             progress.call_may_run_until = progress.call_may_run_until.map(|_| epoch);
         }
     }

@@ -2,8 +2,8 @@
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use futures_util::{StreamExt, stream};
-use steward_core::model::events::BusEvent;
 pub use steward_core::model::events::EVENT_SOURCE;
+use steward_core::model::{events::BusEvent, json_text::to_json_text};
 use steward_runtime::ports::{EventBus, PortError};
 
 use crate::errors::{failed, for_each};
@@ -74,8 +74,7 @@ impl EventBus for EventBridgeBus {
 fn batches(events: &[BusEvent]) -> Vec<Vec<(&BusEvent, String)>> {
     let (mut batches, mut bytes) = (Vec::<Vec<_>>::new(), 0);
     for event in events {
-        // Serialisation cannot fail: all keys are strings, and no type in an event has a fallible `Serialize`.
-        let detail = serde_json::to_string(event).unwrap_or_default();
+        let detail = to_json_text(event);
         let size = detail.len() + EVENT_SOURCE.len() + event.data.detail_type().len();
         let has_room = |batch: &&mut Vec<_>| batch.len() < ENTRIES_MAX && bytes + size <= BYTES_MAX;
         match batches.last_mut().filter(has_room) {

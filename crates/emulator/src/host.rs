@@ -89,6 +89,8 @@ pub struct HostOptions {
     pub instances: NonZeroU32,
     /// Interceptors for the AWS calls of the functions, but not for those of the host itself.
     pub interceptors: Vec<SharedInterceptor>,
+    /// Whether the most frequent DynamoDB requests are served without dynoxide, for speed. Tests do without.
+    pub shortcuts: bool,
 }
 
 impl Default for HostOptions {
@@ -102,6 +104,7 @@ impl Default for HostOptions {
             supervise_every: None,
             instances: NonZeroU32::MIN,
             interceptors: Vec::new(),
+            shortcuts: false,
         }
     }
 }
@@ -142,7 +145,7 @@ impl Host {
             None => None,
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let mut builder = EmbeddedAws::builder();
+        let mut builder = EmbeddedAws::builder().shortcuts(options.shortcuts);
         if let Some(dir) = &options.data {
             builder = builder.data_dir(dir);
         }

@@ -15,7 +15,7 @@ use crate::ports::{
 use steward_core::breaker::{Breaker, BreakerChange};
 use steward_core::{
     limits,
-    model::{events::BusEvent, names::AgentName, time::earlier},
+    model::{events::BusEvent, json_text::to_json_value, names::AgentName, time::earlier},
 };
 
 /// A circuit breaker with the revision of its stored record.
@@ -63,8 +63,7 @@ impl StoredBreaker {
         ports: &P,
         breaker: Breaker,
     ) -> Result<BreakerSaveOutcome, PortError> {
-        // Serialisation of a breaker cannot fail.
-        let body = serde_json::to_value(&breaker).unwrap_or_default();
+        let body = to_json_value(&breaker);
         let (key, revision) = (key(&self.agent), self.revision + 1);
         let agent = self.agent.clone();
         let shared = SharedRecord { key, revision, body, expires_at: None };

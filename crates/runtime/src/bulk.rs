@@ -22,6 +22,7 @@ use steward_core::{
     limits::{BULK_RECORD_RETENTION, BULK_TASKS_MAX, COMMAND_TEXT_CHARS_MAX, truncate_chars},
     model::{
         command::{Command, CommandAction, CommandId, CommandRecord},
+        json_text::to_json_value,
         names::TaskId,
         task::Task,
         time::later,
@@ -114,8 +115,7 @@ impl BulkCommand {
     /// # Errors
     /// The save failed, or its outcome is unknown.
     pub async fn record<P: Ports>(&self, ports: &P) -> Result<bool, PortError> {
-        // Serialisation of a bulk command cannot fail.
-        let body = serde_json::to_value(self).unwrap_or_default();
+        let body = to_json_value(self);
         let expires_at = Some(later(self.at, BULK_RECORD_RETENTION));
         let shared = SharedRecord { key: key(&self.id), revision: 1, body, expires_at };
         Ok(ports.store().save_shared_record(&shared).await? == SharedSaveOutcome::Saved)

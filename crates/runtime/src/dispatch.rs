@@ -15,7 +15,7 @@ use steward_core::{
         attempt::{Action, AttemptTimes},
         command::Command,
         events::{BusEvent, EventData},
-        json_text::{JsonText, escape_for_sqs},
+        json_text::{JsonText, escape_for_sqs, to_json_text},
         messages::{ExtendRetention, ReplyOutcome, SchedulerMessage, StepReply},
         names::{AgentName, Incarnation, Part, TaskId},
     },
@@ -284,8 +284,7 @@ fn outgoing<T: Serialize>(
     message: &T,
     traceparent: Option<String>,
 ) -> OutgoingMessage {
-    // Serialisation cannot fail: all keys are strings, and no type in a message has a fallible `Serialize`.
-    let body = escape_for_sqs(serde_json::to_string(message).unwrap_or_default());
+    let body = escape_for_sqs(to_json_text(message));
     OutgoingMessage {
         queue,
         body,

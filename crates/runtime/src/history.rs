@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ports::{SharedRecord, SharedRecordKey, SharedRecordKind};
 use steward_core::model::{
+    json_text::to_json_value,
     names::WorkflowName,
     task::ProcessState,
     time::{earlier, later},
@@ -140,8 +141,7 @@ impl EndedInMinute {
         SharedRecord {
             key: SharedRecordKey { kind: SharedRecordKind::History, name: name(start) },
             revision: 1,
-            // Serialisation of names and numbers cannot fail.
-            body: serde_json::to_value(self).unwrap_or_default(),
+            body: to_json_value(self),
             expires_at: Some(later(start, RETENTION)),
         }
     }
@@ -216,8 +216,7 @@ impl SupervisorRun {
     #[must_use]
     pub fn record(&self, before: u64) -> SharedRecord {
         let (key, revision) = (Self::key(), before + 1);
-        // Serialisation of times and numbers cannot fail.
-        let body = serde_json::to_value(self).unwrap_or_default();
+        let body = to_json_value(self);
         SharedRecord { key, revision, body, expires_at: None }
     }
 }

@@ -1,10 +1,20 @@
 //! Durations in the human-readable format of definitions: `90s`, `15m`, `1d 12h`.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
+
+use regex::Regex;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::limits;
+
+/// The grammar of a duration in a definition, for the parser and for the published schema.
+const PATTERN: &str = concat!(
+    "^([0-9]{1,9}(\\.[0-9]{1,6})? ?(us|usec|ms|msec|millis|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?",
+    "|d|days?|w|wks?|weeks?|M|months?|y|yrs?|years?) ?|[0-9]{1,9} ?(ns|nsec|nanos) ?)+$",
+);
+
+static GRAMMAR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
 
 /// The JSON Schema of a duration in definitions.
 pub struct Text;
@@ -15,12 +25,10 @@ impl schemars::JsonSchema for Text {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let units = "ns|us|ms|s|secs?|m|mins?|h|hrs?|hours?|d|days?|w|weeks?|months?|y|years?";
-        let one = format!("[0-9]{{1,9}}(\\.[0-9]{{1,9}})? ?({units})");
         schemars::json_schema!({
             "type": "string",
             "description": "A duration, such as `90s`, `15m` or `1d 12h`",
-            "pattern": format!("^{one}( ?{one})*$"),
+            "pattern": PATTERN,
             "maxLength": limits::DURATION_CHARS_MAX,
         })
     }
@@ -31,9 +39,21 @@ pub(crate) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    parse_in_definition(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
+/// Parses a duration of a definition. A published definition contains the text of `serialize`.
+fn parse_in_definition(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    let is_valid = text.len() <= limits::DURATION_CHARS_MAX
+        && GRAMMAR.as_ref().is_some_and(|grammar| grammar.is_match(text));
+    match is_valid {
+        true => Ok(duration),
+        false => Err(format!("duration `{text}`: numbers with units, such as `90s` or `1d 12h`")),
+    }
+}
+
+/// Parses a duration that an expression returned.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("duration `{text}`: {error}"))
 }
@@ -56,6 +76,56 @@ pub(crate) mod optional {
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
-        text.map(|text| super::parse(&text)).transpose().map_err(serde::de::Error::custom)
+        text.map(|text| super::parse_in_definition(&text))
+            .transpose()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_accepted() {
+        let units = [
+            "nanos", "nsec", "ns", "usec", "us", "millis", "msec", "ms", "seconds", "second",
+            "secs", "sec", "s", "minutes", "minute", "min", "mins", "m", "hours", "hour", "hr",
+            "hrs", "h", "days", "day", "d", "weeks", "week", "wk", "wks", "w", "months", "month",
+            "M", "years", "year", "yr", "yrs", "y",
+        ];
+        for unit in units {
+            for text in [format!("5{unit}"), format!("5 {unit}"), format!("5{unit} 7 {unit}")] {
+                assert!(parse_in_definition(&text).is_ok(), "{text}");
+            }
+        }
+        assert_eq!(parse_in_definition("1.5h"), parse_in_definition("90 minutes"));
+    }
+
+    #[test]
+    fn what_only_the_library_accepts_is_refused() {
+        for text in ["1 0s", "\t5s", "5  s", "5\ns", "0.1234567s", "1234567890s"] {
+            assert!(parse(text).is_ok(), "{text}");
+            assert!(parse_in_definition(text).is_err(), "{text}");
+        }
+        assert!(parse_in_definition(&"1s".repeat(limits::DURATION_CHARS_MAX)).is_err());
+    }
+
+    #[test]
+    fn the_largest_numbers_that_the_grammar_accepts_are_parsed() {
+        for unit in ["ns", "us", "ms", "s", "m", "h", "d", "w", "M", "y"] {
+            let fraction = if unit == "ns" { "" } else { ".999999" };
+            let text = format!("999999999{fraction}{unit}");
+            assert!(parse_in_definition(&text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn serialised_durations_are_in_the_grammar() {
+        for millis in [1, 999, 1_000, 61_001, 86_400_000, 2_678_400_000, 400 * 86_400_000] {
+            let duration = Duration::from_millis(millis);
+            let text = humantime::format_duration(duration).to_string();
+            assert_eq!(parse_in_definition(&text), Ok(duration), "{text}");
+        }
     }
 }

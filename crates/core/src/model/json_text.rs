@@ -21,8 +21,7 @@ impl JsonText {
     /// Parses the text.
     #[must_use]
     pub fn value(&self) -> Value {
-        // Cannot fail: the text was serialised from a value.
-        serde_json::from_str(&self.0).unwrap_or_default()
+        infallible(serde_json::from_str(&self.0))
     }
 
     /// The number of bytes in a message, in which two characters that SQS refuses are written as escapes.
@@ -30,6 +29,28 @@ impl JsonText {
     pub fn sqs_bytes(&self) -> usize {
         bytes_in_message(&self.0)
     }
+}
+
+/// Serialises a message or a record as compact JSON.
+///
+/// # Panics
+/// Serialisation failed. It cannot: all keys of messages and records are strings, and no type in them has a fallible
+/// `Serialize`. If that ever changes, nothing wrong is sent or stored: only the message that is being processed fails.
+pub fn to_json_text<T: Serialize>(content: &T) -> String {
+    infallible(serde_json::to_string(content))
+}
+
+/// Serialises a record as a JSON value.
+///
+/// # Panics
+/// As [`to_json_text`].
+pub fn to_json_value<T: Serialize>(content: &T) -> Value {
+    infallible(serde_json::to_value(content))
+}
+
+#[expect(clippy::expect_used, reason = "an invariant: see `to_json_text`")]
+fn infallible<T>(result: serde_json::Result<T>) -> T {
+    result.expect("messages and records are valid JSON")
 }
 
 /// The number of bytes that a JSON text takes in a message; see [`escape_for_sqs`].

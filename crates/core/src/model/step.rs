@@ -320,7 +320,7 @@ impl StepRecord {
 
     /// The progress of running or undoing it, mutable.
     #[must_use]
-    pub fn progress_mut(&mut self, action: Action) -> Option<&mut Progress> {
+    pub(crate) fn progress_mut(&mut self, action: Action) -> Option<&mut Progress> {
         match action {
             Action::Do => Some(&mut self.run),
             Action::Undo => self.undo.as_mut(),
@@ -346,7 +346,7 @@ impl StepRecord {
     }
 
     /// The records of the parts of the step, mutable.
-    pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Self> {
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Self> {
         match self.items {
             Some(ref mut items) => items.started.as_mut_slice(),
             None => std::slice::from_mut(self),

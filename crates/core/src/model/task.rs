@@ -251,7 +251,7 @@ impl Task {
     /// Postpones the latest possible end of the task, if the task may end after it. The caller must then extend the
     /// retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
     /// and take `complete_within`. The supervisor checks a paused task again before the new time.
-    pub fn extend_retention(&mut self, now: Timestamp, complete_within: Duration) {
+    pub(crate) fn extend_retention(&mut self, now: Timestamp, complete_within: Duration) {
         let end = match self.ended_at {
             Some(ended_at) if self.process_state.is_final() => ended_at,
             Some(_) | None if self.paused_at.is_some() => {
@@ -348,7 +348,7 @@ impl Task {
 
     /// The record of a part, mutable.
     #[must_use]
-    pub fn part_record_mut(&mut self, part: &Part) -> Option<&mut StepRecord> {
+    pub(crate) fn part_record_mut(&mut self, part: &Part) -> Option<&mut StepRecord> {
         let record = self.steps.get_mut(&part.step)?;
         match (part.item, record.items.is_some()) {
             (None, false) => Some(record),
@@ -365,7 +365,7 @@ impl Task {
 
     /// The progress of running or undoing a part, mutable.
     #[must_use]
-    pub fn progress_mut(&mut self, part: &Part, action: Action) -> Option<&mut Progress> {
+    pub(crate) fn progress_mut(&mut self, part: &Part, action: Action) -> Option<&mut Progress> {
         self.part_record_mut(part)?.progress_mut(action)
     }
 

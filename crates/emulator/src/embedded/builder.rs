@@ -23,6 +23,7 @@ pub struct EmbeddedAwsBuilder {
     host: String,
     port: u16,
     external: Option<ExternalEndpoints>,
+    use_shortcuts: bool,
 }
 
 impl EmbeddedAws {
@@ -50,7 +51,13 @@ impl EmbeddedAws {
     #[must_use]
     pub fn builder() -> EmbeddedAwsBuilder {
         let host = "127.0.0.1".to_owned();
-        EmbeddedAwsBuilder { data_dir: None, host, port: 4566, external: None }
+        EmbeddedAwsBuilder {
+            data_dir: None,
+            host,
+            port: 4566,
+            external: None,
+            use_shortcuts: false,
+        }
     }
 }
 
@@ -77,6 +84,13 @@ impl EmbeddedAwsBuilder {
         self
     }
 
+    /// Serves the most frequent DynamoDB requests without dynoxide, several times as fast. Tests do without.
+    #[must_use]
+    pub fn shortcuts(mut self, use_shortcuts: bool) -> Self {
+        self.use_shortcuts = use_shortcuts;
+        self
+    }
+
     /// Opens the tables and queues.
     ///
     /// # Errors
@@ -86,9 +100,15 @@ impl EmbeddedAwsBuilder {
         let (tables, queues) = match &self.data_dir {
             Some(dir) => {
                 let queues = SqsQueues::on_disk(dir, &self.host, self.port);
-                (DynamoTables::on_disk(dir)?, queues.map_err(EmbeddedError::OpenQueues)?)
+                (
+                    DynamoTables::on_disk(dir, self.use_shortcuts)?,
+                    queues.map_err(EmbeddedError::OpenQueues)?,
+                )
             }
-            None => (DynamoTables::in_memory()?, SqsQueues::in_memory(&self.host, self.port)),
+            None => (
+                DynamoTables::in_memory(self.use_shortcuts)?,
+                SqsQueues::in_memory(&self.host, self.port),
+            ),
         };
         let (events, requests) = (EventBuses::new(), RequestCounters::default());
         let external = self.external.map(|endpoints| {

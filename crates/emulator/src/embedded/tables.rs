@@ -44,22 +44,24 @@ const VALIDATION_MESSAGES: [&str; 5] = [
 pub(super) struct DynamoTables {
     database: Database,
     pub(super) shortcuts: Shortcuts,
+    /// Whether the shortcuts serve the requests that they support; otherwise dynoxide serves all.
+    use_shortcuts: bool,
 }
 
 impl DynamoTables {
     /// Opens tables in memory.
-    pub(super) fn in_memory() -> Result<Self, EmbeddedError> {
+    pub(super) fn in_memory(use_shortcuts: bool) -> Result<Self, EmbeddedError> {
         // With `memdb`, two connections share an in-memory database of this name. The name is unique.
-        Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()))
+        Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()), use_shortcuts)
     }
 
     /// Opens tables in a file in `dir`, which this process has locked.
-    pub(super) fn on_disk(dir: &Path) -> Result<Self, EmbeddedError> {
+    pub(super) fn on_disk(dir: &Path, use_shortcuts: bool) -> Result<Self, EmbeddedError> {
         let path = dir.join(FILE_NAME);
         let Some(path) = path.to_str() else {
             return Err(EmbeddedError::PathNotUtf8 { path });
         };
-        let tables = Self::open(path)?;
+        let tables = Self::open(path, use_shortcuts)?;
         // This is dynoxide's only public way to set SQLite's `synchronous` to NORMAL (the default is FULL).
         // With a write-ahead log, a killed process still loses nothing, and a write does not wait for the
         // disk.
@@ -67,10 +69,10 @@ impl DynamoTables {
         Ok(tables)
     }
 
-    fn open(path: &str) -> Result<Self, EmbeddedError> {
+    fn open(path: &str, use_shortcuts: bool) -> Result<Self, EmbeddedError> {
         let database = Database::new(path).map_err(EmbeddedError::OpenTables)?;
         let shortcuts = Shortcuts::open(path).map_err(EmbeddedError::OpenShortcuts)?;
-        Ok(Self { database, shortcuts })
+        Ok(Self { database, shortcuts, use_shortcuts })
     }
 
     /// Deletes expired items; returns their number.
@@ -87,7 +89,10 @@ impl DynamoTables {
     ) -> ServiceResponse {
         // Only dynoxide recognises a repeated transaction by its token.
         let may_repeat = entry_point == EntryPoint::Http && operation == "TransactWriteItems";
-        let shortcut = if may_repeat { None } else { self.shortcuts.answer(operation, body).await };
+        let shortcut = match self.use_shortcuts && !may_repeat {
+            true => self.shortcuts.answer(operation, body).await,
+            false => None,
+        };
         let result = shortcut.or_else(|| {
             self.shortcuts.run_exclusively(operation, || self.run(operation, body, entry_point))
         });

@@ -10,7 +10,7 @@ use crate::embedded::{request::EntryPoint, tables::DynamoTables};
 const REQUESTS: usize = 6_000;
 
 fn tables() -> DynamoTables {
-    let tables = DynamoTables::in_memory().unwrap();
+    let tables = DynamoTables::in_memory(true).unwrap();
     let attribute =
         |name: &str, kind: &str| json!({ "AttributeName": name, "AttributeType": kind });
     let key = |names: &[&str]| -> Value {
