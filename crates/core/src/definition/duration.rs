@@ -8,10 +8,13 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::limits;
 
-/// The grammar of a duration in a definition, for the parser and for the published schema.
+/// The grammar of a duration in a definition, for the parser and for the published schema. A number has as many decimals
+/// as its unit can express exactly.
 const PATTERN: &str = concat!(
-    "^([0-9]{1,9}(\\.[0-9]{1,6})? ?(us|usec|ms|msec|millis|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?",
-    "|d|days?|w|wks?|weeks?|M|months?|y|yrs?|years?) ?|[0-9]{1,9} ?(ns|nsec|nanos) ?)+$",
+    "^([0-9]{1,9} ?(ns|nsec|nanos|M|months?) ?",
+    "|[0-9]{1,9}(\\.[0-9]{1,3})? ?(us|usec) ?",
+    "|[0-9]{1,9}(\\.[0-9]{1,6})? ?(ms|msec|millis|s|secs?|seconds?|m|mins?|minutes?) ?",
+    "|[0-9]{1,9}(\\.[0-9]{1,2})? ?(h|hrs?|hours?|d|days?|w|wks?|weeks?|y|yrs?|years?) ?)+$",
 );
 
 static GRAMMAR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
@@ -113,10 +116,19 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_that_the_grammar_accepts_are_parsed() {
-        for unit in ["ns", "us", "ms", "s", "m", "h", "d", "w", "M", "y"] {
-            let fraction = if unit == "ns" { "" } else { ".999999" };
-            let text = format!("999999999{fraction}{unit}");
-            assert!(parse_in_definition(&text).is_ok(), "{text}");
+        for (decimals, units) in [
+            ("", ["ns", "M", "months"]),
+            (".999", ["us", "usec", "us"]),
+            (".999999", ["ms", "s", "m"]),
+            (".99", ["h", "d", "w"]),
+            (".99", ["y", "yr", "years"]),
+        ] {
+            for unit in units {
+                let text = format!("999999999{decimals}{unit}");
+                assert!(parse_in_definition(&text).is_ok(), "{text}");
+                let text = format!("9.{}9{unit}", decimals.trim_start_matches('.'));
+                assert!(parse_in_definition(&text).is_err(), "{text}");
+            }
         }
     }
 
