@@ -84,7 +84,8 @@ impl EmbeddedAwsBuilder {
         self
     }
 
-    /// Serves the most frequent DynamoDB requests without dynoxide, several times as fast. Tests do without.
+    /// Serves the most frequent DynamoDB requests without dynoxide, several times as fast. Tests do without, except
+    /// for batch reads, of which dynoxide does not limit the bytes of a partition.
     #[must_use]
     pub fn shortcuts(mut self, use_shortcuts: bool) -> Self {
         self.use_shortcuts = use_shortcuts;

@@ -44,7 +44,7 @@ const VALIDATION_MESSAGES: [&str; 5] = [
 pub(super) struct DynamoTables {
     database: Database,
     pub(super) shortcuts: Shortcuts,
-    /// Whether the shortcuts serve the requests that they support; otherwise dynoxide serves all.
+    /// Whether the shortcuts serve the requests that they support; otherwise only batch reads.
     use_shortcuts: bool,
 }
 
@@ -89,7 +89,9 @@ impl DynamoTables {
     ) -> ServiceResponse {
         // Only dynoxide recognises a repeated transaction by its token.
         let may_repeat = entry_point == EntryPoint::Http && operation == "TransactWriteItems";
-        let shortcut = match self.use_shortcuts && !may_repeat {
+        // Only the shortcut of batch reads limits what is read of a partition, as DynamoDB does.
+        let has_shortcut = operation == "BatchGetItem" || (self.use_shortcuts && !may_repeat);
+        let shortcut = match has_shortcut {
             true => self.shortcuts.answer(operation, body).await,
             false => None,
         };
