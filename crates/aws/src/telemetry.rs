@@ -155,7 +155,7 @@ mod tests {
         accept(&submission, &workflow, None, jiff::Timestamp::UNIX_EPOCH, timing).0
     }
 
-    /// Counts each metric once, except ended tasks and failed attempts.
+    /// Counts every metric at least once; `EXPECTED` has the numbers.
     fn count_all() {
         let before = Task { process_state: ProcessState::Processing, ..task() };
         let begun = StepRecord::new(StepState::Failed { attempt: Some(1) });
@@ -183,7 +183,7 @@ mod tests {
         metrics::statements_refused("AccessDenied", 2);
     }
 
-    /// A metric that alarms and dashboards use: its name, its label, and the expected count.
+    /// A metric: its name, its label, and the expected count.
     type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
     const EXPECTED: [ExpectedMetric; 17] = [

@@ -11,7 +11,7 @@ use steward_forecast::cost::{
     self, BATCH_MAX, DurationValue, ForecastReport, ForecastSettings, Json, StepOption,
 };
 
-/// Assumptions about services that never fail. STEP is a step's name, WORKFLOW.STEP for a step of another
+/// Assumptions about the services of a workflow, except about their failures. STEP is a step's name, WORKFLOW.STEP for a step of another
 /// workflow, or `*` for all steps.
 #[derive(Debug, Args)]
 pub(crate) struct AssumptionArgs {

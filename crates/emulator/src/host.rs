@@ -51,7 +51,7 @@ const CONCURRENCY: usize = 8;
 /// [`CONCURRENCY`]: calls that take a minute must not delay calls that take a moment.
 const AGENT_CONCURRENCY: usize = 256;
 
-/// The longest duration of an invocation.
+/// The deadline of an agent's batch and of a run of the supervisor.
 const INVOCATION: Duration = Duration::from_secs(120);
 
 /// How often expired items are deleted; DynamoDB does this in the background.
@@ -109,7 +109,8 @@ impl Default for HostOptions {
     }
 }
 
-/// All functions, running. Dropping it stops everything at once, as a crash would. No recorded state is lost.
+/// All functions, running. Dropping it stops everything at once, as a crash would. With a data directory, no
+/// recorded state is lost.
 pub struct Host {
     /// The embedded AWS that the functions use.
     pub aws: EmbeddedAws,

@@ -145,7 +145,7 @@ impl FromStr for ListCursor {
 pub struct TaskCount {
     /// The number of tasks that were counted.
     pub counted: u64,
-    /// Whether there are more tasks.
+    /// Whether there may be more tasks.
     pub more: bool,
 }
 
@@ -183,7 +183,7 @@ impl DynamoStore {
         self.list(queries.collect(), after, limit).await
     }
 
-    /// The number of unfinished tasks. The count stops at about `most`.
+    /// The number of unfinished tasks. The count stops between `most` and twice `most`.
     ///
     /// # Errors
     /// DynamoDB failed.
@@ -191,7 +191,7 @@ impl DynamoStore {
         self.count(self.due_partitions(), most).await
     }
 
-    /// The number of tasks that ended in this state and are still stored. The count stops at about `most`.
+    /// The number of tasks that ended in this state and are still stored. The count stops between `most` and twice `most`.
     ///
     /// # Errors
     /// DynamoDB failed.
@@ -264,8 +264,8 @@ impl DynamoStore {
         Ok(TaskList { entries, more })
     }
 
-    /// Counts the entries of several partitions up to about `most`. The tasks are spread evenly over the partitions, so
-    /// each partition counts up to twice its share.
+    /// Counts the entries of several partitions, at most about twice `most`. The tasks are spread evenly over the
+    /// partitions, so each partition counts up to twice its share.
     async fn count(
         &self,
         queries: Vec<PartitionQuery>,

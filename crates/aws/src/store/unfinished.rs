@@ -1,4 +1,4 @@
-//! Finds the tasks that still need a workflow version.
+//! Lists the tasks that block the unpublishing of a workflow version.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use steward_core::model::{
@@ -13,7 +13,8 @@ use crate::{
     items::text,
 };
 
-/// The states from which a task can continue, either by itself or by an operator's command.
+/// The states of a task that is neither Processed nor Undone. A task in Error counts too, because an operator may still
+/// resume it.
 const UNFINISHED: [ProcessState; 4] =
     [ProcessState::Pending, ProcessState::Processing, ProcessState::Undoing, ProcessState::Error];
 

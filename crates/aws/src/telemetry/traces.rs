@@ -79,7 +79,10 @@ pub async fn send() {
         return;
     }
     if count == SPANS_MAX {
-        tracing::warn!(limit = count, "the invocation has too many spans; further spans are lost");
+        tracing::warn!(
+            limit = count,
+            "the buffer of spans is full; further spans of the invocation are lost"
+        );
     }
     match timeout(SEND_WITHIN, exporter.export(spans)).await {
         Ok(Ok(())) => {}

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -62,7 +62,8 @@ impl BenchClient {
         let sdk = host.aws.sdk_config();
         let reply_to = resources::create_queue(&sdk, "client-bench", None).await?;
         let address = host.address.context("the host does not listen")?;
-        let running = RunningTasks { started: HashMap::new(), latencies: latencies()? };
+        let running =
+            RunningTasks { started: HashMap::new(), latencies: latencies()?, failure: None };
         let tracker =
             TaskTracker { free_slots: Semaphore::new(in_flight), running: Mutex::new(running) };
         let (aws, address) = (host.aws.clone(), format!("http://{address}/tasks"));
@@ -83,6 +84,9 @@ impl BenchClient {
     }
 
     /// Submits `count` tasks as slots become free, and waits until all have ended. Returns their latencies.
+    ///
+    /// # Errors
+    /// A submission was not accepted, or a task did not end as Processed.
     pub(super) async fn run(&self, name: &str, count: usize) -> Result<Latencies> {
         let slots = u32::try_from(self.tracker.free_slots.available_permits())?;
         let (http, mut posting) = (reqwest::Client::new(), JoinSet::new());
@@ -99,9 +103,12 @@ impl BenchClient {
         }
         // All slots are free when the last task has ended.
         drop(self.tracker.free_slots.acquire_many(slots).await?);
-        let latencies = &mut self.tracker.lock().latencies;
-        let measured = latencies.clone();
-        latencies.reset();
+        let mut running = self.tracker.lock();
+        if let Some(failure) = running.failure.take() {
+            bail!(failure);
+        }
+        let measured = running.latencies.clone();
+        running.latencies.reset();
         Ok(measured)
     }
 
@@ -117,7 +124,7 @@ impl BenchClient {
 
 /// Tracks the running tasks and their latencies.
 struct TaskTracker {
-    /// One permit for each further task that may run at the same time.
+    /// One permit for each task that may still be submitted.
     free_slots: Semaphore,
     running: Mutex<RunningTasks>,
 }
@@ -126,6 +133,8 @@ struct RunningTasks {
     /// The submission times of the running tasks.
     started: HashMap<String, Instant>,
     latencies: Latencies,
+    /// The first task that was refused or did not end as Processed.
+    failure: Option<String>,
 }
 
 impl TaskTracker {
@@ -135,15 +144,20 @@ impl TaskTracker {
 
     /// Records a notification. Notifications may arrive more than once: only the first end of a task counts.
     fn record_notification(&self, body: &str) {
-        let Ok(StatusNotification {
-            task_id: Some(id), status: NotificationStatus::Processed, ..
-        }) = serde_json::from_str(body)
+        let Ok(StatusNotification { task_id: Some(id), status, .. }) = serde_json::from_str(body)
         else {
             return;
         };
+        if status == NotificationStatus::Received {
+            return;
+        }
         let mut running = self.lock();
         let Some(started) = running.started.remove(&id) else { return };
-        running.latencies.saturating_record(micros(started));
+        if status == NotificationStatus::Processed {
+            running.latencies.saturating_record(micros(started));
+        } else {
+            running.failure.get_or_insert(format!("task `{id}` ended as {status:?}"));
+        }
         self.free_slots.add_permits(1);
     }
 }

@@ -1,4 +1,4 @@
-//! The remote service of the benchmarks: it answers every POST with 200 bytes of JSON, after a delay. It runs on a
+//! The remote service of the benchmarks: it answers every POST to `/STEP` with 200 bytes of JSON, after a delay. It runs on a
 //! separate thread, so that its CPU time is not counted as Steward's.
 
 use std::{net::SocketAddr, time::Duration};

@@ -85,9 +85,10 @@ impl AgentCall<'_> {
             body: body.map_err(|error| error.to_string())?,
             incarnation: task.incarnation,
         };
-        let bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
+        let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
+        let bytes = body_bytes + request.path.len();
         let limit = limits::DOCUMENT_BYTES_MAX;
-        if bytes + request.path.len() > limit {
+        if bytes > limit {
             return Err(format!("a request of {bytes} bytes; the limit is {limit}").into());
         }
         Ok(request)
@@ -173,7 +174,7 @@ pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
     id.parse().map_err(|error| format!("the child task has no valid id: {error}"))
 }
 
-/// Returns an error message if `value` is too large to store. `what` names the value in the message.
+/// Returns an error message if `value` is too large or too deeply nested to store. `what` names the value in the message.
 pub(crate) fn size_error(what: &str, value: &Value) -> Option<String> {
     if limits::nests_too_deep(value) {
         return Some(format!("the {what} nests deeper than {} levels", limits::JSON_DEPTH_MAX));
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_too_large_for_a_queue_is_a_permanent_failure_of_its_step() {
+    fn a_request_above_the_limit_of_a_document_is_a_permanent_failure_of_its_step() {
         let workflow =
             workflow(&json!({ "agent": "a", "request": { "path": "/x", "body": "${ input }" } }));
         // Each of these characters has three bytes, and six in a message.

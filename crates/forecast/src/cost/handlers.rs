@@ -46,7 +46,8 @@ pub(super) async fn deliver(simulation: Arc<TaskSimulation>, queued: QueuedMessa
     }
 }
 
-/// Passes a message to the handler of its function, and charges `account`. Returns whether it succeeded.
+/// Passes a message to the handler of its function, through ports that charge its AWS usage to `account`. Returns whether
+/// it succeeded.
 async fn handle(
     simulation: &Arc<TaskSimulation>,
     role: &FunctionRole,

@@ -71,7 +71,7 @@ pub(super) async fn sweep(ports: &SimulatedPorts, first_shard: u32, limit: std::
         steward_supervisor::sweep(ports, first_shard, deadline(ports, limit)).await;
 }
 
-/// The deadline for the handler: one second before the function times out, as in production.
+/// The deadline for the handler: one second before the function times out. In production it is two seconds before.
 fn deadline(ports: &SimulatedPorts, limit: std::time::Duration) -> Timestamp {
     use steward_runtime::ports::Clock;
     later(ports.clock().now(), limit.saturating_sub(std::time::Duration::from_secs(1)))

@@ -49,7 +49,7 @@ pub(super) struct Oracle {
     pub(super) pickup_within: Duration,
     pub(super) sweep_every: Duration,
     pub(super) faults_until: Millis,
-    /// Whether messages arrive in time and no instance dies.
+    /// Whether nothing disturbs the run: no injected fault, no outage, no operator command, no late message.
     pub(super) is_fault_free: bool,
     /// Whether messages may arrive after their tasks have expired.
     pub(super) has_late: bool,
@@ -188,8 +188,8 @@ impl Oracle {
         all.map(|(_, child)| child)
     }
 
-    /// Forgets everything about an earlier task with the same id, before `task` is recorded in place of `earlier`. Returns
-    /// whether there was an earlier task.
+    /// Forgets the state of an earlier task with the same id, before `task` is recorded in place of `earlier`. It is a
+    /// violation if the earlier task had not expired. Returns whether there was an earlier task.
     pub(super) fn forget_earlier_task(&mut self, task: &Task, earlier: Option<&Task>) -> bool {
         let id = &task.task_id;
         let is_for_later_parent = |earlier: &Task| match (&earlier.parent, &task.parent) {

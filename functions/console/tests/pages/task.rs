@@ -183,7 +183,7 @@ async fn a_rejected_edit_keeps_the_entered_values() {
 }
 
 #[tokio::test]
-async fn concurrent_edits_of_the_input_do_not_overwrite_each_other() {
+async fn an_edit_from_an_outdated_form_is_refused() {
     let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     for (amount, is_sent) in [("\"amount\": 8", true), ("\"amount\": 9", false)] {
@@ -219,7 +219,7 @@ async fn a_step_that_may_have_run_is_retried_only_after_confirmation() {
 }
 
 #[tokio::test]
-async fn a_step_is_completed_and_skipped_by_hand() {
+async fn a_step_is_completed_by_hand_and_the_next_can_be_skipped() {
     let shop = Shop::with_failed_order("HTTP 402", false).await;
     shop.get("/console/tasks/o-1/complete?step=charge")
         .await
@@ -267,7 +267,7 @@ async fn missing_tasks_and_commands_are_reported() {
 }
 
 #[tokio::test]
-async fn one_document_is_shown_in_full() {
+async fn a_selected_document_is_shown_alone_and_masked() {
     let shop = Shop::with_failed_order("HTTP 402", false).await;
     let page = shop.get("/console/tasks/o-1?document=step%2Freserve%2F1%2Foutput").await;
     page.assert_text(&["reserve-1", MASK_TEXT]);
