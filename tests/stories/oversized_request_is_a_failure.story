@@ -10,4 +10,4 @@ clock +1s
 agent completes reserve #1 with 70000 bytes
                              => Error; reserve completed (output kept);
                                 charge failed (failures 1, reason kept); due 31s; alert charge
-                                "step charge: a request of 140003 bytes; the limit is 131072"
+                                "step charge: a request of 140010 bytes; the limit is 131072"
