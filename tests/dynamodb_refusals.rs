@@ -165,12 +165,16 @@ impl DeviatingStore {
 /// The log lines and metrics of this thread.
 struct TelemetryCapture {
     log: LogBuffer,
+    /// With a single subscriber, `tracing` disables a callsite for all threads if a thread without a subscriber reaches it
+    /// first, as another test may do.
+    _second_subscriber: tracing::Dispatch,
     counters: Snapshotter,
 }
 
 impl TelemetryCapture {
     /// Starts the capture. It ends when the caller drops the two guards.
     fn begin() -> (Self, impl Drop, impl Drop) {
+        let second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
         let log = LogBuffer::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -181,7 +185,8 @@ impl TelemetryCapture {
         // Leaked, because a guard borrows it.
         let recorder = Box::leak(Box::new(DebuggingRecorder::new()));
         let counters = recorder.snapshotter();
-        (Self { log, counters }, logged, metrics::set_default_local_recorder(recorder))
+        let capture = Self { log, _second_subscriber: second, counters };
+        (capture, logged, metrics::set_default_local_recorder(recorder))
     }
 
     /// The number of log lines that contain a text.
