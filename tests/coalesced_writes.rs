@@ -70,7 +70,7 @@ impl MeteredWriter {
 
     async fn put(&self, task: &Task, document: &Document) -> PutOutcome {
         let owner = task.document_owner();
-        self.ports.store().put_document(&owner, task.kept(), document).await.unwrap()
+        self.ports.store().put_document(&owner, task.document_retention(), document).await.unwrap()
     }
 
     /// The stored state of a task.

@@ -219,8 +219,8 @@ fn document(body: &str) -> Document {
 
 async fn put(store: &DeviatingStore, body: &str) -> Result<PutOutcome, PortError> {
     let task = &store.tasks[0];
-    let kept = task.kept();
-    store.ports.store().put_document(&task.document_owner(), kept, &document(body)).await
+    let retention = task.document_retention();
+    store.ports.store().put_document(&task.document_owner(), retention, &document(body)).await
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ async fn failed_messages_are_redelivered_within_seconds() {
             let failed = event.records.into_iter().filter_map(|message| message.message_id);
             std::future::ready(response(failed))
         };
-        async move { ports.channel().handled(&Queue::Scheduler, event, fail).await }
+        async move { ports.channel().process_batch(&Queue::Scheduler, event, fail).await }
     };
     let mut tasks = JoinSet::new();
     EventSource { queue_url: queue, concurrency: 1 }.spawn(&aws, handler, &mut tasks);

@@ -61,8 +61,8 @@ async fn fill(deployment: &TestDeployment) {
         let task = task(number, now - SignedDuration::from_hours(1));
         let body = json!({ "task_id": task.task_id, "workflow": "line", "input": null });
         let submitted = Document::new(DocumentKey::Submission, now, body);
-        let (owner, kept) = (task.document_owner(), task.kept());
-        let put = ports.store().put_document(&owner, kept, &submitted).await.unwrap();
+        let (owner, retention) = (task.document_owner(), task.document_retention());
+        let put = ports.store().put_document(&owner, retention, &submitted).await.unwrap();
         assert_eq!(put, PutOutcome::Stored);
     }
 }

@@ -102,7 +102,7 @@ async fn a_task_keeps_its_version_and_a_new_task_gets_the_newest_or_the_named_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_with_unfinished_tasks_cannot_be_unpublished() {
+async fn a_version_with_unresolved_tasks_cannot_be_unpublished() {
     let fixture = VersionedDeployment::open().await;
     for n in 1..=7 {
         fixture.submit(&format!("t-{n}"), None).await;
@@ -111,7 +111,7 @@ async fn a_version_with_unfinished_tasks_cannot_be_unpublished() {
     fixture.schedule(vec![wake_message("t-6")]).await;
     assert_eq!(
         fixture.unpublish(1).await.unwrap_err(),
-        "cannot unpublish workflow `line` version 1: it has 6 unfinished tasks: t-1, t-2, t-3, t-4, t-5, …"
+        "cannot unpublish workflow `line` version 1: 6 of its tasks are neither Processed nor Undone: t-1, t-2, t-3, t-4, t-5, …"
     );
     fixture.submit("t-8", None).await;
     assert_eq!(fixture.recorded_version("t-8").await, Some(1), "version 1 is still published");
@@ -182,7 +182,7 @@ async fn a_task_submitted_during_unpublication_continues_and_can_be_undone() {
     fixture.run("ended").await;
     // A client submits after the publisher looked for unfinished tasks, and before it marks the version.
     let name = "line".parse().unwrap();
-    assert_eq!(fixture.publisher.store.unfinished_of_version(&name, 1).await.unwrap(), []);
+    assert_eq!(fixture.publisher.store.unresolved_tasks_of_version(&name, 1).await.unwrap(), []);
     fixture.submit("between", None).await;
     assert!(fixture.publisher.definitions.unpublish(&name, 1).await.unwrap());
     fixture.run("between").await;

@@ -10,7 +10,7 @@ use steward_aws::{
 };
 use steward_core::{
     definition::workflow::Workflow,
-    model::{document::DocumentRetention, task::Task, time::Timing},
+    model::{retention::DocumentRetention, task::Task, time::Timing},
 };
 use steward_runtime::ports::{CreateOutcome, PortError, Ports, PutOutcome, Queue, StateStore};
 use steward_testkit::intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply};
@@ -69,9 +69,9 @@ impl UnrelatedWrites {
 
     /// Writes an unrelated document.
     async fn put_unrelated_document(&self) {
-        let kept = DocumentRetention { from: at(0), retention_s: None };
+        let retention = DocumentRetention { from: at(0), retention_s: None };
         let document = output("another", unique_number(), Value::Null);
-        let put = self.0.put_document(&owner("another"), kept, &document).await;
+        let put = self.0.put_document(&owner("another"), retention, &document).await;
         assert_eq!(put.unwrap(), PutOutcome::Stored);
     }
 }
@@ -177,7 +177,7 @@ async fn every_write_shares_its_request() {
     let store = backend.ports().store();
     Box::pin(store.create(&task, &submission(&task))).await.unwrap();
     let document = output("a", 1, Value::Null);
-    Box::pin(store.put_document(&owner("t"), task.kept(), &document)).await.unwrap();
+    Box::pin(store.put_document(&owner("t"), task.document_retention(), &document)).await.unwrap();
     Box::pin(store.save(&Task { revision: 2, ..task })).await.unwrap();
     let requests = |operation: &str| total(&backend.aws.meter.read(), operation).requests;
     assert_eq!(requests("DynamoDB.TransactWriteItems"), 1);

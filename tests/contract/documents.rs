@@ -5,7 +5,8 @@ use steward_core::{
     limits,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
-        document::{Document, DocumentKey, DocumentRetention},
+        document::{Document, DocumentKey},
+        retention::DocumentRetention,
         task::Task,
     },
 };
@@ -19,7 +20,11 @@ use super::{
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     assert_eq!(
-        ports.store().put_document(&task.document_owner(), task.kept(), document).await.unwrap(),
+        ports
+            .store()
+            .put_document(&task.document_owner(), task.document_retention(), document)
+            .await
+            .unwrap(),
         PutOutcome::Stored
     );
 }
@@ -71,8 +76,11 @@ pub(super) async fn a_document_is_never_overwritten(backend: impl Backend) {
     put(ports, &task, &first).await;
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
         let again = Document { at: at(99), body, ..first.clone() };
-        let existing =
-            ports.store().put_document(&task.document_owner(), task.kept(), &again).await.unwrap();
+        let existing = ports
+            .store()
+            .put_document(&task.document_owner(), task.document_retention(), &again)
+            .await
+            .unwrap();
         assert_eq!(existing, PutOutcome::Existing(first.body.clone()));
     }
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
@@ -162,7 +170,10 @@ pub(super) async fn the_submission_is_read_and_written_like_any_document(backend
     ports.store().create(&task, &first).await.unwrap();
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
     let again = Document { body: "other".into(), ..first.clone() };
-    let existing =
-        ports.store().put_document(&task.document_owner(), task.kept(), &again).await.unwrap();
+    let existing = ports
+        .store()
+        .put_document(&task.document_owner(), task.document_retention(), &again)
+        .await
+        .unwrap();
     assert_eq!(existing, PutOutcome::Existing(first.body));
 }

@@ -3,9 +3,10 @@
 
 use jiff::Timestamp;
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentRetention},
+    document::{Document, DocumentKey},
     messages::ParentStep,
     names::Incarnation,
+    retention::DocumentRetention,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{CreateOutcome, Ports, PutOutcome, StateStore};
@@ -59,8 +60,8 @@ pub(super) async fn an_expired_document_is_absent(backend: impl Backend) {
     let (ports, task) = (backend.ports(), new_task("t"));
     let (gone, left) = (output("charge", 1, 1.into()), output("charge", 2, 2.into()));
     let past = DocumentRetention { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
-    for (kept, document) in [(past, &gone), (task.kept(), &left)] {
-        let put = ports.store().put_document(&task.document_owner(), kept, document).await;
+    for (retention, document) in [(past, &gone), (task.document_retention(), &left)] {
+        let put = ports.store().put_document(&task.document_owner(), retention, document).await;
         assert_eq!(put.unwrap(), PutOutcome::Stored);
     }
     assert_eq!(read(ports, &task, gone.key.clone()).await, []);
@@ -99,14 +100,18 @@ pub(super) async fn documents_of_an_earlier_task_are_not_visible(backend: impl B
     for (task, body) in [(&first, 1), (&old, 0)] {
         for document in [distinct_submission(task, "left"), output("charge", 1, body.into())] {
             let owner = task.document_owner();
-            let put = ports.store().put_document(&owner, task.kept(), &document).await;
+            let put =
+                ports.store().put_document(&owner, task.document_retention(), &document).await;
             assert_eq!(put.unwrap(), PutOutcome::Stored);
         }
     }
     assert_eq!(create(ports, &second).await, CreateOutcome::Created);
     let output = output("charge", 1, 2.into());
     assert_eq!(read(ports, &second, output.key.clone()).await, []);
-    let put = ports.store().put_document(&second.document_owner(), second.kept(), &output).await;
+    let put = ports
+        .store()
+        .put_document(&second.document_owner(), second.document_retention(), &output)
+        .await;
     assert_eq!(put.unwrap(), PutOutcome::Stored);
     for (task, body) in [(first, 1), (second, 2), (old, 0)] {
         assert_eq!(read(ports, &task, output.key.clone()).await[0].body, body);
@@ -172,11 +177,11 @@ pub(super) async fn one_of_sixteen_concurrent_creations_replaces_an_expired_task
 async fn operators_see_only_the_documents_of_the_newest_task() {
     let backend = AwsBackend::open().await;
     let (ports, first, second) = (backend.ports(), expired_task("t", 0), new_task("t"));
-    let kept = second.kept();
+    let retention = second.document_retention();
     for task in [&first, &second] {
         assert_eq!(create(ports, task).await, CreateOutcome::Created);
         let returned = output("charge", 1, task.submitted_at.to_string().into());
-        ports.store().put_document(&task.document_owner(), kept, &returned).await.unwrap();
+        ports.store().put_document(&task.document_owner(), retention, &returned).await.unwrap();
     }
     let shown = ports.store().all_documents(&second.document_owner()).await.unwrap();
     let bodies: Vec<_> = shown.iter().map(|document| document.body.clone()).collect();

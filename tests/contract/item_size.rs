@@ -48,7 +48,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         error: None,
         undo_reason: None,
         paused_at: None,
-        input: None,
+        input_edit_id: None,
         parent: None,
         retention_for_parent: None,
         retention_s: None,
@@ -128,7 +128,7 @@ impl SeededRandom {
         Progress {
             failure_count: self.number(),
             may_have_run: self.chance(),
-            input: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
+            input_edit_id: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
             ..Progress::new(self.state())
         }
     }

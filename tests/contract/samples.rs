@@ -9,9 +9,10 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptId},
         command::CommandRecord,
-        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+        document::{Document, DocumentKey, DocumentOwner},
         messages::ParentStep,
         names::{Incarnation, StepName, TaskId},
+        retention::DocumentRetention,
         step::{ItemRecords, Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -56,7 +57,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         error: None,
         undo_reason: None,
         paused_at: None,
-        input: None,
+        input_edit_id: None,
         commands: Vec::new(),
         steps: [].into(),
     }
@@ -105,7 +106,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         undo_reason: Some("requested by ann".to_owned()),
         paused_at: Some(at(101)),
-        input: Some("c-1".parse().unwrap()),
+        input_edit_id: Some("c-1".parse().unwrap()),
         commands: [None, Some("the task is Processed".to_owned())]
             .map(|refused| CommandRecord {
                 id: "c-1".parse().unwrap(),
@@ -127,7 +128,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
                 StepRecord {
                     undo: Some(Progress {
                         failure_count: 4,
-                        input: Some("c-1".parse().unwrap()),
+                        input_edit_id: Some("c-1".parse().unwrap()),
                         ..Progress::new(StepState::Running { attempt: 5, complete_by })
                     }),
                     ..record(StepState::Completed { attempt: Some(2) }, 1)

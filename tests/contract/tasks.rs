@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentRetention},
+    document::{Document, DocumentKey},
+    retention::DocumentRetention,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
@@ -90,7 +91,11 @@ pub(super) async fn a_task_is_not_created_without_its_document(backend: impl Bac
     let task = new_task(&ids_in(0, shards, 1)[0]);
     let mut first = submission(&task);
     first.body = "first".into();
-    ports.store().put_document(&task.document_owner(), task.kept(), &first).await.unwrap();
+    ports
+        .store()
+        .put_document(&task.document_owner(), task.document_retention(), &first)
+        .await
+        .unwrap();
     let created = ports.store().create(&task, &submission(&task)).await.unwrap();
     assert_eq!(created, CreateOutcome::Exists(None));
     assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
@@ -226,7 +231,10 @@ pub(super) async fn another_instance_reads_a_write_at_once(backend: impl Backend
     for attempt in 1..=50 {
         task = next(&task);
         let document = output("charge", attempt, attempt.into());
-        one.store().put_document(&task.document_owner(), task.kept(), &document).await.unwrap();
+        one.store()
+            .put_document(&task.document_owner(), task.document_retention(), &document)
+            .await
+            .unwrap();
         one.store().save(&task).await.unwrap();
         assert_eq!(load(&another, "t").await.as_ref(), Some(&task));
         let keys = [document.key.clone(), DocumentKey::Submission];

@@ -15,9 +15,10 @@ use serde_json::Value;
 use steward_core::{
     definition::plan::Plan,
     model::{
-        document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+        document::{Document, DocumentKey, DocumentOwner},
         events::BusEvent,
         names::{TaskId, WorkflowName},
+        retention::DocumentRetention,
         task::{ProcessState, Task},
         time::Timing,
     },

@@ -275,18 +275,18 @@ impl ScenarioRun<'_> {
             FunctionRole::Submission => {
                 let reply_queues = &self.environment.deployment.config.reply_queues;
                 let handle = |event| steward_submission::handle(ports, reply_queues, event);
-                channel.handled(&Queue::Submissions, event, handle).await
+                channel.process_batch(&Queue::Submissions, event, handle).await
             }
             FunctionRole::Scheduler => {
                 let handle = |event| steward_scheduler::handle(ports, event);
-                channel.handled(&Queue::Scheduler, event, handle).await
+                channel.process_batch(&Queue::Scheduler, event, handle).await
             }
             FunctionRole::Agent => {
                 let name: AgentName = "a".parse().unwrap();
                 let agent =
                     Agent::new(name.clone(), self.remote.clone(), BreakerSettings::default());
                 let handle = |event| steward_agent::handle(ports, &agent, event, Timestamp::MAX);
-                channel.handled(&Queue::Agent(name), event, handle).await
+                channel.process_batch(&Queue::Agent(name), event, handle).await
             }
             FunctionRole::Supervisor => unreachable!("the supervisor consumes no queue"),
         }

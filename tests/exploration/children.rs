@@ -59,7 +59,7 @@ impl ChildSubmission {
             action: if submission.undo { Action::Undo } else { Action::Do },
             has_begun: submission.has_begun,
             attempt: submission.attempt.unwrap_or_default(),
-            kept_until: submission.keep.map_or(Timestamp::MAX, expires_at),
+            kept_until: submission.retention.map_or(Timestamp::MAX, expires_at),
         }
     }
 }
@@ -73,7 +73,7 @@ pub(super) struct ChildModel {
     /// The time until which the newest submission may start the child.
     pub(super) begins_until: Option<Timestamp>,
     /// The expiry of the child after its end.
-    pub(super) kept: Option<Timestamp>,
+    pub(super) expires_at: Option<Timestamp>,
     /// The input of the first submission.
     pub(super) content: Option<String>,
     /// The outcomes that the child has reported.
@@ -120,7 +120,7 @@ impl ChildModel {
     pub(super) fn hash(&self, now: Timestamp, to: &mut impl Hasher) {
         let newest = self.submitted.iter().map(|submission| submission.attempt).max();
         let days = |at: Timestamp| days_until(now, at);
-        (self.state, &self.content, &self.reported, self.kept.map(days)).hash(to);
+        (self.state, &self.content, &self.reported, self.expires_at.map(days)).hash(to);
         self.is_too_late(now).hash(to);
         for ChildSubmission { action, has_begun, attempt, kept_until } in &self.submitted {
             (action, has_begun, Some(*attempt) == newest, days(*kept_until)).hash(to);
@@ -201,7 +201,7 @@ impl ChildModel {
             }
         }
         if self.state != before && self.is_recorded() {
-            self.kept = self.kept.max(Some(later(now, RETENTION)));
+            self.expires_at = self.expires_at.max(Some(later(now, RETENTION)));
         }
         match self.state {
             ChildState::Absent

@@ -9,8 +9,9 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentRetention},
+    document::{Document, DocumentKey},
     names::Part,
+    retention::DocumentRetention,
     task::Task,
     time::{Timing, later},
 };
@@ -21,8 +22,8 @@ use super::{model_state::ModelState, progress::is_final};
 pub(super) const RETENTION: Duration = Timing::RETENTION;
 
 /// The expiry that a retention gives.
-pub(super) fn expires_at(kept: DocumentRetention) -> Timestamp {
-    kept.expires_at(RETENTION)
+pub(super) fn expires_at(retention: DocumentRetention) -> Timestamp {
+    retention.expires_at(RETENTION)
 }
 
 /// Whole days from `now` until `at`, or 0.
@@ -51,14 +52,14 @@ impl ModelState {
     }
 
     /// Saves `after`. If necessary, first extends the expiry of its documents and child tasks.
-    pub(super) fn keep(&mut self, before: Option<&Task>, after: &Task) {
-        let until = expires_at(after.kept());
+    pub(super) fn extend_expiries(&mut self, before: Option<&Task>, after: &Task) {
+        let until = expires_at(after.document_retention());
         if before.is_none_or(|before| after.retention_start > before.retention_start) {
             let expires = Arc::make_mut(&mut self.expires);
             let there = expires.iter_mut().filter(|(key, _)| self.documents.contains_key(key));
             there.for_each(|(_, at)| *at = until.max(*at));
             let there = self.children.values_mut().filter(|child| child.is_recorded());
-            there.for_each(|child| child.kept = child.kept.max(Some(until)));
+            there.for_each(|child| child.expires_at = child.expires_at.max(Some(until)));
         }
         let missing: Vec<_> =
             self.documents.keys().filter(|key| !self.expires.contains_key(key)).cloned().collect();
@@ -83,7 +84,9 @@ impl ModelState {
             .filter(|(key, at)| has_gone(at) && self.documents.contains_key(key));
         let documents = documents.map(|(key, _)| ExpiredItem::Document(key.clone()));
         let children = self.children.iter().filter(|(_, child)| {
-            child.is_recorded() && child.is_final() && child.kept.as_ref().is_some_and(has_gone)
+            child.is_recorded()
+                && child.is_final()
+                && child.expires_at.as_ref().is_some_and(has_gone)
         });
         let mut all: Vec<_> =
             documents.chain(children.map(|(part, _)| ExpiredItem::Child(part.clone()))).collect();
@@ -133,10 +136,9 @@ impl ModelState {
         let early = |at: &Timestamp| *at < needed;
         let there = |key: &&DocumentKey| self.documents.contains_key(key);
         let documents = self.expires.iter().filter(|(key, at)| there(key) && early(at));
-        let children = self
-            .children
-            .iter()
-            .filter(|(_, child)| child.is_recorded() && child.kept.as_ref().is_some_and(early));
+        let children = self.children.iter().filter(|(_, child)| {
+            child.is_recorded() && child.expires_at.as_ref().is_some_and(early)
+        });
         let documents = documents.map(|(key, _)| format!("{key} expires too early"));
         let children = children.map(|(part, _)| format!("the child of {part} expires too early"));
         documents.chain(children).collect()

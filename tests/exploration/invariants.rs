@@ -156,7 +156,7 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
             "a completed step refers to an existing output",
             output.is_none_or(|key| model.documents.contains_key(&key) || model.lacks(&key)),
         );
-        let input = progress.input.clone().map(DocumentKey::Input);
+        let input = progress.input_edit_id.clone().map(DocumentKey::Input);
         check(
             "a step refers to an existing input",
             input.is_none_or(|key| model.documents.contains_key(&key) || model.lacks(&key)),

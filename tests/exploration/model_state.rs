@@ -206,7 +206,7 @@ impl ModelState {
         task.due.map(relative).hash(to);
         task.undo_reason.is_some().hash(to);
         task.paused_at.map(|at| (at.as_second() - self.now.as_second()).max(-200)).hash(to);
-        task.input.hash(to);
+        task.input_edit_id.hash(to);
         for (name, record) in &task.steps {
             (name, record.items.as_ref().map(|items| items.count)).hash(to);
             hash_progress(&record.run, relative, to);
@@ -246,8 +246,8 @@ pub(super) fn end(task: &Task) -> Option<TaskEnd> {
 }
 
 fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &mut impl Hasher) {
-    let Progress { state, failure_count, may_have_run, input, .. } = progress;
-    (state.name(), state.attempt_count() > 0, failure_count, may_have_run, input).hash(to);
+    let Progress { state, failure_count, may_have_run, input_edit_id, .. } = progress;
+    (state.name(), state.attempt_count() > 0, failure_count, may_have_run, input_edit_id).hash(to);
     match state {
         StepState::Running { complete_by, .. } => relative(*complete_by).hash(to),
         StepState::AwaitingCallback { complete_by, answer_by, .. } => {

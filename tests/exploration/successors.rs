@@ -147,13 +147,13 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
         undo,
         attempt: None,
         has_begun: false,
-        keep: None,
+        retention: None,
     };
     let (task, document) =
         accept(&submission, &workflow.definition, None, model.now, workflow.timing);
     let mut after = model.clone();
     Arc::make_mut(&mut after.documents).insert(document.key, document.body);
-    after.keep(None, &task);
+    after.extend_expiries(None, &task);
     let expected = if undo { ProcessState::Undone } else { ProcessState::Pending };
     let is_right = task.process_state == expected;
     after.task = Some(task);
@@ -188,11 +188,11 @@ fn decide(
     let (mut after, effects, applied) = match &answer {
         Transition::Apply { task: next, documents, effects } => {
             let mut after = before.clone();
-            after.keep(Some(task), next);
+            after.extend_expiries(Some(task), next);
             for document in documents {
                 after.write(document);
             }
-            after.keep(Some(next), next);
+            after.extend_expiries(Some(next), next);
             save(workflow, &mut after, task, next, event);
             (after, effects.as_slice(), true)
         }
@@ -367,9 +367,9 @@ fn send(after: &mut ModelState, effects: &[Effect]) {
             let child = after.children.entry(parent.step.clone()).or_default();
             child.content.get_or_insert_with(|| submission.input.to_string());
             child.submitted.insert(ChildSubmission::new(submission));
-            child.kept = child.kept.max(submission.keep.map(expires_at));
+            child.expires_at = child.expires_at.max(submission.retention.map(expires_at));
             if !submission.undo {
-                let until = submission.keep.map(|keep| keep.from);
+                let until = submission.retention.map(|keep| keep.from);
                 child.begins_until = child.begins_until.max(until);
             }
         }

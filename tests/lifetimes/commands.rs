@@ -55,8 +55,8 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     let (_, documents) = decide(&waiting, &Event::CommandReceived(command.clone()));
     assert!(!documents.is_empty());
     for document in documents {
-        let (owner, kept) = (task.document_owner(), task.kept());
-        deployment.ports.store().put_document(&owner, kept, &document).await.unwrap();
+        let (owner, retention) = (task.document_owner(), task.document_retention());
+        deployment.ports.store().put_document(&owner, retention, &document).await.unwrap();
     }
     deployment.sweep().await;
     deployment.ports.clock().advance(HOUR);

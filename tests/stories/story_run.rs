@@ -113,7 +113,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             undo,
             attempt: None,
             has_begun: false,
-            keep: None,
+            retention: None,
         };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
         self.documents = LoadedDocuments::from([(document.key, document.body)]);
@@ -295,7 +295,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
 
     /// The newest input with a command's edit applied to its top-level keys.
     fn edited(&self, order: Option<&CommandAction>) -> Value {
-        let newest = self.task.as_ref().and_then(|task| task.input.clone());
+        let newest = self.task.as_ref().and_then(|task| task.input_edit_id.clone());
         let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
         let mut input = self.documents.get(&key).map_or(json!({}), |body| body["input"].clone());
         if let (Some(CommandAction::Resubmit { input: Some(patch), .. }), Some(input)) =

@@ -7,7 +7,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention, StoredDocumentKey},
+    document::{Document, DocumentKey, DocumentOwner, StoredDocumentKey},
+    retention::DocumentRetention,
     task::{ProcessState, Task},
     time::later,
 };
@@ -83,13 +84,13 @@ impl Items {
     pub fn document(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
         document: &Document,
     ) -> ItemAttributes {
         let mut item = document_id(owner, &document.key);
         item.insert("at".to_owned(), time(document.at));
         item.insert("body".to_owned(), text(&document.body.to_string()));
-        item.insert(EXPIRES_AT.to_owned(), number(self.expires_at(kept).as_second()));
+        item.insert(EXPIRES_AT.to_owned(), number(self.expires_at(retention).as_second()));
         let AttemptTimes { queued_at, called_at, answered_at } = document.times;
         let times = [(QUEUED_AT, queued_at), (CALLED_AT, called_at), (ANSWERED_AT, answered_at)];
         item.extend(times.into_iter().filter_map(|(name, at)| Some((name.to_owned(), time(at?)))));
@@ -98,15 +99,15 @@ impl Items {
 
     /// The expiry of a document.
     #[must_use]
-    pub fn expires_at(&self, kept: DocumentRetention) -> Timestamp {
-        kept.expires_at(self.retention)
+    pub fn expires_at(&self, retention: DocumentRetention) -> Timestamp {
+        retention.expires_at(self.retention)
     }
 
     /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire.
     fn task_expires_at(&self, task: &Task) -> Timestamp {
         let ended_at = task.ended_at.unwrap_or(task.complete_by);
         let own = later(ended_at, self.retention(task.retention_s));
-        task.retention_for_parent.map_or(own, |kept| own.max(self.expires_at(kept)))
+        task.retention_for_parent.map_or(own, |retention| own.max(self.expires_at(retention)))
     }
 
     fn retention(&self, own_s: Option<u64>) -> Duration {

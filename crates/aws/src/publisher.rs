@@ -11,7 +11,7 @@ use steward_core::{
 use steward_runtime::ports::{Definitions, PortError};
 
 use crate::{
-    definitions::{DynamoDefinitions, PublishError, Stored, validated_json},
+    definitions::{DynamoDefinitions, PublishError, StoredDefinition, validated_json},
     rules::TriggerRules,
     store::DynamoStore,
 };
@@ -25,10 +25,10 @@ pub enum UnpublishError {
     /// There is no such version.
     #[error("there is no workflow `{0}` version {1}")]
     Unknown(WorkflowName, u32),
-    /// Some tasks of the version are unfinished.
+    /// Some tasks of the version are neither Processed nor Undone.
     #[error(
-        "cannot unpublish workflow `{name}` version {version}: it has {count} unfinished {}: {}{}",
-        if *count == 1 { "task" } else { "tasks" },
+        "cannot unpublish workflow `{name}` version {version}: {count} of its tasks {} neither Processed nor Undone: {}{}",
+        if *count == 1 { "is" } else { "are" },
         task_ids(.first),
         if *count > .first.len() { ", …" } else { "" }
     )]
@@ -37,7 +37,7 @@ pub enum UnpublishError {
         name: WorkflowName,
         /// The version.
         version: u32,
-        /// The number of unfinished tasks.
+        /// The number of these tasks.
         count: usize,
         /// The first of them.
         first: Vec<TaskId>,
@@ -56,7 +56,7 @@ fn task_ids(ids: &[TaskId]) -> String {
 pub struct Publisher {
     /// The table of definitions.
     pub definitions: DynamoDefinitions,
-    /// The state store, to find unfinished tasks.
+    /// The state store, to find the tasks of a version.
     pub store: DynamoStore,
     /// The trigger rules.
     pub rules: TriggerRules,
@@ -95,12 +95,12 @@ impl Publisher {
     /// A task that is submitted concurrently may still use the version. It runs like any other task.
     ///
     /// # Errors
-    /// There is no such version, or some of its tasks are unfinished, or AWS failed. After a failure of AWS, the caller may
+    /// There is no such version, or some of its tasks are neither Processed nor Undone, or AWS failed. After a failure of AWS, the caller may
     /// repeat the call.
     pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<(), UnpublishError> {
         let unknown = || UnpublishError::Unknown(name.clone(), version);
         self.definitions.workflow(name, Some(version)).await?.ok_or_else(unknown)?;
-        let mut first = self.store.unfinished_of_version(name, version).await?;
+        let mut first = self.store.unresolved_tasks_of_version(name, version).await?;
         let count = first.len();
         if count > 0 {
             first.sort();
@@ -131,7 +131,7 @@ impl Publisher {
     async fn sync_rule(&self, name: &WorkflowName, reserved: bool) -> Result<(), PortError> {
         let versions = self.definitions.definitions_of(name).await?;
         let newest = versions.iter().rfind(|stored| stored.is_published);
-        let had = |stored: &Stored| stored.workflow.trigger.is_some();
+        let had = |stored: &StoredDefinition| stored.workflow.trigger.is_some();
         match newest.and_then(|stored| stored.workflow.trigger.as_ref()) {
             Some(trigger) => self.rules.put(name, trigger).await,
             None if reserved || versions.iter().any(had) => self.rules.remove(name).await,

@@ -16,7 +16,7 @@
 //! | `dynamo_store` | the store with its tables, and reads that only people need |
 //! | `state_store` | the port of the state store |
 //! | `indices` | lists and counts of tasks |
-//! | `extend`, `unfinished` | extension of expiries; the tasks of a workflow version |
+//! | `extend`, `unresolved` | extension of expiries; the tasks of a workflow version |
 //! | `reads`, `writes`, `coalescer` | reads and writes that share requests |
 //! | `batch_support`, `backoff` | what to do after a refused batch; pauses |
 //! | `item_fields` | the contents of items |
@@ -30,7 +30,7 @@ mod indices;
 mod item_fields;
 mod reads;
 mod state_store;
-mod unfinished;
+mod unresolved;
 mod writes;
 
 pub use aws_sdk_dynamodb::Client;

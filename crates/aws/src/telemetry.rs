@@ -71,14 +71,14 @@ fn lines(
 
 /// Runs an invocation, and then flushes its metrics and spans. A failure to do so does not fail the invocation. A
 /// collector that does not respond delays the invocation by half a second.
-pub async fn observed<T>(invocation: impl Future<Output = T>) -> T {
+pub async fn flush_after<T>(invocation: impl Future<Output = T>) -> T {
     let response = invocation.await;
     if let Some(collector) = METRICS.get()
-        && let Err(error) = print(collector, std::io::stdout())
+        && let Err(error) = write_metrics(collector, std::io::stdout())
     {
         tracing::warn!(%error, "metrics lost");
     }
-    traces::send().await;
+    traces::flush().await;
     response
 }
 
@@ -94,7 +94,7 @@ fn start_metrics(deployment: String, function: String) -> Result<&'static Collec
 }
 
 /// Writes the counts since the last call in one piece, so that no log line comes in between.
-fn print(collector: &Collector, mut to: impl Write) -> std::io::Result<()> {
+fn write_metrics(collector: &Collector, mut to: impl Write) -> std::io::Result<()> {
     let mut lines = Vec::new();
     collector.flush(&mut lines)?;
     to.write_all(&lines)
@@ -133,7 +133,7 @@ mod tests {
 
     fn lines(collector: &Collector) -> Vec<Value> {
         let mut text = Vec::new();
-        print(collector, &mut text).unwrap();
+        write_metrics(collector, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

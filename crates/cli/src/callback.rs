@@ -118,7 +118,7 @@ fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
                 "{token}: this attempt no longer awaits a callback; the newest attempt is {newest}"
             );
         }
-        CallbackFence::Request { edit } if *edit != progress.input => {
+        CallbackFence::Request { edit } if *edit != progress.input_edit_id => {
             bail!(
                 "{token}: the task's input was edited; step {step} was requested again, with a new token"
             );

@@ -188,10 +188,10 @@ impl Breaker {
     #[must_use]
     pub fn request_permit(
         &self,
-        asker: PermitRequest<'_>,
+        request: PermitRequest<'_>,
         settings: &BreakerSettings,
     ) -> PermitDecision {
-        let PermitRequest { call, now, clock_skew } = asker;
+        let PermitRequest { call, now, clock_skew } = request;
         let probe = |open_for_ms: u64, reason: &str| {
             let (call, until) = (call.to_owned(), later(now, settings.probe_within));
             let (probe, reason) = (call.clone(), reason.to_owned());
@@ -220,7 +220,7 @@ impl Breaker {
     /// `failures_in_a_row` is the number of consecutive calls of this instance, including this one, that found the service
     /// unavailable.
     #[must_use]
-    pub fn after(
+    pub fn record_outcome(
         &self,
         permit: &CallPermit,
         outcome: &CallOutcome,

@@ -13,7 +13,8 @@ use crate::{
         integers::check_integers,
         messages::{Submission, mistake},
         names::{Incarnation, WorkflowName},
-        task::{ProcessState, Task, retention_start},
+        retention::retention_start,
+        task::{ProcessState, Task},
         time::{Timing, later},
     },
 };
@@ -218,14 +219,14 @@ pub fn accept(
         due: Some(later(now, timing.pickup_within.min(workflow.shortest_step_within()))),
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
-        retention_for_parent: submission.keep,
+        retention_for_parent: submission.retention,
         retention_start: Some(retention_start(complete_by, workflow.complete_within)),
         retention_s: workflow.retention.map(|retention| retention.as_secs()),
         traceparent,
         error: None,
         undo_reason: None,
         paused_at: None,
-        input: None,
+        input_edit_id: None,
         commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
     };
@@ -266,14 +267,14 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
         due: None,
         reply_to: None,
         parent: submission.parent.clone(),
-        retention_for_parent: submission.keep,
+        retention_for_parent: submission.retention,
         retention_start: Some(now),
         retention_s: None,
         traceparent: None,
         error: None,
         undo_reason: None,
         paused_at: None,
-        input: None,
+        input_edit_id: None,
         commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
     };
@@ -292,9 +293,10 @@ pub fn is_tombstone(task: &Task) -> bool {
 #[must_use]
 pub fn is_same_submission(stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
-    let Submission { undo, attempt, has_begun, keep, .. } = *submission;
-    stored
-        .is_ok_and(|stored| Submission { undo, attempt, has_begun, keep, ..stored } == *submission)
+    let Submission { undo, attempt, has_begun, retention, .. } = *submission;
+    stored.is_ok_and(|stored| {
+        Submission { undo, attempt, has_begun, retention, ..stored } == *submission
+    })
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn time(clock: ClockId) -> Duration {
 }
 
 /// Charges every poll of `future` to an account.
-pub fn charged<F: Future>(account: CpuAccount, future: F) -> ChargedFuture<F> {
+pub fn with_cpu_account<F: Future>(account: CpuAccount, future: F) -> ChargedFuture<F> {
     ChargedFuture { account, future: Box::pin(future) }
 }
 

@@ -9,7 +9,7 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
-    cpu::{CpuAccount, charged},
+    cpu::{CpuAccount, with_cpu_account},
     embedded::EmbeddedAws,
 };
 
@@ -35,7 +35,10 @@ impl EventSource {
         H: Fn(SqsEvent) -> F + Send + Sync + 'static,
         F: Future<Output = SqsBatchResponse> + Send + 'static,
     {
-        tasks.spawn(charged(CpuAccount::EventSource, self.poll(aws.clone(), Arc::new(handler))));
+        tasks.spawn(with_cpu_account(
+            CpuAccount::EventSource,
+            self.poll(aws.clone(), Arc::new(handler)),
+        ));
     }
 
     async fn poll<H, F>(self, aws: EmbeddedAws, handler: Arc<H>)
@@ -54,7 +57,7 @@ impl EventSource {
                 Ok(messages) if messages.is_empty() => {}
                 Ok(messages) => {
                     let invocation = invoke(aws.clone(), queue.clone(), messages, handler.clone());
-                    invocations.spawn(charged(CpuAccount::EventSource, async move {
+                    invocations.spawn(with_cpu_account(CpuAccount::EventSource, async move {
                         invocation.await;
                         drop(permit);
                     }));

@@ -38,7 +38,7 @@ use steward_runtime::ports::{Clock, Ports, Queue};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
-    cpu::{CpuAccount, charged},
+    cpu::{CpuAccount, with_cpu_account},
     embedded::{AwsService, EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, ExternalEndpoints},
     event_source::EventSource,
     resources,
@@ -261,9 +261,9 @@ impl Host {
             let reply_queues = reply_queues.clone();
             let handler = move |event| {
                 let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
-                charged(CpuAccount::Submission, async move {
+                with_cpu_account(CpuAccount::Submission, async move {
                     let handle = |event| steward_submission::handle(&*ports, &reply_queues, event);
-                    ports.channel().handled(&Queue::Submissions, event, handle).await
+                    ports.channel().process_batch(&Queue::Submissions, event, handle).await
                 })
             };
             let queue_url = queue_url.clone();
@@ -276,9 +276,9 @@ impl Host {
         self.start_instance("scheduler", move |ports, running| {
             let handler = move |event| {
                 let ports = ports.clone();
-                charged(CpuAccount::Scheduler, async move {
+                with_cpu_account(CpuAccount::Scheduler, async move {
                     let handle = |event| steward_scheduler::handle(&*ports, event);
-                    ports.channel().handled(&Queue::Scheduler, event, handle).await
+                    ports.channel().process_batch(&Queue::Scheduler, event, handle).await
                 })
             };
             let queue_url = queue_url.clone();
@@ -293,10 +293,10 @@ impl Host {
             let handler = move |event| {
                 let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);
-                charged(CpuAccount::Agent, async move {
+                with_cpu_account(CpuAccount::Agent, async move {
                     let queue = Queue::Agent(agent.name.clone());
                     let handle = |event| steward_agent::handle(&*ports, &agent, event, deadline);
-                    ports.channel().handled(&queue, event, handle).await
+                    ports.channel().process_batch(&queue, event, handle).await
                 })
             };
             let queue_url = queue_url.clone();
@@ -311,7 +311,7 @@ impl Host {
                 loop {
                     ticks.tick().await;
                     let deadline = later(now(&ports), INVOCATION);
-                    let swept = charged(
+                    let swept = with_cpu_account(
                         CpuAccount::Supervisor,
                         steward_supervisor::run_once(&*ports, fastrand::u32(..), deadline),
                     )
@@ -343,7 +343,7 @@ impl Host {
     fn serve(&mut self, listener: TcpListener) {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         let charging = from_fn(|request: Request, next: Next| {
-            charged(CpuAccount::Submission, next.run(request))
+            with_cpu_account(CpuAccount::Submission, next.run(request))
         });
         let tasks =
             steward_submission::http::routes(self.ports.clone(), reply_queues).layer(charging);

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use steward_emulator::cpu::{CpuAccount, charged, read, start, thread};
+use steward_emulator::cpu::{CpuAccount, read, start, thread, with_cpu_account};
 
 /// Uses the CPU for `time`.
 fn work(time: Duration) {
@@ -33,9 +33,9 @@ async fn inner_future_is_charged_to_its_own_account() {
 
 /// The inner future uses twice as much CPU time as the outer one.
 async fn work_for_both(whole: Duration) {
-    charged(CpuAccount::Supervisor, async {
+    with_cpu_account(CpuAccount::Supervisor, async {
         work(whole / 2);
-        charged(CpuAccount::EventBridge, async {
+        with_cpu_account(CpuAccount::EventBridge, async {
             work(whole);
             tokio::task::yield_now().await;
             work(whole);

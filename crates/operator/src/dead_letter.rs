@@ -112,9 +112,11 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
             ask.task_id,
             None,
         ),
-        SchedulerMessage::ExtendRetention(keep) => {
-            summary("longer retention requested by the parent task".to_owned(), keep.task_id, None)
-        }
+        SchedulerMessage::ExtendRetention(request) => summary(
+            "longer retention requested by the parent task".to_owned(),
+            request.task_id,
+            None,
+        ),
         SchedulerMessage::ChildEnded(child) => {
             let outcome = match child.outcome {
                 ChildOutcome::Processed { .. } => "Processed",

@@ -106,7 +106,7 @@ impl TaskChanges<'_> {
             }
             (Some(_) | None, _) => {}
         }
-        if before.input != after.input {
+        if before.input_edit_id != after.input_edit_id {
             sentences.push(
                 "Retried steps, and steps that start from now on, read the edited input. Completed steps \
                  stay as they are"

@@ -93,21 +93,22 @@ fn key(agent: &AgentName) -> SharedRecordKey {
 /// Publishes the events of all unpublished changes of `stored` up to `until`, and saves that they are published.
 /// Returns the number of published events and the breaker as it is stored then. Logs failures;
 /// [`publish_unpublished_changes`] publishes the remaining events.
-pub async fn tell<P: Ports>(
+pub async fn publish_changes<P: Ports>(
     ports: &P,
     stored: StoredBreaker,
     until: Timestamp,
 ) -> (u64, StoredBreaker) {
-    let turns = stored.breaker.unpublished.iter().filter(|turn| turn.at <= until);
-    let turns: Vec<BreakerChange> = turns.cloned().collect();
-    if turns.is_empty() {
+    let changes = stored.breaker.unpublished.iter().filter(|change| change.at <= until);
+    let changes: Vec<BreakerChange> = changes.cloned().collect();
+    if changes.is_empty() {
         return (0, stored);
     }
-    let events: Vec<BusEvent> = turns.iter().map(|turn| turn.to_event(&stored.agent)).collect();
+    let events: Vec<BusEvent> =
+        changes.iter().map(|change| change.to_event(&stored.agent)).collect();
     let mut published = Vec::new();
-    for (turn, result) in turns.into_iter().zip(ports.bus().publish(events).await) {
+    for (change, result) in changes.into_iter().zip(ports.bus().publish(events).await) {
         match result {
-            Ok(()) => published.push(turn),
+            Ok(()) => published.push(change),
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
@@ -152,12 +153,12 @@ async fn record_published<P: Ports>(
 /// The breakers could not be read.
 pub async fn publish_unpublished_changes<P: Ports>(ports: &P) -> Result<u64, PortError> {
     let timing = ports.timing();
-    let patience = timing.pickup_within.saturating_add(timing.clock_skew);
-    let until = earlier(ports.clock().now(), patience);
+    let grace = timing.pickup_within.saturating_add(timing.clock_skew);
+    let until = earlier(ports.clock().now(), grace);
     let mut count = 0;
     for shared in ports.store().shared_records(SharedRecordKind::Breaker).await? {
         let Ok(agent) = shared.key.name.parse() else { continue };
-        count += tell(ports, StoredBreaker::of(agent, Some(shared)), until).await.0;
+        count += publish_changes(ports, StoredBreaker::of(agent, Some(shared)), until).await.0;
     }
     Ok(count)
 }

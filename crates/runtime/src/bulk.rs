@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    dispatch::commanded,
+    dispatch::command_message,
     ports::{
         Channel, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
         SharedSaveOutcome, StateStore,
@@ -123,7 +123,7 @@ impl BulkCommand {
 
     /// Sends the command to the given tasks. Returns a result for each task, in the order given.
     pub async fn send<P: Ports>(&self, ports: &P, tasks: &[TaskId]) -> Vec<Result<(), PortError>> {
-        let messages = tasks.iter().map(|task_id| commanded(self.command(task_id)));
+        let messages = tasks.iter().map(|task_id| command_message(self.command(task_id)));
         ports.channel().send(messages.collect()).await
     }
 

@@ -268,14 +268,14 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
 
 /// The message that sends an operator's command to the scheduler.
 #[must_use]
-pub fn commanded(command: Command) -> OutgoingMessage {
+pub fn command_message(command: Command) -> OutgoingMessage {
     outgoing(Queue::Scheduler, &SchedulerMessage::Command(command), None)
 }
 
 /// The message that extends the expiry of a child task.
 #[must_use]
-pub fn kept(keep: ExtendRetention) -> OutgoingMessage {
-    outgoing(Queue::Scheduler, &SchedulerMessage::ExtendRetention(keep), None)
+pub fn extend_retention_message(request: ExtendRetention) -> OutgoingMessage {
+    outgoing(Queue::Scheduler, &SchedulerMessage::ExtendRetention(request), None)
 }
 
 /// A message as compact JSON, with its `traceparent` as an attribute.

@@ -36,7 +36,7 @@ use task::decide_task;
 
 pub use delivery::Delivery;
 pub use error::DriveError;
-pub use retention::keep;
+pub use retention::extend_for_parent;
 pub use task::TASKS_AT_ONCE;
 
 mod conflict_backoff;

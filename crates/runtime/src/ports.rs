@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentKey, DocumentOwner},
     events::BusEvent,
     hash::fnv1a,
     names::{AgentName, TaskId, WorkflowName},
+    retention::DocumentRetention,
     task::{ProcessState, Task},
     time::Timing,
 };
@@ -154,15 +155,15 @@ pub trait StateStore: Send + Sync {
     fn put_document(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
         document: &Document,
     ) -> impl Future<Output = Result<PutOutcome, PortError>> + Send;
 
-    /// Extends the expiry of all documents of `owner` that would expire earlier than by `kept`.
+    /// Extends the expiry of all documents of `owner` that would expire earlier than by `retention`.
     fn extend_documents(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
     ) -> impl Future<Output = Result<(), PortError>> + Send;
 
     /// Reads documents. The result omits documents that do not exist.

@@ -5,8 +5,9 @@ use std::{fmt, future::Future, ops::Range};
 
 use jiff::Timestamp;
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentKey, DocumentOwner},
     names::TaskId,
+    retention::DocumentRetention,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{
@@ -50,7 +51,9 @@ impl fmt::Display for StoreCall<'_> {
             Self::PutDocument(of, _, document) => {
                 write!(f, "write {} {}", of.task_id, document.key)
             }
-            Self::ExtendDocuments(of) => write!(f, "keep documents of {} for longer", of.task_id),
+            Self::ExtendDocuments(of) => {
+                write!(f, "extend the retention of the documents of {}", of.task_id)
+            }
             Self::Documents(of, _) => write!(f, "read documents of {}", of.task_id),
             Self::DueTasks(shard) => write!(f, "read the due index, shard {shard}"),
             Self::EndedTasks(part) => write!(f, "read the ended tasks, part {part}"),
@@ -118,20 +121,20 @@ impl<S: StateStore, I: Interceptor> StateStore for InterceptedStore<S, I> {
     async fn put_document(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
         document: &Document,
     ) -> Result<PutOutcome, PortError> {
-        let call = StoreCall::PutDocument(owner, kept, document);
-        let effect = self.store.put_document(owner, kept, document);
+        let call = StoreCall::PutDocument(owner, retention, document);
+        let effect = self.store.put_document(owner, retention, document);
         self.interceptor.intercept(call, effect, other).await
     }
 
     async fn extend_documents(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
     ) -> Result<(), PortError> {
-        let effect = self.store.extend_documents(owner, kept);
+        let effect = self.store.extend_documents(owner, retention);
         self.interceptor.intercept(StoreCall::ExtendDocuments(owner), effect, other).await
     }
 

@@ -245,16 +245,17 @@ mod tests {
             "revision": 1, "complete_by": 9, "submitted_at": 0, "due": 1,
         }))
         .unwrap();
-        let (owner, kept) = (task.document_owner(), task.kept());
+        let (owner, retention) = (task.document_owner(), task.document_retention());
         let of = |bytes: usize| {
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
             Document::new(key, at, "x".repeat(bytes).into())
         };
         // The bytes that remain for the text, beside the keys and attribute names of its item.
         let room = 400 * 1_024 - 100;
-        let put = ports.store().put_document(&owner, kept, &of(room)).await;
+        let put = ports.store().put_document(&owner, retention, &of(room)).await;
         assert_eq!(put.unwrap(), PutOutcome::Stored);
-        let error = ports.store().put_document(&owner, kept, &of(room + 100)).await.unwrap_err();
+        let error =
+            ports.store().put_document(&owner, retention, &of(room + 100)).await.unwrap_err();
         assert!(!error.retryable && error.operation == "write submission of t", "{error:?}");
         let large =
             steward_core::model::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };

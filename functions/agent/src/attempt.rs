@@ -136,7 +136,7 @@ const MIN_CALL_TIME_FOR_FAILURE: Duration = Duration::from_secs(5);
 /// function.
 pub async fn run_attempt<P: Ports, R: RemoteService>(
     ports: &P,
-    guard: &CircuitBreaker,
+    breaker: &CircuitBreaker,
     service: &R,
     delivered: DeliveredRequest<'_>,
     deadline: Timestamp,
@@ -152,7 +152,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
     };
     let mut attempt = RunningAttempt {
         ports,
-        guard,
+        breaker,
         service,
         delivered,
         end: start + time.min(own_time),
@@ -185,7 +185,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
 /// The state of a running attempt.
 struct RunningAttempt<'a, P, R> {
     ports: &'a P,
-    guard: &'a CircuitBreaker,
+    breaker: &'a CircuitBreaker,
     service: &'a R,
     delivered: DeliveredRequest<'a>,
     /// The end of the attempt: complete-by or the function's deadline, whichever is earlier.
@@ -250,7 +250,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// Gets a permit from the circuit breaker, and claims a call that must not be repeated.
     async fn permit(&mut self) -> Result<CallPermit, AttemptEnd> {
-        let permit = match self.guard.request_permit(self.ports, self.call_within()).await {
+        let permit = match self.breaker.request_permit(self.ports, self.call_within()).await {
             CallPermission::Granted(permit) => permit,
             CallPermission::Denied { reason, wait } => {
                 // The next attempt makes the call, so another delivery of this attempt must not.
@@ -259,7 +259,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             }
         };
         if let Err(end) = self.claim().await {
-            self.guard.record(self.ports, permit, CallOutcome::NotCalled).await;
+            self.breaker.record(self.ports, permit, CallOutcome::NotCalled).await;
             return Err(end);
         }
         Ok(permit)
@@ -271,7 +271,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         if request.idempotent || self.claimed {
             return Ok(());
         }
-        let call_name = self.guard.unique_name(self.ports.instance());
+        let call_name = self.breaker.unique_name(self.ports.instance());
         claim::claim(self.ports, request, &call_name).await?;
         self.claimed = true;
         Ok(())
@@ -294,7 +294,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         let function_ends_first =
             !self.ends_at_complete_by && self.end.saturating_duration_since(begun) < call_within;
         if begun >= bound || function_ends_first {
-            self.guard.record(self.ports, permit, CallOutcome::NotCalled).await;
+            self.breaker.record(self.ports, permit, CallOutcome::NotCalled).await;
             return Err(match begun >= self.end || function_ends_first {
                 true => self.time_is_up(false),
                 false => self.defer("the time limit of the probe has passed", Duration::ZERO),
@@ -317,14 +317,14 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 // A probe that was aborted early keeps its lease, which delays the next probe.
                 if self.ends_at_complete_by && begun.elapsed() >= MIN_CALL_TIME_FOR_FAILURE {
                     let reason = "no answer by complete-by".to_owned();
-                    self.guard
+                    self.breaker
                         .record(self.ports, permit, CallOutcome::Unavailable { reason })
                         .await;
                 }
                 return Err(self.time_is_up(true));
             }
         };
-        self.guard.record(self.ports, permit, call_outcome(&response)).await;
+        self.breaker.record(self.ports, permit, call_outcome(&response)).await;
         Ok(response)
     }
 
@@ -376,7 +376,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     fn defer(&self, reason: &str, wait: Duration) -> AttemptEnd {
         let StepRequest { task_id, step, action, attempt, .. } = self.delivered.request;
         let fraction = f64::from(seed(task_id, step, *action, *attempt)) / f64::from(u32::MAX);
-        let wait = wait.saturating_add(self.guard.settings().open_for.mul_f64(fraction));
+        let wait = wait.saturating_add(self.breaker.settings().open_for.mul_f64(fraction));
         let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         metrics::deferred();
         tracing::info!(%task_id, %step, attempt, reason, retry_after_ms, "attempt deferred");

@@ -96,15 +96,15 @@ pub struct Agent<S> {
     /// The remote service.
     pub service: S,
     /// The circuit breaker that all instances of the agent share, as this instance knows it.
-    pub guard: Arc<CircuitBreaker>,
+    pub breaker: Arc<CircuitBreaker>,
 }
 
 impl<S> Agent<S> {
     /// A new instance of the agent `name`, which has called nothing yet.
     #[must_use]
     pub fn new(name: AgentName, service: S, breaker: BreakerSettings) -> Self {
-        let guard = Arc::new(CircuitBreaker::new(name.clone(), breaker));
-        Self { name, service, guard }
+        let breaker = Arc::new(CircuitBreaker::new(name.clone(), breaker));
+        Self { name, service, breaker }
     }
 }
 
@@ -200,7 +200,7 @@ async fn handle_message<P: Ports, S: RemoteService>(
         redelivered: message.redelivered,
         sent_at: message.sent_at,
     };
-    let result = run_attempt(ports, &agent.guard, &agent.service, delivered, deadline).await;
+    let result = run_attempt(ports, &agent.breaker, &agent.service, delivered, deadline).await;
     span.end(outcome_name(&result));
     MessageResult::Attempted(message, result)
 }

@@ -29,9 +29,9 @@ async fn main() -> Result<(), Error> {
                 secret.refresh(ports.clock().now()).await;
             }
             let handle = |event| handle(ports, agent, event, deadline);
-            ports.channel().handled(queue, event.payload, handle).await
+            ports.channel().process_batch(queue, event.payload, handle).await
         };
-        Ok::<_, Error>(telemetry::observed(answer).await)
+        Ok::<_, Error>(telemetry::flush_after(answer).await)
     }))
     .await
 }

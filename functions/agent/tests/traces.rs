@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use steward_agent::{Agent, http::HttpService};
 use steward_aws::{
     AwsPorts, Config,
-    telemetry::{observed, traces},
+    telemetry::{flush_after, traces},
 };
 use steward_core::{breaker::BreakerSettings, submission::ReplyQueues};
 use steward_emulator::{embedded::EmbeddedAws, resources};
@@ -184,24 +184,25 @@ impl TracedDeployment {
     async fn submit(&self, task: &str, traceparent: Option<&str>) {
         let event = event([(submission(task), traceparent.map(str::to_owned))]);
         assert_no_failures(
-            observed(steward_submission::handle(&self.ports, &ReplyQueues::default(), event)).await,
+            flush_after(steward_submission::handle(&self.ports, &ReplyQueues::default(), event))
+                .await,
         );
     }
 
     async fn schedule(&self) {
         let event = self.take(&self.config.scheduler_queue_url).await;
-        assert_no_failures(observed(steward_scheduler::handle(&self.ports, event)).await);
+        assert_no_failures(flush_after(steward_scheduler::handle(&self.ports, event)).await);
     }
 
     async fn call(&self) {
         let event = self.take(&self.config.agent_queue_url.of(&self.agent.name)).await;
         let answer = steward_agent::handle(&self.ports, &self.agent, event, Timestamp::MAX);
-        assert_no_failures(observed(answer).await);
+        assert_no_failures(flush_after(answer).await);
     }
 
     async fn sweep(&self) {
         let swept =
-            observed(steward_supervisor::sweep(&self.ports, 0, Timestamp::MAX)).await.unwrap();
+            flush_after(steward_supervisor::sweep(&self.ports, 0, Timestamp::MAX)).await.unwrap();
         assert_eq!((swept.due, swept.failed), (1, 0));
     }
 
@@ -357,7 +358,8 @@ async fn spans_of_the_supervisor_and_of_later_messages_are_in_the_trace_of_the_t
     let wake = json!({ "type": "wake", "task_id": "swept", "cause": "submitted" }).to_string();
     let of_another = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
     assert_no_failures(
-        observed(steward_scheduler::handle(&deployment.ports, event([(wake, of_another)]))).await,
+        flush_after(steward_scheduler::handle(&deployment.ports, event([(wake, of_another)])))
+            .await,
     );
 
     let spans = spans("swept", 4).await;
@@ -379,7 +381,7 @@ async fn a_refused_submission_has_a_span() {
     let text = json!({ "task_id": "none", "workflow": "unknown", "input": null }).to_string();
     let event = event([(text, None)]);
     assert_no_failures(
-        observed(steward_submission::handle(&deployment.ports, &ReplyQueues::default(), event))
+        flush_after(steward_submission::handle(&deployment.ports, &ReplyQueues::default(), event))
             .await,
     );
     assert_eq!(summaries(&spans("none", 1).await), [["submit", "-", "refused"]]);

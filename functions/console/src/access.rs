@@ -21,7 +21,7 @@ pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
         return Failure::Unauthorized.page(None);
     };
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !is_read && !is_same_site(request.headers()) {
+    if !is_read && !is_same_origin(request.headers()) {
         return Failure::CrossSite.page(Some(&caller));
     }
     let mut response = next.run(request).await;
@@ -59,7 +59,7 @@ pub(crate) async fn require_local_address(request: Request, next: Next) -> Respo
 
 /// Whether the console's own page sent the request, according to the browser. Clients other than browsers send neither
 /// header; another site cannot make them send requests.
-fn is_same_site(headers: &HeaderMap) -> bool {
+fn is_same_origin(headers: &HeaderMap) -> bool {
     let header_value = |name| headers.get(name).map(HeaderValue::as_bytes);
     if let Some(site) = header_value(header::HeaderName::from_static("sec-fetch-site")) {
         return matches!(site, b"same-origin" | b"none");
@@ -92,7 +92,7 @@ mod tests {
             (&[("origin", "https://evil.example"), ("host", "console.example")], false),
             (&[("origin", "null"), ("host", "console.example")], false),
         ] {
-            assert_eq!(is_same_site(&headers(pairs)), same, "{pairs:?}");
+            assert_eq!(is_same_origin(&headers(pairs)), same, "{pairs:?}");
         }
     }
 }

@@ -30,7 +30,7 @@ use steward_operator::{
     preview::Preview,
 };
 use steward_runtime::{
-    dispatch::commanded,
+    dispatch::command_message,
     ports::{Channel, Ports},
 };
 
@@ -142,13 +142,13 @@ async fn send(console: &Console, command: Command) -> Result<(), Failure> {
     let Command { command_id, task_id, by, order, .. } = &command;
     let order = order.describe(&[]);
     tracing::info!(%task_id, %command_id, by, order, "command sent");
-    let results = console.ports.channel().send(vec![commanded(command)]).await;
+    let results = console.ports.channel().send(vec![command_message(command)]).await;
     Ok(results.into_iter().collect::<Result<(), _>>()?)
 }
 
 /// The version of the input: the id of the command that edited it last; empty if no command did.
 fn input_version(task: &Task) -> String {
-    task.input.as_ref().map(ToString::to_string).unwrap_or_default()
+    task.input_edit_id.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 fn parse_step(text: &str) -> Result<Option<Part>, Failure> {

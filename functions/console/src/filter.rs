@@ -276,7 +276,7 @@ impl Filter {
         size: usize,
     ) -> Result<TaskList, PortError> {
         match index {
-            TaskIndex::Unfinished => store.list_unfinished(after, size).await,
+            TaskIndex::Unfinished => store.list_due(after, size).await,
             TaskIndex::Ended => {
                 // A task ends after its submission.
                 let from = self.from.map_or(Timestamp::MIN, |from| from.0);

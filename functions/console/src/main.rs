@@ -20,7 +20,7 @@ async fn main() -> Result<(), Error> {
         if let Some(caller) = caller(&request, console) {
             request.extensions_mut().insert(caller);
         }
-        telemetry::observed(service.clone().oneshot(request))
+        telemetry::flush_after(service.clone().oneshot(request))
     }))
     .await
 }

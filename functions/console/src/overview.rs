@@ -140,9 +140,9 @@ async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, Port
         Ok((last_run, history::since(store, from, now, last_run.as_ref()).await?))
     };
     let (unfinished, failed, next_due, latest_errors, breakers, (last_run, minutes)) = try_join!(
-        store.count_unfinished(COUNT_MAX),
+        store.count_due(COUNT_MAX),
         store.count_ended(ProcessState::Error, COUNT_MAX),
-        store.list_unfinished(None, 1),
+        store.list_due(None, 1),
         in_error.find(store, None, LATEST_ERRORS_MAX, LATEST_ERRORS_MAX),
         store.shared_records(SharedRecordKind::Breaker),
         history,

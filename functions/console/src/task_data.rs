@@ -46,7 +46,7 @@ impl TaskData {
 
     /// The input that steps read if they start now. It is not masked.
     pub(crate) fn input(&self) -> &Value {
-        let key = match &self.task.input {
+        let key = match &self.task.input_edit_id {
             Some(edit) => DocumentKey::Input(edit.clone()),
             None => DocumentKey::Submission,
         };

@@ -14,7 +14,7 @@ use steward_core::{
     },
 };
 use steward_runtime::{
-    drive::{Delivery, drive, keep},
+    drive::{Delivery, drive, extend_for_parent},
     ports::Ports,
 };
 
@@ -43,7 +43,7 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     let (mut driven, ()) = join(drive(ports, deliveries), alerted).await;
     let (mut failed, mut illegal) = (Vec::new(), Vec::new());
     for (message, request) in keep_requests {
-        driven.push(Box::pin(keep(ports, &request)).await.map_err(Arc::new));
+        driven.push(Box::pin(extend_for_parent(ports, &request)).await.map_err(Arc::new));
         messages.push(message);
     }
     for (message, result) in messages.iter().zip(driven) {

@@ -13,7 +13,7 @@ async fn main() -> Result<(), Error> {
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "scheduler");
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         Ok::<_, Error>(
-            telemetry::observed(ports.channel().handled(
+            telemetry::flush_after(ports.channel().process_batch(
                 &Queue::Scheduler,
                 event.payload,
                 |event| handle(ports, event),

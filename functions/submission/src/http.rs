@@ -71,8 +71,8 @@ async fn submit<P: Ports>(
     };
     // Only the scheduler submits child tasks, and it uses the queue.
     let is_child = |submission: Submission| {
-        let Submission { parent, undo, has_begun, keep, .. } = submission;
-        parent.is_some() || undo || has_begun || keep.is_some()
+        let Submission { parent, undo, has_begun, retention, .. } = submission;
+        parent.is_some() || undo || has_begun || retention.is_some()
     };
     if parse(text).is_ok_and(is_child) {
         let reason = "clients must not set `parent`, `undo`, `has_begun` or `keep`";

@@ -31,7 +31,7 @@ mod undo_child;
 
 pub use crate::submission_result::SubmissionResult;
 use crate::{
-    record::{keep_for_parent, record},
+    record::{extend_for_parent, record},
     submission_result::{SPAN, accepted, refused, refused_child, set_task, task_traceparent},
     undo_child::undo_child,
 };
@@ -137,7 +137,7 @@ pub async fn process_submission<P: Ports>(
     let reply_to = submission.reply_to.clone().filter(is_allowed);
     match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
         Ok(task) => {
-            keep_for_parent(ports, &submission, &task).await?;
+            extend_for_parent(ports, &submission, &task).await?;
             Ok(accepted(ports, &submission, &task, reply_to, traceparent).end_span(span))
         }
         Err(refusal) => {

@@ -11,7 +11,7 @@ use steward_core::{
     submission::{SubmissionRefusal, accept, check_input, is_same_submission},
 };
 use steward_runtime::{
-    dispatch::kept,
+    dispatch::extend_retention_message,
     ports::{Channel, Clock, CreateOutcome, Definitions, PortError, Ports, StateStore},
 };
 
@@ -26,7 +26,7 @@ pub(crate) async fn record<P: Ports>(
         return Ok(Err(SubmissionRefusal::ReplyQueueNotAllowed));
     }
     // The parent has abandoned the step since, or has requested it again.
-    if submission.keep.is_some_and(|keep| keep.from < ports.clock().now()) {
+    if submission.retention.is_some_and(|needed| needed.from < ports.clock().now()) {
         return unless_recorded(ports, submission, SubmissionRefusal::TooLate).await;
     }
     let (name, version) = (&submission.workflow, submission.version);
@@ -77,22 +77,24 @@ pub(crate) async fn record_as<P: Ports>(
 
 /// Extends the retention of an existing child task as far as its parent needs it. An earlier message of the parent about
 /// that may have arrived before the child was recorded.
-pub(crate) async fn keep_for_parent<P: Ports>(
+pub(crate) async fn extend_for_parent<P: Ports>(
     ports: &P,
     submission: &Submission,
     task: &Task,
 ) -> Result<(), PortError> {
-    let (Some(parent), Some(until)) = (&submission.parent, submission.keep) else { return Ok(()) };
-    let keep = ExtendRetention {
+    let (Some(parent), Some(retention)) = (&submission.parent, submission.retention) else {
+        return Ok(());
+    };
+    let request = ExtendRetention {
         task_id: task.task_id.clone(),
         parent: parent.task_id.clone(),
         incarnation: parent.incarnation,
-        retention: until,
+        retention,
     };
-    if task.with_extended_retention(&keep).is_none() {
+    if task.with_extended_retention(&request).is_none() {
         return Ok(());
     }
-    ports.channel().send(vec![kept(keep)]).await.into_iter().collect()
+    ports.channel().send(vec![extend_retention_message(request)]).await.into_iter().collect()
 }
 
 /// The refusal, unless the same submission was recorded before. The definition may have changed or been unpublished since;

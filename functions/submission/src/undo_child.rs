@@ -64,7 +64,7 @@ pub(crate) async fn undo_child<P: Ports>(
 /// Whether the child task may have started, ended and expired since the message was sent.
 pub(crate) fn may_have_expired<P: Ports>(ports: &P, submission: &Submission) -> bool {
     let (now, retention) = (ports.clock().now(), ports.timing().retention);
-    submission.keep.is_some_and(|keep| keep.expires_at(retention) <= now)
+    submission.retention.is_some_and(|needed| needed.expires_at(retention) <= now)
 }
 
 /// The report to the parent that a child task cannot be undone; the undo of the parent's step fails.

@@ -13,7 +13,7 @@ async fn main() -> Result<(), Error> {
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
         let deadline = function::deadline(&event.context);
-        let swept = telemetry::observed(run_once(ports, first_shard, deadline)).await?;
+        let swept = telemetry::flush_after(run_once(ports, first_shard, deadline)).await?;
         tracing::info!(
             due = swept.due,
             failed = swept.failed,

@@ -39,10 +39,11 @@ impl CheckedTransition<'_> {
                 continue;
             }
             if let (Action::Undo, 1) = (action, number) {
-                let done = after.progress(&step, Action::Do).and_then(|run| run.input.as_ref());
+                let done =
+                    after.progress(&step, Action::Do).and_then(|run| run.input_edit_id.as_ref());
                 check(
                     "an undo uses the input of its step",
-                    by_hand || progress.input.as_ref() == done,
+                    by_hand || progress.input_edit_id.as_ref() == done,
                 );
             }
             check("one attempt at a time", !old.is_some_and(is_awaited));

@@ -100,7 +100,8 @@ fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
 impl ModelState {
     /// The list of the input that a step or an item uses.
     pub(super) fn items(&self, record: &StepRecord) -> Option<&Vec<Value>> {
-        let input = record.run.input.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
+        let input =
+            record.run.input_edit_id.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
         self.documents.get(&input)?.get("input")?.get("list")?.as_array()
     }
 }

@@ -159,7 +159,8 @@ impl CheckedTransition<'_> {
                     && dispatch.known_outcome != KnownOutcome::DidNotRun
                     && attempt.number <= old.state.attempt_count()
             };
-            if old.input != progress.input && self.after.dispatches.iter().any(ran) {
+            if old.input_edit_id != progress.input_edit_id && self.after.dispatches.iter().any(ran)
+            {
                 violated.push(format!(
                     "{} {part}: no edit after an attempt that may have run",
                     action.name()

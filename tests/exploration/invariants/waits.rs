@@ -89,7 +89,8 @@ impl CheckedTransition<'_> {
     fn condition(&self, task: &Task, source: &str) -> Option<bool> {
         let documents = &self.after.documents;
         if source == "input" {
-            let key = task.input.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
+            let key =
+                task.input_edit_id.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
             return documents.get(&key)?.get("input")?.get("ok")?.as_bool();
         }
         let step = source.parse().unwrap();

@@ -169,7 +169,7 @@ pub(super) fn submitted_values(task: &Task) -> Task {
         error: None,
         undo_reason: None,
         paused_at: None,
-        input: None,
+        input_edit_id: None,
         commands: Vec::new(),
         steps: BTreeMap::new(),
         ..task.clone()
@@ -228,7 +228,7 @@ pub(super) fn matches_running_attempt(
             definition.undo.as_ref().and_then(|undo| Some(undo.request.as_ref()?.method))
         }
     };
-    let edit = task.progress(step, *action).and_then(|progress| progress.input.as_ref());
+    let edit = task.progress(step, *action).and_then(|progress| progress.input_edit_id.as_ref());
     let edit = edit.map(|edit| format!("/{edit}")).unwrap_or_default();
     let verb = match action {
         Action::Do => "do",

@@ -40,7 +40,7 @@ pub fn delay(receives: u32, random: f64) -> Duration {
 impl SqsChannel {
     /// Passes a batch from `queue` to `handle`, and sets the visibility of the messages that it reports as failed to a
     /// [`delay`]. If that request fails, SQS redelivers them after the queue's visibility timeout.
-    pub async fn handled<F>(
+    pub async fn process_batch<F>(
         &self,
         queue: &Queue,
         event: SqsEvent,

@@ -26,7 +26,7 @@ const QUEUES_AT_ONCE: usize = 8;
 
 /// The visibility timeout, in seconds, of a message that is only looked at. It applies if the message cannot be released
 /// earlier.
-const LOOK_SECONDS: i32 = 15;
+const PEEK_SECONDS: i32 = 15;
 
 /// The wait time for messages, in seconds. A long poll makes SQS query all of its servers.
 const POLL_SECONDS: i32 = 1;
@@ -129,7 +129,7 @@ impl DeadLetterQueue {
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
             QueueAttributeName::RedrivePolicy,
         ];
-        let [waiting, in_hand, policy] = &names;
+        let [waiting, in_flight, policy] = &names;
         let request = self.client.get_queue_attributes().queue_url(&self.url);
         let output = request.set_attribute_names(Some(names.to_vec())).send().await;
         let attributes = output.map_err(failed(operation()))?.attributes.unwrap_or_default();
@@ -138,7 +138,7 @@ impl DeadLetterQueue {
             count.map_err(|error: std::num::ParseIntError| corrupt(operation())(error.into()))
         };
         let receives_max = attributes.get(policy).and_then(|policy| receives_max(policy));
-        Ok(QueueContents { waiting: count(waiting)?, in_flight: count(in_hand)?, receives_max })
+        Ok(QueueContents { waiting: count(waiting)?, in_flight: count(in_flight)?, receives_max })
     }
 
     /// Reads up to `limit` messages, oldest first, without removing them. Other consumers cannot receive them for a
@@ -155,7 +155,7 @@ impl DeadLetterQueue {
         }
         let (mut read, mut ids) = (Vec::new(), BTreeSet::new());
         while read.len() < limit {
-            let mut letters = self.receive(limit - read.len(), LOOK_SECONDS).await?;
+            let mut letters = self.receive(limit - read.len(), PEEK_SECONDS).await?;
             // If this takes long, the first messages become visible again.
             letters.retain(|letter| ids.insert(letter.message_id().to_owned()));
             if letters.is_empty() {

@@ -52,7 +52,7 @@ pub struct RedriveOutcome {
 }
 
 impl DeadLetterQueue {
-    /// Publishes an event that announces the redrive, and sends the messages. After each batch, `goes_on` gets the number
+    /// Publishes an event that announces the redrive, and sends the messages. After each batch, `should_continue` gets the number
     /// of messages received so far and returns whether to continue.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl DeadLetterQueue {
         bus: &B,
         at: Timestamp,
         request: &RedriveRequest,
-        mut goes_on: impl FnMut(usize) -> bool,
+        mut should_continue: impl FnMut(usize) -> bool,
     ) -> Result<RedriveOutcome, DeadLettersError> {
         let published = bus.publish(vec![self.announcement(at, request)]).await;
         published.into_iter().collect::<Result<(), PortError>>()?;
@@ -84,7 +84,7 @@ impl DeadLetterQueue {
                 .collect()
                 .await;
             sent.into_iter().for_each(|(letter, sent)| redriven.add(letter, sent));
-            if !goes_on(received) {
+            if !should_continue(received) {
                 break;
             }
         }

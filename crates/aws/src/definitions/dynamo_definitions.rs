@@ -15,7 +15,10 @@ use steward_runtime::ports::{Definitions, PortError};
 
 use super::{
     cache::DefinitionCache,
-    items::{Stored, is_published, key, read, stored, trigger_key},
+    definition_item::{
+        StoredDefinition, is_published, item_key, parse_definition, parse_stored_definition,
+        trigger_item_name,
+    },
     single_flight::SingleFlight,
 };
 use crate::errors::{corrupt, failed};
@@ -48,16 +51,16 @@ impl DynamoDefinitions {
         &self,
         name: &WorkflowName,
         version: u32,
-    ) -> Result<Option<Stored>, PortError> {
+    ) -> Result<Option<StoredDefinition>, PortError> {
         let operation = || format!("read workflow {name} version {version}");
         let request = self
             .client
             .get_item()
             .table_name(&self.table)
-            .set_key(Some(key(name.as_str(), version)))
+            .set_key(Some(item_key(name.as_str(), version)))
             .consistent_read(true);
         let output = request.send().await.map_err(failed(operation()))?;
-        output.item.as_ref().map(stored).transpose().map_err(corrupt(operation()))
+        output.item.as_ref().map(parse_stored_definition).transpose().map_err(corrupt(operation()))
     }
 
     /// The newest published version. It is almost always the newest of all versions, so each request reads only one.
@@ -79,7 +82,7 @@ impl DynamoDefinitions {
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
             if is_published(&item) {
-                return read(&item).map(Some).map_err(corrupt(operation()));
+                return parse_definition(&item).map(Some).map_err(corrupt(operation()));
             }
         }
         Ok(None)
@@ -148,7 +151,7 @@ impl DynamoDefinitions {
             .client
             .get_item()
             .table_name(&self.table)
-            .set_key(Some(key(&trigger_key(source, detail_type), 0)))
+            .set_key(Some(item_key(&trigger_item_name(source, detail_type), 0)))
             .consistent_read(true);
         let output = request.send().await.map_err(failed(operation()))?;
         let names = output.item.unwrap_or_default().remove("workflows");
@@ -166,7 +169,10 @@ impl DynamoDefinitions {
     ///
     /// # Errors
     /// DynamoDB failed, or a definition is unreadable.
-    pub async fn definitions_of(&self, name: &WorkflowName) -> Result<Vec<Stored>, PortError> {
+    pub async fn definitions_of(
+        &self,
+        name: &WorkflowName,
+    ) -> Result<Vec<StoredDefinition>, PortError> {
         let operation = || format!("read the versions of workflow {name}");
         let mut items = self
             .client
@@ -182,7 +188,7 @@ impl DynamoDefinitions {
         let mut versions = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
-            versions.push(stored(&item).map_err(corrupt(operation()))?);
+            versions.push(parse_stored_definition(&item).map_err(corrupt(operation()))?);
         }
         Ok(versions)
     }
@@ -191,7 +197,7 @@ impl DynamoDefinitions {
     ///
     /// # Errors
     /// DynamoDB failed, or a definition is unreadable.
-    pub async fn all(&self) -> Result<Vec<Stored>, PortError> {
+    pub async fn all(&self) -> Result<Vec<StoredDefinition>, PortError> {
         let operation = || "read all workflows".to_owned();
         let scan = self.client.scan().table_name(&self.table).consistent_read(true);
         let mut items = scan.into_paginator().items().send();
@@ -199,11 +205,12 @@ impl DynamoDefinitions {
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
             if item.contains_key("definition") {
-                all.push(stored(&item).map_err(corrupt(operation()))?);
+                all.push(parse_stored_definition(&item).map_err(corrupt(operation()))?);
             }
         }
         all.sort_by(|a, b| {
-            let key = |stored: &Stored| (stored.workflow.name.clone(), stored.workflow.version);
+            let key =
+                |stored: &StoredDefinition| (stored.workflow.name.clone(), stored.workflow.version);
             key(a).cmp(&key(b))
         });
         Ok(all)

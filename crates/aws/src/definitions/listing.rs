@@ -6,8 +6,8 @@ use steward_core::model::names::WorkflowName;
 use steward_runtime::ports::PortError;
 
 use super::{
+    definition_item::{UNPUBLISHED, is_published},
     dynamo_definitions::DynamoDefinitions,
-    items::{UNPUBLISHED, is_published},
 };
 use crate::{
     errors::{corrupt, failed},

@@ -17,8 +17,8 @@ use steward_core::{
 use steward_runtime::ports::PortError;
 
 use super::{
+    definition_item::{UNPUBLISHED, item_key, trigger_item_name},
     dynamo_definitions::DynamoDefinitions,
-    items::{UNPUBLISHED, key, trigger_key},
 };
 use crate::errors::{corrupt, failed};
 
@@ -107,7 +107,7 @@ impl DynamoDefinitions {
             .client
             .put_item()
             .table_name(&self.table)
-            .set_item(Some(key(name.as_str(), version)))
+            .set_item(Some(item_key(name.as_str(), version)))
             .item("definition", AttributeValue::S(definition))
             .condition_expression("attribute_not_exists(#name)")
             .expression_attribute_names("#name", "name");
@@ -157,7 +157,7 @@ impl DynamoDefinitions {
             .client
             .update_item()
             .table_name(&self.table)
-            .set_key(Some(key(name.as_str(), version)))
+            .set_key(Some(item_key(name.as_str(), version)))
             .update_expression(update)
             .condition_expression("attribute_exists(#definition)")
             .expression_attribute_names("#definition", "definition")
@@ -183,7 +183,7 @@ impl DynamoDefinitions {
             .client
             .update_item()
             .table_name(&self.table)
-            .set_key(Some(key(&trigger_key(&trigger.source, &trigger.detail_type), 0)))
+            .set_key(Some(item_key(&trigger_item_name(&trigger.source, &trigger.detail_type), 0)))
             .update_expression("ADD workflows :names")
             .expression_attribute_values(":names", names);
         let sent = request.send().await;

@@ -3,6 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder};
+use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::model::{
     attempt::AttemptTimes,
@@ -10,7 +11,7 @@ use steward_core::model::{
     names::TaskId,
     task::Task,
 };
-use steward_runtime::ports::{PortError, SharedRecord, SharedRecordKind};
+use steward_runtime::ports::{PortError, SharedRecord, SharedRecordKind, StateStore};
 
 use super::{
     item_fields::{read_document, read_key, read_shared, read_times},
@@ -68,6 +69,18 @@ impl DynamoStore {
             }
         }
         Ok(documents)
+    }
+
+    /// The tasks with these ids, in the order given. The result omits tasks that do not exist.
+    ///
+    /// # Errors
+    /// DynamoDB failed, or a task is unreadable.
+    pub async fn load_tasks<'a>(
+        &self,
+        ids: impl IntoIterator<Item = &'a TaskId>,
+    ) -> Result<Vec<Task>, PortError> {
+        let tasks = try_join_all(ids.into_iter().map(|id| self.load(id))).await?;
+        Ok(tasks.into_iter().flatten().collect())
     }
 
     /// The shared records of a kind whose names are `from` or greater, ordered by name.
@@ -147,7 +160,8 @@ impl DynamoStore {
         submitted: &Document,
         condition: WriteCondition,
     ) -> Result<TaskCreation, PortError> {
-        let document = self.items.document(&task.document_owner(), task.kept(), submitted);
+        let document =
+            self.items.document(&task.document_owner(), task.document_retention(), submitted);
         Ok(TaskCreation {
             document: ConditionalPut::new(&self.documents, document, WriteCondition::IsNew),
             task: ConditionalPut::new(&self.tasks, self.items.task(task)?, condition),

@@ -7,13 +7,13 @@ use aws_sdk_dynamodb::{
     operation::query::builders::QueryFluentBuilder,
     types::{AttributeValue, Select},
 };
-use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use steward_core::model::{
     names::{TaskId, WorkflowName},
-    task::{ProcessState, Task},
+    task::ProcessState,
 };
-use steward_runtime::ports::{EndedTask, PortError, StateStore, ended_index_partitions};
+use steward_runtime::ports::{EndedTask, PortError, ended_index_partitions};
 
 use super::{
     dynamo_store::DynamoStore,
@@ -52,7 +52,7 @@ pub(super) struct PartitionQuery {
     /// The latest time, in milliseconds since the epoch, inclusive.
     pub(super) to: i64,
     /// The last entry of the page before.
-    pub(super) after: Option<(Timestamp, TaskId)>,
+    pub(super) exclusive_start: Option<(Timestamp, TaskId)>,
     pub(super) newest_first: bool,
 }
 
@@ -60,20 +60,22 @@ impl PartitionQuery {
     /// A query of a whole partition, earliest first.
     fn whole(index: TaskIndex, partition: AttributeValue) -> Self {
         let (from, to) = (Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
-        Self { index, partition, from, to, after: None, newest_first: false }
+        Self { index, partition, from, to, exclusive_start: None, newest_first: false }
     }
 
     /// Limits the query to the entries after `cursor`, in a list that merges several partitions. `partition` is the
-    /// number of this partition. Entries with the same time are ordered by partition.
-    fn after(mut self, partition: usize, cursor: &ListCursor) -> Self {
+    /// number of this partition. Entries with the same time are ordered by partition, so the list has already shown those
+    /// of lower partitions: there the query continues one millisecond further.
+    fn starting_after(mut self, partition: usize, cursor: &ListCursor) -> Self {
         let at = cursor.at.as_millisecond();
-        let past = i64::from(partition < cursor.partition);
+        let shown = i64::from(partition < cursor.partition);
         if self.newest_first {
-            self.to = self.to.min(at - past);
+            self.to = self.to.min(at - shown);
         } else {
-            self.from = self.from.max(at + past);
+            self.from = self.from.max(at + shown);
         }
-        self.after = (partition == cursor.partition).then(|| (cursor.at, cursor.task_id.clone()));
+        self.exclusive_start =
+            (partition == cursor.partition).then(|| (cursor.at, cursor.task_id.clone()));
         self
     }
 }
@@ -150,11 +152,12 @@ pub struct TaskCount {
 }
 
 impl DynamoStore {
-    /// Up to `limit` unfinished tasks, ordered by due time. They include tasks in Error whose alert was not sent yet.
+    /// Up to `limit` tasks of the index `due`, ordered by due time: tasks that have not ended, and tasks in Error whose
+    /// alert was not sent yet.
     ///
     /// # Errors
     /// DynamoDB failed, or an entry is unreadable.
-    pub async fn list_unfinished(
+    pub async fn list_due(
         &self,
         after: Option<&ListCursor>,
         limit: usize,
@@ -183,36 +186,25 @@ impl DynamoStore {
         self.list(queries.collect(), after, limit).await
     }
 
-    /// The number of unfinished tasks. The count stops between `most` and twice `most`.
+    /// The number of tasks of the index `due`. The count stops between `limit` and twice `limit`.
     ///
     /// # Errors
     /// DynamoDB failed.
-    pub async fn count_unfinished(&self, most: usize) -> Result<TaskCount, PortError> {
-        self.count(self.due_partitions(), most).await
+    pub async fn count_due(&self, limit: usize) -> Result<TaskCount, PortError> {
+        self.count(self.due_partitions(), limit).await
     }
 
-    /// The number of tasks that ended in this state and are still stored. The count stops between `most` and twice `most`.
+    /// The number of tasks that ended in this state and are still stored. The count stops between `limit`
+    /// and twice `limit`.
     ///
     /// # Errors
     /// DynamoDB failed.
     pub async fn count_ended(
         &self,
         state: ProcessState,
-        most: usize,
+        limit: usize,
     ) -> Result<TaskCount, PortError> {
-        self.count(self.ended_partitions(&[state]), most).await
-    }
-
-    /// The tasks with these ids, in the order given. The result omits tasks that do not exist.
-    ///
-    /// # Errors
-    /// DynamoDB failed, or a task is unreadable.
-    pub async fn load_tasks<'a>(
-        &self,
-        ids: impl IntoIterator<Item = &'a TaskId>,
-    ) -> Result<Vec<Task>, PortError> {
-        let tasks = try_join_all(ids.into_iter().map(|id| self.load(id))).await?;
-        Ok(tasks.into_iter().flatten().collect())
+        self.count(self.ended_partitions(&[state]), limit).await
     }
 
     fn due_partitions(&self) -> Vec<PartitionQuery> {
@@ -240,14 +232,15 @@ impl DynamoStore {
         let size = i32::try_from(limit).unwrap_or(i32::MAX);
         let pages = queries.into_iter().enumerate().map(|(partition, query)| async move {
             let query = match after {
-                Some(cursor) => query.after(partition, cursor),
+                Some(cursor) => query.starting_after(partition, cursor),
                 None => query,
             };
             let (items, last) = self.page(query.clone(), size).await?;
             let entry = |item| {
-                read_entry(item, query.index).map(|entry| TaskListEntry { partition, ..entry })
+                let IndexEntry { at, task_id, workflow } = read_entry(item, query.index)?;
+                Ok(TaskListEntry { at, task_id, workflow, partition })
             };
-            let entries: Result<Vec<_>, _> = items.iter().map(entry).collect();
+            let entries: Result<Vec<_>, Unreadable> = items.iter().map(entry).collect();
             let entries = entries.map_err(corrupt(format!("read index {}", query.index.name)))?;
             Ok::<_, PortError>(TaskList { entries, more: last.is_some() })
         });
@@ -264,14 +257,14 @@ impl DynamoStore {
         Ok(TaskList { entries, more })
     }
 
-    /// Counts the entries of several partitions, at most about twice `most`. The tasks are spread evenly over the
+    /// Counts the entries of several partitions, at most about twice `limit`. The tasks are spread evenly over the
     /// partitions, so each partition counts up to twice its share.
     async fn count(
         &self,
         queries: Vec<PartitionQuery>,
-        most: usize,
+        limit: usize,
     ) -> Result<TaskCount, PortError> {
-        let share = (most / queries.len().max(1)).saturating_mul(2).max(1);
+        let share = (limit / queries.len().max(1)).saturating_mul(2).max(1);
         let counts = queries.into_iter().map(|query| self.count_one(query, share));
         let counts: Vec<TaskCount> =
             stream::iter(counts).buffer_unordered(PARTITIONS_AT_ONCE).try_collect().await?;
@@ -281,18 +274,18 @@ impl DynamoStore {
         }))
     }
 
-    async fn count_one(&self, query: PartitionQuery, most: usize) -> Result<TaskCount, PortError> {
+    async fn count_one(&self, query: PartitionQuery, limit: usize) -> Result<TaskCount, PortError> {
         let name = query.index.name;
         let (mut counted, mut start) = (0, None);
         loop {
-            let left = i32::try_from(most).unwrap_or(i32::MAX).saturating_sub(counted);
+            let left = i32::try_from(limit).unwrap_or(i32::MAX).saturating_sub(counted);
             let request = self.query(&query, left).select(Select::Count);
             let output = request.set_exclusive_start_key(start).send().await;
             let output = output.map_err(failed(format!("count index {name}")))?;
             counted = counted.saturating_add(output.count);
             start = output.last_evaluated_key;
             let more = start.is_some();
-            if !more || counted as usize >= most {
+            if !more || counted as usize >= limit {
                 return Ok(TaskCount { counted: counted.unsigned_abs().into(), more });
             }
         }
@@ -304,10 +297,11 @@ impl DynamoStore {
         query: PartitionQuery,
         limit: i32,
     ) -> Result<(Vec<ItemAttributes>, Option<ItemAttributes>), PortError> {
+        // A cursor can move the start past the end. DynamoDB refuses such a range.
         if query.from > query.to {
             return Ok((Vec::new(), None));
         }
-        let start = query.after.as_ref().map(|(at, task_id)| {
+        let start = query.exclusive_start.as_ref().map(|(at, task_id)| {
             HashMap::from([
                 (query.index.partition.to_owned(), query.partition.clone()),
                 (query.index.sort.to_owned(), items::time(*at)),
@@ -336,20 +330,28 @@ impl DynamoStore {
     }
 }
 
+/// The attributes of a task in an index. Only the index `ended` contains the workflow.
+pub(super) struct IndexEntry {
+    pub(super) at: Timestamp,
+    pub(super) task_id: TaskId,
+    pub(super) workflow: Option<WorkflowName>,
+}
+
+/// Reads an entry of an index.
 pub(super) fn read_entry(
     item: &ItemAttributes,
     index: TaskIndex,
-) -> Result<TaskListEntry, Unreadable> {
+) -> Result<IndexEntry, Unreadable> {
     let workflow = item.get("workflow").and_then(|name| name.as_s().ok());
-    Ok(TaskListEntry {
+    Ok(IndexEntry {
         at: as_time(item, index.sort)?,
         task_id: as_text(item, "task_id")?.parse()?,
         workflow: workflow.map(|name| name.parse()).transpose()?,
-        partition: 0,
     })
 }
 
+/// Reads an entry of the index `ended`.
 pub(super) fn read_ended(item: &ItemAttributes) -> Result<EndedTask, Unreadable> {
-    let TaskListEntry { at, task_id, .. } = read_entry(item, ENDED)?;
+    let IndexEntry { at, task_id, .. } = read_entry(item, ENDED)?;
     Ok(EndedTask { at, task_id, workflow: as_text(item, "workflow")?.parse()? })
 }

@@ -6,8 +6,9 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::model::{
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentKey, DocumentOwner},
     names::TaskId,
+    retention::DocumentRetention,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{
@@ -18,7 +19,7 @@ use steward_runtime::ports::{
 
 use super::{
     dynamo_store::DynamoStore,
-    indices::{DUE, ENDED, PartitionQuery, TaskListEntry, read_ended, read_entry},
+    indices::{DUE, ENDED, IndexEntry, PartitionQuery, read_ended, read_entry},
     item_fields::{read_document, read_shared, shared_id},
     reads::ItemKey,
     writes::{ConditionalPut, WriteCondition, WriteOutcome},
@@ -93,11 +94,11 @@ impl StateStore for DynamoStore {
     async fn put_document(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
         document: &Document,
     ) -> Result<PutOutcome, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
-        let item = self.items.document(owner, kept, document);
+        let item = self.items.document(owner, retention, document);
         let put = ConditionalPut::new(&self.documents, item, WriteCondition::IsNew);
         match self.writer.put(put, operation).await? {
             WriteOutcome::Done => Ok(PutOutcome::Stored),
@@ -133,9 +134,9 @@ impl StateStore for DynamoStore {
     async fn extend_documents(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
     ) -> Result<(), PortError> {
-        Box::pin(self.extend(owner, self.items.expires_at(kept))).await
+        Box::pin(self.extend(owner, self.items.expires_at(retention))).await
     }
 
     async fn due_tasks(
@@ -149,14 +150,14 @@ impl StateStore for DynamoStore {
             partition: number(i64::from(shard)),
             from: Timestamp::MIN.as_millisecond(),
             to: until.as_millisecond(),
-            after: after.map(|cursor| (cursor.due, cursor.task_id.clone())),
+            exclusive_start: after.map(|cursor| (cursor.due, cursor.task_id.clone())),
             newest_first: false,
         };
         let (items, last) = self.page(query, DUE_PAGE).await?;
         let read =
             |item: &ItemAttributes| read_entry(item, DUE).map_err(corrupt("read the due index"));
         let next = last.as_ref().map(read).transpose()?;
-        let next = next.map(|TaskListEntry { at, task_id, .. }| DueCursor { due: at, task_id });
+        let next = next.map(|IndexEntry { at, task_id, .. }| DueCursor { due: at, task_id });
         let task_ids =
             items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
         Ok(DuePage { task_ids, next })
@@ -174,7 +175,7 @@ impl StateStore for DynamoStore {
             partition: items::ended(state, partition),
             from: within.start.as_millisecond(),
             to: within.end.as_millisecond() - 1,
-            after: after.map(|last| (last.at, last.task_id.clone())),
+            exclusive_start: after.map(|last| (last.at, last.task_id.clone())),
             newest_first: false,
         };
         let (items, last) = self.page(query, ENDED_PAGE).await?;

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 /// The time that an invocation waits for the collector. It must fit into the time that
 /// [`deadline`](crate::function::deadline) reserves: if the collector is down, spans are lost, but no batch fails.
-const SEND_WITHIN: Duration = Duration::from_millis(500);
+const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The maximum number of buffered spans of one invocation. The queue of the OpenTelemetry library has the same limit.
 const SPANS_MAX: usize = 2_048;
@@ -53,7 +53,7 @@ pub fn start(collector: &str, deployment: &str, function: &str) -> Result<(), In
     let mut exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
         .with_endpoint(format!("{}/v1/traces", collector.trim_end_matches('/')))
-        .with_timeout(SEND_WITHIN)
+        .with_timeout(SEND_TIMEOUT)
         .with_retry_policy(RetryPolicy::disabled())
         .build()
         .map_err(|_| InvalidCollector)?;
@@ -71,7 +71,7 @@ pub fn start(collector: &str, deployment: &str, function: &str) -> Result<(), In
 }
 
 /// Sends the spans that have ended. Spans that the collector does not accept in time are lost.
-pub async fn send() {
+pub async fn flush() {
     let Some(SpanPipeline { buffer, exporter }) = PIPELINE.get() else { return };
     let spans = std::mem::take(&mut *buffer.lock());
     let count = spans.len();
@@ -84,7 +84,7 @@ pub async fn send() {
             "the buffer of spans is full; further spans of the invocation are lost"
         );
     }
-    match timeout(SEND_WITHIN, exporter.export(spans)).await {
+    match timeout(SEND_TIMEOUT, exporter.export(spans)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(spans = count, error = error_chain(&error), "spans lost"),
         Err(_) => tracing::warn!(spans = count, "spans lost: no response from the collector"),
@@ -129,13 +129,13 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use crate::telemetry::observed;
+    use crate::telemetry::flush_after;
 
     // The test uses the paused clock of tokio, which advances when all tasks wait for the collector.
     #[tokio::test(start_paused = true)]
     async fn a_collector_that_is_down_or_does_not_respond_only_delays_the_response() {
         assert_eq!(TraceSpan::begin("off", SpanKind::Internal, None).traceparent(), None);
-        send().await;
+        flush().await;
         // The system accepts connections, but the test never reads from them.
         let unresponsive = TcpListener::bind("127.0.0.1:0").unwrap();
         start(&format!("http://{}", unresponsive.local_addr().unwrap()), "shop", "f").unwrap();
@@ -144,8 +144,12 @@ mod tests {
             7
         };
         let begun = Instant::now();
-        assert_eq!(observed(invocation).await, 7);
-        assert!((SEND_WITHIN..2 * SEND_WITHIN).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert_eq!(flush_after(invocation).await, 7);
+        assert!(
+            (SEND_TIMEOUT..2 * SEND_TIMEOUT).contains(&begun.elapsed()),
+            "{:?}",
+            begun.elapsed()
+        );
         assert!(PIPELINE.get().unwrap().buffer.lock().is_empty(), "never removed");
 
         drop(unresponsive);
@@ -153,7 +157,7 @@ mod tests {
             TraceSpan::begin("on", SpanKind::Internal, None).end("done");
         }
         assert_eq!(PIPELINE.get().unwrap().buffer.lock().len(), SPANS_MAX);
-        observed(async {}).await;
+        flush_after(async {}).await;
         assert!(PIPELINE.get().unwrap().buffer.lock().is_empty(), "never removed");
     }
 }

@@ -141,9 +141,10 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
                 let attempt = AttemptId { step: step.parse()?, action: Action::Do, number: 1 };
                 let body = json!({ "id": format!("{step}-{n}"), "status": "ok" });
                 let at = submitted_at + SignedDuration::from_millis(50 * (i64::try_from(at)? + 1));
-                let (kept, output) =
-                    (task.kept(), document(DocumentKey::Output(attempt), at, body));
-                let put = ports.store().put_document(&task.document_owner(), kept, &output).await?;
+                let (retention, output) =
+                    (task.document_retention(), document(DocumentKey::Output(attempt), at, body));
+                let put =
+                    ports.store().put_document(&task.document_owner(), retention, &output).await?;
                 ensure!(put == PutOutcome::Stored, "{} already exists", output.key);
             }
             Ok::<_, anyhow::Error>(())

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
-use steward_aws::definitions::Stored;
+use steward_aws::definitions::StoredDefinition;
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 
 use crate::{client::DeploymentArgs, table::table};
@@ -43,7 +43,7 @@ struct WorkflowRow<'a> {
 }
 
 impl<'a> WorkflowRow<'a> {
-    fn of(versions: &'a [Stored]) -> Option<Self> {
+    fn of(versions: &'a [StoredDefinition]) -> Option<Self> {
         let numbers = |is_published| {
             let wanted = versions.iter().filter(move |stored| stored.is_published == is_published);
             wanted.map(|stored| stored.workflow.version).collect()
@@ -96,7 +96,7 @@ fn joined(versions: &[u32]) -> String {
 /// Prints a definition.
 pub(super) async fn show(args: ShowArgs) -> Result<()> {
     let stored = find(&args.deployment, &args.name, args.of_version).await?;
-    let Stored { workflow, is_published } = &stored;
+    let StoredDefinition { workflow, is_published } = &stored;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(workflow)?);
         return Ok(());
@@ -112,12 +112,12 @@ pub(super) async fn find(
     deployment: &DeploymentArgs,
     name: &WorkflowName,
     version: Option<u32>,
-) -> Result<Stored> {
+) -> Result<StoredDefinition> {
     let versions = deployment.definitions().await.definitions_of(name).await?;
     if versions.is_empty() {
         bail!("there is no workflow `{name}`");
     }
-    let matches = |stored: &&Stored| match version {
+    let matches = |stored: &&StoredDefinition| match version {
         Some(version) => stored.workflow.version == version,
         None => stored.is_published,
     };

@@ -96,7 +96,7 @@ async fn versions_are_published_listed_shown_and_unpublished() {
     let unpublish =
         async |version: &str| harness.steward(&["workflow", "unpublish", "parcel", version]).await;
     let refused = unpublish("2").await;
-    refused.fails(&["cannot unpublish workflow `parcel` version 2: it has 1 unfinished task: p-1"]);
+    refused.fails(&["cannot unpublish workflow `parcel` version 2: 1 of its tasks is neither Processed nor Undone: p-1"]);
     harness.shop.hold(false);
     harness.until_state("p-1", "Processed").await;
     unpublish("2")

@@ -16,8 +16,8 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn request_call(breaker: &Breaker, call: &str, seconds: i64) -> PermitDecision {
-    let asker = PermitRequest { call, now: at(seconds), clock_skew: 2 * SECOND };
-    breaker.request_permit(asker, &settings())
+    let request = PermitRequest { call, now: at(seconds), clock_skew: 2 * SECOND };
+    breaker.request_permit(request, &settings())
 }
 
 fn probe(breaker: &Breaker, call: &str, seconds: i64) -> Breaker {
@@ -38,7 +38,7 @@ fn after(
     outcome: &CallOutcome,
     seconds: i64,
 ) -> Option<Breaker> {
-    breaker.after(permit, outcome, settings().failures.get(), at(seconds), &settings())
+    breaker.record_outcome(permit, outcome, settings().failures.get(), at(seconds), &settings())
 }
 
 fn opened() -> Breaker {
@@ -57,14 +57,15 @@ fn changes(breaker: &Breaker) -> Vec<BreakerTransition> {
 fn opens_after_the_set_number_of_failures_in_a_row() {
     let closed = Breaker::default();
     assert_eq!(request_call(&closed, "a", 0), PermitDecision::Call);
-    let after_failures =
-        |in_a_row| closed.after(&CallPermit::Call, &unavailable(), in_a_row, at(0), &settings());
+    let after_failures = |in_a_row| {
+        closed.record_outcome(&CallPermit::Call, &unavailable(), in_a_row, at(0), &settings())
+    };
     assert_eq!(after_failures(1), None);
     let opened = after_failures(2).unwrap();
     assert_eq!(changes(&opened), [BreakerTransition::Opened]);
     assert_eq!(opened.reason(), Some("HTTP 503"));
     assert_eq!(
-        closed.after(&CallPermit::Call, &CallOutcome::Available, 9, at(0), &settings()),
+        closed.record_outcome(&CallPermit::Call, &CallOutcome::Available, 9, at(0), &settings()),
         None
     );
 }
@@ -171,8 +172,9 @@ fn number_of_unpublished_changes_is_limited() {
 #[test]
 fn breaker_reads_back_as_written_and_its_event_stays_the_same() {
     let nanos = Timestamp::new(1_795_201_200, 123_456_789).unwrap();
-    let opened =
-        Breaker::default().after(&CallPermit::Call, &unavailable(), 2, nanos, &settings()).unwrap();
+    let opened = Breaker::default()
+        .record_outcome(&CallPermit::Call, &unavailable(), 2, nanos, &settings())
+        .unwrap();
     for breaker in [Breaker::default(), opened.clone(), probe(&opened, "a", 1_795_201_211)] {
         let text = serde_json::to_string(&breaker).unwrap();
         let read: Breaker = serde_json::from_str(&text).unwrap();
@@ -237,8 +239,8 @@ const EXPLORED: BreakerSettings = BreakerSettings {
 impl AgentInstance {
     fn request_call(&mut self, nth: usize, now: i64) {
         let call = format!("{nth}/{}", self.probes);
-        let asker = PermitRequest { call: &call, now: at(now), clock_skew: Duration::ZERO };
-        match self.read.1.request_permit(asker, &EXPLORED) {
+        let request = PermitRequest { call: &call, now: at(now), clock_skew: Duration::ZERO };
+        match self.read.1.request_permit(request, &EXPLORED) {
             PermitDecision::Call => self.calling = Some(CallPermit::Call),
             PermitDecision::Probe(next, permit) => {
                 self.probes += 1;
@@ -249,7 +251,13 @@ impl AgentInstance {
     }
 
     fn end_call(&mut self, permit: CallPermit, outcome: &CallOutcome, now: i64) {
-        let next = self.read.1.after(&permit, outcome, self.failures_in_a_row, at(now), &EXPLORED);
+        let next = self.read.1.record_outcome(
+            &permit,
+            outcome,
+            self.failures_in_a_row,
+            at(now),
+            &EXPLORED,
+        );
         // When a change is published does not matter here, and would multiply the states.
         self.to_save = next.map(|next| (Breaker { unpublished: Vec::new(), ..next }, None));
     }

@@ -19,9 +19,9 @@ use crate::{
     model::{
         attempt::Action,
         command::CommandRecord,
-        document::DocumentRetention,
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
+        retention::DocumentRetention,
         step::{ItemRecords, Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -204,7 +204,7 @@ fn largest_progress() -> Progress {
         failure_count: u32::MAX,
         may_have_run: true,
         call_may_run_until: Some(Timestamp::MAX),
-        input: longest(limits::COMMAND_ID_CHARS_MAX),
+        input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         child_revision: Some(u64::MAX),
     };
     let all = every_state().map(of);
@@ -293,7 +293,7 @@ fn largest_without_steps() -> Option<Task> {
         error: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_reason: Some(widest(limits::ERROR_CHARS_MAX)),
         paused_at: Some(time),
-        input: longest(limits::COMMAND_ID_CHARS_MAX),
+        input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         commands: vec![command; limits::COMMAND_RECORDS_MAX],
         steps: [].into(),
     })
@@ -395,7 +395,7 @@ mod tests {
     fn near_the_limit() -> (Plan, Task) {
         let mut workflow = wide(64, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
-        let progress = Progress { input: longest(36), ..Progress::new(running) };
+        let progress = Progress { input_edit_id: longest(36), ..Progress::new(running) };
         let part = StepRecord { run: progress, undo: None, items: None };
         let count = limits::ITEMS_MAX;
         let steps = workflow.steps.keys().map(|name| {
@@ -409,7 +409,7 @@ mod tests {
             paused_at: None,
             error: None,
             undo_reason: None,
-            input: None,
+            input_edit_id: None,
             complete_by: Timestamp::MAX,
             due: Some(Timestamp::UNIX_EPOCH),
             failure_count: 0,

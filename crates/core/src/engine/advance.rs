@@ -1,8 +1,8 @@
 //! Continues a task in its current direction, forward or backward.
 
 use crate::{
-    engine::{compensate, forward, task_change::TaskChange, values::DocumentCache},
     engine::{documents::LoadedDocuments, task_change::Inputs},
+    engine::{forward, task_change::TaskChange, undo, values::DocumentCache},
     model::{
         messages::WakeCause,
         task::{ProcessState, Task},
@@ -16,7 +16,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     }
     match change.task.process_state {
         ProcessState::Pending | ProcessState::Processing => forward::advance(change),
-        ProcessState::Undoing => compensate::advance(change),
+        ProcessState::Undoing => undo::advance(change),
         ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
     }
 }

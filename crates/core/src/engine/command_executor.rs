@@ -28,7 +28,7 @@ impl CommandExecutor<'_, '_> {
     }
 
     /// Refuses the command if the task has ended.
-    pub(super) fn check_is_unfinished(&self) -> Result<(), RefusalReason> {
+    pub(super) fn check_has_not_ended(&self) -> Result<(), RefusalReason> {
         let state = self.change.task.process_state;
         if state.is_final() { Err(format!("the task is {state}")) } else { Ok(()) }
     }

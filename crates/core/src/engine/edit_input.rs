@@ -24,7 +24,7 @@ impl CommandExecutor<'_, '_> {
             return Err(reason);
         }
         // A missing document is loaded next, and the decision is repeated.
-        let input = match self.change.sources().input(self.change.task.input.as_ref()) {
+        let input = match self.change.sources().input(self.change.task.input_edit_id.as_ref()) {
             Ok(input) => input,
             Err(ValueError::NotLoaded) => return Ok(()),
             Err(ValueError::Invalid(reason)) => return Err(reason),
@@ -47,10 +47,10 @@ impl CommandExecutor<'_, '_> {
         }
         let task = &mut self.change.task;
         let direction = task.direction();
-        task.input = Some(id.clone());
+        task.input_edit_id = Some(id.clone());
         for step in &self.steps {
             if let Some(progress) = task.progress_mut(step, direction) {
-                progress.input = Some(id.clone());
+                progress.input_edit_id = Some(id.clone());
                 // From now on another child task runs for the step.
                 progress.child_revision = None;
             }
@@ -85,7 +85,7 @@ impl CommandExecutor<'_, '_> {
             ));
         }
         for ((index, item), record) in (0_u32..).zip(new.iter()).zip(&items.started) {
-            let Some(old) = list(record.run.input.as_ref())? else { return Ok(()) };
+            let Some(old) = list(record.run.input_edit_id.as_ref())? else { return Ok(()) };
             if old.get(index as usize) == Some(item) || self.can_be_replaced(&record.run) {
                 continue;
             }

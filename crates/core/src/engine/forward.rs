@@ -109,7 +109,7 @@ fn start_items(
     name: &StepName,
     each: &ForEach,
 ) -> Result<bool, ValueError> {
-    let input = change.task.input.clone();
+    let input = change.task.input_edit_id.clone();
     let items = change.sources().items(name, each, input.as_ref())?;
     let max = limits::ITEMS_MAX;
     let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
@@ -117,7 +117,7 @@ fn start_items(
         return Err(format!("{count} items; the limit is {max}").into());
     }
     let mut record = StepRecord::new(StepState::RunningItems);
-    record.run.input = input;
+    record.run.input_edit_id = input;
     record.items = Some(ItemRecords { count, started: Vec::new() });
     change.task.steps.insert(name.clone(), record);
     // The items start in the next round. If there are none, the step completes in that round.

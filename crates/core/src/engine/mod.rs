@@ -1,7 +1,7 @@
 //! The decision engine: decides how a task reacts to an event.
 //!
 //! ```text
-//! event ──► transition ──► replies, operate … ──► advance ──► forward or compensate      change the task
+//! event ──► transition ──► replies, operate … ──► advance ──► forward or undo      change the task
 //!                     │
 //!                     ├──► render                                                        requests of the started parts
 //!                     └──► settle                                                        end, due time, notifications, wakes
@@ -14,14 +14,13 @@
 //! | `decision_input`, `replies` | the task and the event of a decision; replies, callbacks, ends of child tasks |
 //! | `operate`, `command_executor`, `step_commands`, `edit_input` | operators' commands |
 //! | `task_change`, `outcome` | the changed task before it is saved; the outcome of an attempt |
-//! | `advance`, `forward`, `compensate` | which steps start, and which undos |
+//! | `advance`, `forward`, `undo` | which steps start, and which undos |
 //! | [`order`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values` | the requests of the started parts, and the values that their expressions read |
 //! | `settle`, [`notify`], `redelivery` | the end of a change, notifications, effects that are sent again |
 
 mod advance;
 mod command_executor;
-mod compensate;
 pub mod decision;
 mod decision_input;
 pub mod documents;
@@ -41,4 +40,5 @@ mod settle;
 mod step_commands;
 mod task_change;
 pub mod transition;
+mod undo;
 mod values;

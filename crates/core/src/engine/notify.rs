@@ -78,7 +78,7 @@ fn task_output(sources: ValueSources<'_>) -> Result<Option<Value>, String> {
 /// Returns the key of the output of a task whose steps have all completed or were skipped. The key is derived from
 /// the input and from the completed attempts, which no longer change.
 pub fn result_key(task: &Task) -> DocumentKey {
-    let mut fingerprint = task.input.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut fingerprint = task.input_edit_id.as_ref().map(ToString::to_string).unwrap_or_default();
     for (part, record) in task.started_parts() {
         let state = &record.run.state;
         fingerprint.push_str(&format!("/{part} {} {}", state.name(), state.attempt_count()));

@@ -10,7 +10,7 @@ use crate::engine::{
     order::{self, PointOfNoReturn},
 };
 use crate::{
-    engine::{compensate, effect::Effect, task_change::TaskChange},
+    engine::{effect::Effect, task_change::TaskChange, undo},
     limits::{self, truncate_chars},
     model::{
         command::{Command, CommandAction, CommandRecord},
@@ -159,18 +159,18 @@ impl CommandExecutor<'_, '_> {
             return Err(format!("the task is past its point of no return, step {step}"));
         }
         self.change.reopen();
-        compensate::begin(self.change, &format!("requested by {}: {}", command.by, command.why));
+        undo::begin(self.change, &format!("requested by {}: {}", command.by, command.why));
         Ok(())
     }
 
     fn cancel(&mut self, command: &Command) -> Result<(), RefusalReason> {
-        self.check_is_unfinished()?;
+        self.check_has_not_ended()?;
         self.change.fail_task(&format!("cancelled by {}: {}", command.by, command.why));
         Ok(())
     }
 
     fn pause(&mut self) -> Result<(), RefusalReason> {
-        self.check_is_unfinished()?;
+        self.check_has_not_ended()?;
         if self.change.task.paused_at.is_some() {
             return Err("the task is paused".to_owned());
         }

@@ -69,7 +69,7 @@ pub fn is_complete(plan: &Plan, task: &Task) -> bool {
 
 /// The parts that remain to be undone, in the order of the definition.
 #[must_use]
-pub fn left(plan: &Plan, task: &Task) -> Vec<Part> {
+pub fn parts_left_to_undo(plan: &Plan, task: &Task) -> Vec<Part> {
     parts(plan, task, |step, record| is_left(plan, step, record))
 }
 
@@ -131,7 +131,7 @@ fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, us
 #[must_use]
 pub fn is_undone(plan: &Plan, task: &Task, now: Timestamp) -> bool {
     !task.started_parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
-        && left(plan, task).is_empty()
+        && parts_left_to_undo(plan, task).is_empty()
 }
 
 fn parts(plan: &Plan, task: &Task, accepts: impl Fn(&StepName, &StepRecord) -> bool) -> Vec<Part> {

@@ -14,7 +14,7 @@ use crate::{
         recovery::{FinalAction, RecoveryDecision, seed},
         step::CallbackDefinition,
     },
-    engine::{compensate, request::size_error, task_change::TaskChange},
+    engine::{request::size_error, task_change::TaskChange, undo},
     limits,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
@@ -237,7 +237,7 @@ pub(crate) fn expire(change: &mut TaskChange<'_>) {
             change.fail_task("the task was not done by its complete-by");
         }
         (ProcessState::Pending | ProcessState::Processing, FinalAction::Undo) => {
-            compensate::begin(change, "the task was not done by its complete-by");
+            undo::begin(change, "the task was not done by its complete-by");
         }
         (ProcessState::Undoing, _) => {
             change.fail_task("the task was not undone by its complete-by");
@@ -410,7 +410,7 @@ fn apply_final_action(
             let reason = format!("step {step}: {reason}");
             match action {
                 FinalAction::Alert => change.fail_task(&reason),
-                FinalAction::Undo => compensate::begin(change, &reason),
+                FinalAction::Undo => undo::begin(change, &reason),
             }
         }
         (ProcessState::Undoing, Action::Undo) => {

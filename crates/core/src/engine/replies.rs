@@ -257,7 +257,7 @@ fn attempt_of_callback<'a>(
         CallbackFence::Request { edit } => edit,
     };
     match case.task.progress(step, Action::Do) {
-        Some(progress) if progress.input != *edit => Err(case.stale(step, Action::Do)),
+        Some(progress) if progress.input_edit_id != *edit => Err(case.stale(step, Action::Do)),
         Some(progress) => Ok(progress.state.attempt_count()),
         None => {
             let what = format!("a callback to step `{step}`, which never started");

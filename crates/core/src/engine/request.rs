@@ -59,7 +59,7 @@ impl AgentCall<'_> {
         let progress = task.progress(part, action);
         let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
         let Some((StepState::Running { attempt, complete_by }, edit)) =
-            progress.map(|progress| (progress.state.clone(), progress.input.as_ref()))
+            progress.map(|progress| (progress.state.clone(), progress.input_edit_id.as_ref()))
         else {
             return Err("the step is not running".to_owned().into());
         };
@@ -135,7 +135,7 @@ fn submission_of_child(
         undo: action == Action::Undo,
         attempt: task.progress(part, action).map(|progress| progress.state.attempt_count()),
         has_begun: has_begun(task, part),
-        keep: Some(task.kept()),
+        retention: Some(task.document_retention()),
     })
 }
 
@@ -153,7 +153,7 @@ fn has_begun(task: &Task, part: &Part) -> bool {
 /// id.
 pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
     let mut suffix = format!(":{}", part.step);
-    let edit = task.progress(part, Action::Do).and_then(|progress| progress.input.as_ref());
+    let edit = task.progress(part, Action::Do).and_then(|progress| progress.input_edit_id.as_ref());
     for component in
         part.item.map(|item| item.to_string()).into_iter().chain(edit.map(ToString::to_string))
     {
@@ -216,7 +216,7 @@ mod tests {
         .unwrap();
         if let (Some(edit), None) = (edit, part.item) {
             let mut record = StepRecord::new(StepState::Completed { attempt: Some(1) });
-            record.run = Progress { input: Some(edit.parse().unwrap()), ..record.run };
+            record.run = Progress { input_edit_id: Some(edit.parse().unwrap()), ..record.run };
             task.steps.insert(part.step.clone(), record);
         }
         task

@@ -245,7 +245,7 @@ impl CommandExecutor<'_, '_> {
         }
         let task = &self.change.task;
         let progress = task.progress(step, direction);
-        let is_left = || order::left(self.change.plan(), task).contains(step);
+        let is_left = || order::parts_left_to_undo(self.change.plan(), task).contains(step);
         if direction == Action::Undo && progress.is_none() && !is_left() {
             return Err(format!("step {step} has nothing to undo"));
         }

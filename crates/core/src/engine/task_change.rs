@@ -1,7 +1,7 @@
 //! The changed task before it is saved, with the documents to store and the effects to send.
 //!
 //! A decision has three phases. First [`outcome`](super::outcome), [`forward`](super::forward),
-//! [`compensate`](super::compensate) and [`operate`](super::operate) change the task. Then [`render`](super::render)
+//! [`undo`](super::undo) and [`operate`](super::operate) change the task. Then [`render`](super::render)
 //! renders the requests of the started parts. Finally [`settle`](super::settle) does what every change needs: the end
 //! of the task, its due time, its notifications and wakes.
 
@@ -120,14 +120,16 @@ impl<'a> TaskChange<'a> {
         let Some(definition) = self.plan().step(&part.step).action(action) else { return };
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
         let input = match action {
-            Action::Do => self.task.input.clone(),
+            Action::Do => self.task.input_edit_id.clone(),
             // An undo uses the same input as the attempt that it reverts.
-            Action::Undo => self.task.progress(&part, Action::Do).and_then(|run| run.input.clone()),
+            Action::Undo => {
+                self.task.progress(&part, Action::Do).and_then(|run| run.input_edit_id.clone())
+            }
         };
         let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };
         let attempt = progress.state.attempt_count() + 1;
         if attempt == 1 {
-            progress.input = input;
+            progress.input_edit_id = input;
         }
         let deferred = progress.state.deferred_by();
         progress.state = StepState::Running { attempt, complete_by };
@@ -222,7 +224,7 @@ impl<'a> TaskChange<'a> {
     /// end. If they may have expired already, no child task counts as never started any more.
     pub(crate) fn extend_retention(&mut self) {
         let now = self.now();
-        if self.task.kept().expires_at(self.inputs.context.timing.retention) <= now {
+        if self.task.document_retention().expires_at(self.inputs.context.timing.retention) <= now {
             let records = self.task.steps.values_mut().flat_map(StepRecord::parts_mut);
             let started = records
                 .map(|record| &mut record.run)

@@ -114,7 +114,6 @@ use crate::{
     definition::{plan::Plan, size},
     engine::{
         advance::{advance, has_work_to_start, request_recovery},
-        compensate,
         decision::{DecisionContext, IgnoreReason, Transition},
         decision_input::{DecisionInput, PendingDecision},
         documents::{LoadedDocuments, NeededDocuments},
@@ -130,6 +129,7 @@ use crate::{
         request::render_request,
         settle::settle,
         task_change::{Inputs, TaskChange},
+        undo,
         values::DocumentCache,
     },
     limits,
@@ -343,7 +343,7 @@ impl<'a> DecisionInput<'a, '_> {
         let parent = task.parent.as_ref().map(|parent| parent.task_id.to_string());
         change.recompute_due = true;
         let reason = format!("requested by task {}", parent.unwrap_or_default());
-        compensate::begin(&mut change, &reason);
+        undo::begin(&mut change, &reason);
         advance(&mut change);
         PendingDecision::Change(change)
     }

@@ -128,7 +128,8 @@ impl<'s> ValueSources<'s> {
 
     /// Renders a template of the task as a whole.
     pub(crate) fn render(self, template: &Template) -> Result<Value, ValueError> {
-        let values = self.values(template.required_values(), self.task.input.as_ref(), None)?;
+        let values =
+            self.values(template.required_values(), self.task.input_edit_id.as_ref(), None)?;
         template.render(values.scope()).map_err(|error| ValueError::Invalid(error.to_string()))
     }
 
@@ -176,12 +177,14 @@ impl<'s> ValueSources<'s> {
             reads.steps.extend(template.required_values().steps.iter().cloned());
         }
         let progress = self.task.progress(part, action);
-        let edit = progress.map_or(self.task.input.as_ref(), |progress| progress.input.as_ref());
+        let edit = progress
+            .map_or(self.task.input_edit_id.as_ref(), |progress| progress.input_edit_id.as_ref());
         let mut values = self.values(&reads, edit, Some(part))?;
         let each = self.plan.step(&part.step).definition.for_each.as_ref();
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
             // An undo reverts the item that was done, even if the input has been edited since.
-            let done = self.task.progress(part, Action::Do).map_or(edit, |run| run.input.as_ref());
+            let done =
+                self.task.progress(part, Action::Do).map_or(edit, |run| run.input_edit_id.as_ref());
             let items = self.items(&part.step, each, done)?;
             let item = items.get(place as usize);
             values.item = Some(item.cloned().ok_or_else(|| format!("there is no item {place}"))?);

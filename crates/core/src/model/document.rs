@@ -1,20 +1,14 @@
 //! Documents: the payloads of a task, stored separately from its item. A document is written once and never changes.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    limits::RETENTION_MARGIN,
-    model::{
-        attempt::{Action, AttemptId, AttemptTimes},
-        command::CommandId,
-        names::{Incarnation, TaskId},
-        time::later,
-    },
+use crate::model::{
+    attempt::{Action, AttemptId, AttemptTimes},
+    command::CommandId,
+    names::{Incarnation, TaskId},
 };
 
 /// Identifies a document of one task.
@@ -175,42 +169,6 @@ impl Document {
     }
 }
 
-/// How long a document is kept: until `from`, plus the retention time, plus a
-/// [margin](crate::limits::RETENTION_MARGIN).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DocumentRetention {
-    /// When the retention time begins. Not earlier than the end of the task.
-    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
-    #[schemars(with = "i64")]
-    pub from: Timestamp,
-    /// The retention time in seconds. The deployment's retention time if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention_s: Option<u64>,
-}
-
-impl DocumentRetention {
-    /// When the document expires. `default_retention` is the deployment's retention time.
-    #[must_use]
-    pub fn expires_at(self, default_retention: Duration) -> Timestamp {
-        let retention = self.retention_s.map_or(default_retention, Duration::from_secs);
-        later(later(self.from, retention), RETENTION_MARGIN)
-    }
-
-    /// Returns a retention that is at least as long as `self` and as `other`. The deployment's retention time is not
-    /// known here. So if only one of the two has its own retention time, the result adds both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        let from = self.from.max(other.from);
-        match (self.retention_s, other.retention_s) {
-            (None, None) => Self { from, retention_s: None },
-            (Some(one), Some(another)) => Self { from, retention_s: Some(one.max(another)) },
-            (Some(seconds), None) | (None, Some(seconds)) => {
-                Self { from: later(from, Duration::from_secs(seconds)), retention_s: None }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,23 +209,5 @@ mod tests {
             assert_eq!((key.to_string().as_str(), text.parse()), (text, Ok(key)));
         }
         assert!("000000000/".parse::<StoredDocumentKey>().is_err());
-    }
-
-    #[test]
-    fn combined_retention_is_as_long_as_both_for_any_default_retention() {
-        let kept = |from, retention_s| DocumentRetention {
-            from: Timestamp::from_second(from).unwrap(),
-            retention_s,
-        };
-        let all = [kept(10, None), kept(20, None), kept(10, Some(5)), kept(7, Some(50))];
-        for (one, another) in all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)))
-        {
-            for default in [1, 100] {
-                let until = |DocumentRetention { from, retention_s }: DocumentRetention| {
-                    from.as_second() + i64::try_from(retention_s.unwrap_or(default)).unwrap()
-                };
-                assert!(until(one.and(another)) >= until(one).max(until(another)));
-            }
-        }
     }
 }

@@ -10,6 +10,7 @@ pub mod json_text;
 pub mod messages;
 pub mod names;
 pub mod responses;
+pub mod retention;
 pub mod step;
 pub mod task;
 pub mod time;

@@ -235,7 +235,7 @@ pub struct Progress {
     pub call_may_run_until: Option<Timestamp>,
     /// The command whose edit of the input the requests use. The submitted input if absent.
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<CommandId>,
+    pub input_edit_id: Option<CommandId>,
     /// The command by which an operator completed it, if any. Then the output is that of the command, not that of the
     /// attempt.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
@@ -255,7 +255,7 @@ impl Progress {
             failure_count: 0,
             may_have_run: false,
             call_may_run_until: None,
-            input: None,
+            input_edit_id: None,
             completed_by: None,
             child_revision: None,
         }

@@ -44,9 +44,9 @@ use crate::{
     model::{
         attempt::Action,
         command::{CommandId, CommandRecord},
-        document::DocumentRetention,
         messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, WorkflowName},
+        retention::{DocumentRetention, retention_start},
     },
 };
 
@@ -185,8 +185,8 @@ pub struct Task {
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
     /// The command with the newest edit of the input. Steps that start from now on read the edited input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<CommandId>,
+    #[serde(rename = "input", default, skip_serializing_if = "Option::is_none")]
+    pub input_edit_id: Option<CommandId>,
     /// The newest commands of operators, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandRecord>,
@@ -205,7 +205,7 @@ impl Task {
     /// How long its documents and its child tasks are kept: until this task has expired, whatever happens to it, and
     /// until its parent task has expired.
     #[must_use]
-    pub fn kept(&self) -> DocumentRetention {
+    pub fn document_retention(&self) -> DocumentRetention {
         let from = self.retention_start.unwrap_or(self.complete_by);
         let own = DocumentRetention { from, retention_s: self.retention_s };
         self.retention_for_parent.map_or(own, |DocumentRetention { from, retention_s }| {
@@ -259,20 +259,20 @@ impl Task {
             }
             Some(_) | None => self.complete_by.max(now),
         };
-        if self.retention_start.is_none_or(|kept_from| kept_from < end) {
+        if self.retention_start.is_none_or(|start| start < end) {
             self.retention_start = Some(retention_start(end, complete_within));
         }
     }
 
-    /// Returns the child task with the retention that its parent requests in `keep`. `None` if the request is from
+    /// Returns the child task with the retention that its parent requests. `None` if the request is from
     /// another parent, or if the retention is already long enough.
     #[must_use]
-    pub fn with_extended_retention(&self, keep: &ExtendRetention) -> Option<Self> {
+    pub fn with_extended_retention(&self, request: &ExtendRetention) -> Option<Self> {
         let parent = self.parent.as_ref()?;
         let is_from_parent =
-            parent.task_id == keep.parent && parent.incarnation == keep.incarnation;
+            parent.task_id == request.parent && parent.incarnation == request.incarnation;
         let extended =
-            self.retention_for_parent.map_or(keep.retention, |kept| kept.and(keep.retention));
+            self.retention_for_parent.map_or(request.retention, |now| now.and(request.retention));
         let changes = is_from_parent && self.retention_for_parent != Some(extended);
         changes.then(|| Self {
             retention_for_parent: Some(extended),
@@ -374,12 +374,4 @@ impl Task {
     pub fn direction(&self) -> Action {
         if self.undo_reason.is_some() { Action::Undo } else { Action::Do }
     }
-}
-
-/// The start of the retention of a task's documents, in whole seconds: the latest possible end of a task with this
-/// complete-by, if it is undone.
-#[must_use]
-pub fn retention_start(complete_by: Timestamp, complete_within: Duration) -> Timestamp {
-    let latest_end = later(later(complete_by, complete_within), limits::LATE_UNDO_MARGIN);
-    Timestamp::from_second(latest_end.as_second()).unwrap_or(latest_end)
 }

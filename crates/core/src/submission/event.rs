@@ -109,7 +109,7 @@ impl TriggerEvent {
             undo: false,
             attempt: None,
             has_begun: false,
-            keep: None,
+            retention: None,
         };
         let text = serde_json::to_string(&submission)
             .map_err(|error| SubmissionRefusal::Malformed(error.to_string()))?;

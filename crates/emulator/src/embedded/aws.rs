@@ -16,15 +16,15 @@ use tokio::sync::broadcast;
 
 use super::{
     data_dir::LockedDataDir,
+    dynamodb::DynamoTables,
     error::EmbeddedError,
-    events::{EventBuses, EventRule},
+    eventbridge::{EventBuses, EventRule},
     external::{self, AwsService, ExternalEndpoints},
-    queues::SqsQueues,
     request::{EntryPoint, REQUEST_BYTES_MAX},
     response::ServiceResponse,
-    tables::DynamoTables,
+    sqs::SqsQueues,
 };
-use crate::cpu::{CpuAccount, charged};
+use crate::cpu::{CpuAccount, with_cpu_account};
 
 /// AWS in the process. A clone is a handle to the same tables, queues and rules.
 #[derive(Clone)]
@@ -111,7 +111,7 @@ impl EmbeddedAws {
             return external::receive(sqs, queue_url).await;
         }
         count(&self.services.requests.sqs);
-        charged(CpuAccount::Sqs, self.services.queues.poll(queue_url)).await
+        with_cpu_account(CpuAccount::Sqs, self.services.queues.poll(queue_url)).await
     }
 
     /// Makes the messages of a queue visible that were received and not deleted, because their receivers have
@@ -131,7 +131,7 @@ impl EmbeddedAws {
         }
         count(&self.services.requests.sqs);
         let queues = &self.services.queues;
-        charged(CpuAccount::Sqs, async { queues.delete(queue_url, &receipts) }).await
+        with_cpu_account(CpuAccount::Sqs, async { queues.delete(queue_url, &receipts) }).await
     }
 
     /// The client of the queues, if they are at an external endpoint.
@@ -160,16 +160,22 @@ impl EmbeddedAws {
         match target.split_once('.') {
             Some(("DynamoDB_20120810", operation)) => {
                 count(&requests.dynamodb);
-                charged(CpuAccount::DynamoDb, tables.respond(operation, &body, entry_point)).await
+                with_cpu_account(
+                    CpuAccount::DynamoDb,
+                    tables.respond(operation, &body, entry_point),
+                )
+                .await
             }
             Some(("AmazonSQS", operation)) => {
                 count(&requests.sqs);
-                charged(CpuAccount::Sqs, queues.respond(operation, &body)).await
+                with_cpu_account(CpuAccount::Sqs, queues.respond(operation, &body)).await
             }
             Some(("AWSEvents", operation)) => {
                 count(&requests.eventbridge);
-                charged(CpuAccount::EventBridge, async { events.respond(operation, &body, queues) })
-                    .await
+                with_cpu_account(CpuAccount::EventBridge, async {
+                    events.respond(operation, &body, queues)
+                })
+                .await
             }
             Some(_) | None => ServiceResponse::unknown_operation(target),
         }

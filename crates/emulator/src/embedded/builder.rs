@@ -8,12 +8,12 @@ use std::{
 use super::{
     aws::{EmbeddedAws, EmbeddedServices, ExternalServices, RequestCounters},
     data_dir::LockedDataDir,
+    dynamodb::DynamoTables,
     error::EmbeddedError,
-    events::EventBuses,
+    eventbridge::EventBuses,
     external::ExternalEndpoints,
-    queues::SqsQueues,
     sdk_config::external_config,
-    tables::DynamoTables,
+    sqs::SqsQueues,
 };
 
 /// Settings of an [`EmbeddedAws`]; see [`EmbeddedAws::builder`].

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dynoxide::DynoxideError;
 
-use super::queues::JournalError;
+use super::sqs::JournalError;
 
 /// Why the embedded AWS could not start or do its housekeeping.
 #[derive(Debug, thiserror::Error)]

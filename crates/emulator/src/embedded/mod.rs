@@ -5,9 +5,9 @@
 //! serves the HTTP endpoint:
 //!
 //! ```text
-//! SDK client ── connector.rs ─┐                   ┌─ tables.rs   dynoxide (SQLite)
-//!                             ├─ EmbeddedAws ─────┼─ queues.rs   memory, with a journal
-//! aws cli, SDK ─ endpoint.rs ─┘     respond()     └─ events.rs   rules and subscribers in memory
+//! SDK client ── connector.rs ─┐                   ┌─ dynamodb.rs      dynoxide (SQLite)
+//!                             ├─ EmbeddedAws ─────┼─ sqs.rs           memory, with a journal
+//! aws cli, SDK ─ endpoint.rs ─┘     respond()     └─ eventbridge.rs   rules and subscribers in memory
 //! ```
 //!
 //! Both entry points use AWS's JSON protocol: `x-amz-target` names the operation, the body is JSON.
@@ -17,19 +17,19 @@ mod aws;
 mod builder;
 mod connector;
 mod data_dir;
+mod dynamodb;
 mod endpoint;
 mod error;
-mod events;
+mod eventbridge;
 mod external;
-mod queues;
 mod request;
 mod response;
 mod routing_client;
 mod rules;
 mod sdk_config;
 mod shortcuts;
+mod sqs;
 mod table_layout;
-mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +37,7 @@ pub use account::{ACCOUNT, REGION};
 pub use aws::EmbeddedAws;
 pub use builder::EmbeddedAwsBuilder;
 pub use error::EmbeddedError;
-pub use events::EventRule;
+pub use eventbridge::EventRule;
 pub use external::{AwsService, ExternalEndpoints, InvalidExternalEndpoints};
-pub use queues::JournalError;
 pub use request::REQUEST_BYTES_MAX;
+pub use sqs::JournalError;

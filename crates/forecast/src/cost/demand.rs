@@ -94,18 +94,18 @@ impl DemandCounts {
     }
 
     /// Counts an invocation.
-    pub(super) fn took(&mut self, role: &FunctionRole, millis: u64) {
+    pub(super) fn record_invocation(&mut self, role: &FunctionRole, millis: u64) {
         self.invocations.push((role.clone(), millis));
     }
 
     /// The hop of the newest messages. Messages of the supervisor belong to the next one.
-    pub(super) fn newest(&self) -> usize {
+    pub(super) fn last_hop(&self) -> usize {
         self.hops.len().saturating_sub(1)
     }
 }
 
 /// Runs `work` as the handler of a message.
-pub(super) async fn handling<F: Future>(role: FunctionRole, hop: usize, work: F) -> F::Output {
+pub(super) async fn attribute_to<F: Future>(role: FunctionRole, hop: usize, work: F) -> F::Output {
     CURRENT_MESSAGE.scope(HandledMessage { role, hop }, work).await
 }
 

@@ -23,9 +23,9 @@ use std::sync::{
 mod alternatives;
 mod assumptions;
 mod attempt_outcome;
+mod delivery;
 mod demand;
 mod function_role;
-mod handlers;
 mod ledger;
 mod meter;
 mod plan;

@@ -6,11 +6,8 @@ use steward_core::definition::plan::Plan;
 use jiff::Timestamp;
 use steward_aws::items;
 use steward_core::model::{
-    document::{Document, DocumentRetention},
-    events::BusEvent,
-    names::WorkflowName,
-    task::Task,
-    time::Timing,
+    document::Document, events::BusEvent, names::WorkflowName, retention::DocumentRetention,
+    task::Task, time::Timing,
 };
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
@@ -213,7 +210,8 @@ impl CountedCalls {
                 self.reads(Resource::TasksReads, meter::read_units(item.as_ref()));
             }
             (StoreCall::Create(task, submitted), StoreReply::Created(created)) => {
-                let document = items.document(&task.document_owner(), task.kept(), submitted);
+                let document =
+                    items.document(&task.document_owner(), task.document_retention(), submitted);
                 // A transaction costs double, also a refused one. The indices cost the normal price.
                 self.writes(Resource::TasksWrites, 2.0 * meter::write_units(&items.task(task)?));
                 self.writes(Resource::DocumentsWrites, 2.0 * meter::write_units(&document));
@@ -234,16 +232,17 @@ impl CountedCalls {
                 let item = now.as_ref().map(|now| items.task(now)).transpose()?;
                 self.writes(Resource::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
             }
-            (StoreCall::PutDocument(owner, kept, document), _) => {
-                let item = items.document(owner, kept, document);
+            (StoreCall::PutDocument(owner, retention, document), _) => {
+                let item = items.document(owner, retention, document);
                 self.writes(Resource::DocumentsWrites, meter::write_units(&item));
                 self.writes_document(document);
             }
             (StoreCall::Documents(owner, keys), StoreReply::Documents(found)) => {
                 // The expiry does not change the size.
-                let kept = DocumentRetention { from: self.simulation.time(), retention_s: None };
+                let retention =
+                    DocumentRetention { from: self.simulation.time(), retention_s: None };
                 let found_items =
-                    found.iter().map(|document| items.document(owner, kept, document));
+                    found.iter().map(|document| items.document(owner, retention, document));
                 let units: f64 = found_items.map(|item| meter::read_units(Some(&item))).sum();
                 let missing = keys.len().saturating_sub(found.len());
                 self.reads(Resource::DocumentsReads, units + missing as f64);

@@ -18,8 +18,8 @@ use tokio::{select, sync::mpsc::UnboundedReceiver};
 
 use super::{
     alternatives::AlternativeCounts,
+    delivery,
     demand::DemandCounts,
-    handlers,
     ledger::{AgentTime, CostAccounts},
     plan::{ForecastPlan, StepKey},
     settings::ForecastError,
@@ -91,7 +91,7 @@ pub(super) fn run(plan: &Arc<ForecastPlan>, run: u32) -> Result<ForecastRun, For
             undo: false,
             attempt: None,
             has_begun: false,
-            keep: None,
+            retention: None,
         });
         run_until_idle(&simulation, waiting, run).await?;
         outcome(&simulation, &task_id, run).await
@@ -108,7 +108,7 @@ async fn run_until_idle(
     let millis = simulation.state().draw.u64(0..SWEEP_EVERY.as_millis() as u64);
     let first_sweep = Duration::from_millis(millis);
     let (mut sweeping, mut sweeps, mut swept_at) = (false, 0, None);
-    let deliver = |message| handlers::deliver(simulation.clone(), message).map(|()| false).boxed();
+    let deliver = |message| delivery::deliver(simulation.clone(), message).map(|()| false).boxed();
     loop {
         while let Ok(message) = waiting.try_recv() {
             running.push(deliver(message));
@@ -129,7 +129,7 @@ async fn run_until_idle(
                 swept_at = sweep_at;
                 sweeping = true;
                 sweeps += 1;
-                running.push(handlers::sweep(simulation.clone()).map(|()| true).boxed());
+                running.push(delivery::sweep(simulation.clone()).map(|()| true).boxed());
             }
         }
         if sweeps > SWEEPS_MAX {

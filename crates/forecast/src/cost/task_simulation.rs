@@ -1,6 +1,6 @@
 //! The simulation of one task: its virtual clock, its queues, and its counts.
 //!
-//! The messages that are sent in it are [delivered](super::handlers) to the real handlers of the functions.
+//! The messages that are sent in it are [delivered](super::delivery) to the real handlers of the functions.
 
 use std::{
     collections::BTreeMap,
@@ -189,7 +189,7 @@ impl TaskSimulation {
     }
 
     /// The circuit breaker view of an agent.
-    pub(super) fn guard(&self, agent: &AgentName) -> Arc<CircuitBreaker> {
+    pub(super) fn breaker(&self, agent: &AgentName) -> Arc<CircuitBreaker> {
         let probe_within = self.plan.settings.call_timeout;
         let breaker = Breaker { probe_within, ..Breaker::default() };
         let mut state = self.state();
@@ -243,9 +243,14 @@ impl TaskSimulation {
     }
 
     /// Counts an invocation.
-    pub(super) fn took(&self, role: &FunctionRole, account: &CostAccount, millis: u64) {
+    pub(super) fn record_invocation(
+        &self,
+        role: &FunctionRole,
+        account: &CostAccount,
+        millis: u64,
+    ) {
         let mut state = self.state();
-        state.demand_counts.took(role, millis);
+        state.demand_counts.record_invocation(role, millis);
         match role {
             FunctionRole::Agent(agent) => {
                 let (agent, subject) = (agent.clone(), account.subject.clone());

@@ -4,7 +4,7 @@
 
 use super::error::DriveError;
 use crate::{
-    dispatch::kept,
+    dispatch::extend_retention_message,
     ports::{Channel, Definitions, PortError, Ports, SaveOutcome, StateStore},
 };
 use steward_core::definition::plan::CompiledStep;
@@ -23,15 +23,16 @@ pub(super) async fn extend<P: Ports>(
     workflow: &Plan,
     task: &Task,
 ) -> Result<(), PortError> {
-    let until = task.kept();
-    ports.store().extend_documents(&task.document_owner(), until).await?;
-    let keep = |child| ExtendRetention {
+    let retention = task.document_retention();
+    ports.store().extend_documents(&task.document_owner(), retention).await?;
+    let request = |child| ExtendRetention {
         task_id: child,
         parent: task.task_id.clone(),
         incarnation: task.incarnation,
-        retention: until,
+        retention,
     };
-    let messages: Vec<_> = children(workflow, task).map(|child| kept(keep(child))).collect();
+    let messages: Vec<_> =
+        children(workflow, task).map(|child| extend_retention_message(request(child))).collect();
     if messages.is_empty() {
         return Ok(());
     }
@@ -51,12 +52,15 @@ fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
 ///
 /// # Errors
 /// A port failed, or other writers won too many races for the task in a row.
-pub async fn keep<P: Ports>(ports: &P, keep: &ExtendRetention) -> Result<(), DriveError> {
-    let task_id = &keep.task_id;
+pub async fn extend_for_parent<P: Ports>(
+    ports: &P,
+    request: &ExtendRetention,
+) -> Result<(), DriveError> {
+    let task_id = &request.task_id;
     let port = DriveError::port(task_id);
     for _ in 0..limits::SAVE_CONFLICTS_MAX {
         let Some(task) = ports.store().load(task_id).await.map_err(port)? else { return Ok(()) };
-        let Some(mut extended) = task.with_extended_retention(keep) else { return Ok(()) };
+        let Some(mut extended) = task.with_extended_retention(request) else { return Ok(()) };
         extended.saved_by = Some(ports.instance().to_owned());
         let (name, version) = (&task.workflow, Some(task.version));
         let workflow = ports.definitions().workflow(name, version).await.map_err(port)?;
@@ -64,8 +68,8 @@ pub async fn keep<P: Ports>(ports: &P, keep: &ExtendRetention) -> Result<(), Dri
             Some(workflow) => extend(ports, &workflow, &extended).await.map_err(port)?,
             // A tombstone may belong to a workflow that does not exist.
             None if is_tombstone(&task) => {
-                let (owner, until) = (extended.document_owner(), extended.kept());
-                ports.store().extend_documents(&owner, until).await.map_err(port)?;
+                let (owner, retention) = (extended.document_owner(), extended.document_retention());
+                ports.store().extend_documents(&owner, retention).await.map_err(port)?;
             }
             None => {
                 let what = format!("workflow `{name}` in version {}", task.version);
@@ -74,7 +78,7 @@ pub async fn keep<P: Ports>(ports: &P, keep: &ExtendRetention) -> Result<(), Dri
         }
         match ports.store().save(&extended).await.map_err(port)? {
             SaveOutcome::Saved => {
-                tracing::info!(%task_id, parent = %keep.parent, "expiry extended for the parent task");
+                tracing::info!(%task_id, parent = %request.parent, "expiry extended for the parent task");
                 return Ok(());
             }
             SaveOutcome::Conflict(_) => {}

@@ -40,12 +40,13 @@ pub(super) async fn save<P: Ports>(
     if update.task.retention_start > before.retention_start {
         Box::pin(retention::extend(ports, workflow, &update.task)).await?;
     }
-    let (owner, kept) = (update.task.document_owner(), update.task.kept());
+    let (owner, retention) = (update.task.document_owner(), update.task.document_retention());
     let is_stored = |document: &&Document| {
         stored.iter().any(|old| old.key == document.key && old.body == document.body)
     };
     let documents: Vec<_> = update.documents.iter().filter(|new| !is_stored(new)).collect();
-    let puts = documents.iter().map(|document| ports.store().put_document(&owner, kept, document));
+    let puts =
+        documents.iter().map(|document| ports.store().put_document(&owner, retention, document));
     let puts: Vec<_> =
         stream::iter(puts.collect::<Vec<_>>()).buffered(DOCUMENTS_AT_ONCE).collect().await;
     for (document, put) in documents.into_iter().zip(puts) {
@@ -55,7 +56,7 @@ pub(super) async fn save<P: Ports>(
                 DocumentKey::Output(_) if body != document.body => {
                     return Ok(SaveAttempt::DocumentExists(document.key.clone(), body));
                 }
-                // No decision depends on the reason of a failure, so the first reason that was written is kept. A
+                // No decision depends on the reason of a failure, so the first reason that was written is retention. A
                 // command edits the input only once.
                 DocumentKey::Output(_)
                 | DocumentKey::OperatorOutput(..)

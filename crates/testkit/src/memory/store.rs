@@ -14,8 +14,9 @@ use steward_aws::items::{
 };
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentKey, DocumentOwner},
     names::TaskId,
+    retention::DocumentRetention,
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::{
@@ -196,11 +197,11 @@ impl MemoryStore {
     fn document(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
         document: &Document,
         operation: impl Fn() -> String,
     ) -> Result<StoredItem<Document>, PortError> {
-        let item = self.items.document(owner, kept, document);
+        let item = self.items.document(owner, retention, document);
         let bytes = fits(&item, &operation)?;
         let value = stored_document(document, operation)?;
         Ok(StoredItem { value, expires_at: expires_at(&item), bytes })
@@ -216,7 +217,7 @@ impl StateStore for MemoryStore {
     async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
         let operation = || format!("create task {}", task.task_id);
         let owner = task.document_owner();
-        let document = self.document(&owner, task.kept(), submitted, operation)?;
+        let document = self.document(&owner, task.document_retention(), submitted, operation)?;
         let key = (owner, submitted.key.clone());
         let new = self.task(task, operation)?;
         if new.bytes + document.bytes > TRANSACTION_BYTES_MAX {
@@ -255,12 +256,12 @@ impl StateStore for MemoryStore {
     async fn put_document(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
         document: &Document,
     ) -> Result<PutOutcome, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
         let key = (owner.clone(), document.key.clone());
-        let document = self.document(owner, kept, document, operation)?;
+        let document = self.document(owner, retention, document, operation)?;
         let mut tables = lock(&self.tables);
         if let Some(existing) = tables.documents.get(&key) {
             return Ok(PutOutcome::Existing(existing.value.body.clone()));
@@ -283,9 +284,9 @@ impl StateStore for MemoryStore {
     async fn extend_documents(
         &self,
         owner: &DocumentOwner,
-        kept: DocumentRetention,
+        retention: DocumentRetention,
     ) -> Result<(), PortError> {
-        let until = self.items.expires_at(kept).as_second();
+        let until = self.items.expires_at(retention).as_second();
         let mut tables = lock(&self.tables);
         let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| of == owner);
         for (_, stored) in of_owner {

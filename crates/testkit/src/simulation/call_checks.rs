@@ -37,7 +37,7 @@ impl Oracle {
             return self.add_finding(format!("{of} was called, but the task does not exist"));
         };
         let mut found = Vec::new();
-        if now > *complete_by + self.skew {
+        if now > *complete_by + self.clock_skew {
             found.push(format!("attempt {attempt} was called after its complete-by"));
         }
         if ledger.is_key_reused(request) {
@@ -63,15 +63,15 @@ impl Oracle {
                 found.push(format!("is not idempotent, but was called {} times", calls + 1));
             }
         }
-        self.findings.extend(found.into_iter().map(|finding| format!("{of}: {finding}")));
+        self.violations.extend(found.into_iter().map(|finding| format!("{of}: {finding}")));
     }
 
     /// Whether agents may still be working on an attempt: neither they nor a callback have answered.
     fn may_be_in_progress(&self, request: &StepRequest, part: &Part, call: &CallAttempt) -> bool {
         let key = (request.task_id.clone(), part.clone(), call.action, call.attempt);
         let has_callback_answer = call.action == Action::Do
-            && self.callback_answered.contains(&(request.task_id.clone(), part.clone()));
-        !self.replied.contains(&key) && !has_callback_answer
+            && self.callbacks_received.contains(&(request.task_id.clone(), part.clone()));
+        !self.agent_replies.contains(&key) && !has_callback_answer
     }
 
     fn check_concurrent_call(
@@ -170,7 +170,7 @@ impl Oracle {
                 found.push(format!("took effect before {missing}, which must complete first"));
             }
         }
-        self.findings.extend(found.into_iter().map(|finding| format!("{of}: {finding}")));
+        self.violations.extend(found.into_iter().map(|finding| format!("{of}: {finding}")));
     }
 }
 
@@ -213,7 +213,7 @@ fn has_passed(name: &StepName, expected: TaskExpectations<'_>) -> bool {
                 WorkPlan::Wait(_) => completed(part),
                 WorkPlan::Child(_) => {
                     let key = (expected.id().clone(), part.clone());
-                    completed(part) && expected.oracle.child_reported.contains(&key)
+                    completed(part) && expected.oracle.child_reports_received.contains(&key)
                 }
             }
     })

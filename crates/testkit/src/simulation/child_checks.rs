@@ -34,11 +34,11 @@ pub(super) fn check_submission(
     let action = if submission.undo { Action::Undo } else { Action::Do };
     let of = describe(&parent.task_id, &parent.step, action);
     let of_life = (submission.task_id.clone(), parent.incarnation);
-    let known = oracle.submitted.get(&of_life);
+    let known = oracle.child_task_inputs.get(&of_life);
     if known.is_some_and(|known| *known != submission.input) {
         return Some(format!("{of}: submits {} again with other content", submission.task_id));
     }
-    oracle.submitted.insert(of_life, submission.input.clone());
+    oracle.child_task_inputs.insert(of_life, submission.input.clone());
     let Some(expected) = TaskExpectations::of(oracle, ledger, &parent.task_id) else {
         return Some(format!("{of}: submits a child task, but the parent does not exist"));
     };

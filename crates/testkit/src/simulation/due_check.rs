@@ -27,7 +27,7 @@ pub(super) fn check_due(oracle: &Oracle, task: &Task, now: Timestamp) -> Option<
                 StepState::Running { complete_by, .. }
                 | StepState::AwaitingCallback { complete_by, .. } => Some(complete_by),
                 StepState::Waiting { until, .. } if task.paused_at.is_none() => {
-                    Some(until.max(now + oracle.skew) + oracle.pickup_within + SAVE_TAKES)
+                    Some(until.max(now + oracle.clock_skew) + oracle.pickup_within + SAVE_TAKES)
                 }
                 StepState::RunningItems
                 | StepState::Waiting { .. }

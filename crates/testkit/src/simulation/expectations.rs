@@ -266,7 +266,7 @@ impl<'a> TaskExpectations<'a> {
                 effects.map(|effect| effect.at).fold(base, Millis::max)
             }
             WorkPlan::Wait(wait) => {
-                let skew = 2 * self.oracle.skew.as_millis() as Millis;
+                let skew = 2 * self.oracle.clock_skew.as_millis() as Millis;
                 let until = match *wait {
                     WaitPlan::For(time) => base + time,
                     WaitPlan::Until(time) => time,

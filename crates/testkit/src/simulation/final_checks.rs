@@ -46,7 +46,7 @@ pub(super) fn check(oracle: &mut Oracle, ledger: &EffectLedger, plan: &Simulatio
             TaskCheck(expected).check().into_iter().map(|finding| format!("{id}: {finding}")),
         );
     }
-    oracle.findings.extend(found);
+    oracle.violations.extend(found);
 }
 
 struct TaskCheck<'a>(TaskExpectations<'a>);

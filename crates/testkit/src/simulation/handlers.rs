@@ -22,7 +22,7 @@ pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
 pub(super) async fn handle(
     role: &InstanceRole,
     ports: &SimulatedPorts,
-    guard: Option<AgentGuard>,
+    breaker: Option<AgentBreaker>,
     event: SqsEvent,
     limit: std::time::Duration,
 ) -> Vec<String> {
@@ -33,8 +33,8 @@ pub(super) async fn handle(
         }
         InstanceRole::Scheduler => steward_scheduler::handle(ports, event).await,
         InstanceRole::Agent(name) => {
-            let Some(guard) = guard else { return Vec::new() };
-            let agent = agent(ports, name, guard);
+            let Some(breaker) = breaker else { return Vec::new() };
+            let agent = agent(ports, name, breaker);
             steward_agent::handle(ports, &agent, event, deadline).await
         }
         InstanceRole::Supervisor => SqsBatchResponse::default(),
@@ -43,10 +43,10 @@ pub(super) async fn handle(
 }
 
 /// The circuit breaker view of an agent instance. It lives as long as the instance.
-pub(super) type AgentGuard = Arc<CircuitBreaker>;
+pub(super) type AgentBreaker = Arc<CircuitBreaker>;
 
 /// A new circuit breaker view for an agent instance; `None` for the other roles.
-pub(super) fn new_guard(role: &InstanceRole) -> Option<AgentGuard> {
+pub(super) fn new_breaker(role: &InstanceRole) -> Option<AgentBreaker> {
     match role {
         InstanceRole::Agent(name) => {
             Some(Arc::new(CircuitBreaker::new(name.clone(), BreakerSettings::default())))
@@ -58,10 +58,10 @@ pub(super) fn new_guard(role: &InstanceRole) -> Option<AgentGuard> {
 fn agent(
     ports: &SimulatedPorts,
     name: &AgentName,
-    guard: AgentGuard,
+    breaker: AgentBreaker,
 ) -> steward_agent::Agent<SimulatedService> {
     let service = SimulatedService::new(ports.injector().clone(), name.clone());
-    steward_agent::Agent { name: name.clone(), service, guard }
+    steward_agent::Agent { name: name.clone(), service, breaker }
 }
 
 /// Runs one sweep of a supervisor.

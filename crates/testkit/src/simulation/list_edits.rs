@@ -30,8 +30,9 @@ pub(super) fn edit_order(
         matches!(progress.state, StepState::Failed { .. } | StepState::Waiting { .. })
     });
     let failed: Vec<_> = failed.map(|(part, ..)| part).collect();
-    let items =
-        failed.iter().filter(|part| part.item.is_some() && oracle.did_not_run(ledger, task, part));
+    let items = failed
+        .iter()
+        .filter(|part| part.item.is_some() && oracle.had_no_effect(ledger, task, part));
     let items: Vec<_> = items.collect();
     let one = random.index(items.len()).and_then(|index| items.get(index))?;
     let step = (items.len() < failed.len()).then(|| (*one).clone());
@@ -75,7 +76,7 @@ fn edit_list(mut list: Vec<Value>, failed: usize, random: &mut SeededRandom) -> 
 
 /// Checks the items of a Processed task whose input was edited.
 pub(super) fn check_final(expected: TaskExpectations<'_>) -> Option<String> {
-    let list = expected.oracle.edited.get(expected.id())?.get("items")?.as_array()?;
+    let list = expected.oracle.edited_inputs.get(expected.id())?.get("items")?.as_array()?;
     let mut steps = expected.model.steps().filter(|(name, step)| is_checked(expected, name, step));
     steps.find_map(|(name, _)| check_step(expected, name, list))
 }

@@ -30,7 +30,7 @@ use super::{
 impl Oracle {
     /// Records that a client reuses a task id with another input.
     pub(super) fn observe_id_reuse(&mut self, id: &TaskId, input: Value) {
-        self.client_inputs.entry(id.clone()).or_default().push(input);
+        self.candidate_inputs.entry(id.clone()).or_default().push(input);
     }
 
     /// Records a new task with its submission, and checks it.
@@ -44,20 +44,20 @@ impl Oracle {
         let id = &task.task_id;
         if task.parent.is_none() {
             let input = submitted.get("input").cloned().unwrap_or_default();
-            if !self.client_inputs.get(id).is_some_and(|inputs| inputs.contains(&input)) {
+            if !self.candidate_inputs.get(id).is_some_and(|inputs| inputs.contains(&input)) {
                 self.add_finding(format!(
                     "{id}: was recorded with an input that no client submitted: {input}"
                 ));
             }
-            self.inputs.insert(id.clone(), input);
+            self.client_task_inputs.insert(id.clone(), input);
         }
         self.tasks.insert(id.clone(), task.clone());
-        self.created.insert(id.clone(), now);
+        self.created_at.insert(id.clone(), now);
         if let Some(parent) = &task.parent {
             let of = self.children.entry(parent.task_id.clone()).or_default();
             of.insert((parent.step.clone(), id.clone()));
             let found = child_checks::check_creation(self, ledger, task);
-            self.findings.extend(found);
+            self.violations.extend(found);
         }
         let retention = self.model(id).and_then(|model| model.blueprint.retention_h);
         if task.retention_s != retention.map(|hours| hours * 3_600) {
@@ -67,7 +67,7 @@ impl Oracle {
             ));
         }
         let found = due_check::check_due(self, task, task.submitted_at);
-        self.findings.extend(found);
+        self.violations.extend(found);
     }
 
     /// Records a successful save, and checks it. `documents` are the existing documents of the task's attempts.
@@ -96,11 +96,11 @@ impl Oracle {
                 self.waits.entry(key).or_insert((now, until));
             }
         }
-        let last = self.saved.insert(after.task_id.clone(), now);
+        let last = self.last_saved_at.insert(after.task_id.clone(), now);
         let save =
             save_checks::ObservedSave { oracle: self, ledger, before, after, documents, last, now };
         let found = save.check();
-        self.findings.extend(found);
+        self.violations.extend(found);
     }
 
     /// Records whether a part was settled by its task or by an operator.
@@ -133,7 +133,7 @@ impl Oracle {
                 }
                 // An operator may skip a step before its task does.
                 if has_command {
-                    self.settled_by_operator.insert(part_action);
+                    self.completed_or_skipped_by_operator.insert(part_action);
                 }
             }
             StepState::Completed { .. } => {
@@ -141,7 +141,7 @@ impl Oracle {
                 let document =
                     documents.iter().find(|document| Some(&document.key) == key.as_ref());
                 if document.is_some_and(|document| document.body == operator_output()) {
-                    self.settled_by_operator.insert(part_action);
+                    self.completed_or_skipped_by_operator.insert(part_action);
                 }
             }
             StepState::Running { .. }
@@ -149,14 +149,14 @@ impl Oracle {
             | StepState::RunningItems
             | StepState::Waiting { .. }
             | StepState::Failed { .. } => {
-                self.settled_by_operator.remove(&part_action);
+                self.completed_or_skipped_by_operator.remove(&part_action);
             }
         }
     }
 
     /// Records the answer to a callback.
     pub(super) fn observe_callback_answer(&mut self, token: &CallbackToken) {
-        self.callback_answered.insert((token.task_id.clone(), token.step.clone()));
+        self.callbacks_received.insert((token.task_id.clone(), token.step.clone()));
     }
 
     /// Records a sent message, and checks it.
@@ -165,18 +165,18 @@ impl Oracle {
         match &message.queue {
             Queue::Submissions => {
                 let found = child_checks::check_submission(self, ledger, body);
-                self.findings.extend(found);
+                self.violations.extend(found);
             }
             Queue::Agent(_) => self.observe_request(body),
             Queue::Scheduler => match serde_json::from_str(body) {
                 Ok(SchedulerMessage::Reply(reply)) => {
                     let attempt = (reply.task_id, reply.step, reply.action, reply.attempt);
-                    self.replied.insert(attempt);
+                    self.agent_replies.insert(attempt);
                 }
                 Ok(SchedulerMessage::ChildEnded(ended)) => {
                     let found = child_checks::check_report(self, ledger, &ended);
-                    self.child_reported.insert((ended.task_id, ended.step));
-                    self.findings.extend(found);
+                    self.child_reports_received.insert((ended.task_id, ended.step));
+                    self.violations.extend(found);
                 }
                 Ok(
                     SchedulerMessage::Wake(_)
@@ -192,7 +192,7 @@ impl Oracle {
                 let id = serde_json::from_str::<Value>(body).unwrap_or_default();
                 let id = id.get("task_id").and_then(Value::as_str).unwrap_or_default().to_owned();
                 // A late copy of an earlier submission is refused if its id was reused.
-                let mut client_inputs = self.client_inputs.iter();
+                let mut client_inputs = self.candidate_inputs.iter();
                 let is_reused =
                     client_inputs.any(|(of, inputs)| of.as_str() == id && inputs.len() > 1);
                 if !is_reused && !self.colliding_ids.iter().any(|known| known.as_str() == id) {
@@ -237,24 +237,27 @@ impl Oracle {
     pub(super) fn observe_command(&mut self, command: &Command) {
         if let CommandAction::Resubmit { input: Some(patch), .. } = &command.order {
             let of = (command.task_id.clone(), command.command_id.clone());
-            self.patches.insert(of, patch.clone());
+            self.input_edits.insert(of, patch.clone());
         }
     }
 
     /// Records an edit of the input that a save executed.
     fn observe_edit(&mut self, before: &Task, after: &Task) {
-        let Some(edit) = after.input.as_ref().filter(|edit| before.input.as_ref() != Some(*edit))
+        let Some(edit) = after
+            .input_edit_id
+            .as_ref()
+            .filter(|edit| before.input_edit_id.as_ref() != Some(*edit))
         else {
             return;
         };
         let id = &after.task_id;
-        let Some(patch) = self.patches.get(&(id.clone(), edit.clone())) else { return };
+        let Some(patch) = self.input_edits.get(&(id.clone(), edit.clone())) else { return };
         let Some(fields) = patch.as_object() else { return };
         let mut input = self.final_input(before).cloned().unwrap_or_default();
         if let Some(known) = input.as_object_mut() {
             known.extend(fields.clone());
         }
-        self.edited.insert(id.clone(), input);
+        self.edited_inputs.insert(id.clone(), input);
     }
 
     /// Records a published event, and checks it.
@@ -265,7 +268,7 @@ impl Oracle {
             EventData::UndoFailed(trouble) => (trouble, true),
             // A late message may be for a task that has expired.
             EventData::MessageCorrupt { reason, .. }
-                if self.has_late && reason.ends_with("there is no such task") =>
+                if self.has_late_messages && reason.ends_with("there is no such task") =>
             {
                 return;
             }

@@ -110,7 +110,7 @@ impl SimulatedDeployment {
             .collect();
         let step = state.random.index(failed.len()).and_then(|index| failed.get(index)).cloned();
         let did_not_run = step.as_ref().is_some_and(|step| {
-            task.undo_reason.is_none() && state.oracle.did_not_run(&state.ledger, task, step)
+            task.undo_reason.is_none() && state.oracle.had_no_effect(&state.ledger, task, step)
         });
         Some(match state.random.within(0..=5) {
             0 => CommandAction::Resubmit { step, input: None, did_not_run },

@@ -1,7 +1,8 @@
 //! The oracle observes everything that happens and checks invariants. It uses the plan, the services' [`EffectLedger`], and
-//! everything that was stored, sent and published; never the reasoning of the core.
+//! everything that was stored, sent and published. It never calls the decision engine, so that a bug there cannot hide
+//! itself.
 //!
-//! This file holds its memory. What it records when something happens is in [`observations`](super::observations). The
+//! This file holds its state. What it records when something happens is in [`observations`](super::observations). The
 //! checks of saves are in [`save_checks`](super::save_checks), of calls in
 //! [`call_checks`](super::call_checks), of child tasks in [`child_checks`](super::child_checks), and of the final
 //! states in [`final_checks`](super::final_checks).
@@ -45,46 +46,46 @@ pub(super) type AttemptKey = (TaskId, Part, Action, u32);
 #[derive(Debug)]
 pub(super) struct Oracle {
     models: BTreeMap<WorkflowName, WorkflowModel>,
-    pub(super) skew: Duration,
+    pub(super) clock_skew: Duration,
     pub(super) pickup_within: Duration,
     pub(super) sweep_every: Duration,
     pub(super) faults_until: Millis,
     /// Whether nothing disturbs the run: no injected fault, no outage, no operator command, no late message.
     pub(super) is_fault_free: bool,
     /// Whether messages may arrive after their tasks have expired.
-    pub(super) has_late: bool,
+    pub(super) has_late_messages: bool,
     /// The tasks as last saved.
     pub(super) tasks: BTreeMap<TaskId, Task>,
-    pub(super) created: BTreeMap<TaskId, Millis>,
-    pub(super) saved: BTreeMap<TaskId, Timestamp>,
+    pub(super) created_at: BTreeMap<TaskId, Millis>,
+    pub(super) last_saved_at: BTreeMap<TaskId, Timestamp>,
     /// The inputs that clients submit for each task id. A task is recorded with one of them.
-    pub(super) client_inputs: BTreeMap<TaskId, Vec<Value>>,
-    pub(super) inputs: BTreeMap<TaskId, Value>,
+    pub(super) candidate_inputs: BTreeMap<TaskId, Vec<Value>>,
+    pub(super) client_task_inputs: BTreeMap<TaskId, Value>,
     /// The inputs of child tasks, by task id and incarnation of the parent.
-    pub(super) submitted: BTreeMap<(TaskId, Option<Incarnation>), Value>,
+    pub(super) child_task_inputs: BTreeMap<(TaskId, Option<Incarnation>), Value>,
     /// The ids of clients' tasks that a child task may have too. Only one of the two tasks is recorded.
     pub(super) colliding_ids: BTreeSet<TaskId>,
     /// The child tasks of each task, by part.
     pub(super) children: BTreeMap<TaskId, BTreeSet<(Part, TaskId)>>,
     /// The attempts that an agent answered.
-    pub(super) replied: BTreeSet<AttemptKey>,
-    pub(super) callback_answered: BTreeSet<(TaskId, Part)>,
+    pub(super) agent_replies: BTreeSet<AttemptKey>,
+    pub(super) callbacks_received: BTreeSet<(TaskId, Part)>,
     /// The parts whose child task reported its end.
-    pub(super) child_reported: BTreeSet<(TaskId, Part)>,
+    pub(super) child_reports_received: BTreeSet<(TaskId, Part)>,
     /// When each wait was saved, and until when it lasts.
     pub(super) waits: BTreeMap<AttemptKey, (Timestamp, Timestamp)>,
     /// Parts and undos that an operator completed or skipped.
-    pub(super) settled_by_operator: BTreeSet<(TaskId, Part, Action)>,
+    pub(super) completed_or_skipped_by_operator: BTreeSet<(TaskId, Part, Action)>,
     /// Steps that were skipped because of their `when`.
     pub(super) skipped: BTreeSet<(TaskId, StepName)>,
     pub(super) notifications: BTreeSet<(String, String, i64)>,
     pub(super) alerts: BTreeMap<TaskId, Vec<ObservedAlert>>,
     /// The edits that operators sent, by command.
-    pub(super) patches: BTreeMap<(TaskId, CommandId), Value>,
-    pub(super) edited: BTreeMap<TaskId, Value>,
+    pub(super) input_edits: BTreeMap<(TaskId, CommandId), Value>,
+    pub(super) edited_inputs: BTreeMap<TaskId, Value>,
     /// The trace id of each task's calls.
     pub(super) traces: BTreeMap<TaskIncarnation, String>,
-    pub(super) findings: Vec<String>,
+    pub(super) violations: Vec<String>,
 }
 
 impl Oracle {
@@ -94,7 +95,7 @@ impl Oracle {
         let colliding_ids = plan.tasks.iter().filter(|task| task.id_collision);
         Self {
             models,
-            skew: plan.timing.clock_skew,
+            clock_skew: plan.timing.clock_skew,
             pickup_within: plan.timing.pickup_within,
             sweep_every: Duration::from_millis(plan.sweep_every),
             faults_until: plan.faults_until,
@@ -102,36 +103,36 @@ impl Oracle {
                 && plan.commands.is_empty()
                 && plan.outage.is_none()
                 && plan.late_messages.is_empty(),
-            has_late: !plan.late_messages.is_empty(),
+            has_late_messages: !plan.late_messages.is_empty(),
             tasks: BTreeMap::new(),
-            created: BTreeMap::new(),
-            saved: BTreeMap::new(),
-            client_inputs: plan
+            created_at: BTreeMap::new(),
+            last_saved_at: BTreeMap::new(),
+            candidate_inputs: plan
                 .tasks
                 .iter()
                 .map(|t| (t.task_id.clone(), vec![t.input.clone()]))
                 .collect(),
-            inputs: BTreeMap::new(),
-            submitted: BTreeMap::new(),
+            client_task_inputs: BTreeMap::new(),
+            child_task_inputs: BTreeMap::new(),
             colliding_ids: colliding_ids.map(|task| task.task_id.clone()).collect(),
             children: BTreeMap::new(),
-            replied: BTreeSet::new(),
-            callback_answered: BTreeSet::new(),
-            child_reported: BTreeSet::new(),
+            agent_replies: BTreeSet::new(),
+            callbacks_received: BTreeSet::new(),
+            child_reports_received: BTreeSet::new(),
             waits: BTreeMap::new(),
-            settled_by_operator: BTreeSet::new(),
+            completed_or_skipped_by_operator: BTreeSet::new(),
             skipped: BTreeSet::new(),
             notifications: BTreeSet::new(),
             alerts: BTreeMap::new(),
-            patches: BTreeMap::new(),
-            edited: BTreeMap::new(),
+            input_edits: BTreeMap::new(),
+            edited_inputs: BTreeMap::new(),
             traces: BTreeMap::new(),
-            findings: Vec::new(),
+            violations: Vec::new(),
         }
     }
 
     pub(super) fn add_finding(&mut self, finding: String) {
-        self.findings.push(finding);
+        self.violations.push(finding);
     }
 
     pub(super) fn model(&self, task_id: &TaskId) -> Option<&WorkflowModel> {
@@ -151,7 +152,7 @@ impl Oracle {
         part: &Part,
         action: Action,
     ) -> bool {
-        self.settled_by_operator.contains(&(task_id.clone(), part.clone(), action))
+        self.completed_or_skipped_by_operator.contains(&(task_id.clone(), part.clone(), action))
     }
 
     /// Whether a step was skipped because of its `when`.
@@ -163,13 +164,13 @@ impl Oracle {
     pub(super) fn input(&self, task: &Task) -> Option<&Value> {
         let id = &task.task_id;
         match &task.parent {
-            Some(parent) => self.submitted.get(&(id.clone(), parent.incarnation)),
-            None => self.inputs.get(id),
+            Some(parent) => self.child_task_inputs.get(&(id.clone(), parent.incarnation)),
+            None => self.client_task_inputs.get(id),
         }
     }
 
     pub(super) fn created_at(&self, task_id: &TaskId) -> Millis {
-        self.created.get(task_id).copied().unwrap_or_default()
+        self.created_at.get(task_id).copied().unwrap_or_default()
     }
 
     /// The child tasks of a task, each with its part.
@@ -203,28 +204,28 @@ impl Oracle {
         if earlier.is_some_and(|earlier| !is_for_later_parent(earlier)) {
             self.add_finding(format!("{id}: was recorded in place of a task that has not expired"));
         }
-        self.created.remove(id);
-        self.edited.remove(id);
-        self.patches.retain(|(of, _), _| of != id);
-        self.saved.remove(id);
+        self.created_at.remove(id);
+        self.edited_inputs.remove(id);
+        self.input_edits.retain(|(of, _), _| of != id);
+        self.last_saved_at.remove(id);
         self.children.remove(id);
         self.alerts.remove(id);
-        self.replied.retain(|(of, ..)| of != id);
-        self.callback_answered.retain(|(of, _)| of != id);
-        self.child_reported.retain(|(of, _)| of != id);
+        self.agent_replies.retain(|(of, ..)| of != id);
+        self.callbacks_received.retain(|(of, _)| of != id);
+        self.child_reports_received.retain(|(of, _)| of != id);
         self.waits.retain(|(of, ..), _| of != id);
-        self.settled_by_operator.retain(|(of, ..)| of != id);
+        self.completed_or_skipped_by_operator.retain(|(of, ..)| of != id);
         self.skipped.retain(|(of, _)| of != id);
         self.tasks.remove(id).is_some()
     }
 
     /// The input of a task with all edits.
     pub(super) fn final_input(&self, task: &Task) -> Option<&Value> {
-        self.edited.get(&task.task_id).or_else(|| self.input(task))
+        self.edited_inputs.get(&task.task_id).or_else(|| self.input(task))
     }
 
     /// Whether a part had no effect, by the services' ledger and the states of its child tasks.
-    pub(super) fn did_not_run(&self, ledger: &EffectLedger, task: &Task, part: &Part) -> bool {
+    pub(super) fn had_no_effect(&self, ledger: &EffectLedger, task: &Task, part: &Part) -> bool {
         let account = ledger.account(&task.task_id, part);
         account.is_none_or(|account| account.effects.is_empty())
             && self

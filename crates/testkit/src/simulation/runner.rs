@@ -46,7 +46,7 @@ pub(super) struct Runner {
 struct FunctionInstance {
     plan: InstancePlan,
     generation: u32,
-    guard: Option<handlers::AgentGuard>,
+    breaker: Option<handlers::AgentBreaker>,
     state: InstanceState,
 }
 
@@ -70,7 +70,7 @@ impl Runner {
         let instance = |plan: &InstancePlan| FunctionInstance {
             plan: plan.clone(),
             generation: 1,
-            guard: handlers::new_guard(&plan.role),
+            breaker: handlers::new_breaker(&plan.role),
             state: InstanceState::Idle,
         };
         let instances = deployment.plan.instances.iter().map(instance).collect();
@@ -153,7 +153,7 @@ impl Runner {
     }
 
     fn nothing_found(&self) -> bool {
-        self.deployment.state().oracle.findings.is_empty()
+        self.deployment.state().oracle.violations.is_empty()
     }
 
     fn is_quiet(&self) -> bool {
@@ -237,7 +237,7 @@ impl Runner {
                 if let Some(instance) = self.instances.get_mut(index) {
                     instance.state = InstanceState::Idle;
                     instance.generation += 1;
-                    instance.guard = handlers::new_guard(&instance.plan.role);
+                    instance.breaker = handlers::new_breaker(&instance.plan.role);
                 }
             }
             ScheduledEvent::Outage(until) => self.stop_deciders(until),
@@ -280,7 +280,7 @@ impl Runner {
             undo: false,
             attempt: None,
             has_begun: false,
-            keep: None,
+            retention: None,
         });
     }
 
@@ -337,7 +337,7 @@ impl Runner {
             let Some(instance) = self.instances.get(index) else { return };
             let role = instance.plan.role.clone();
             let idle = matches!(instance.state, InstanceState::Idle);
-            let guard = instance.guard.clone();
+            let breaker = instance.breaker.clone();
             let Some(source) = FunctionQueue::of(&role).filter(|_| idle) else { continue };
             let now = self.deployment.now();
             let mut state = self.deployment.state();
@@ -355,7 +355,7 @@ impl Runner {
             }
             if !messages.is_empty() {
                 self.invoke(index, messages, |ports, limit| {
-                    async move { handlers::handle(&role, &ports, guard, event, limit).await }
+                    async move { handlers::handle(&role, &ports, breaker, event, limit).await }
                         .boxed()
                 });
             }
@@ -456,7 +456,7 @@ impl Runner {
             totals.task_ms += took.and_then(|t| u64::try_from(t.as_millis()).ok()).unwrap_or(0);
         }
         totals.steps = count_steps(&state.oracle);
-        let findings = state.oracle.findings.clone();
+        let findings = state.oracle.violations.clone();
         let trace = state.trace.take().unwrap_or_default();
         SimulationReport { seed, findings, trace, totals }
     }

@@ -227,7 +227,8 @@ impl ObservedSave<'_> {
                 || awaited_by(&progress.state).is_some()
         });
         // An attempt that ends shortly before the deadline allows no further attempt.
-        let early = self.last.is_some_and(|last| last + self.oracle.skew < before.complete_by);
+        let early =
+            self.last.is_some_and(|last| last + self.oracle.clock_skew < before.complete_by);
         let idle = is && !was && !busy && early && !has_commands(after);
         idle.then(|| {
             format!(
@@ -261,9 +262,9 @@ impl ObservedSave<'_> {
         let is_awaiting_callback =
             change.old.is_some_and(|old| matches!(old.state, StepState::AwaitingCallback { .. }));
         let task_part = (self.after.task_id.clone(), change.part.clone());
-        (change.action == Action::Do && self.oracle.callback_answered.contains(&task_part))
-            || (!is_awaiting_callback && self.oracle.replied.contains(&key))
-            || self.oracle.child_reported.contains(&task_part)
+        (change.action == Action::Do && self.oracle.callbacks_received.contains(&task_part))
+            || (!is_awaiting_callback && self.oracle.agent_replies.contains(&key))
+            || self.oracle.child_reports_received.contains(&task_part)
     }
 
     fn check_failures(
@@ -296,7 +297,7 @@ impl ObservedSave<'_> {
         }
         let (since, until) = self.oracle.waits.get(&self.key(change, last)).copied()?;
         let early = until.duration_since(self.now).as_millis();
-        let skew = self.oracle.skew.as_millis() as i128;
+        let skew = self.oracle.clock_skew.as_millis() as i128;
         if early > 2 * skew {
             return Some(format!("began {early} ms before its wait ended"));
         }
@@ -304,11 +305,11 @@ impl ObservedSave<'_> {
     }
 
     fn is_late(&self, since: Timestamp, until: Timestamp) -> Option<String> {
-        let Oracle { skew, pickup_within, sweep_every, is_fault_free, .. } = self.oracle;
+        let Oracle { clock_skew, pickup_within, sweep_every, is_fault_free, .. } = self.oracle;
         let by_wake = until.duration_since(since).as_secs() < DELAY_MAX_S;
         let found_within = if by_wake { Duration::ZERO } else { *pickup_within + *sweep_every };
         let late = self.now.duration_since(until).as_millis();
-        let most = (*skew * 3 + found_within).as_millis() as i128 + 5_000;
+        let most = (*clock_skew * 3 + found_within).as_millis() as i128 + 5_000;
         (*is_fault_free && late > most)
             .then(|| format!("its wait ended {late} ms ago in a run without faults"))
     }
@@ -406,7 +407,7 @@ impl ObservedSave<'_> {
             return None;
         }
         let span = |time: Millis| Duration::from_millis(time);
-        let latest = |time| self.now + self.oracle.skew + span(time);
+        let latest = |time| self.now + self.oracle.clock_skew + span(time);
         if complete_by > answer_by || heartbeat.is_some_and(|every| complete_by > latest(every)) {
             return Some(format!("its next heartbeat is due too late, at {complete_by}"));
         }

@@ -20,7 +20,7 @@ use steward_core::{
     model::{names::AgentName, time::later},
 };
 use steward_runtime::{
-    breaker::{BreakerSaveOutcome, StoredBreaker, tell},
+    breaker::{BreakerSaveOutcome, StoredBreaker, publish_changes},
     metrics,
     ports::{Clock, Ports, error_chain},
 };
@@ -90,9 +90,9 @@ impl CircuitBreaker {
         let now = ports.clock().now();
         view.refresh(ports, now).await;
         let call = self.unique_name(ports.instance());
-        let asker = PermitRequest { call: &call, now, clock_skew: ports.timing().clock_skew };
+        let request = PermitRequest { call: &call, now, clock_skew: ports.timing().clock_skew };
         for _ in 0..limits::SAVE_CONFLICTS_MAX {
-            let (next, permit) = match view.copy.breaker.request_permit(asker, &settings) {
+            let (next, permit) = match view.copy.breaker.request_permit(request, &settings) {
                 PermitDecision::Call => return CallPermission::Granted(CallPermit::Call),
                 PermitDecision::Wait(wait) => return view.deny(wait),
                 PermitDecision::Probe(next, permit) => (next, permit),
@@ -127,7 +127,7 @@ impl CircuitBreaker {
         for _ in 0..limits::SAVE_CONFLICTS_MAX {
             let Breaker { unpublished, .. } = &view.copy.breaker;
             let newest = unpublished.last().cloned();
-            let next = view.copy.breaker.after(
+            let next = view.copy.breaker.record_outcome(
                 &permit,
                 &outcome,
                 view.consecutive_failures,
@@ -145,7 +145,7 @@ impl CircuitBreaker {
                     if let Some(change) = change {
                         view.log(change.to, &change.reason);
                         let copy = view.copy.clone();
-                        view.copy = tell(ports, copy, Timestamp::MAX).await.1;
+                        view.copy = publish_changes(ports, copy, Timestamp::MAX).await.1;
                     }
                     return;
                 }

@@ -5,8 +5,9 @@
 use serde_json::{Value, json};
 use steward_core::model::{
     attempt::AttemptId,
-    document::{Document, DocumentKey, DocumentOwner, DocumentRetention},
+    document::{Document, DocumentKey, DocumentOwner},
     messages::StepRequest,
+    retention::DocumentRetention,
 };
 use steward_runtime::ports::{Clock, PortError, Ports, PutOutcome, StateStore, error_chain};
 
@@ -39,8 +40,8 @@ pub(crate) async fn claim<P: Ports>(
     let body: Value = json!({ "by": call_name });
     let document = Document::new(key(request), ports.clock().now(), body);
     // The claim is needed until complete-by only, so the workflow's retention does not apply.
-    let kept = DocumentRetention { from: request.complete_by, retention_s: None };
-    match ports.store().put_document(&owner(request), kept, &document).await {
+    let retention = DocumentRetention { from: request.complete_by, retention_s: None };
+    match ports.store().put_document(&owner(request), retention, &document).await {
         Ok(PutOutcome::Stored) => Ok(()),
         Ok(PutOutcome::Existing(body)) if body == document.body => Ok(()),
         Ok(PutOutcome::Existing(_)) => Err(AttemptEnd::Silent(ALREADY_CLAIMED)),

@@ -46,7 +46,7 @@ pub(crate) const SETTINGS: BreakerSettings = BreakerSettings {
 pub(crate) struct AgentInstance {
     pub(crate) ports: AgentTestPorts,
     pub(crate) service: Arc<ScriptedService>,
-    guard: Arc<CircuitBreaker>,
+    breaker: Arc<CircuitBreaker>,
 }
 
 impl AgentInstance {
@@ -77,14 +77,14 @@ impl AgentInstance {
             calls: Mutex::default(),
             start,
         };
-        Self { ports, service: Arc::new(service), guard: Arc::new(guard()) }
+        Self { ports, service: Arc::new(service), breaker: Arc::new(breaker()) }
     }
 
     /// Another instance with the same state store and service.
     pub(crate) fn another(&self, name: &str) -> Self {
         let ports =
             AgentTestPorts { memory: self.ports.memory.with_instance(name), ..self.ports.clone() };
-        Self { ports, service: self.service.clone(), guard: Arc::new(guard()) }
+        Self { ports, service: self.service.clone(), breaker: Arc::new(breaker()) }
     }
 
     /// Runs an attempt, with an hour of the function's own time.
@@ -110,7 +110,7 @@ impl AgentInstance {
             sent_at: Some(Timestamp::UNIX_EPOCH),
         };
         let deadline = self.ports.clock.now() + own_time;
-        run_attempt(&self.ports, &self.guard, &*self.service, delivered, deadline).await
+        run_attempt(&self.ports, &self.breaker, &*self.service, delivered, deadline).await
     }
 
     pub(crate) fn request(&self, task: &str, attempt: u32) -> StepRequest {
@@ -155,7 +155,7 @@ impl AgentInstance {
     }
 }
 
-fn guard() -> CircuitBreaker {
+fn breaker() -> CircuitBreaker {
     CircuitBreaker::new("a".parse().unwrap(), SETTINGS)
 }
 

@@ -47,7 +47,7 @@ impl RemoteService for ClaimCheckingService {
 async fn a_call_is_claimed_before_it_is_made() {
     let one = AgentInstance::new([], done());
     let service = ClaimCheckingService(one.ports.clone(), one.service.clone());
-    let guard = CircuitBreaker::new("a".parse().unwrap(), SETTINGS);
+    let breaker = CircuitBreaker::new("a".parse().unwrap(), SETTINGS);
     let request = one.request_once("t", 1);
     let delivered = DeliveredRequest {
         request: &request,
@@ -56,7 +56,7 @@ async fn a_call_is_claimed_before_it_is_made() {
         sent_at: None,
     };
     let deadline = one.ports.clock().now() + 3_600 * SECOND;
-    let result = run_attempt(&one.ports, &guard, &service, delivered, deadline).await;
+    let result = run_attempt(&one.ports, &breaker, &service, delivered, deadline).await;
     assert_eq!(outcome(result), completed());
     assert_eq!(one.service.take_calls(), 1);
     let repeatable = one.request("u", 1);

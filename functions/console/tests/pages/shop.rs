@@ -78,7 +78,16 @@ impl Shop {
     }
 
     /// A shop whose order `o-1` is in Error, because `charge` failed for this reason.
-    pub(crate) async fn with_failed_order(reason: &str, may_have_run: bool) -> Self {
+    pub(crate) async fn with_refused_charge(reason: &str) -> Self {
+        Self::with_failed_charge(reason, false).await
+    }
+
+    /// With the order `o-1`, whose step `charge` failed for `reason` and may have run.
+    pub(crate) async fn with_unknown_outcome_of_charge(reason: &str) -> Self {
+        Self::with_failed_charge(reason, true).await
+    }
+
+    async fn with_failed_charge(reason: &str, may_have_run: bool) -> Self {
         let shop = Self::open().await;
         shop.fail("/charges", reason, may_have_run);
         shop.submit_order("o-1").await;

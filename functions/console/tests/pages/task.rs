@@ -43,7 +43,7 @@ fn assert_rejected(page: &PageResponse, parts: &[&str]) {
 
 #[tokio::test]
 async fn the_page_of_a_task_in_error_shows_the_error_and_the_commands() {
-    let shop = Shop::with_failed_order("HTTP 402: <script>card</script>", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402: <script>card</script>").await;
     let page = shop.get(TASK).await;
     page.assert_text(&[
         "✕ Error · order version 1",
@@ -70,18 +70,18 @@ async fn the_page_of_a_task_in_error_shows_the_error_and_the_commands() {
 }
 
 #[tokio::test]
-async fn the_timeline_shows_the_time_in_the_queue_and_of_the_call() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+async fn the_timeline_shows_queue_time_and_call_time() {
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let page = shop.get(TASK).await;
     let row = page.html.split("<tr>").find(|row| row.contains("<td>failed</td>")).unwrap();
-    let lengths = row.matches(" ms</td>").count() + row.matches(" s</td>").count();
-    assert_eq!(lengths, 3, "times since submission, in the queue, and of the call: {row}");
+    let durations = row.matches(" ms</td>").count() + row.matches(" s</td>").count();
+    assert_eq!(durations, 3, "since submission, in the queue, of the call: {row}");
     assert!(page.html.contains("attempt 1 failed, queued 2"), "{}", page.html);
 }
 
 #[tokio::test]
 async fn a_failed_step_is_resubmitted_and_the_page_shows_the_progress() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     form.assert_text(&[
         "The task goes from Error to Processing.",
@@ -105,7 +105,7 @@ async fn a_failed_step_is_resubmitted_and_the_page_shows_the_progress() {
 
 #[tokio::test]
 async fn the_page_shows_that_the_scheduler_refused_a_command() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let first = shop.post("/console/tasks/o-1/undo", &[REASON]).await;
     // Sent before the scheduler processes the first.
     let second = shop.post("/console/tasks/o-1/undo", &[REASON]).await;
@@ -118,7 +118,7 @@ async fn the_page_shows_that_the_scheduler_refused_a_command() {
 
 #[tokio::test]
 async fn a_form_shows_that_its_command_would_be_refused() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     shop.get("/console/tasks/o-1/resume").await.assert_text(&["the task is not paused"]);
     assert_rejected(
         &shop.post("/console/tasks/o-1/resume", &[REASON]).await,
@@ -135,7 +135,7 @@ async fn a_form_shows_that_its_command_would_be_refused() {
 
 #[tokio::test]
 async fn an_edit_of_the_input_keeps_masked_values() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     form.assert_text(&[MASK_TEXT, "Ann"]);
     shop.repair();
@@ -158,7 +158,7 @@ async fn an_edit_of_the_input_keeps_masked_values() {
 
 #[tokio::test]
 async fn a_rejected_edit_keeps_the_entered_values() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     let name = format!("\"name\": \"{MASK_TEXT}\"");
     for (from, to, expected) in [
@@ -184,7 +184,7 @@ async fn a_rejected_edit_keeps_the_entered_values() {
 
 #[tokio::test]
 async fn an_edit_from_an_outdated_form_is_refused() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     for (amount, is_sent) in [("\"amount\": 8", true), ("\"amount\": 9", false)] {
         let input = edited(&form, "\"amount\": 7", amount);
@@ -199,7 +199,7 @@ async fn an_edit_from_an_outdated_form_is_refused() {
 
 #[tokio::test]
 async fn a_step_that_may_have_run_is_retried_only_after_confirmation() {
-    let shop = Shop::with_failed_order("the connection broke", true).await;
+    let shop = Shop::with_unknown_outcome_of_charge("the connection broke").await;
     let fields = [REASON, ("did_not_run", "yes")];
     let early = shop.post("/console/tasks/o-1/resubmit", &fields).await;
     assert_rejected(&early, &["a call of step charge may be in progress until"]);
@@ -220,7 +220,7 @@ async fn a_step_that_may_have_run_is_retried_only_after_confirmation() {
 
 #[tokio::test]
 async fn a_step_is_completed_by_hand_and_the_next_can_be_skipped() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     shop.get("/console/tasks/o-1/complete?step=charge")
         .await
         .assert_text(&["Step charge counts as completed, with the given output.", "attempt 1"]);
@@ -245,8 +245,8 @@ async fn a_step_is_completed_by_hand_and_the_next_can_be_skipped() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_sent_twice_is_one_command() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+async fn submitting_a_form_twice_creates_one_command() {
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let fields = [REASON, ("command_id", "c-1")];
     for _ in 0..2 {
         let sent = shop.post("/console/tasks/o-1/undo", &fields).await;
@@ -257,8 +257,8 @@ async fn a_form_that_is_sent_twice_is_one_command() {
 }
 
 #[tokio::test]
-async fn missing_tasks_and_commands_are_reported() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+async fn unknown_tasks_and_commands_return_404() {
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     for address in ["/console/tasks/o-2", "/console/tasks/%3Cb%3E", "/console/tasks/o-1/explode"] {
         let page = shop.get(address).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{address}");
@@ -268,7 +268,7 @@ async fn missing_tasks_and_commands_are_reported() {
 
 #[tokio::test]
 async fn a_selected_document_is_shown_alone_and_masked() {
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let page = shop.get("/console/tasks/o-1?document=step%2Freserve%2F1%2Foutput").await;
     page.assert_text(&["reserve-1", MASK_TEXT]);
     page.assert_absent(&["\"Ann\"", "hx-get"]);
@@ -302,7 +302,7 @@ async fn logs_contain_no_masked_or_entered_values() {
         .with_writer(move || writer.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let shop = Shop::with_refused_charge("HTTP 402").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     let input = edited(&form, "\"amount\": 7", "\"amount\": 7, \"note\": \"typed-9c1\"");
     shop.post("/console/tasks/o-1/resubmit", &[REASON, ("input", &input)]).await;

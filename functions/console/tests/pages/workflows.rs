@@ -158,7 +158,10 @@ async fn create_ended(
         let [queued_at, called_at, answered_at] = times.map(|ms| Some(at(ms)));
         let times = AttemptTimes { queued_at, called_at, answered_at };
         let document = Document { times, ..Document::new(key.parse().unwrap(), at(0), json!({})) };
-        store.put_document(&task.document_owner(), task.kept(), &document).await.unwrap();
+        store
+            .put_document(&task.document_owner(), task.document_retention(), &document)
+            .await
+            .unwrap();
     }
 }
 

@@ -12,5 +12,6 @@ async fn main() -> Result<(), Error> {
     let config: Config = function::configuration()?;
     let ports = AwsPorts::new(&function::sdk_config(), &config, "submission-http");
     let service = &service(Arc::new(ports), Arc::new(config.reply_queues));
-    run(service_fn(|request: Request| telemetry::observed(service.clone().oneshot(request)))).await
+    run(service_fn(|request: Request| telemetry::flush_after(service.clone().oneshot(request))))
+        .await
 }

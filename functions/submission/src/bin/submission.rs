@@ -14,7 +14,7 @@ async fn main() -> Result<(), Error> {
     let reply_queues = &config.reply_queues;
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         Ok::<_, Error>(
-            telemetry::observed(ports.channel().handled(
+            telemetry::flush_after(ports.channel().process_batch(
                 &Queue::Submissions,
                 event.payload,
                 |event| handle(ports, reply_queues, event),

@@ -76,7 +76,7 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
     let refused: Vec<_> = task.commands.iter().map(|record| record.refused.as_deref()).collect();
     let reason = "an edited input of 174786 bytes; the limit is 131072";
     assert_eq!(refused, [None, Some(reason)]);
-    assert_eq!(task.input, Some("first".parse().unwrap()));
+    assert_eq!(task.input_edit_id, Some("first".parse().unwrap()));
     assert_eq!(task.process_state, ProcessState::Error);
 }
 

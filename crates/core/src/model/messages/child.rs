@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::model::{
     attempt::Action,
-    document::DocumentRetention,
     names::{Incarnation, Part, TaskId},
+    retention::DocumentRetention,
 };
 
 /// A parent task's request to a child task that is already recorded: run and report the end, or be undone.

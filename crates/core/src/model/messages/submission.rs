@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{
-    document::DocumentRetention,
     names::{Incarnation, Part, TaskId, WorkflowName},
+    retention::DocumentRetention,
 };
 
 /// A client's request to run a task. It is idempotent: the same submission again has no effect. A submission with the
@@ -43,8 +43,8 @@ pub struct Submission {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_begun: bool,
     /// How long the parent may need the child task. Only the scheduler sets this field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep: Option<DocumentRetention>,
+    #[serde(rename = "keep", default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<DocumentRetention>,
 }
 
 /// The parent of a child task: the task and the step that the child runs for.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::embedded::{request::EntryPoint, tables::DynamoTables};
+use crate::embedded::{dynamodb::DynamoTables, request::EntryPoint};
 
 /// The number of requests in a run: enough that every kind of request meets every state of an item.
 const REQUESTS: usize = 6_000;

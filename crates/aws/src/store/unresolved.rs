@@ -2,12 +2,12 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use steward_core::model::{
-    names::{InvalidName, TaskId, WorkflowName},
+    names::{TaskId, WorkflowName},
     task::ProcessState,
 };
 use steward_runtime::ports::PortError;
 
-use super::dynamo_store::DynamoStore;
+use super::{dynamo_store::DynamoStore, item_fields::as_text};
 use crate::{
     errors::{corrupt, failed},
     items::text,
@@ -15,7 +15,7 @@ use crate::{
 
 /// The states of a task that is neither Processed nor Undone. A task in Error counts too, because an operator may still
 /// resume it.
-const UNFINISHED: [ProcessState; 4] =
+const UNRESOLVED: [ProcessState; 4] =
     [ProcessState::Pending, ProcessState::Processing, ProcessState::Undoing, ProcessState::Error];
 
 impl DynamoStore {
@@ -24,7 +24,7 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed, or an item is unreadable.
-    pub async fn unfinished_of_version(
+    pub async fn unresolved_tasks_of_version(
         &self,
         workflow: &WorkflowName,
         version: u32,
@@ -42,16 +42,15 @@ impl DynamoStore {
             )
             .expression_attribute_values(":workflow", text(workflow.as_str()))
             .expression_attribute_values(":version", AttributeValue::N(version.to_string()));
-        for (n, state) in UNFINISHED.iter().enumerate() {
+        for (n, state) in UNRESOLVED.iter().enumerate() {
             scan = scan.expression_attribute_values(format!(":s{n}"), text(&state.to_string()));
         }
         let mut items = scan.into_paginator().items().send();
         let mut found = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
-            let id = item.get("task_id").and_then(|id| id.as_s().ok()).cloned();
-            let id = id.unwrap_or_default().try_into();
-            found.push(id.map_err(|error: InvalidName| corrupt(operation())(error.into()))?);
+            let id = as_text(&item, "task_id").and_then(|id| Ok(id.parse()?));
+            found.push(id.map_err(corrupt(operation()))?);
         }
         Ok(found)
     }

@@ -1,5 +1,5 @@
-//! Delivers each message to the real handler of its function, and again if the handler fails. All deliveries run
-//! concurrently on the virtual clock.
+//! Delivers each message to the real handler of its function, and again if the handler fails. Runs the sweeps of the
+//! supervisor. All deliveries run concurrently on the virtual clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,52 +19,53 @@ use super::{
     task_simulation::{DELIVERY_LATENCY, QueuedMessage, TaskSimulation},
 };
 
-/// The computing time of an invocation in milliseconds, without waiting for other services.
-const OVERHEAD_MS: u64 = 2;
+/// The assumed CPU time of an invocation in milliseconds. It is added because the virtual clock stands still while code runs.
+const HANDLER_CPU_MS: u64 = 2;
 
-/// The time reserved at the end of an invocation, as in production.
-const MARGIN: Duration = Duration::from_secs(2);
+/// The time before the timeout of the function at which a handler returns, as in production.
+const SHUTDOWN_MARGIN: Duration = Duration::from_secs(2);
 
-/// Delivers a message until its handler succeeds, or it was delivered too often.
+/// Delivers a message until its handler succeeds, or until its queue would move it to the dead-letter queue.
 pub(super) async fn deliver(simulation: Arc<TaskSimulation>, queued: QueuedMessage) {
     let QueuedMessage { role, message, delay, hop } = queued;
     tokio::time::sleep(delay + DELIVERY_LATENCY).await;
     let subject = simulation.subject_of(&message);
     let account = CostAccount { function: role.function(), subject };
-    for receives in 1..=role.receives_max() {
-        let begun = Instant::now();
+    for receive_count in 1..=role.receives_max() {
+        let started = Instant::now();
         simulation.state().meter.received(&account, &message, &simulation.plan);
-        let handled = handle(&simulation, &role, &account, &message, receives);
-        let done = demand::handling(role.clone(), hop, handled).await;
-        let millis = begun.elapsed().as_millis() as u64 + OVERHEAD_MS;
-        simulation.took(&role, &account, millis);
+        let handled = handle(&simulation, &role, &account, &message, receive_count);
+        let done = demand::attribute_to(role.clone(), hop, handled).await;
+        let millis = started.elapsed().as_millis() as u64 + HANDLER_CPU_MS;
+        simulation.record_invocation(&role, &account, millis);
         if done {
             return;
         }
         let random = simulation.state().draw.f64();
-        tokio::time::sleep(redelivery::delay(receives, random)).await;
+        tokio::time::sleep(redelivery::delay(receive_count, random)).await;
     }
 }
 
-/// Passes a message to the handler of its function, through ports that charge its AWS usage to `account`. Returns whether
+/// Passes a message to the handler of its function, through ports that record its AWS usage for `account`. Returns whether
 /// it succeeded.
 async fn handle(
     simulation: &Arc<TaskSimulation>,
     role: &FunctionRole,
     account: &CostAccount,
     message: &OutgoingMessage,
-    receives: u32,
+    receive_count: u32,
 ) -> bool {
     let ports = ForecastPorts::new(simulation.clone(), account.clone());
-    let event = event(message, receives);
+    let event = event(message, receive_count);
     let response = match role {
         FunctionRole::Submission => {
             Box::pin(steward_submission::handle(&ports, &ReplyQueues::parse(""), event)).await
         }
         FunctionRole::Scheduler => Box::pin(steward_scheduler::handle(&ports, event)).await,
         FunctionRole::Agent(name) => {
-            let (service, guard) = (ForecastService(simulation.clone()), simulation.guard(name));
-            let agent = steward_agent::Agent { name: name.clone(), service, guard };
+            let (service, breaker) =
+                (ForecastService(simulation.clone()), simulation.breaker(name));
+            let agent = steward_agent::Agent { name: name.clone(), service, breaker };
             let deadline = deadline(simulation, role.timeout());
             Box::pin(steward_agent::handle(&ports, &agent, event, deadline)).await
         }
@@ -80,19 +81,20 @@ pub(super) async fn sweep(simulation: Arc<TaskSimulation>) {
     let deadline = deadline(&simulation, Duration::from_secs(50));
     // Errors need no handling: the in-memory index can always be read, and unhandled tasks stay due.
     let swept = Box::pin(steward_supervisor::sweep(&ports, 0, deadline));
-    let newest = simulation.state().demand_counts.newest();
-    let _: Result<_, _> = demand::handling(FunctionRole::Scheduler, newest, swept).await;
+    // The messages of a sweep count as the hop after the last one.
+    let last_hop = simulation.state().demand_counts.last_hop();
+    let _: Result<_, _> = demand::attribute_to(FunctionRole::Scheduler, last_hop, swept).await;
 }
 
 fn deadline(simulation: &TaskSimulation, limit: Duration) -> Timestamp {
-    later(simulation.time(), limit.saturating_sub(MARGIN))
+    later(simulation.time(), limit.saturating_sub(SHUTDOWN_MARGIN))
 }
 
-fn event(message: &OutgoingMessage, receives: u32) -> SqsEvent {
+fn event(message: &OutgoingMessage, receive_count: u32) -> SqsEvent {
     let mut record = SqsMessage::default();
     record.message_id = Some("1".to_owned());
     record.body = Some(message.body.clone());
-    let receives = ("ApproximateReceiveCount".to_owned(), receives.to_string());
+    let receives = ("ApproximateReceiveCount".to_owned(), receive_count.to_string());
     record.attributes = std::iter::once(receives).collect();
     let attribute = |(name, value): &(&'static str, String)| {
         let mut attribute = SqsMessageAttribute::default();

@@ -14,9 +14,9 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use super::account::{ACCOUNT, REGION};
-use super::queues::SqsQueues;
 use super::response::ServiceResponse;
 use super::rules::{Rules, bus};
+use super::sqs::SqsQueues;
 
 /// The most entries in a request; AWS's limit.
 const ENTRIES_MAX: usize = 10;
