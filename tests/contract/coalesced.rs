@@ -12,8 +12,10 @@ use steward_core::{
     definition::workflow::Workflow,
     model::{retention::DocumentRetention, task::Task, time::Timing},
 };
+use steward_memory_ports::intercepted_store::{
+    InterceptedStore, Interceptor, StoreCall, StoreReply,
+};
 use steward_runtime::ports::{CreateOutcome, PortError, Ports, PutOutcome, Queue, StateStore};
-use steward_testkit::intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply};
 
 use super::{
     backends::{AwsBackend, Backend, QueuedMessage},

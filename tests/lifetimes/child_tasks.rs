@@ -5,8 +5,8 @@ use steward_core::model::{
     messages::{ReplyOutcome, SchedulerMessage},
     task::ProcessState,
 };
+use steward_memory_ports::ExpiredItem;
 use steward_runtime::ports::{Clock, Ports};
-use steward_testkit::memory::ExpiredItem;
 
 use super::harness::*;
 

@@ -15,13 +15,13 @@ use steward_core::{
     },
     submission::{ReplyQueues, SubmissionRefusal},
 };
+use steward_memory_ports::MemoryPorts;
 use steward_runtime::{
     dispatch::send_effects,
     drive::{Delivery, drive},
     ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},
     trace::{SpanKind, TraceSpan},
 };
-use steward_testkit::memory::MemoryPorts;
 
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 

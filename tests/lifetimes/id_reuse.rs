@@ -5,8 +5,8 @@ use steward_core::model::{
     messages::{ReplyOutcome, SchedulerMessage, StepReply},
     task::{ProcessState, Task},
 };
+use steward_memory_ports::ExpiredItem;
 use steward_runtime::ports::{Clock, OutgoingMessage, Ports, StateStore};
-use steward_testkit::memory::ExpiredItem;
 
 use super::harness::*;
 

@@ -162,7 +162,7 @@ impl OpenPart<'_> {
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => return None,
         };
-        let is_child = matches!(work, Some(StepWork::Child(_)));
+        let is_child = work.is_some_and(|work| work.is_child());
         let child = is_child.then(|| child_id(self.task, &self.part).ok()).flatten();
         Some(NextEvent { what, at: Some(at), then, child })
     }

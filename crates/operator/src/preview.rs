@@ -173,7 +173,7 @@ impl TaskChanges<'_> {
         later.retain(|part| after.progress(part, Action::Undo).is_none());
         let not_undone = after.started_parts().filter(|(part, record)| {
             let step = workflow.steps.get(&part.step);
-            let waits = step.is_some_and(|step| matches!(step.work(), Some(StepWork::Wait(_))));
+            let waits = step.is_some_and(|step| step.work().is_some_and(|work| work.is_wait()));
             let has_none = step.is_some_and(|step| step.action(Action::Undo).is_none());
             has_none && !waits && matches!(record.run.state, StepState::Completed { .. })
         });

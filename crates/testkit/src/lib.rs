@@ -1,6 +1,4 @@
-//! Test support that tests and forecasts share. [`memory`] implements the ports without AWS. [`intercepted_store`]
-//! decorates a state store. [`simulation`] runs all roles on the in-memory ports under seeded fault injection.
+//! Tests of all roles together. [`simulation`] runs them on the [in-memory ports](steward_memory_ports) under seeded
+//! fault injection.
 
-pub mod intercepted_store;
-pub mod memory;
 pub mod simulation;

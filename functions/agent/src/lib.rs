@@ -33,6 +33,7 @@ use crate::attempt::{AttemptResult, CircuitBreaker, DeliveredRequest, RemoteServ
 
 pub mod attempt;
 pub mod http;
+#[cfg(feature = "secrets")]
 pub mod secret;
 
 /// How long a reply waits for others, so that they share a request to SQS.

@@ -27,8 +27,8 @@ use steward_core::{
         time::Timing,
     },
 };
+use steward_memory_ports::MemoryPorts;
 use steward_runtime::ports::{Ports, Queue};
-use steward_testkit::memory::MemoryPorts;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
-    definition::{step::StepWork, workflow::Workflow},
+    definition::workflow::Workflow,
     engine::request::child_id,
     model::{
         attempt::AttemptTimes,
@@ -254,7 +254,7 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
 fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
     let runs_task = |part: &Part| {
         let step = workflow.steps.get(&part.step);
-        step.is_some_and(|step| matches!(step.work(), Some(StepWork::Child(_))))
+        step.is_some_and(|step| step.work().is_some_and(|work| work.is_child()))
     };
     let parts = task.started_parts().map(|(part, _)| part).filter(runs_task);
     parts.filter_map(|part| Some((part.clone(), child_id(task, &part).ok()?))).collect()

@@ -198,6 +198,33 @@ pub enum StepWork<'a> {
 }
 
 impl StepWork<'_> {
+    /// Whether an agent calls its remote service.
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        match self {
+            Self::Call { .. } => true,
+            Self::Child(_) | Self::Wait(_) => false,
+        }
+    }
+
+    /// Whether a child task runs.
+    #[must_use]
+    pub fn is_child(&self) -> bool {
+        match self {
+            Self::Child(_) => true,
+            Self::Call { .. } | Self::Wait(_) => false,
+        }
+    }
+
+    /// Whether the step only waits.
+    #[must_use]
+    pub fn is_wait(&self) -> bool {
+        match self {
+            Self::Wait(_) => true,
+            Self::Call { .. } | Self::Child(_) => false,
+        }
+    }
+
     /// The templates of the work.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let (request, single) = match self {

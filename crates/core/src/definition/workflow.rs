@@ -13,7 +13,6 @@
 
 use crate::definition::problem::DefinitionProblem;
 use crate::definition::step::StepDefinition;
-use crate::definition::step::StepWork;
 use crate::definition::{duration, step::default_task_within};
 use crate::model::names::Part;
 use crate::model::step::StepState;
@@ -334,7 +333,7 @@ impl Workflow {
     pub fn shortest_step_within(&self) -> Duration {
         let actions = self.steps.values().filter_map(|step| step.action(Action::Do));
         actions
-            .filter(|action| !matches!(action.work, StepWork::Wait(_)))
+            .filter(|action| !action.work.is_wait())
             .fold(self.complete_within, |least, action| least.min(action.complete_within))
     }
 

@@ -84,11 +84,13 @@ fn start_step(
     if let Some(each) = &step.definition.for_each {
         return start_items(change, name, each);
     }
-    if let StepWork::Wait(wait) = step.work() {
-        return start_wait(change, name, wait);
+    match step.work() {
+        StepWork::Wait(wait) => start_wait(change, name, wait),
+        StepWork::Call { .. } | StepWork::Child(_) => {
+            change.start(name.clone().into(), Action::Do);
+            Ok(false)
+        }
     }
-    change.start(name.clone().into(), Action::Do);
-    Ok(false)
 }
 
 fn evaluate_when(change: &TaskChange<'_>, when: &Template) -> Result<bool, ValueError> {

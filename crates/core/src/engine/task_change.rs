@@ -10,10 +10,7 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::Timestamp;
 
 use crate::{
-    definition::{
-        plan::Plan,
-        step::{ActionDefinition, StepWork},
-    },
+    definition::{plan::Plan, step::ActionDefinition},
     engine::{
         decision::DecisionContext,
         effect::Effect,
@@ -167,7 +164,8 @@ impl<'a> TaskChange<'a> {
         action: Action,
     ) {
         let definition = self.plan().step(&part.step).action(action);
-        let Some(ActionDefinition { call_within, work: StepWork::Call { .. }, .. }) = definition
+        let Some(ActionDefinition { call_within, .. }) =
+            definition.filter(|action| action.work.is_call())
         else {
             return;
         };

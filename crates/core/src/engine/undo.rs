@@ -1,7 +1,6 @@
 //! Backward execution (compensation): decides which undos start, and starts them.
 
 use crate::{
-    definition::step::StepWork,
     engine::{
         order::{self, PointOfNoReturn},
         task_change::TaskChange,
@@ -71,7 +70,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     }
     for (name, record) in &mut change.task.steps {
         let step = plan.step(name);
-        if matches!(step.work(), StepWork::Wait(_)) {
+        if step.work().is_wait() {
             continue;
         }
         for StepRecord { run, .. } in record.parts_mut() {

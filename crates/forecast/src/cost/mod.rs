@@ -12,7 +12,7 @@
 //!   report: outcomes, durations, retries, undos, the price of a million tasks, and of the alternatives
 //! ```
 //!
-//! Unlike the [`simulation`](steward_testkit::simulation), a forecast injects no faults into the network and the
+//! Unlike the simulation of `steward-testkit`, a forecast injects no faults into the network and the
 //! functions, and checks no invariants. Services fail as the options say. The same seed gives the same report.
 
 use std::sync::{

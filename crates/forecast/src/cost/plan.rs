@@ -6,7 +6,7 @@ use steward_core::{
     definition::{step::StepDefinition, workflow::Workflow},
     model::names::{StepName, WorkflowName},
 };
-use steward_testkit::memory::MemoryDefinitions;
+use steward_memory_ports::MemoryDefinitions;
 
 use super::{prices::Prices, sample::SampleValue, settings::ForecastSettings};
 

@@ -9,13 +9,13 @@ use steward_core::model::{
     document::Document, events::BusEvent, names::WorkflowName, retention::DocumentRetention,
     task::Task, time::Timing,
 };
+use steward_memory_ports::{
+    MemoryStore,
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
+};
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
     SaveOutcome, StateStore,
-};
-use steward_testkit::{
-    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
-    memory::MemoryStore,
 };
 
 use super::{

@@ -37,7 +37,7 @@ use super::{
     meter::UsageMeter,
     plan::{ForecastPlan, StepAssumptions, StepKey},
 };
-use steward_testkit::memory::MemoryPorts;
+use steward_memory_ports::MemoryPorts;
 
 /// How long a message is in its queue before a function receives it.
 pub const DELIVERY_LATENCY: Duration = Duration::from_millis(20);

@@ -27,7 +27,7 @@ use super::{
     trace_checks,
     virtual_time::{EPOCH_S, Millis, SECOND},
 };
-use crate::memory::MemoryPorts;
+use steward_memory_ports::MemoryPorts;
 
 /// An event on the schedule.
 #[derive(Debug)]

@@ -14,6 +14,10 @@ use steward_core::model::{
     task::Task,
     time::{Timing, later},
 };
+use steward_memory_ports::{
+    MemoryPorts, MemoryStore,
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
+};
 use steward_operator::view::failure_reason_keys;
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
@@ -23,10 +27,6 @@ use steward_runtime::ports::{
 use super::{
     deployment::SimulatedDeployment,
     virtual_time::{Millis, SECOND},
-};
-use crate::{
-    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
-    memory::{MemoryPorts, MemoryStore},
 };
 
 /// Intercepts all port calls of an instance, injects faults, and reports what happens to the oracle.

@@ -25,12 +25,12 @@ use steward_core::{
         time::Timing,
     },
 };
+use steward_memory_ports::{
+    ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
+};
 use steward_runtime::ports::{
     Clock, EventBus, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore,
-};
-use steward_testkit::{
-    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
-    memory::{ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore},
 };
 use tokio::time::Instant;
 

@@ -80,8 +80,9 @@ impl MemoryStore {
         }
     }
 
-    /// The size of a task's item as DynamoDB counts it.
-    pub(crate) fn task_bytes(&self, id: &TaskId) -> Option<usize> {
+    /// The size of a task's item as DynamoDB counts it. `None` if there is no such task.
+    #[must_use]
+    pub fn task_bytes(&self, id: &TaskId) -> Option<usize> {
         lock(&self.tables).tasks.get(id).map(|stored| stored.bytes)
     }
 

@@ -1,4 +1,4 @@
-//! In-memory implementations of all ports, for stories and simulations, with a clock that tests set. One contract
+//! In-memory implementations of all ports, for tests, simulations and forecasts, with a clock that the caller sets. One contract
 //! suite (`tests/contract.rs`) runs on these ports and on the AWS adapters.
 //!
 //! Stored values pass through the same serialisation as on AWS and so lose the same precision: a time keeps its
@@ -25,6 +25,7 @@ use steward_runtime::ports::{
 
 mod clock;
 mod definitions;
+pub mod intercepted_store;
 mod storage;
 mod store;
 
