@@ -22,7 +22,7 @@ pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
     };
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if !is_read && !is_same_origin(request.headers()) {
-        return Failure::CrossSite.page(Some(&caller));
+        return Failure::CrossOrigin.page(Some(&caller));
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -54,7 +54,7 @@ pub(crate) async fn require_local_address(request: Request, next: Next) -> Respo
         let host = authority.host().trim_matches(['[', ']']);
         host == "localhost" || host.parse::<IpAddr>().is_ok()
     });
-    if is_address { next.run(request).await } else { Failure::CrossSite.page(None) }
+    if is_address { next.run(request).await } else { Failure::CrossOrigin.page(None) }
 }
 
 /// Whether the console's own page sent the request, according to the browser. Clients other than browsers send neither

@@ -82,7 +82,7 @@ pub(crate) enum Failure {
     #[error("you have read-only access")]
     Forbidden,
     #[error("the request came from another site")]
-    CrossSite,
+    CrossOrigin,
     #[error("not found: {0}")]
     NotFound(String),
     #[error("{0}")]
@@ -95,7 +95,7 @@ impl Failure {
     fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Forbidden | Self::CrossSite => StatusCode::FORBIDDEN,
+            Self::Forbidden | Self::CrossOrigin => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -5,7 +5,9 @@ use std::{
     time::Instant,
 };
 
-use aws_sdk_dynamodb::{Client, types::AttributeValue};
+use aws_sdk_dynamodb::{
+    Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue,
+};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::{
     definition::{plan::Plan, workflow::Workflow},
@@ -63,22 +65,22 @@ impl DynamoDefinitions {
         output.item.as_ref().map(parse_stored_definition).transpose().map_err(corrupt(operation()))
     }
 
-    /// The newest published version. It is almost always the newest of all versions, so each request reads only one.
-    async fn read_newest(&self, name: &WorkflowName) -> Result<Option<Workflow>, PortError> {
-        let operation = || format!("read the newest version of workflow {name}");
-        let mut items = self
-            .client
+    /// A query of all versions of a workflow, oldest first.
+    pub(super) fn query_versions(&self, name: &WorkflowName) -> QueryFluentBuilder {
+        self.client
             .query()
             .table_name(&self.table)
             .key_condition_expression("#name = :name")
             .expression_attribute_names("#name", "name")
             .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
-            .scan_index_forward(false)
             .consistent_read(true)
-            .limit(1)
-            .into_paginator()
-            .items()
-            .send();
+    }
+
+    /// The newest published version. It is almost always the newest of all versions, so each request reads only one.
+    async fn read_newest(&self, name: &WorkflowName) -> Result<Option<Workflow>, PortError> {
+        let operation = || format!("read the newest version of workflow {name}");
+        let query = self.query_versions(name).scan_index_forward(false).limit(1);
+        let mut items = query.into_paginator().items().send();
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
             if is_published(&item) {
@@ -174,17 +176,7 @@ impl DynamoDefinitions {
         name: &WorkflowName,
     ) -> Result<Vec<StoredDefinition>, PortError> {
         let operation = || format!("read the versions of workflow {name}");
-        let mut items = self
-            .client
-            .query()
-            .table_name(&self.table)
-            .key_condition_expression("#name = :name")
-            .expression_attribute_names("#name", "name")
-            .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
-            .consistent_read(true)
-            .into_paginator()
-            .items()
-            .send();
+        let mut items = self.query_versions(name).into_paginator().items().send();
         let mut versions = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;

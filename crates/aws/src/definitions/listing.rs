@@ -1,7 +1,6 @@
 //! Lists workflows and versions without their definitions. All definitions of a large deployment may exceed the memory
 //! of a function.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use steward_core::model::names::WorkflowName;
 use steward_runtime::ports::PortError;
 
@@ -14,7 +13,7 @@ use crate::{
     items::{ItemAttributes, Unreadable},
 };
 
-/// The projection expression.
+/// The attributes without the definition.
 const PROJECTION: &str = "#name, #version, #mark";
 
 /// One version of a workflow.
@@ -52,7 +51,7 @@ impl DynamoDefinitions {
         let mut all = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(failed("list workflows"))?;
-            all.push(listed(&item).map_err(corrupt("list workflows"))?);
+            all.push(read_summary(&item).map_err(corrupt("list workflows"))?);
         }
         all.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
         Ok(all)
@@ -67,30 +66,22 @@ impl DynamoDefinitions {
         name: &WorkflowName,
     ) -> Result<Vec<VersionSummary>, PortError> {
         let operation = || format!("list the versions of workflow {name}");
-        let mut items = self
-            .client
-            .query()
-            .table_name(&self.table)
-            .key_condition_expression("#name = :name")
+        let query = self
+            .query_versions(name)
             .projection_expression(PROJECTION)
-            .expression_attribute_names("#name", "name")
             .expression_attribute_names("#version", "version")
-            .expression_attribute_names("#mark", UNPUBLISHED)
-            .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
-            .consistent_read(true)
-            .into_paginator()
-            .items()
-            .send();
+            .expression_attribute_names("#mark", UNPUBLISHED);
+        let mut items = query.into_paginator().items().send();
         let mut versions = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
-            versions.push(listed(&item).map_err(corrupt(operation()))?);
+            versions.push(read_summary(&item).map_err(corrupt(operation()))?);
         }
         Ok(versions)
     }
 }
 
-fn listed(item: &ItemAttributes) -> Result<VersionSummary, Unreadable> {
+fn read_summary(item: &ItemAttributes) -> Result<VersionSummary, Unreadable> {
     let name = item.get("name").and_then(|value| value.as_s().ok()).ok_or("no text `name`")?;
     let version = item.get("version").and_then(|value| value.as_n().ok());
     Ok(VersionSummary {
