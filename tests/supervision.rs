@@ -1,6 +1,6 @@
 //! The supervisor with many tasks, and its checks of the dead-letter queues.
 
-use std::{collections::HashMap, num::NonZeroU32};
+use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use futures_util::{StreamExt, stream};
@@ -21,7 +21,7 @@ use steward_runtime::{
     drive::TASKS_AT_ONCE,
     ports::{Clock, Ports, PutOutcome, StateStore, shard_of},
 };
-use steward_supervisor::{run_once, sweep};
+use steward_supervisor::{run_once, run_until_next_trigger, sweep};
 
 use crate::support::{
     InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
@@ -192,4 +192,55 @@ async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
     assert_eq!(deployment.take_alerts().await.len(), 1);
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 0);
+}
+
+/// A deployment with the task `t`, whose agent has its request and does not reply.
+async fn deployment_with_silent_agent() -> TestDeployment {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    let wakes = deployment.take_scheduler_messages().await;
+    steward_scheduler::handle(&deployment.ports("scheduler"), sqs_event(wakes, 1)).await;
+    assert_eq!(deployment.take_agent_requests().await.len(), 1);
+    deployment
+}
+
+#[tokio::test]
+async fn the_wake_of_an_agent_that_stopped_at_complete_by_recovers_the_task_like_a_sweep() {
+    let deployment = deployment_with_silent_agent().await;
+    let ports = deployment.ports("scheduler");
+    let wake = async || {
+        let wake = r#"{"type":"wake","task_id":"t","cause":"overdue"}"#.to_owned();
+        let response = steward_scheduler::handle(&ports, sqs_event([wake], 1)).await;
+        assert_eq!(response.batch_item_failures, []);
+        deployment.task("t").await
+    };
+    let before = deployment.task("t").await;
+    assert_eq!(wake().await, before, "nothing is past due");
+    deployment.clock.advance_seconds(3_600);
+    assert_eq!(wake().await.failure_count, 1);
+    let swept = sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    assert_eq!(swept.due, 0, "the supervisor finds nothing left to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_finds_a_task_that_becomes_overdue_between_two_triggers() {
+    let deployment = deployment_with_silent_agent().await;
+    let due = deployment.task("t").await.due.unwrap();
+    deployment.clock.set(due - SignedDuration::from_secs(25));
+    let clock = deployment.clock.clone();
+    let started = clock.now();
+    tokio::spawn(async move {
+        loop {
+            clock.sleep(Duration::from_secs(1)).await;
+            clock.advance_seconds(1);
+        }
+    });
+    let ports = deployment.ports("supervisor");
+    let every = Duration::from_secs(10);
+    let run = run_until_next_trigger(&ports, 0, every, Timestamp::MAX);
+    let swept = run.await.unwrap();
+    assert_eq!((swept.due, swept.failed, swept.shards_left), (1, 0, 0));
+    assert_eq!(deployment.task("t").await.failure_count, 1);
+    let took = deployment.clock.now().duration_since(started).as_secs();
+    assert!((50..60).contains(&took), "the run ends before the next one starts: {took} s");
 }

@@ -3,17 +3,20 @@
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde::de::IgnoredAny;
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_supervisor::run_once;
+use steward_supervisor::{SupervisorConfig, run_until_next_trigger};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
+    let supervisor: SupervisorConfig = function::configuration()?;
+    let sweep_every = supervisor.sweep_every.get();
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "supervisor");
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
         let deadline = function::deadline(&event.context);
-        let swept = telemetry::flush_after(run_once(ports, first_shard, deadline)).await?;
+        let run = run_until_next_trigger(ports, first_shard, sweep_every, deadline);
+        let swept = telemetry::flush_after(run).await?;
         tracing::info!(
             due = swept.due,
             failed = swept.failed,
