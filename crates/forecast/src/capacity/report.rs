@@ -276,7 +276,9 @@ fn assumes(settings: &ScaleSettings, prices: &Prices) -> Vec<String> {
             "list prices of {}, {}, without storage, logs, warm throughput, provisioned pollers",
             prices.region, prices.as_of
         ),
-        format!("limits of AWS as in limits.yaml; not confirmed in AWS's documentation: {unread}"),
+        format!(
+            "limits of AWS as in aws_limits.yaml; not confirmed in AWS's documentation: {unread}"
+        ),
         "nothing was measured on AWS".to_owned(),
     ]
 }

@@ -205,7 +205,7 @@ fn lowered_limits() -> Vec<Lowered> {
         (
             |s| {
                 s.deployment.pollers = 0.0;
-                s.limits.pollers_max.value = 30.0;
+                s.limits.invocations_max.value = 30.0;
                 s.forecast.slow = vec!["charge=300ms".parse().unwrap()];
             },
             LimitKind::Pollers(agent("payment")),

@@ -95,8 +95,12 @@ impl SimulatedDeployment {
         let state = &mut *self.state();
         if self.plan.operators_edit_lists && task.undo_reason.is_none() && state.random.chance(0.7)
         {
-            let edit =
-                list_edits::edit_order(&state.oracle, &state.ledger, task, &mut state.random);
+            let edit = list_edits::resubmit_with_edited_list(
+                &state.oracle,
+                &state.ledger,
+                task,
+                &mut state.random,
+            );
             if edit.is_some() {
                 return edit;
             }
