@@ -110,7 +110,7 @@ async fn start_host(recovery: &RecoveryBench, base_url: &str) -> Result<Host> {
         } },
     });
     Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         listen: Some(([127, 0, 0, 1], 0).into()),
         workflows: vec![serde_json::from_value(workflow)?],
         agents: vec![("partner".parse()?, base_url.parse()?)],
