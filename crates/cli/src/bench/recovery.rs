@@ -1,5 +1,5 @@
 //! Recovery: an agent is killed during a call. Measures the time until the step is called again. Nothing reports the
-//! crash: the supervisor finds that the attempt is past its complete-by.
+//! crash: the supervisor finds that the attempt is past its deadline.
 
 use std::{
     sync::{
