@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The tightest limit decides how many messages start; all waiting in this tick is counted for that limit. If a table
-//! throttles, messages wait in their queue here. On AWS they wait in the function, which retries, and are redelivered if that does
-//! not help.
+//! throttles, messages wait in their queue here. On AWS they wait in the function, which retries, and are redelivered if
+//! that does not help.
 
 use std::collections::BTreeMap;
 
