@@ -229,8 +229,9 @@ fn needed_where(
     reason: impl Fn(&LimitKind) -> bool,
 ) -> f64 {
     let behind = model.stages.iter().zip(&result.stages).filter(|(_, result)| {
-        let waited = result.waited.iter().any(|(bound, waited)| reason(bound) && *waited > 0.0);
-        waited && result.oldest_s > BACKLOG_S
+        let waited =
+            result.waiting_s_by_limit.iter().any(|(bound, waited)| reason(bound) && *waited > 0.0);
+        waited && result.max_age_s > BACKLOG_S
     });
     let needed = behind.map(|(stage, _)| settings.load.peak() * stage.busy_s(model.batch));
     needed.fold(0.0, f64::max)

@@ -104,7 +104,7 @@ impl TableThroughput {
         partition_limit.filter(|partition_limit| partition_limit.0 < tighter.0).unwrap_or(tighter)
     }
 
-    /// Advances time by one step. `rate` is in units per second.
+    /// Advances time by one tick. `rate` is in units per second.
     pub(super) fn pass(&mut self, now_s: f64, tick_s: f64, rate: f64) {
         self.left = (self.left + rate * tick_s).min(rate);
         if now_s >= self.second + 1.0 {
