@@ -1,4 +1,13 @@
-//! Integration tests across crates. Each module states what it tests.
+//! The integration tests of the package `steward-tests`, in one binary. Most cross crates; `coalesced_reads`,
+//! `coalesced_writes`, `throttling`, `dynamodb_refusals` and `dead_letters` test only `steward-aws`. Each module states
+//! what it tests. `support` contains helpers.
+//!
+//! Other tests in this folder are separate binaries:
+//!
+//! - `core.rs` (with `exploration`, `transition_coverage` and `transition_rows`) and `stories.rs` (with `stories/`)
+//!   belong to the package `steward-core`, so that they build without the AWS SDK.
+//! - `counted/` is a second test of this package.
+//! - `browser/` tests the console in Chromium: `.ci/browser`.
 
 #![allow(
     clippy::unwrap_used,

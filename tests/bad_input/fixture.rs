@@ -26,7 +26,7 @@ pub(super) fn strict_workflow(version: u32, maximum: u32) -> Workflow {
     .unwrap()
 }
 
-/// A deployment with two queues: a client's queue that is on the list of reply queues, and one that is not.
+/// A deployment with two more queues: a client's queue that is on the list of reply queues, and one that is not.
 pub(super) struct SubmissionFixture {
     pub(super) deployment: TestDeployment,
     pub(super) client_queue: String,
@@ -66,7 +66,7 @@ impl SubmissionFixture {
         sorted(taken.iter().map(|message| (body(message), attribute(message, "reason"))).collect())
     }
 
-    /// Takes the alerts about submissions; returns their task ids and reasons, sorted.
+    /// Takes all alerts, which must be about submissions; returns their task ids and reasons, sorted.
     pub(super) async fn take_refusal_alerts(&self) -> Vec<(Option<String>, String)> {
         let alerts = self.deployment.take_alerts().await.into_iter().map(|event| {
             assert_eq!(event["detail-type"], "Submission Refused");
@@ -95,7 +95,7 @@ impl SubmissionFixture {
         sorted(notifications.collect())
     }
 
-    /// All items of the state store, sorted.
+    /// All items of the tables of tasks and documents, sorted.
     pub(super) async fn stored_items(&self) -> Vec<String> {
         let tables = aws_sdk_dynamodb::Client::new(&self.deployment.aws.sdk_config());
         let mut items = Vec::new();
@@ -127,7 +127,7 @@ pub(super) fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// The texts in a readable length.
+/// The texts, each cut to 200 characters, with their reasons.
 pub(super) fn shortened(texts: &[(String, String)]) -> Vec<(String, &str)> {
     texts
         .iter()

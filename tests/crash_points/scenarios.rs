@@ -8,9 +8,9 @@ use steward_core::{
 
 use super::{outage::Outage, scenario_run::Redelivery, scripted_service::ServiceBehavior};
 
-mod expiring;
+mod outage_scenarios;
 
-pub(super) use expiring::{child_completed, child_undone, overdue_and_undone};
+pub(super) use outage_scenarios::{child_completed, child_undone, overdue_and_undone};
 
 /// A scenario with its expected ending.
 #[derive(Debug, Clone)]

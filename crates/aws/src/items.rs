@@ -1,5 +1,5 @@
-//! Converts tasks and documents to items of the tables, and computes the size of an item, by which DynamoDB charges reads
-//! and writes.
+//! Converts tasks and documents to items of the tables, and reads tasks and expiries from items. Computes the expiry of
+//! an item, and the size by which DynamoDB charges reads and writes.
 
 use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
@@ -31,13 +31,13 @@ pub const WRITE_UNIT_BYTES: usize = 1_024;
 /// The number of bytes in one read unit of a consistent read.
 pub const READ_UNIT_BYTES: usize = 4_096;
 
-/// The attributes of a document's item with the times of its attempt. Their names are short because DynamoDB charges for
-/// names too.
+/// The attributes of a document's item for the times at which its attempt was queued, called and answered. The names
+/// are short because DynamoDB charges for names too.
 pub(crate) const QUEUED_AT: &str = "q";
 pub(crate) const CALLED_AT: &str = "c";
 pub(crate) const ANSWERED_AT: &str = "r";
 
-/// The attributes of a task's item that are not fields of the task.
+/// The attributes of a task's item that are not fields of the task. The item of a document has `expires_at` too.
 const SHARD: &str = "shard";
 const EXPIRES_AT: &str = "expires_at";
 const ENDED: &str = "ended";
@@ -52,7 +52,7 @@ pub(crate) fn task_attributes() -> impl Iterator<Item = &'static str> {
 pub struct Items {
     /// The number of shards of the due index.
     pub shards: NonZeroU32,
-    /// The retention time of a finished task.
+    /// The default retention time of a finished task and its documents. A task's own `retention_s` overrides it.
     pub retention: Duration,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct AssumptionArgs {
     /// The output of a step, or of each item of a step with `for_each`. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
     output: Vec<StepOption<Json>>,
-    /// The average duration of a step's calls; 100ms by default.
+    /// The average duration of the calls of a step at its service. 100ms by default.
     #[arg(long, value_name = "STEP=DURATION")]
     slow: Vec<StepOption<DurationValue>>,
     /// The average time until a step's callback arrives. By default 1m, or a tenth of `callback.within` if that is

@@ -127,8 +127,8 @@ fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
     }
     if let StepState::Waiting { until, .. } = state {
         bail!(
-            "{token}: refused, because attempt {newest} at step {step} has ended; send the callback again once \
-             the next attempt awaits one, after {until:.0}"
+            "{token}: not sent: attempt {newest} of step {step} has ended. Send the callback again after {until:.0}, \
+             when the next attempt is waiting for it"
         );
     }
     match state.reply_due_by() {

@@ -52,7 +52,7 @@ pub(crate) struct DeploymentArgs {
     /// The name or URL of agent queues, with {agent} in place of the agent's name.
     #[arg(long, env = "STEWARD_AGENT_QUEUE_URL", default_value = resources::AGENT_QUEUE)]
     agent_queue: String,
-    /// The number of shards of the due index: at least as many as the deployment has.
+    /// The number of shards of the due index: at least as many as the deployment has. With fewer, the console misses tasks.
     #[arg(long, env = "STEWARD_SHARDS", default_value_t = resources::SHARDS)]
     shards: NonZeroU32,
     /// The dead-letter queues, by name or URL, separated by commas. By default, those that `steward local` names.

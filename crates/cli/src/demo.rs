@@ -155,7 +155,7 @@ async fn start_host(
         Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
     };
     let host = Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         listen: Some(args.listen),
         external: args.aws.endpoints_for_one_run()?,
         workflows: vec![scenario.workflow()?],

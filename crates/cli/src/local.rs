@@ -65,7 +65,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         "--aws-endpoint is the address on which this process would listen ({own}): choose another --listen"
     );
     let host = Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         data: args.data.clone(),
         listen: Some(args.listen),
         external: external.clone(),

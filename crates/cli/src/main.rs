@@ -72,7 +72,8 @@ enum Command {
     },
     /// List tasks. Scans the whole table, so use it on small deployments.
     List(tasks::ListArgs),
-    /// Retry a failed step with new attempts, or a waiting step immediately.
+    /// Retry failed steps with new attempts, and end the pause before a retry. With --step, it also ends a
+    /// `wait`.
     Resubmit(operate::ResubmitArgs),
     /// Continue the task without a step, or without its undo.
     Skip(operate::SkipArgs),
@@ -80,7 +81,8 @@ enum Command {
     Complete(operate::CompleteArgs),
     /// Undo the whole task.
     Undo(operate::TaskCommandArgs),
-    /// Stop a task: it sends no more requests, and nothing is undone.
+    /// Stop a task and put it in Error. Nothing more is sent, nothing is undone. `resubmit` or `undo` continue
+    /// from there.
     Cancel(operate::TaskCommandArgs),
     /// Pause a task: it starts no further steps until it is resumed.
     Pause(operate::TaskCommandArgs),

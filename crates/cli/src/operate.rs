@@ -61,13 +61,14 @@ pub(crate) struct TaskCommandArgs {
 pub(crate) struct ResubmitArgs {
     #[command(flatten)]
     target: TaskCommandArgs,
-    /// The step to retry; all failed and waiting steps if absent.
+    /// The step to retry. If absent: all failed steps, and steps that pause before a retry.
     #[arg(long)]
     step: Option<Part>,
     /// A JSON merge patch for the task's input, or @FILE with one; null removes a field.
     #[arg(long, value_name = "JSON|@FILE", value_parser = read_json)]
     input: Option<Value>,
-    /// Confirms that no earlier attempt took effect.
+    /// Confirm that no earlier attempt took effect at the service. Needed if one may have, and --input is given or the step
+    /// is not idempotent. If it is wrong, the service acts twice.
     #[arg(long)]
     did_not_run: bool,
 }
@@ -80,7 +81,8 @@ pub(crate) struct SkipArgs {
     /// The step; may be absent if only one step failed.
     #[arg(long)]
     step: Option<Part>,
-    /// Confirms that no attempt took effect.
+    /// Confirm that no attempt took effect at the service. Otherwise, a step that may have run is undone with the others if
+    /// the task is undone later.
     #[arg(long)]
     did_not_run: bool,
 }

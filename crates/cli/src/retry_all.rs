@@ -36,7 +36,7 @@ pub(crate) struct RetryAllArgs {
     /// Only tasks whose error contains this text.
     #[arg(long)]
     reason_contains: Option<String>,
-    /// The maximum number of tasks.
+    /// The maximum number of tasks. If more match, an arbitrary subset is taken.
     #[arg(long, default_value_t = 10_000)]
     limit: usize,
     /// Only list the tasks that would be resubmitted.
@@ -95,7 +95,10 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let store = args.deployment.store().await;
     let tasks = in_error(&args, &store).await?;
     if tasks.len() == args.limit {
-        outln!("only the first {} matching tasks; more may match", tasks.len());
+        outln!(
+            "stopped at --limit {}: an arbitrary subset of the matching tasks; run the command again for the rest",
+            args.limit
+        );
     }
     if tasks.is_empty() {
         outln!("no matching task in Error");

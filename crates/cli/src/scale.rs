@@ -99,7 +99,8 @@ struct CapacityArgs {
     /// Warm throughput of each table and the index, in read units per second.
     #[arg(long, value_name = "N")]
     warm_reads: Option<f64>,
-    /// The index has already handled this load, so that each shard has its own partition.
+    /// Assume that DynamoDB has already split the index `due` into one partition per shard, after an earlier load of this
+    /// size.
     #[arg(long)]
     rehearsed: bool,
     /// The account's quota of concurrent Lambda executions.
@@ -329,14 +330,14 @@ fn verdict(report: &ScaleReport) -> Vec<String> {
     ));
     if let Some(from) = late.from_s {
         lines.push(format!(
-            "WARNING: from {} on, {} of the replies arrive after their step's complete-by; they are ignored and the steps are retried, which these figures do not include",
+            "WARNING: from {} on, {} of the replies are handled after the attempt's deadline. Steward ignores those that come after the supervisor has given the attempt up, and retries the steps. These figures do not include the retries",
             seconds(from),
             percent(late.share)
         ));
     }
     if let Some(concurrency) = report.let_in {
         lines.push(format!(
-            "without raising limits: cap intake at the sustainable rate, with --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before their complete-by starts"
+            "without raising limits: cap intake at the sustainable rate, with --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before the deadline of their task starts"
         ));
     }
     let spike = match cost.an_hour_of_spike > cost.an_hour {

@@ -25,7 +25,7 @@ pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &DeploymentArgs
         return Ok(());
     }
     outln!("{}", header(&view));
-    let mut table = table(&["time", "step", "attempt", "event", "reason", "verdict"]);
+    let mut table = table(&["time", "step", "attempt", "event", "reason", "decision"]);
     for line in lines {
         table.add_row(cells(line));
     }
@@ -59,6 +59,6 @@ fn header(view: &TaskView) -> String {
 fn cells(line: TimelineEntry) -> [String; 6] {
     let (attempt, what) = (line.attempt(), line.description());
     let step = line.step.map(|step| step.to_string()).unwrap_or_default();
-    let (why, verdict) = (line.why.unwrap_or_default(), line.verdict.unwrap_or_default());
-    [format!("{:.3}", line.at), step, attempt, what, why, verdict]
+    let (why, decision) = (line.why.unwrap_or_default(), line.verdict.unwrap_or_default());
+    [format!("{:.3}", line.at), step, attempt, what, why, decision]
 }

@@ -26,8 +26,9 @@ pub const BULK_TASKS_MAX: usize = 1_000;
 /// How long the record of a bulk command is kept.
 pub const BULK_RECORD_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Steps in a workflow. The task's item stays far below DynamoDB's limit of 400 KB. With twenty steps it stays below
-/// 1 KB, which is the unit of DynamoDB's charge for a write.
+/// Steps in a workflow. Without `for_each`, the task's item stays far below DynamoDB's limit of 400 KB. With twenty
+/// such steps it usually stays below 1 KB, which is the unit of DynamoDB's charge for a write. For workflows with
+/// `for_each` see [`TASK_ITEM_BYTES_MAX`].
 pub const STEPS_MAX: usize = 100;
 
 /// Bytes in the item of a task. DynamoDB accepts 400 KB. The difference is a reserve: if a task exceeds this limit

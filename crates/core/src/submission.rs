@@ -216,7 +216,7 @@ pub fn accept(
         ended_at: None,
         // No attempt can be overdue before the shortest `complete_within` of the workflow. So a task that ends before
         // that updates the due index only at its end.
-        due: Some(later(now, timing.pickup_within.min(workflow.shortest_step_within()))),
+        due: Some(later(now, timing.pickup_within.min(workflow.shortest_deadline()))),
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,

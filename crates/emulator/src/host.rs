@@ -90,7 +90,7 @@ pub struct HostOptions {
     /// Interceptors for the AWS calls of the functions, but not for those of the host itself.
     pub interceptors: Vec<SharedInterceptor>,
     /// Whether the most frequent DynamoDB requests are served without dynoxide, for speed. Tests do without.
-    pub shortcuts: bool,
+    pub fast_path: bool,
 }
 
 impl Default for HostOptions {
@@ -104,7 +104,7 @@ impl Default for HostOptions {
             supervise_every: None,
             instances: NonZeroU32::MIN,
             interceptors: Vec::new(),
-            shortcuts: false,
+            fast_path: false,
         }
     }
 }
@@ -146,7 +146,7 @@ impl Host {
             None => None,
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let mut builder = EmbeddedAws::builder().shortcuts(options.shortcuts);
+        let mut builder = EmbeddedAws::builder().fast_path(options.fast_path);
         if let Some(dir) = &options.data {
             builder = builder.data_dir(dir);
         }

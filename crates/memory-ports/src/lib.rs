@@ -3,8 +3,9 @@
 //!
 //! Stored values pass through the same serialisation as on AWS and so lose the same precision: a time keeps its
 //! milliseconds and nothing finer. These ports enforce the size limits of AWS. Items also expire as on AWS:
-//! [`MemoryStore::expired`] lists the expired items, and a test deletes them one by one, at any time. One thing is
-//! simpler than on AWS: a definition is visible as soon as it is published.
+//! [`MemoryStore::expired`] lists the expired items, and a test deletes them one by one, at any time. Two things
+//! are simpler than on AWS: a definition is visible as soon as it is published, and the indices never lag behind the
+//! table of tasks.
 //!
 //! ```text
 //! ports.with_instance("scheduler-1") ──┐
@@ -72,10 +73,10 @@ impl MemoryPorts {
         Self { instance: name.to_owned(), ..self.clone() }
     }
 
-    /// The same ports, with this many tasks in a page of the due index instead of 100.
+    /// The same ports, with this many tasks in a page of an index instead of 100.
     #[must_use]
-    pub fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
-        Self { store: self.store.with_due_page(tasks), ..self.clone() }
+    pub fn with_page_size(&self, tasks: NonZeroUsize) -> Self {
+        Self { store: self.store.with_page_size(tasks), ..self.clone() }
     }
 }
 
@@ -317,7 +318,7 @@ mod tests {
             let created = ports.store().create(&task, &document).await.unwrap();
             assert_eq!(created, CreateOutcome::Created);
         }
-        let small = ports.with_due_page(NonZeroUsize::MIN);
+        let small = ports.with_page_size(NonZeroUsize::MIN);
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = small.store().due_tasks(0, Timestamp::MAX, after.as_ref()).await.unwrap();

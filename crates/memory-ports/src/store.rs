@@ -30,15 +30,15 @@ use super::{
     storage::{corrupt, lock, stored},
 };
 
-/// The number of tasks in a page of the due index, as on AWS.
-const DUE_PAGE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);
+/// The number of tasks in a page of an index. On AWS a page has 100 of the index `due`, and 4,000 of the index `ended`.
+const PAGE_SIZE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);
 
 /// The state store in memory.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     items: Items,
-    due_page: NonZeroUsize,
+    page_size: NonZeroUsize,
     clock: ManualClock,
 }
 
@@ -46,12 +46,12 @@ impl MemoryStore {
     /// Empty tables. `clock` decides which items have expired.
     pub(super) fn new(shards: NonZeroU32, retention: Duration, clock: ManualClock) -> Self {
         let items = Items { shards, retention };
-        Self { tables: Arc::default(), items, due_page: DUE_PAGE, clock }
+        Self { tables: Arc::default(), items, page_size: PAGE_SIZE, clock }
     }
 
-    /// The same tables, with this many tasks in a page of the due index.
-    pub(super) fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
-        Self { due_page: tasks, ..self.clone() }
+    /// The same tables, with this many tasks in a page of an index.
+    pub(super) fn with_page_size(&self, tasks: NonZeroUsize) -> Self {
+        Self { page_size: tasks, ..self.clone() }
     }
 
     /// The tasks and documents that have expired at `now`. DynamoDB may delete each of them at any moment, or only days
@@ -69,7 +69,7 @@ impl MemoryStore {
         tasks.chain(documents).collect()
     }
 
-    /// Deletes an item, as DynamoDB does with expired items.
+    /// Deletes an item of [`expired`](Self::expired), as DynamoDB deletes expired items. Does not check the expiry.
     pub fn delete_expired(&self, item: &ExpiredItem) {
         let mut tables = lock(&self.tables);
         match item {
@@ -123,18 +123,19 @@ struct Tables {
     shared: BTreeMap<SharedRecordKey, SharedRecord>,
     /// The due tasks of each shard, earliest first.
     due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
-    /// The ended tasks by final state and part of the index, earliest first.
+    /// The ended tasks by final state and partition of the index, earliest first.
     ended: BTreeMap<(ProcessState, u32), BTreeSet<(Timestamp, TaskId)>>,
 }
 
 impl Tables {
-    /// Replaces a task, in the indices too.
+    /// Inserts or replaces a task, also in the indices.
     fn put(&mut self, stored: StoredItem<Task>, shards: NonZeroU32) {
         let id = stored.value.task_id.clone();
         self.remove(&id, shards);
-        let (shard, part) = (shard_of(&id, shards), shard_of(&id, ended_index_partitions(shards)));
+        let (shard, partition) =
+            (shard_of(&id, shards), shard_of(&id, ended_index_partitions(shards)));
         if let Some((state, at)) = ended(&stored.value) {
-            self.ended.entry((state, part)).or_default().insert((at, id.clone()));
+            self.ended.entry((state, partition)).or_default().insert((at, id.clone()));
         }
         if let Some(at) = stored.value.due {
             self.due.entry(shard).or_default().insert((at, id.clone()));
@@ -142,24 +143,25 @@ impl Tables {
         self.tasks.insert(id, stored);
     }
 
-    /// Removes a task, from the indices too.
+    /// Removes a task, also from the indices.
     fn remove(&mut self, id: &TaskId, shards: NonZeroU32) {
         let Some(StoredItem { value: before, .. }) = self.tasks.remove(id) else { return };
-        let (shard, part) = (shard_of(id, shards), shard_of(id, ended_index_partitions(shards)));
+        let (shard, partition) =
+            (shard_of(id, shards), shard_of(id, ended_index_partitions(shards)));
         if let Some(at) = before.due {
             self.due.entry(shard).or_default().remove(&(at, id.clone()));
         }
         if let Some((state, at)) = ended(&before) {
-            self.ended.entry((state, part)).or_default().remove(&(at, id.clone()));
+            self.ended.entry((state, partition)).or_default().remove(&(at, id.clone()));
         }
     }
 }
 
-/// The size of an item in bytes as DynamoDB counts it.
+/// The size of an item in bytes, as DynamoDB counts it.
 ///
 /// # Errors
-/// The item is larger than DynamoDB accepts.
-fn fits(item: &ItemAttributes, operation: impl Fn() -> String) -> Result<usize, PortError> {
+/// The item is larger than [`ITEM_BYTES_MAX`].
+fn checked_size(item: &ItemAttributes, operation: impl Fn() -> String) -> Result<usize, PortError> {
     match size(item) {
         bytes if bytes <= ITEM_BYTES_MAX => Ok(bytes),
         bytes => {
@@ -190,7 +192,7 @@ impl MemoryStore {
         operation: impl Fn() -> String,
     ) -> Result<StoredItem<Task>, PortError> {
         let item = self.items.task(task)?;
-        let bytes = fits(&item, &operation)?;
+        let bytes = checked_size(&item, &operation)?;
         Ok(StoredItem { value: stored(task, operation)?, expires_at: expires_at(&item), bytes })
     }
 
@@ -203,7 +205,7 @@ impl MemoryStore {
         operation: impl Fn() -> String,
     ) -> Result<StoredItem<Document>, PortError> {
         let item = self.items.document(owner, retention, document);
-        let bytes = fits(&item, &operation)?;
+        let bytes = checked_size(&item, &operation)?;
         let value = stored_document(document, operation)?;
         Ok(StoredItem { value, expires_at: expires_at(&item), bytes })
     }
@@ -243,14 +245,16 @@ impl StateStore for MemoryStore {
         let mut tables = lock(&self.tables);
         match tables.tasks.get(&task.value.task_id) {
             // A later task with the same id may have reached the same revision.
-            Some(now)
-                if now.value.revision == task.value.revision.saturating_sub(1)
-                    && now.value.submitted_at == task.value.submitted_at =>
+            Some(current)
+                if current.value.revision == task.value.revision.saturating_sub(1)
+                    && current.value.submitted_at == task.value.submitted_at =>
             {
                 tables.put(task, self.items.shards);
                 Ok(SaveOutcome::Saved)
             }
-            now => Ok(SaveOutcome::Conflict(now.map(|now| Box::new(now.value.clone())))),
+            current => {
+                Ok(SaveOutcome::Conflict(current.map(|current| Box::new(current.value.clone()))))
+            }
         }
     }
 
@@ -312,10 +316,10 @@ impl StateStore for MemoryStore {
         let page: Vec<_> = index
             .range((start, Bound::Unbounded))
             .take_while(|(due, _)| *due <= until)
-            .take(self.due_page.get())
+            .take(self.page_size.get())
             .collect();
         // A full page has a cursor even if it is the last: DynamoDB does not look ahead either.
-        let last = if page.len() == self.due_page.get() { page.last() } else { None };
+        let last = if page.len() == self.page_size.get() { page.last() } else { None };
         let next = last.map(|(due, id)| DueCursor { due: *due, task_id: id.clone() });
         let task_ids = page.iter().map(|(_, id)| id.clone()).collect();
         Ok(DuePage { task_ids, next })
@@ -328,25 +332,25 @@ impl StateStore for MemoryStore {
     async fn ended_tasks(
         &self,
         state: ProcessState,
-        part: u32,
+        partition: u32,
         within: Range<Timestamp>,
         after: Option<&EndedTask>,
     ) -> Result<EndedTaskPage, PortError> {
         let tables = lock(&self.tables);
-        let Some(index) = tables.ended.get(&(state, part)) else {
+        let Some(index) = tables.ended.get(&(state, partition)) else {
             return Ok(EndedTaskPage::default());
         };
         let start =
             after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.at, last.task_id.clone())));
         let found = index.range((start, Bound::Unbounded));
-        let page = found.filter(|(at, _)| within.contains(at)).take(self.due_page.get());
+        let page = found.filter(|(at, _)| within.contains(at)).take(self.page_size.get());
         let ended: Vec<_> = page
             .filter_map(|(at, task_id)| {
                 let workflow = tables.tasks.get(task_id)?.value.workflow.clone();
                 Some(EndedTask { at: *at, task_id: task_id.clone(), workflow })
             })
             .collect();
-        let full = ended.len() == self.due_page.get();
+        let full = ended.len() == self.page_size.get();
         let next = ended.last().filter(|_| full).cloned();
         Ok(EndedTaskPage { ended, next })
     }
@@ -363,9 +367,9 @@ impl StateStore for MemoryStore {
         shared: &SharedRecord,
     ) -> Result<SharedSaveOutcome, PortError> {
         let mut tables = lock(&self.tables);
-        let now = tables.shared.get(&shared.key);
-        if now.map_or(0, |now| now.revision) != shared.revision.saturating_sub(1) {
-            return Ok(SharedSaveOutcome::Conflict(now.cloned()));
+        let current = tables.shared.get(&shared.key);
+        if current.map_or(0, |current| current.revision) != shared.revision.saturating_sub(1) {
+            return Ok(SharedSaveOutcome::Conflict(current.cloned()));
         }
         tables.shared.insert(shared.key.clone(), to_the_second(shared)?);
         Ok(SharedSaveOutcome::Saved)
@@ -377,7 +381,7 @@ impl StateStore for MemoryStore {
     }
 }
 
-/// `shared` as it reads after it was stored: its expiry keeps whole seconds.
+/// The record as a read returns it: the store keeps whole seconds of its expiry.
 fn to_the_second(shared: &SharedRecord) -> Result<SharedRecord, PortError> {
     let operation = || format!("save {} {}", shared.key.kind.name(), shared.key.name);
     let expires_at = shared.expires_at.map(|at| Timestamp::from_second(at.as_second()));
@@ -385,7 +389,7 @@ fn to_the_second(shared: &SharedRecord) -> Result<SharedRecord, PortError> {
     Ok(SharedRecord { expires_at, ..shared.clone() })
 }
 
-/// `document` as it reads after it was stored: its times keep milliseconds.
+/// The document as a read returns it: the store keeps milliseconds of its times.
 fn stored_document(
     document: &Document,
     operation: impl Fn() -> String,

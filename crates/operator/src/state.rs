@@ -10,22 +10,22 @@ use steward_core::model::{
     task::ProcessState,
 };
 
-/// The state of a step, or of one of its items. As soon as its undo has begun, the state of the undo.
+/// The state of a step, or of one of its items. Once its undo has started, this is the state of the undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PartState {
     /// It has no record yet.
     #[serde(rename = "not started")]
     NotStarted,
-    /// An agent or a child task works on it, or at least one of its items has begun.
+    /// An agent or a child task works on it, or at least one of its items has started.
     #[serde(rename = "running")]
     Running,
     /// The call is done; a callback completes the step.
     #[serde(rename = "awaiting callback")]
     AwaitingCallback,
-    /// It starts, or is retried, at a later time.
+    /// A pause: afterwards it starts, is retried or, for a `wait`, completes.
     #[serde(rename = "waiting")]
     Waiting,
-    /// It took effect.
+    /// It completed: its call, child task or items succeeded, its `wait` ended, or an operator completed it.
     #[serde(rename = "completed")]
     Completed,
     /// Steward does not retry it any more.
@@ -52,15 +52,12 @@ pub enum PartState {
 }
 
 impl PartState {
-    /// The state of a step or item. For a step with items whose undo has begun, the state of the undo that has
-    /// progressed least.
+    /// The state of a step or item. For a step with items whose undo has started: the state of the first undo, in the
+    /// order of the items, that is neither completed nor skipped; of the first undo if there is none. Items whose undo
+    /// has not started are ignored.
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
-        let begun = record.items.iter().flat_map(|items| &items.started);
-        let undos: Vec<_> = begun.chain([record]).filter_map(|one| one.undo.as_ref()).collect();
-        let open =
-            undos.iter().find(|undo| !undo.state.is_completed_or_skipped()).or(undos.first());
-        open.map_or_else(|| Self::of_run(&record.run), |undo| Self::of_undo(undo))
+        record.shown_undo().map_or_else(|| Self::of_run(&record.run), Self::of_undo)
     }
 
     fn of_run(run: &Progress) -> Self {
@@ -164,7 +161,7 @@ pub fn task_symbol(state: ProcessState) -> &'static str {
     }
 }
 
-/// The CSS class of a task's state, as `state-processing`.
+/// The CSS class of a task's state, such as `state-processing`.
 #[must_use]
 pub fn task_css_class(state: ProcessState) -> String {
     css_class(&state.to_string())
@@ -203,10 +200,23 @@ mod tests {
     fn an_undo_hides_the_state_of_the_run() {
         let state = |record: Value| PartState::of(&serde_json::from_value(record).unwrap());
         assert_eq!(state(json!({ "s": "c", "a": 1 })), PartState::Completed);
-        let undo_of_an_item = json!({ "s": "e", "p": { "n": 2, "l": [
-            { "s": "c", "a": 1, "x": { "s": "c", "a": 1 } },
-            { "s": "c", "a": 1, "x": { "s": "w", "a": 1, "u": 0 } },
-        ] } });
-        assert_eq!(state(undo_of_an_item), PartState::UndoWaiting);
+        let running = json!({ "s": "r", "a": 1, "b": 0 });
+        assert_eq!(state(json!({ "s": "c", "a": 1, "x": running })), PartState::Undoing);
+        let (done, waiting) = (json!({ "s": "c", "a": 1 }), json!({ "s": "w", "a": 1, "u": 0 }));
+        let failed = json!({ "s": "f", "a": 1 });
+        let of_items = |undos: &[Option<&Value>]| {
+            let item = |undo: &Option<&Value>| match undo {
+                Some(undo) => json!({ "s": "c", "a": 1, "x": undo }),
+                None => json!({ "s": "c", "a": 1 }),
+            };
+            let items: Vec<_> = undos.iter().map(item).collect();
+            state(json!({ "s": "e", "p": { "n": items.len(), "l": items } }))
+        };
+        // The first unfinished undo in the order of the items.
+        assert_eq!(of_items(&[Some(&done), Some(&waiting)]), PartState::UndoWaiting);
+        assert_eq!(of_items(&[Some(&running), Some(&waiting)]), PartState::Undoing);
+        assert_eq!(of_items(&[Some(&failed), Some(&waiting)]), PartState::UndoFailed);
+        // Items whose undo has not started are ignored.
+        assert_eq!(of_items(&[None, Some(&done)]), PartState::Undone);
     }
 }

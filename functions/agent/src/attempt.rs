@@ -20,8 +20,8 @@
 //! long as there may be such a call, the agent retries; it always retries an undo. A conflict never proves that the step
 //! did not run.
 //!
-//! A step that is not `idempotent` is claimed in the state store before its call, and called once. The agent retries only
-//! a fault that certainly had no effect; it replies to any other fault at once with an unknown outcome.
+//! A step that is not `idempotent` is claimed in the state store before its call. The agent repeats the call only after a
+//! transient fault that certainly had no effect (no connection, 425, 429). It replies to any other fault at once.
 //!
 //! Implement [`RemoteService`] to write an agent for another protocol than HTTP.
 

@@ -45,10 +45,16 @@ const EXAMINED_MAX: usize = 10_000;
 
 /// The commands for many tasks, with their effect on each task.
 const ACTIONS: [(&str, &str); 6] = [
-    ("resubmit", "retry failed steps with new attempts, and start waiting steps at once"),
-    ("skip", "continue without the step of the filter, if it failed or waits"),
+    ("resubmit", "retry failed steps with new attempts, and end the pause before a retry"),
+    (
+        "skip",
+        "continue without the step of the filter, or without its undo, unless it is running or awaits a callback",
+    ),
     ("undo", "undo the whole task"),
-    ("cancel", "stop the task: nothing more is sent, and nothing is undone"),
+    (
+        "cancel",
+        "stop the task and put it in Error: nothing more is sent, nothing is undone; resubmit or undo continue from there",
+    ),
     ("pause", "start nothing more until the task is resumed"),
     ("resume", "continue a paused task"),
 ];

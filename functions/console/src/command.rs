@@ -179,7 +179,10 @@ fn input_patch(data: &TaskData, form: &CommandForm, text: &str) -> Result<Option
     let edited = parse_json("input", text)?;
     let patch = mask::patch_from_edit(&data.workflow.mask, data.input(), &edited)?;
     if patch.is_some() && form.base != input_version(&data.task) {
-        return Err("someone else has edited the input; reload this page".to_owned());
+        return Err(
+            "someone else has edited the input: copy your changes, reload this page, and apply them again"
+                .to_owned(),
+        );
     }
     Ok(patch)
 }

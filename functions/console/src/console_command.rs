@@ -60,11 +60,15 @@ impl ConsoleCommand {
     /// What the command does.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
-            Self::Resubmit => "Retries failed steps, and starts waiting steps at once.",
+            Self::Resubmit => {
+                "Retries failed steps with new attempts, and ends the pause before a retry. With a step, it also ends its wait."
+            }
             Self::Skip => "Continues without a step, or without its undo.",
             Self::Complete => "Marks a step, or its undo, as completed by hand.",
             Self::Undo => "Undoes the whole task.",
-            Self::Cancel => "Stops the task: nothing more is sent, and nothing is undone.",
+            Self::Cancel => {
+                "Stops the task and puts it in Error. Nothing more is sent, nothing is undone. Resubmit or Undo continue from there."
+            }
             Self::Pause => "Starts nothing more until the task is resumed.",
             Self::Resume => "Continues a paused task.",
         }

@@ -87,7 +87,9 @@ pub(crate) enum Failure {
     NotFound(String),
     #[error("{0}")]
     BadRequest(String),
-    #[error("the state store or a queue did not respond; try again")]
+    #[error(
+        "DynamoDB or SQS refused or did not answer; try again. The reason is in the console’s log"
+    )]
     Unavailable(#[from] PortError),
 }
 

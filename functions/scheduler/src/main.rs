@@ -1,4 +1,5 @@
-//! The scheduler's Lambda function.
+//! Entry point of the scheduler: handles each SQS batch with [`handle`]. Failed messages return to the queue with a
+//! backoff. Telemetry is exported before the invocation ends.
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
@@ -11,12 +12,12 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "scheduler");
-    run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
+    run(service_fn(|invocation: LambdaEvent<SqsEvent>| async move {
         Ok::<_, Error>(
             telemetry::flush_after(ports.channel().process_batch(
                 &Queue::Scheduler,
-                event.payload,
-                |event| handle(ports, event),
+                invocation.payload,
+                |batch| handle(ports, batch),
             ))
             .await,
         )

@@ -67,7 +67,7 @@ fn pages(task: &str) -> [(&'static str, String); 9] {
 pub(super) async fn run(console: &ConsoleBench) -> Result<Measurements> {
     let order = ExampleWorkflow::Order.scenario();
     let host = Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         data: console.data.clone(),
         listen: Some(([127, 0, 0, 1], 0).into()),
         workflows: vec![order.workflow()?],

@@ -79,7 +79,7 @@ pub(super) async fn run(ingest: &IngestBench) -> Result<Measurements> {
         "steps": { "later": { "wait": "1d" } },
     });
     let host = Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         data: ingest.data.clone(),
         workflows: vec![serde_json::from_value(workflow)?],
         supervise_every: Some(Duration::from_secs(5)),

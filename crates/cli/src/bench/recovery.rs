@@ -1,5 +1,5 @@
 //! Recovery: an agent is killed during a call. Measures the time until the step is called again. Nothing reports the
-//! crash: the supervisor finds that the attempt is past its complete-by.
+//! crash: the supervisor finds that the attempt is past its deadline.
 
 use std::{
     sync::{
@@ -110,7 +110,7 @@ async fn start_host(recovery: &RecoveryBench, base_url: &str) -> Result<Host> {
         } },
     });
     Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         listen: Some(([127, 0, 0, 1], 0).into()),
         workflows: vec![serde_json::from_value(workflow)?],
         agents: vec![("partner".parse()?, base_url.parse()?)],

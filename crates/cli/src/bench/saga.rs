@@ -90,7 +90,7 @@ pub(super) fn growth(stored_max: usize) -> Vec<SagaBench> {
 pub(super) async fn run(saga: &SagaBench) -> Result<Measurements> {
     let service = BenchService::start(Duration::from_millis(saga.service_ms)).await?;
     let host = Host::start(HostOptions {
-        shortcuts: true,
+        fast_path: true,
         data: saga.data.clone(),
         listen: Some(([127, 0, 0, 1], 0).into()),
         workflows: vec![workflow(saga.steps)?],

@@ -4,7 +4,7 @@
 //! names existing steps, without a cycle. So the engine never has to handle a step without work or an unknown step.
 //! [`Workflow::problems`] finds all other problems of a definition before it is published.
 
-use std::{collections::BTreeSet, ops::Deref, time::Duration};
+use std::{collections::BTreeSet, ops::Deref};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -31,7 +31,6 @@ use crate::{
 pub struct Plan {
     definition: Workflow,
     steps: IndexMap<StepName, CompiledStep>,
-    shortest_within: Duration,
 }
 
 impl Plan {
@@ -48,8 +47,7 @@ impl Plan {
             let ancestors: BTreeSet<_> = before.map(|before| (*before).clone()).collect();
             steps.insert(name.clone(), CompiledStep::new(&definition, name, step, ancestors)?);
         }
-        let shortest_within = definition.shortest_step_within();
-        Ok(Self { definition, steps, shortest_within })
+        Ok(Self { definition, steps })
     }
 
     /// Returns the step with this name.
@@ -78,12 +76,6 @@ impl Plan {
     #[must_use]
     pub fn unknown_step<'t>(&self, task: &'t Task) -> Option<&'t StepName> {
         task.steps.keys().find(|name| !self.steps.contains_key(*name))
-    }
-
-    /// The shortest time that any attempt may take. A new task cannot be past due before that time.
-    #[must_use]
-    pub fn shortest_within(&self) -> Duration {
-        self.shortest_within
     }
 }
 
@@ -183,7 +175,7 @@ impl CompiledStep {
     /// How the step is done.
     #[must_use]
     pub fn run(&self) -> ActionDefinition<'_> {
-        self.definition.run_by(self.work())
+        self.definition.do_settings(self.work())
     }
 
     /// How the step is undone, or `None` if it has no undo.
@@ -196,7 +188,7 @@ impl CompiledStep {
             CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(_) => return None,
         };
-        Some(self.definition.undo_by(work))
+        Some(self.definition.undo_settings(work))
     }
 
     /// How the step is done or undone, or `None` for the undo of a step without one.

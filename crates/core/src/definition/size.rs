@@ -3,8 +3,8 @@
 //! above [`TASK_ITEM_BYTES_MAX`](limits::TASK_ITEM_BYTES_MAX). The difference to DynamoDB's limit is a reserve: a
 //! task whose definition is older than this check, and that grows too large, can still be saved in Error.
 //!
-//! Every field of the item is listed here, without `..`, so that a new field does not compile until its size is
-//! defined here.
+//! The functions `largest_…` list every field of their struct, without `..`, so that a new field does not compile until
+//! its size is defined here. The attributes that the state store adds are a constant, `STORE_BYTES`.
 
 use crate::definition::step::StepDefinition;
 use crate::definition::workflow::Workflow;
@@ -27,8 +27,7 @@ use crate::{
     },
 };
 
-/// The bytes that the state store adds to a task: the shard, the expiry and the keys of the index of ended tasks,
-/// with their names.
+/// The bytes that the state store adds to a task: the attributes `shard`, `expires_at` and `ended`, with their names.
 const STORE_BYTES: usize = 200;
 
 /// The maximum characters of an instance's name, such as `scheduler-0badcafe`.
@@ -40,8 +39,8 @@ const URL_CHARS: usize = 1_024;
 /// More than any item has, for a value that cannot be measured.
 const UNKNOWN: usize = usize::MAX / 4;
 
-/// Upper bounds for the record of a part and for the rest of a task. A task that is small enough by these bounds is
-/// not measured.
+/// Generous bounds: the bytes of one part with the name of its step, and of all else in a task. If even these stay
+/// under the limit, [`is_over_limit`] does not measure the task.
 const PART_BYTES_BOUND: usize = 700;
 const REST_BYTES_BOUND: usize = 80_000;
 
@@ -65,16 +64,16 @@ struct LargestSizes {
 static LARGEST_SIZES: LazyLock<LargestSizes> = LazyLock::new(|| LargestSizes {
     with_undo: bytes_of(&largest_record(true)),
     without_undo: bytes_of(&largest_record(false)),
-    // If a size could not be computed, every definition would be refused. The tests show that it can be. The 1 is the
-    // byte of the list entry.
+    // `UNKNOWN` would refuse every definition. It never occurs: the tests unwrap both values. The 1 is the byte of the
+    // list entry.
     command: largest_command().map_or(UNKNOWN, |command| 1 + bytes_of(&command)),
     rest: largest_without_steps().map_or(UNKNOWN, |task| task_bytes(&task)),
 });
 
 impl Workflow {
-    /// Computes the size of the largest item that a task of this workflow can have: every part has been done and
-    /// undone, in the states that need most space, the maximum number of commands is recorded, and every text has its
-    /// maximum length.
+    /// Computes the size of the largest item that a task of this workflow can have: every part has a record of its run
+    /// and of its undo, each in the state that needs most bytes; the maximum number of commands is recorded; and every
+    /// text has its maximum length.
     #[must_use]
     pub fn largest_task(&self) -> LargestTask {
         let step = |(name, step): (&StepName, &StepDefinition)| {
@@ -149,7 +148,8 @@ impl LargestTask {
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
     let parts = task.steps.len() + items.map(|items| items.started.len()).sum::<usize>();
-    // Every decision calls this function, so a task that is small enough by the upper bounds is not measured.
+    // Every decision that changes a task calls this function, so a task that is small enough by the upper bounds is
+    // not measured.
     REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
         && task_bytes(task) > limits::TASK_ITEM_BYTES_MAX
 }
@@ -355,8 +355,7 @@ mod tests {
         for workflow in [wide(1, true), wide(3, false), wide(13, true)] {
             let largest = largest_task_value(&workflow);
             let (computed, written) = (workflow.largest_task().bytes, task_bytes(&largest));
-            // The estimate counts one byte more for the map of steps.
-            assert!(computed.abs_diff(written) <= 1);
+            assert_eq!(computed, written);
             assert_eq!(workflow.largest_task_with_parts_of(&largest), computed);
         }
     }
@@ -377,12 +376,21 @@ mod tests {
         };
         // A thousand parts are allowed.
         assert_eq!(problems(&wide(10, true)), [""; 0]);
-        let refused = problems(&wide(20, true));
+        // Forty small steps, then three larger ones with an undo, the smallest of these first.
+        let mut workflow = wide(40, false);
+        let with_undo = wide(1, true).steps[0].clone();
+        for name in ["large", "larger", "largest"] {
+            workflow.steps.insert(name.parse().unwrap(), with_undo.clone());
+        }
+        let refused = problems(&workflow);
         assert_eq!(refused.len(), 1, "{refused:?}");
         for text in ["steps: a task could need ", "the limit is 350 KB", "100 items", "`workflow`"]
         {
             assert!(refused[0].contains(text), "{refused:?}");
         }
+        let at = |name: &str| refused[0].find(&format!("`{name}`")).unwrap();
+        assert!(at("largest") < at("larger") && at("larger") < at("large"), "{refused:?}");
+        assert!(!refused[0].contains("step_0"), "{refused:?}");
     }
 
     #[test]
@@ -391,7 +399,7 @@ mod tests {
         assert!(limits::TASK_ITEM_BYTES_MAX + error + 40_000 < 400 * 1_024);
     }
 
-    /// A task whose parts all run, so that its item is near the limit. Its definition is over the limit.
+    /// A task with 6,400 running parts: its item is just below the limit. Its definition is over the limit.
     fn near_the_limit() -> (Plan, Task) {
         let mut workflow = wide(64, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
@@ -421,8 +429,9 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_grows_no_more() {
-        let (workflow, task) = near_the_limit();
+    fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuses_commands_once_it_is_full()
+     {
+        let (plan, task) = near_the_limit();
         let before = task_bytes(&task);
         assert!((300_000..limits::TASK_ITEM_BYTES_MAX).contains(&before), "{before}");
         let timing = Timing {
@@ -435,7 +444,7 @@ mod tests {
         let no_documents = LoadedDocuments::new();
 
         // The sweep abandons every part, which needs more space than there is.
-        let swept = transition(&workflow, &task, &no_documents, &Event::Swept, context).unwrap();
+        let swept = transition(&plan, &task, &no_documents, &Event::Swept, context).unwrap();
 
         let Transition::Apply { task: stopped, documents, effects } = swept else {
             panic!("{swept:?}")
@@ -458,6 +467,7 @@ mod tests {
         };
         let commands: Vec<_> = (0..200).map(command).collect();
         let mut refused = 0;
+        // Leaves room for only a few commands.
         task.steps.insert(
             "more".parse().unwrap(),
             StepRecord {
@@ -472,7 +482,7 @@ mod tests {
             },
         );
         for event in &commands {
-            match transition(&workflow, &task, &no_documents, event, context).unwrap() {
+            match transition(&plan, &task, &no_documents, event, context).unwrap() {
                 Transition::Apply { task: next, .. } => task = *next,
                 Transition::Ignore { reason, effects } => {
                     assert_eq!((reason, effects.len()), (IgnoreReason::NoRoom, 1));

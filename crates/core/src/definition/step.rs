@@ -30,7 +30,7 @@ pub struct StepDefinition {
     /// The steps that must have completed or been skipped before this one starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StepName>,
-    /// An expression. If it is false, the step is skipped, and its output is null.
+    /// A condition, as an expression. If it is false, the step is skipped, and its output is null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub when: Option<Template>,
@@ -47,23 +47,23 @@ pub struct StepDefinition {
     /// The call only starts the step. A callback with the token from the request completes it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<CallbackDefinition>,
-    /// A duration such as `15m`, a time such as `2026-12-24T18:00:00Z`, or an expression for either. The step waits
-    /// for the duration or until the time.
+    /// The step only waits: for a duration such as `15m`, or until a time such as `2026-12-24T18:00:00Z`. An expression
+    /// may give either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub wait: Option<Template>,
     /// Runs a child task. If the child fails, the step fails. The undo of the step is the undo of the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<ChildWorkflow>,
-    /// How long one attempt may take, including its time in the agent's queue. The default is `60s` for an agent and
-    /// `1d` for a workflow.
+    /// How long one attempt may take; for an agent, including its time in the agent's queue. The default is `60s` for
+    /// an agent and `1d` for a workflow.
     // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
     // is read again.
     #[serde(default, with = "duration::optional")]
     #[schemars(with = "Option<duration::Text>")]
     pub complete_within: Option<Duration>,
-    /// How long one call may take at the service, also after the agent has stopped waiting for it. The agent cuts a
-    /// longer call, and its outcome is unknown. The default is `complete_within`, at most 100 seconds. For longer
+    /// The longest time that the service works on one call, even if the agent has disconnected. The agent aborts a
+    /// longer call; its outcome is then unknown. The default is `complete_within`, at most 100 seconds. For longer
     /// work, use a `callback`.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
@@ -76,16 +76,17 @@ pub struct StepDefinition {
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
-    /// Whether the remote service recognises a repeated call by its idempotency key. If not, the agent records the
-    /// attempt before the call, and the call is never repeated automatically: a step with an unknown outcome goes
-    /// directly to `recovery.then`.
+    /// Whether the remote service recognises a repeated call by its idempotency key. If `false`, the agent records the
+    /// attempt before the call. It repeats the call only if the service certainly did not start it: no connection, 425
+    /// or 429. If the step may have run, its failure goes directly to `recovery.then`.
     #[serde(default = "default_idempotent", skip_serializing_if = "is_true")]
     pub idempotent: bool,
     /// Whether the task can no longer be undone after this step has completed. From then on, it can only continue
     /// forward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub point_of_no_return: bool,
-    /// The undo of the step. If absent, the undo of a task skips the step. A step with a workflow always has an undo.
+    /// The undo of the step. If absent, the undo of a task skips the step. The child task of a step with a workflow is
+    /// always undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoDefinition>,
 }
@@ -97,7 +98,7 @@ pub struct ForEach {
     /// An expression for the list. The request, the input and the undo of the step refer to the item as `item`.
     #[schemars(with = "String")]
     pub items: Template,
-    /// How many items run at once.
+    /// How many items run concurrently.
     #[serde(default = "default_at_once")]
     #[schemars(range(min = 1, max = limits::ITEMS_MAX))]
     pub at_once: u32,
@@ -107,18 +108,18 @@ pub struct ForEach {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackDefinition {
-    /// The time after the call by which the callback must arrive.
+    /// How long after the call the callback may arrive.
     #[serde(with = "duration")]
     #[schemars(with = "duration::Text")]
     pub within: Duration,
-    /// The longest time between two heartbeats. Without one in time, the attempt ends with an unknown outcome. If
+    /// The longest time between two heartbeats. If none arrives in time, the attempt ends with an unknown outcome. If
     /// absent, no heartbeats are expected.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub heartbeat: Option<Duration>,
 }
 
-/// The child task that a step runs.
+/// The workflow of the child task that a step runs, and the child task's input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChildWorkflow {
@@ -138,15 +139,16 @@ pub struct ChildWorkflow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoDefinition {
-    /// How long one attempt may take, including its time in the agent's queue.
+    /// How long one attempt may take; for an agent, including its time in the agent's queue. The default is `60s` for
+    /// an agent and `1d` for a workflow.
     // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
     // is read again.
     #[serde(default, with = "duration::optional")]
     #[schemars(with = "Option<duration::Text>")]
     pub complete_within: Option<Duration>,
-    /// How long one call may take at the service, also after the agent has stopped waiting for it. The agent cuts a
-    /// longer call, and its outcome is unknown. The default is `complete_within`, at most 100 seconds. For longer
-    /// work, use a `callback`.
+    /// The longest time that the service works on one call of the undo, even if the agent has disconnected. The agent
+    /// aborts a longer call; its outcome is then unknown. The default is `complete_within`, at most 100 seconds. An
+    /// undo cannot have a `callback`.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
@@ -163,12 +165,12 @@ pub struct UndoDefinition {
     pub request: Option<RequestTemplate>,
 }
 
-/// The common settings of doing a step and of undoing it.
+/// The settings of one action: doing the step, or undoing it. Defaults are applied.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionDefinition<'a> {
     /// How long one attempt may take.
     pub complete_within: Duration,
-    /// How long one call may take at the service, also after its agent has stopped waiting for it. Only steps with an
+    /// The longest time that the service works on one call, even if the agent has disconnected. Only steps with an
     /// agent make calls.
     pub call_within: Duration,
     /// The meaning of the statuses of responses, where it differs from the default.
@@ -227,38 +229,39 @@ impl StepWork<'_> {
 
     /// The templates of the work.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        let (request, single) = match self {
+        let (request, template) = match self {
             Self::Call { request, .. } => (Some(request), None),
             Self::Child(child) => (None, child.input.as_ref()),
             Self::Wait(wait) => (None, Some(*wait)),
         };
-        request.into_iter().flat_map(|request| request.templates()).chain(single)
+        request.into_iter().flat_map(|request| request.templates()).chain(template)
     }
 }
 
-static NO_RECOVERY: std::sync::LazyLock<Recovery> = std::sync::LazyLock::new(Recovery::default);
+static DEFAULT_RECOVERY: std::sync::LazyLock<Recovery> =
+    std::sync::LazyLock::new(Recovery::default);
 
 static NO_RESPONSES: ResponseOverrides = ResponseOverrides::NONE;
 
 impl StepDefinition {
-    /// How the step is done or undone. Returns `None` if it has no undo, or if the definition has
+    /// The settings for doing or undoing the step. Returns `None` if it has no undo, or if the definition has
     /// [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
         match (action, self.work()?) {
-            (Action::Do, work) => Some(self.run_by(work)),
+            (Action::Do, work) => Some(self.do_settings(work)),
             (Action::Undo, StepWork::Call { agent, .. }) => {
                 let request = self.undo.as_ref()?.request.as_ref()?;
-                Some(self.undo_by(StepWork::Call { agent, request, callback: None }))
+                Some(self.undo_settings(StepWork::Call { agent, request, callback: None }))
             }
-            (Action::Undo, work @ StepWork::Child(_)) => Some(self.undo_by(work)),
+            (Action::Undo, work @ StepWork::Child(_)) => Some(self.undo_settings(work)),
             (Action::Undo, StepWork::Wait(_)) => None,
         }
     }
 
-    /// How the step is done, given its work.
-    pub(super) fn run_by<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
-        let complete_within = self.within(self.complete_within);
+    /// The settings for doing the step, given its work.
+    pub(super) fn do_settings<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
+        let complete_within = self.complete_within_or_default(self.complete_within);
         ActionDefinition {
             complete_within,
             call_within: call_within(self.call_within, complete_within),
@@ -268,15 +271,16 @@ impl StepDefinition {
         }
     }
 
-    /// How the step is undone, given the work of its undo.
-    pub(super) fn undo_by<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
+    /// The settings for undoing the step, given the work of its undo.
+    pub(super) fn undo_settings<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
         let undo = self.undo.as_ref();
-        let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
+        let complete_within =
+            self.complete_within_or_default(undo.and_then(|undo| undo.complete_within));
         ActionDefinition {
             complete_within,
             call_within: call_within(undo.and_then(|undo| undo.call_within), complete_within),
             responses: undo.map_or(&NO_RESPONSES, |undo| &undo.responses),
-            recovery: undo.map_or(&*NO_RECOVERY, |undo| &undo.recovery),
+            recovery: undo.map_or(&*DEFAULT_RECOVERY, |undo| &undo.recovery),
             work,
         }
     }
@@ -294,7 +298,7 @@ impl StepDefinition {
         }
     }
 
-    fn within(&self, configured: Option<Duration>) -> Duration {
+    fn complete_within_or_default(&self, configured: Option<Duration>) -> Duration {
         let default =
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
         configured.unwrap_or(default)

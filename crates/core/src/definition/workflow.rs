@@ -1,9 +1,9 @@
-//! Workflows: versioned definitions and their file format.
+//! The definition of a workflow, and its JSON form.
 //!
 //! The steps form a graph: each step lists its predecessors in `after`. This one key expresses sequences, parallel
 //! branches and joins. A step without `after` starts with the task. There are three kinds of steps:
 //!
-//! | a step with | action |
+//! | a step with | what it does |
 //! | --- | --- |
 //! | `agent` | an agent calls its remote service |
 //! | `wait` | waits for a duration or until a time |
@@ -65,7 +65,7 @@ pub struct Workflow {
     /// The JSON Schema of the input, checked when a task is submitted. If absent, any input is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputSchema>,
-    /// The values that are hidden from people, in the input and in the outputs of the steps and the task: JSON
+    /// The values that the console hides, in the input and in the outputs of the steps and the task: JSON
     /// pointers such as `/card/number`, with `*` for every element, such as `/items/*/secret`.
     #[serde(default, skip_serializing_if = "Mask::is_empty")]
     pub mask: Mask,
@@ -76,15 +76,15 @@ pub struct Workflow {
     #[serde(default = "default_task_within", with = "duration")]
     #[schemars(with = "duration::Text")]
     pub complete_within: Duration,
-    /// What happens to a task that has not completed by then. Its undo has the same time again.
+    /// What happens to a task that exceeds `complete_within`: an alert, or its undo. The undo may take as long again.
     #[serde(default)]
     pub overdue: FinalAction,
     /// How long a task and its documents are kept after its end. If absent, the deployment's retention applies.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub retention: Option<Duration>,
-    /// Whether the end of each task is also published on the event bus. Off by default, because each event costs as
-    /// much as two writes.
+    /// Whether the end of each task is also published on the event bus. Off by default, because each event costs about
+    /// as much as two writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lifecycle_events: bool,
     /// Default values for the steps.
@@ -131,7 +131,8 @@ impl Trigger {
     }
 }
 
-/// Default values for the steps with an `agent` or a `workflow`. A step may override each of them.
+/// Default values for the steps with an `agent`, which may override each of them. Of these values, only `recovery`
+/// applies to steps with a `workflow`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepDefaults {
@@ -186,11 +187,10 @@ fn default_trigger_input() -> Template {
 
 impl Serialize for Workflow {
     /// Writes a definition so that reading it again results in the same definition. If a step has removed a default
-    /// for calls with `null`, that `null` is written. If the definition has no defaults for calls, nothing is added,
-    /// and older releases that do not know them can read it.
+    /// for calls (`call_within` or `responses`) with `null`, that `null` is written. If the definition has no such
+    /// defaults, nothing is added, so that older releases, which do not know these keys, can read it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(defaults) =
-            self.defaults.as_ref().filter(|defaults| defaults.have_defaults_for_calls())
+        let Some(defaults) = self.defaults.as_ref().filter(|defaults| defaults.has_call_defaults())
         else {
             return Self::serialize(self, serializer);
         };
@@ -235,7 +235,7 @@ fn path_segment(segment: &serde_path_to_error::Segment) -> String {
 
 impl StepDefaults {
     /// Whether there is a default for calls: `call_within` or `responses`.
-    fn have_defaults_for_calls(&self) -> bool {
+    fn has_call_defaults(&self) -> bool {
         let undo = self.undo.as_ref();
         self.call_within.is_some()
             || !self.responses.is_empty()
@@ -243,23 +243,26 @@ impl StepDefaults {
     }
 }
 
-/// Writes `null` for each default that `over`, a step or an undo, does not have.
-fn write_explicit_nulls(over: &mut Value, has_call_within: bool, responses: &ResponseOverrides) {
-    let Some(over) = over.as_object_mut() else { return };
+/// Writes `null` for each default that `target`, a step or an undo, does not have.
+fn write_explicit_nulls(target: &mut Value, has_call_within: bool, responses: &ResponseOverrides) {
+    let Some(target) = target.as_object_mut() else { return };
     if has_call_within {
-        over.entry("call_within").or_insert(Value::Null);
+        target.entry("call_within").or_insert(Value::Null);
     }
     if responses.is_empty() {
         return;
     }
-    let own = over.entry("responses").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let Some(own) = own.as_object_mut() else { return };
+    let own_responses =
+        target.entry("responses").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    let Some(own_responses) = own_responses.as_object_mut() else { return };
     for (status, _) in responses.iter() {
-        own.entry(status.to_string()).or_insert(Value::Null);
+        own_responses.entry(status.to_string()).or_insert(Value::Null);
     }
 }
 
-/// Merges the defaults into each step. The step is a JSON merge patch (RFC 7396) of the defaults.
+/// Merges the defaults into the steps: `complete_within`, `call_within`, `responses` and `recovery` into a step with an
+/// agent, only `recovery` into a step with a workflow, none into a wait; and the same for their undos. A step is a JSON
+/// merge patch (RFC 7396) of the defaults.
 fn apply_defaults(definition: &mut Value) {
     let defaults = definition.get_mut("defaults").map(|written| {
         let mut defaults = Value::Null;
@@ -271,7 +274,7 @@ fn apply_defaults(definition: &mut Value) {
     for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
         let has = |key: &str| step.get(key).is_some_and(|value| !value.is_null());
         let (waits, runs_task) = (has("wait"), has("workflow"));
-        // The time limit of a call does not apply to a child task.
+        // A child task makes no calls, and its default deadline is longer.
         let all_keys = &["complete_within", "call_within", "responses", "recovery"];
         let keys = if runs_task { &["recovery"][..] } else { all_keys };
         merge_defaults(defaults.as_ref().filter(|_| !waits), step, keys);
@@ -281,21 +284,22 @@ fn apply_defaults(definition: &mut Value) {
     }
 }
 
-fn merge_defaults(defaults: Option<&Value>, over: &mut Value, keys: &[&str]) {
-    let Some(over) = over.as_object_mut() else { return };
+fn merge_defaults(defaults: Option<&Value>, target: &mut Value, keys: &[&str]) {
+    let Some(target) = target.as_object_mut() else { return };
     for key in keys.iter().copied() {
-        let (default, own) = (defaults.and_then(|defaults| defaults.get(key)), over.get(key));
-        if default.is_none() && own.is_none() {
+        let default = defaults.and_then(|defaults| defaults.get(key));
+        let own_value = target.get(key);
+        if default.is_none() && own_value.is_none() {
             continue;
         }
         let mut merged = Value::Null;
-        for patch in default.into_iter().chain(own) {
+        for patch in default.into_iter().chain(own_value) {
             json_patch::merge(&mut merged, patch);
         }
         if merged.is_null() {
-            over.remove(key);
+            target.remove(key);
         } else {
-            over.insert(key.to_owned(), merged);
+            target.insert(key.to_owned(), merged);
         }
     }
 }
@@ -315,9 +319,8 @@ impl Workflow {
         })
     }
 
-    /// Returns when the request of a running part was sent: its complete-by minus `complete_within`. Returns `None`
-    /// if the part is not running, or if its complete-by was limited by that of the task, so that the time is
-    /// unknown.
+    /// When the request of a running part was sent: the attempt's deadline minus `complete_within`. `None` if the part
+    /// is not running, or if the task's own deadline cut the attempt's deadline short.
     #[must_use]
     pub fn sent_at(&self, task: &Task, part: &Part, action: Action) -> Option<Timestamp> {
         let StepState::Running { complete_by, .. } = task.progress(part, action)?.state else {
@@ -328,9 +331,9 @@ impl Workflow {
         (complete_by < task.complete_by).then_some(sent)
     }
 
-    /// The shortest time that any attempt may take. A new task cannot be past due before that time.
+    /// The shortest deadline of any attempt, or of the task. No attempt can be overdue earlier.
     #[must_use]
-    pub fn shortest_step_within(&self) -> Duration {
+    pub fn shortest_deadline(&self) -> Duration {
         let actions = self.steps.values().filter_map(|step| step.action(Action::Do));
         actions
             .filter(|action| !action.work.is_wait())

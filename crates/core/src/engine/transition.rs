@@ -281,8 +281,8 @@ impl<'a> DecisionInput<'a, '_> {
         }
     }
 
-    /// Replaces a decision that would make the task's item larger than its limit: the task stops in Error, which
-    /// needs little space. An ended task records nothing that would make it larger.
+    /// Replaces a decision that makes the task's item larger, and larger than its limit: the task stops in Error, which
+    /// needs little space. If the task has ended, it stays as it is. Decisions up to the limit are not replaced.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
         let grows = match &decided {
             Transition::Apply { task, .. } => {

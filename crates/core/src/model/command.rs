@@ -37,10 +37,11 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CommandAction {
-    /// Retry a failed step with new attempts, or a waiting step at once. If the task failed while it was being undone,
+    /// Retry a failed step with new attempts, or end the pause before a retry. If the task failed while it was being undone,
     /// retry the failed undo.
     Resubmit {
-        /// The step, or one item of it. All failed or waiting steps if absent.
+        /// The step, or one item of it; its `wait` ends too. If absent: all failed steps, and steps that pause before a
+        /// retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<Part>,
         /// A JSON merge patch (RFC 7396) of the task's input. This step and later steps use the patched input.
@@ -70,7 +71,7 @@ pub enum CommandAction {
     },
     /// Undo the whole task.
     Undo,
-    /// Stop the task in its current state: nothing more is sent, nothing is undone.
+    /// Stop the task and put it in Error: nothing more is sent, nothing is undone.
     Cancel,
     /// Start nothing more until the task is resumed.
     Pause,

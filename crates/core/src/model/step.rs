@@ -63,13 +63,13 @@ pub enum StepState {
     /// The step has items, and each item runs separately.
     #[serde(rename = "e")]
     RunningItems,
-    /// The next attempt starts at `until` or later.
+    /// A pause. At `until` or later the next attempt starts, or the step with `wait` completes.
     #[serde(rename = "w")]
     Waiting {
-        /// The attempt that failed or was deferred. `None` for a step with `wait`.
+        /// The attempt that failed or was deferred. `None` for a step with `wait`, and before the first attempt.
         #[serde(rename = "a", with = "attempt_or_zero")]
         attempt: Option<u32>,
-        /// The earliest start of the next attempt.
+        /// The end of the pause: the earliest start of the next attempt, or the end of the `wait`.
         #[serde(rename = "u", with = "millis::required")]
         until: Timestamp,
         /// The complete-by of a deferred attempt. Its request may have been delivered twice, so until this time another
@@ -354,8 +354,18 @@ impl StepRecord {
         .iter_mut()
     }
 
-    /// The name of the state, for people. If the undo of a step with items has started, this is the name of the first
-    /// unfinished undo of an item.
+    /// The undo whose state people see instead of the state of the run. `None` if no undo has started. For a step with
+    /// items this is the first undo, in the order of the items, that is neither completed nor skipped; the first undo
+    /// if there is none. Items whose undo has not started are ignored.
+    #[must_use]
+    pub fn shown_undo(&self) -> Option<&Progress> {
+        let records = self.items.iter().flat_map(|items| &items.started).chain([self]);
+        let mut undos = records.filter_map(|record| record.undo.as_ref());
+        let first = undos.clone().next();
+        undos.find(|undo| !undo.state.is_completed_or_skipped()).or(first)
+    }
+
+    /// The name of the state, for people: the state of [the undo](Self::shown_undo) if there is one, else of the run.
     #[must_use]
     pub fn name(&self) -> &'static str {
         let name = |undo: &Progress| match undo.state {
@@ -367,11 +377,7 @@ impl StepRecord {
             StepState::Failed { .. } => "undo failed",
             StepState::Skipped { .. } => "undo skipped",
         };
-        let undos = self.items.iter().flat_map(|items| &items.started).chain([self]);
-        let undos: Vec<_> = undos.filter_map(|record| record.undo.as_ref()).collect();
-        let open =
-            undos.iter().find(|undo| !undo.state.is_completed_or_skipped()).or(undos.first());
-        open.map_or_else(|| self.run.state.name(), |undo| name(undo))
+        self.shown_undo().map_or_else(|| self.run.state.name(), name)
     }
 }
 

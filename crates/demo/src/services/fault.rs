@@ -1,19 +1,21 @@
 //! The fault plan: which calls get which faults.
 //!
-//! A fault is a pure function of the seed and the idempotency key. It does not depend on the order or time of the calls,
-//! so that a failed run gets the same faults again with the same seed, however it is scheduled.
+//! A fault is a pure function of the plan (its seed and rates) and of the key of a call: the idempotency key, or the
+//! method and the resource at a service without such keys. It does not depend on the order or time of the calls, so
+//! that a failed run gets the same faults again with the same plan, however it is scheduled.
 
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-/// The rates of injected faults. Each rate is a share of the idempotency keys, from 0.0 to 1.0. A key gets at most one
-/// fault, so the rates add up. If their sum exceeds 1.0, later rates are cut off.
+/// The rates of injected faults. Each rate is a share of the keys, from 0.0 to 1.0. A key gets at most one fault, so
+/// the rates add up. If their sum exceeds 1.0, later rates are cut off.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultPlan {
-    /// The random seed. The same seed gives every key the same fault.
+    /// The random seed. With the same rates, the same seed gives every key the same fault.
     pub seed: u64,
-    /// The minimum duration of every call.
+    /// The minimum duration of a call. Malformed requests, and calls that are refused because another call with their
+    /// key is in progress, are answered at once.
     pub latency_ms: u64,
     /// Share of keys whose every call is slow.
     pub slow: f64,
@@ -31,22 +33,22 @@ pub struct FaultPlan {
     pub refuse_undo: f64,
     /// Share of keys whose first call takes several seconds.
     pub long: f64,
-    /// Share of keys with a call that is still in progress at the step's deadline.
+    /// Share of keys with a call that is still in progress at the complete-by of its attempt.
     pub outlive: f64,
-    /// Share of keys that get a redirect, and take effect before the redirect or after it.
+    /// Share of keys whose calls get a redirect. The first call takes effect before the redirect or after it.
     pub redirect: f64,
-    /// Share of keys that take effect and get an empty 200.
+    /// Share of keys whose calls take effect and get an empty 200.
     pub empty_answer: f64,
-    /// Share of keys that take effect and get a 200 that is not JSON.
+    /// Share of keys whose calls take effect and get a 200 that is not JSON.
     pub not_json: f64,
-    /// Whether a call gets 409 or 423 while another call with its key is in progress. Otherwise it takes the normal
-    /// time, and then gets the other call's response.
+    /// Whether a call gets 409 or 423 while another call with its key is in progress. Otherwise it is carried out
+    /// independently: the call that finishes first takes effect, and the other one gets its response.
     pub conflict_in_progress: bool,
     /// Whether an undo that finds nothing gets 404 instead of success.
     pub undo_not_found: bool,
 }
 
-/// The fault of the calls with one idempotency key.
+/// The fault of the calls with one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// No fault.
@@ -76,8 +78,8 @@ pub enum Fault {
         /// The delay beyond the normal latency.
         delay_ms: u64,
     },
-    /// The first call fails after half a second, without effect. The second call takes 9.7 s: it takes effect after the
-    /// ten seconds that the example workflows give an attempt, but within ten seconds of its own start.
+    /// The first call fails after half a second, without effect. The second call takes 9.7 s. It takes effect after the
+    /// attempt's complete-by (10 s in the example workflows), but within ten seconds of its own start.
     Outlive,
     /// Every call gets a redirect. The first call takes effect, possibly after its response.
     Redirect {
@@ -86,9 +88,9 @@ pub enum Fault {
         /// The time from the response to the side effect; zero means that the side effect comes first.
         commit_after_ms: u64,
     },
-    /// The first call takes effect; every response is a 200 with an empty body.
+    /// The first call takes effect; every successful response is replaced by a 200 with an empty body.
     EmptyAnswer,
-    /// The first call takes effect; every response is a 200 whose body is not JSON.
+    /// The first call takes effect; every successful response is replaced by a 200 whose body is not JSON.
     NotJson,
 }
 
@@ -196,7 +198,7 @@ impl FaultPlan {
     }
 
     /// High fault rates: more permanent refusals, also of undos, and the difficult behaviour of real services, such as
-    /// redirects, empty responses and calls that outlast the step's deadline.
+    /// redirects, empty responses and calls that outlast the complete-by of their attempt.
     #[must_use]
     pub const fn chaos(seed: u64) -> Self {
         Self {
@@ -212,16 +214,16 @@ impl FaultPlan {
         }
     }
 
-    /// The fault of undo calls with this idempotency key. Undos have their own rate of refusals.
+    /// The fault of undo calls with this key. Undos have their own rate of refusals.
     #[must_use]
-    pub fn fault_of_undo(&self, idempotency_key: &str) -> Fault {
-        Self { refuse: self.refuse_undo, ..self.clone() }.fault(idempotency_key)
+    pub fn fault_of_undo(&self, key: &str) -> Fault {
+        Self { refuse: self.refuse_undo, ..self.clone() }.fault(key)
     }
 
-    /// The fault of calls with this idempotency key.
+    /// The fault of calls with this key.
     #[must_use]
-    pub fn fault(&self, idempotency_key: &str) -> Fault {
-        let mut random = fastrand::Rng::with_seed(digest(self.seed, idempotency_key));
+    pub fn fault(&self, key: &str) -> Fault {
+        let mut random = fastrand::Rng::with_seed(digest(self.seed, key));
         let mut remaining = random.f64();
         let mut is_chosen = |rate: f64| {
             remaining -= rate;
@@ -264,8 +266,8 @@ impl FaultPlan {
 
 /// The FNV-1a hash of seed and key. The standard library's hasher may change with the compiler, but a seed in a bug
 /// report must keep its meaning.
-pub(super) fn digest(seed: u64, idempotency_key: &str) -> u64 {
-    let bytes = seed.to_le_bytes().into_iter().chain(idempotency_key.bytes());
+pub(super) fn digest(seed: u64, key: &str) -> u64 {
+    let bytes = seed.to_le_bytes().into_iter().chain(key.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -296,6 +298,9 @@ mod tests {
         assert_eq!(first_unhealthy, "order-2/charge/do");
         let fault = Fault::Flaky { calls: 2, status: 500, retry_after: false };
         assert_eq!(plan.fault(&first_unhealthy), fault);
+        // The hash of all faults of another plan, as text.
+        let all: Vec<_> = keys().map(|key| FaultPlan::chaos(42).fault(&key)).collect();
+        assert_eq!(digest(0, &format!("{all:?}")), 6_461_878_976_919_555_847);
     }
 
     #[test]
@@ -314,9 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn chaos_adds_ambiguous_responses_and_changes_no_other_fault_of_a_seed() {
-        let chaos = FaultPlan::chaos(42);
-        let is_ambiguous = |fault| {
+    fn chaos_adds_refusals_late_calls_and_unusual_responses_but_replaces_no_fault() {
+        let (chaos, demo) = (FaultPlan::chaos(42), FaultPlan::demo(42));
+        let is_late_or_unusual = |fault| {
             matches!(
                 fault,
                 Fault::Long { .. }
@@ -326,15 +331,16 @@ mod tests {
                     | Fault::NotJson
             )
         };
-        let without_ambiguous = FaultPlan { refuse: 0.05, ..FaultPlan::demo(42) };
         for key in keys() {
-            let (with, without) = (chaos.fault(&key), without_ambiguous.fault(&key));
-            assert!(!is_ambiguous(without));
-            assert!(with == without || is_ambiguous(with) && without == Fault::Healthy);
+            let (fault, of_demo) = (chaos.fault(&key), demo.fault(&key));
+            assert!(!is_late_or_unusual(of_demo));
+            let is_added = fault == Fault::Refuse || is_late_or_unusual(fault);
+            assert!(fault == of_demo || is_added && of_demo == Fault::Healthy);
         }
         let count = |kind: fn(Fault) -> bool| keys().filter(|key| kind(chaos.fault(key))).count();
         for (kind, about) in [
-            ((|fault| matches!(fault, Fault::Long { .. })) as fn(Fault) -> bool, 100),
+            ((|fault| fault == Fault::Refuse) as fn(Fault) -> bool, 500),
+            (|fault| matches!(fault, Fault::Long { .. }), 100),
             (|fault| matches!(fault, Fault::Redirect { .. }), 100),
             (|fault| fault == Fault::EmptyAnswer, 100),
             (|fault| fault == Fault::NotJson, 50),

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::{
-    data_dir::LockedDataDir,
+    data_dir_lock::LockedDataDir,
     dynamodb::DynamoTables,
     error::EmbeddedError,
     eventbridge::{EventBuses, EventRule},

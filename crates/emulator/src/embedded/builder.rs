@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     aws::{EmbeddedAws, EmbeddedServices, ExternalServices, RequestCounters},
-    data_dir::LockedDataDir,
+    data_dir_lock::LockedDataDir,
     dynamodb::DynamoTables,
     error::EmbeddedError,
     eventbridge::EventBuses,
@@ -23,7 +23,7 @@ pub struct EmbeddedAwsBuilder {
     host: String,
     port: u16,
     external: Option<ExternalEndpoints>,
-    use_shortcuts: bool,
+    use_fast_path: bool,
 }
 
 impl EmbeddedAws {
@@ -56,7 +56,7 @@ impl EmbeddedAws {
             host,
             port: 4566,
             external: None,
-            use_shortcuts: false,
+            use_fast_path: false,
         }
     }
 }
@@ -84,11 +84,11 @@ impl EmbeddedAwsBuilder {
         self
     }
 
-    /// Serves the most frequent DynamoDB requests without dynoxide, several times as fast. Tests do without, except
-    /// for batch reads, of which dynoxide does not limit the bytes of a partition.
+    /// Serves the most frequent DynamoDB requests without dynoxide, several times as fast. Off by default, so that tests
+    /// use dynoxide. Batch reads always take the fast path, because dynoxide does not limit the bytes of a partition.
     #[must_use]
-    pub fn shortcuts(mut self, use_shortcuts: bool) -> Self {
-        self.use_shortcuts = use_shortcuts;
+    pub fn fast_path(mut self, use_fast_path: bool) -> Self {
+        self.use_fast_path = use_fast_path;
         self
     }
 
@@ -102,12 +102,12 @@ impl EmbeddedAwsBuilder {
             Some(dir) => {
                 let queues = SqsQueues::on_disk(dir, &self.host, self.port);
                 (
-                    DynamoTables::on_disk(dir, self.use_shortcuts)?,
+                    DynamoTables::on_disk(dir, self.use_fast_path)?,
                     queues.map_err(EmbeddedError::OpenQueues)?,
                 )
             }
             None => (
-                DynamoTables::in_memory(self.use_shortcuts)?,
+                DynamoTables::in_memory(self.use_fast_path)?,
                 SqsQueues::in_memory(&self.host, self.port),
             ),
         };

@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::dynamodb_fast_path::FastPath;
 use super::error::EmbeddedError;
 use super::request::EntryPoint;
 use super::response::ServiceResponse;
-use super::shortcuts::Shortcuts;
 
 /// The database's file inside the data directory.
 const FILE_NAME: &str = "dynamodb.sqlite";
@@ -43,25 +43,25 @@ const VALIDATION_MESSAGES: [&str; 5] = [
 /// The embedded tables.
 pub(super) struct DynamoTables {
     database: Database,
-    pub(super) shortcuts: Shortcuts,
-    /// Whether the shortcuts serve the requests that they support; otherwise only batch reads.
-    use_shortcuts: bool,
+    pub(super) fast_path: FastPath,
+    /// Whether the fast path serves all requests that it supports; otherwise only batch reads.
+    use_fast_path: bool,
 }
 
 impl DynamoTables {
     /// Opens tables in memory.
-    pub(super) fn in_memory(use_shortcuts: bool) -> Result<Self, EmbeddedError> {
+    pub(super) fn in_memory(use_fast_path: bool) -> Result<Self, EmbeddedError> {
         // With `memdb`, two connections share an in-memory database of this name. The name is unique.
-        Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()), use_shortcuts)
+        Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()), use_fast_path)
     }
 
     /// Opens tables in a file in `dir`, which this process has locked.
-    pub(super) fn on_disk(dir: &Path, use_shortcuts: bool) -> Result<Self, EmbeddedError> {
+    pub(super) fn on_disk(dir: &Path, use_fast_path: bool) -> Result<Self, EmbeddedError> {
         let path = dir.join(FILE_NAME);
         let Some(path) = path.to_str() else {
             return Err(EmbeddedError::PathNotUtf8 { path });
         };
-        let tables = Self::open(path, use_shortcuts)?;
+        let tables = Self::open(path, use_fast_path)?;
         // This is dynoxide's only public way to set SQLite's `synchronous` to NORMAL (the default is FULL).
         // With a write-ahead log, a killed process still loses nothing, and a write does not wait for the
         // disk.
@@ -69,10 +69,10 @@ impl DynamoTables {
         Ok(tables)
     }
 
-    fn open(path: &str, use_shortcuts: bool) -> Result<Self, EmbeddedError> {
+    fn open(path: &str, use_fast_path: bool) -> Result<Self, EmbeddedError> {
         let database = Database::new(path).map_err(EmbeddedError::OpenTables)?;
-        let shortcuts = Shortcuts::open(path).map_err(EmbeddedError::OpenShortcuts)?;
-        Ok(Self { database, shortcuts, use_shortcuts })
+        let fast_path = FastPath::open(path).map_err(EmbeddedError::OpenFastPath)?;
+        Ok(Self { database, fast_path, use_fast_path })
     }
 
     /// Deletes expired items; returns their number.
@@ -89,14 +89,14 @@ impl DynamoTables {
     ) -> ServiceResponse {
         // Only dynoxide recognises a repeated transaction by its token.
         let may_repeat = entry_point == EntryPoint::Http && operation == "TransactWriteItems";
-        // Only the shortcut of batch reads limits what is read of a partition, as DynamoDB does.
-        let has_shortcut = operation == "BatchGetItem" || (self.use_shortcuts && !may_repeat);
-        let shortcut = match has_shortcut {
-            true => self.shortcuts.answer(operation, body).await,
+        // Only the fast path limits the bytes that a batch reads from a partition, as DynamoDB does.
+        let try_fast_path = operation == "BatchGetItem" || (self.use_fast_path && !may_repeat);
+        let served = match try_fast_path {
+            true => self.fast_path.try_serve(operation, body).await,
             false => None,
         };
-        let result = shortcut.or_else(|| {
-            self.shortcuts.run_exclusively(operation, || self.run(operation, body, entry_point))
+        let result = served.or_else(|| {
+            self.fast_path.run_exclusively(operation, || self.run(operation, body, entry_point))
         });
         match result {
             Some(Ok(json)) => ServiceResponse::ok(json),

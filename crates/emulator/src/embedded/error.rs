@@ -44,7 +44,7 @@ pub enum EmbeddedError {
     OpenTables(#[source] DynoxideError),
     /// The second connection to the tables could not be opened.
     #[error("cannot open the second connection to the embedded tables")]
-    OpenShortcuts(#[source] rusqlite::Error),
+    OpenFastPath(#[source] rusqlite::Error),
     /// Items past their time to live could not be removed.
     #[error("cannot remove expired items from the embedded tables")]
     SweepTtl(#[source] DynoxideError),

@@ -16,8 +16,9 @@ mod account;
 mod aws;
 mod builder;
 mod connector;
-mod data_dir;
+mod data_dir_lock;
 mod dynamodb;
+mod dynamodb_fast_path;
 mod endpoint;
 mod error;
 mod eventbridge;
@@ -27,7 +28,6 @@ mod response;
 mod routing_client;
 mod rules;
 mod sdk_config;
-mod shortcuts;
 mod sqs;
 mod table_layout;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The layout of a dynoxide table in SQLite: the SQL statements that read and write its items by key, and its
-//! indices. It covers only tables that a [shortcut](super::shortcuts) can serve.
+//! indices. It covers only tables that [the fast path](super::dynamodb_fast_path) can serve.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use dynoxide::{
 };
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::shortcuts::attribute::{PlainAttribute, PlainItem, size};
+use super::dynamodb_fast_path::attribute::{PlainAttribute, PlainItem, size};
 
 /// A length of a key, in bytes, that is within DynamoDB's limits for partition keys and sort keys.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -47,7 +47,7 @@ pub(super) struct IndexEntry {
 }
 
 impl TableLayout {
-    /// Reads the layout from dynoxide's catalog; `None` if the shortcuts do not support the table.
+    /// Reads the layout from dynoxide's catalog; `None` if the fast path does not support the table.
     pub(super) fn read(connection: &Connection, table: &str) -> rusqlite::Result<Option<Self>> {
         let row = connection.query_row(
             "SELECT key_schema, attribute_definitions, gsi_definitions FROM _tables \
@@ -104,7 +104,7 @@ impl TableLayout {
     }
 
     /// Converts a request's key; `None` if it has other attributes too, or if dynoxide has to validate it.
-    pub(super) fn whole_key(&self, key: &PlainItem) -> Option<RowKey> {
+    pub(super) fn primary_key(&self, key: &PlainItem) -> Option<RowKey> {
         (key.len() == self.key_names().count()).then(|| self.key(key))?
     }
 

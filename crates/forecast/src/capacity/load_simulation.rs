@@ -1,16 +1,17 @@
-//! Simulation of a load over time: messages are a fluid that advances in steps of 10 ms, with every limit applied in
-//! every step.
+//! Simulation of a load over time: a fluid-flow model of the messages, in ticks of 10 ms. All limits are applied in each
+//! tick.
 //!
 //! ```text
 //! load ──► in transit ──► queue ──► in progress ──► in transit to the next hop ──► … ──► done
-//!          delivery       FIFO      leaves at the pace of its invocations
+//!          delivery       FIFO      finishes exponentially, with the mean invocation time
 //!                         ▲
-//!                         └ starts as far as pollers, instances, the account and the tables allow
+//!                         └ starts as far as all limits allow: concurrency, pollers, instances, messages in
+//!                           flight, the account, the tables and the event bus
 //! ```
 //!
-//! The tightest limit decides how many messages start; the waiting is attributed to that limit. If a table throttles,
-//! messages wait in their queue here. On AWS they wait in the function, which retries, and are redelivered if that does
-//! not help.
+//! The tightest limit decides how many messages start; all waiting in this tick is counted for that limit. If a table
+//! throttles, messages wait in their queue here. On AWS they wait in the function, which retries, and are redelivered if
+//! that does not help.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::cost::{FunctionRole, Resource};
 
-/// The length of a step, in seconds.
+/// The length of a tick, in seconds.
 const TICK_S: f64 = 0.01;
 
 /// How long the simulation continues after the last submission, in seconds, unless all tasks are done before.
@@ -35,7 +36,7 @@ const QUEUE_MERGE_S: f64 = 0.1;
 /// Messages in transit are merged within this share of the delivery time.
 const TRANSIT_MERGE_SHARE: f64 = 0.01;
 
-/// A queue whose oldest message is older than this has a backlog, in seconds.
+/// The age of the oldest message, in seconds, from which a queue counts as backlogged.
 pub(super) const BACKLOG_S: f64 = 1.0;
 
 /// The result of a simulated load.
@@ -44,36 +45,38 @@ pub(super) struct LoadResult {
     pub(super) submitted: f64,
     pub(super) done: f64,
     /// Tasks that were not done at the end of the simulation.
-    pub(super) left: f64,
+    pub(super) unfinished: f64,
     /// When the last task was done, in seconds; absent if some were not.
     pub(super) done_at_s: Option<f64>,
     pub(super) stages: Vec<StageResult>,
     /// The number of tasks by duration in hundredths of a second.
-    pub(super) took: BTreeMap<u64, f64>,
+    pub(super) durations_cs: BTreeMap<u64, f64>,
     /// The sum of the durations of all tasks, in seconds.
-    pub(super) task_s: f64,
+    pub(super) total_task_s: f64,
     /// The sum of the waiting time of all tasks in seconds, by limit.
-    pub(super) waited: BTreeMap<LimitKind, f64>,
-    pub(super) replies: f64,
-    /// Replies that arrived after the complete-by of their step.
-    pub(super) late: f64,
+    pub(super) waiting_s_by_limit: BTreeMap<LimitKind, f64>,
+    /// Replies of agents that the scheduler has handled.
+    pub(super) handled_replies: f64,
+    /// Those that it handled after the deadline of their attempt.
+    pub(super) late_replies: f64,
+    /// When it handled the first of those, in seconds.
     pub(super) first_late_s: Option<f64>,
 }
 
 /// The result of a stage.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StageResult {
-    /// The length of the longest queue, and when it occurred.
-    pub(super) longest: f64,
-    pub(super) longest_at_s: f64,
+    /// The largest length of the queue, and when it occurred.
+    pub(super) max_length: f64,
+    pub(super) max_length_at_s: f64,
     /// The longest waiting time of a message, in seconds.
-    pub(super) oldest_s: f64,
-    /// From when until when the queue had a backlog.
-    pub(super) behind: Option<(f64, f64)>,
+    pub(super) max_age_s: f64,
+    /// The first and the last moment with a backlog, in seconds. The queue may have had none in between.
+    pub(super) backlog_s: Option<(f64, f64)>,
     /// The waiting time of its messages in seconds, by limit.
-    pub(super) waited: BTreeMap<LimitKind, f64>,
+    pub(super) waiting_s_by_limit: BTreeMap<LimitKind, f64>,
     /// The sum of the durations of its invocations, in seconds.
-    pub(super) busy_s: f64,
+    pub(super) invocation_s_total: f64,
 }
 
 /// A queue, and the messages that its function handles.
@@ -83,8 +86,16 @@ struct StageQueue<'m> {
     in_progress: PortionPool,
     pollers: f64,
     instances: f64,
-    new_instances: f64,
+    /// The instances that may start at this moment.
+    instance_start_tokens: f64,
     result: StageResult,
+}
+
+/// The throughput of a table, with the units per second and the limit that determines them.
+struct SimulatedTable {
+    resource: Resource,
+    throughput: TableThroughput,
+    rate: (f64, LimitKind),
 }
 
 struct LoadSimulation<'m> {
@@ -94,10 +105,11 @@ struct LoadSimulation<'m> {
     /// Messages in transit, by hop and route.
     in_transit: Vec<Vec<PortionQueue>>,
     queues: Vec<StageQueue<'m>>,
-    tables: Vec<(Resource, TableThroughput, (f64, LimitKind))>,
-    /// The remaining invocations of the account, and requests of the event bus, at this moment.
-    invocations: f64,
-    requests: f64,
+    tables: Vec<SimulatedTable>,
+    /// The invocations that the account may start at this moment.
+    invocation_tokens: f64,
+    /// The requests that the event bus accepts at this moment.
+    event_request_tokens: f64,
     result: LoadResult,
 }
 
@@ -109,7 +121,7 @@ pub(super) fn run(
 ) -> LoadResult {
     let mut simulation = LoadSimulation::new(settings, model);
     let (total, lasts_s) = (settings.load.total(), settings.load.lasts_s);
-    // Half a task, or the rounding error of a large sum.
+    // A millionth of all tasks, at least half a task, at most half of all.
     let tolerance = (total * 1e-6).max(0.5).min(total / 2.0);
     let mut ticks = 0_u64;
     while simulation.now_s < lasts_s + simulated_after_s {
@@ -128,20 +140,20 @@ pub(super) fn run(
 impl<'m> LoadSimulation<'m> {
     fn new(settings: &'m ScaleSettings, model: &'m QueueModel) -> Self {
         let pollers = PollerScaling::of(settings).start;
-        let at_once = settings.limits.instances_at_once.value;
+        let burst = settings.limits.instances_at_once.value;
         let queue = |stage: &'m Stage| StageQueue {
             stage,
             waiting: PortionQueue::new(QUEUE_MERGE_S),
             in_progress: PortionPool::default(),
             pollers,
             instances: 0.0,
-            new_instances: at_once,
+            instance_start_tokens: burst,
             result: StageResult::default(),
         };
         let table = |resource: Resource| {
-            let table = TableThroughput::of(settings, resource);
-            let rate = table.rate(resource);
-            (resource, table, rate)
+            let throughput = TableThroughput::of(settings, resource);
+            let rate = throughput.rate(resource);
+            SimulatedTable { resource, throughput, rate }
         };
         Self {
             settings,
@@ -150,8 +162,8 @@ impl<'m> LoadSimulation<'m> {
             in_transit: model.hops.iter().map(in_transit).collect(),
             queues: model.stages.iter().map(queue).collect(),
             tables: TABLES.map(table).into(),
-            invocations: 0.0,
-            requests: 0.0,
+            invocation_tokens: 0.0,
+            event_request_tokens: 0.0,
             result: LoadResult::default(),
         }
     }
@@ -167,37 +179,39 @@ impl<'m> LoadSimulation<'m> {
         self.finish();
         self.deliver();
         self.start();
-        self.result.task_s += (self.result.submitted - self.result.done) * TICK_S;
+        self.result.total_task_s += (self.result.submitted - self.result.done) * TICK_S;
     }
 
-    /// Refills the limits per second, in proportion to the step.
+    /// Refills the token buckets of the limits per second, and grows the tables.
     fn refill(&mut self) {
         let limits = &self.settings.limits;
         let account = limits.account_concurrency.value;
         let invocations = account * limits.invocations_per_concurrency.value;
-        self.invocations = (self.invocations + invocations * TICK_S).min(invocations);
+        self.invocation_tokens = (self.invocation_tokens + invocations * TICK_S).min(invocations);
         let requests = limits.events_per_second.value;
-        self.requests = (self.requests + requests * TICK_S).min(requests);
-        for (resource, table, rate) in &mut self.tables {
-            table.pass(self.now_s, TICK_S, rate.0);
-            if table.grow(self.now_s) {
-                *rate = table.rate(*resource);
+        self.event_request_tokens = (self.event_request_tokens + requests * TICK_S).min(requests);
+        for SimulatedTable { resource, throughput, rate } in &mut self.tables {
+            throughput.pass(self.now_s, TICK_S, rate.0);
+            if throughput.grow(self.now_s) {
+                *rate = throughput.rate(*resource);
             }
         }
         for queue in &mut self.queues {
             let more = limits.instances_per_second.value * TICK_S;
-            queue.new_instances = (queue.new_instances + more).min(limits.instances_at_once.value);
+            queue.instance_start_tokens =
+                (queue.instance_start_tokens + more).min(limits.instances_at_once.value);
         }
     }
 
-    /// Sends the messages of `hop`. `portion` caused them: `from` is its hop and the function that handled it; without
-    /// `from`, the portion consists of submitted tasks.
+    /// Sends the messages of `hop`. `portion` are the messages that caused them. `from` is their hop and the function that
+    /// handled them; `None` for new submissions.
     fn send(&mut self, hop: usize, portion: Portion, from: Option<(&HopRoutes, &FunctionRole)>) {
         let Some(next) = self.model.hops.get(hop) else { return };
         let Some(in_transit) = self.in_transit.get_mut(hop) else { return };
         for (route, transit) in next.routes.iter().zip(in_transit) {
-            let each = from.map_or(route.messages, |(from, _)| route.messages / from.messages);
-            let mut portion = Portion { messages: portion.messages * each, ..portion };
+            let per_message =
+                from.map_or(route.messages, |(from, _)| route.messages / from.messages);
+            let mut portion = Portion { messages: portion.messages * per_message, ..portion };
             if from.is_some_and(|(_, role)| !matches!(role, FunctionRole::Agent(_))) {
                 portion.requested_s = self.now_s;
             }
@@ -215,27 +229,30 @@ impl<'m> LoadSimulation<'m> {
             finished.push((&queue.stage.role, queue.in_progress.split(share)));
         }
         for (role, pool) in finished {
-            for (at, portion) in pool.portions() {
-                let Some(hop) = self.model.hops.get(at) else { continue };
-                self.count_late_replies(hop, role, portion);
-                if at + 1 < self.model.hops.len() {
-                    self.send(at + 1, portion, Some((hop, role)));
+            for (hop_index, portion) in pool.portions() {
+                let Some(hop) = self.model.hops.get(hop_index) else { continue };
+                self.count_replies(hop, role, portion);
+                if hop_index + 1 < self.model.hops.len() {
+                    self.send(hop_index + 1, portion, Some((hop, role)));
                 } else {
                     self.result.done += portion.messages / hop.messages;
-                    let took = (self.now_s - portion.submitted_s) * 100.0;
-                    *self.result.took.entry(took.round().max(0.0) as u64).or_default() +=
-                        portion.messages / hop.messages;
+                    let duration_cs = (self.now_s - portion.submitted_s) * 100.0;
+                    *self
+                        .result
+                        .durations_cs
+                        .entry(duration_cs.round().max(0.0) as u64)
+                        .or_default() += portion.messages / hop.messages;
                 }
             }
         }
     }
 
-    /// Counts replies of agents that arrive after the complete-by of their step.
-    fn count_late_replies(&mut self, hop: &HopRoutes, role: &FunctionRole, portion: Portion) {
+    /// Counts the replies that the scheduler has handled, and those that it handled after the deadline of their attempt.
+    fn count_replies(&mut self, hop: &HopRoutes, role: &FunctionRole, portion: Portion) {
         let (Some(within_s), FunctionRole::Scheduler) = (hop.within_s, role) else { return };
-        self.result.replies += portion.messages;
+        self.result.handled_replies += portion.messages;
         if self.now_s - portion.requested_s > within_s {
-            self.result.late += portion.messages;
+            self.result.late_replies += portion.messages;
             self.result.first_late_s.get_or_insert(self.now_s);
         }
     }
@@ -263,18 +280,26 @@ impl<'m> LoadSimulation<'m> {
         let account = self.settings.limits.account_concurrency.value;
         let in_progress: f64 = self.queues.iter().map(|queue| queue.in_progress.messages).sum();
         let stages = &self.model.stages;
-        let room = account - in_progress / batch;
-        limit(&mut starts, stages, |_| 1.0 / batch, room, &LimitKind::Account);
-        limit(&mut starts, stages, |_| 1.0 / batch, self.invocations, &LimitKind::Invocations);
-        self.invocations -= starts.iter().map(|start| start.messages).sum::<f64>() / batch;
-        for (resource, table, (_, bound)) in &mut self.tables {
+        let headroom = account - in_progress / batch;
+        limit(&mut starts, stages, |_| 1.0 / batch, headroom, &LimitKind::Account);
+        limit(
+            &mut starts,
+            stages,
+            |_| 1.0 / batch,
+            self.invocation_tokens,
+            &LimitKind::Invocations,
+        );
+        self.invocation_tokens -= starts.iter().map(|start| start.messages).sum::<f64>() / batch;
+        for SimulatedTable { resource, throughput, rate: (_, limit_kind) } in &mut self.tables {
+            let left = throughput.left();
             let taken =
-                limit(&mut starts, stages, |stage| stage.units_of(*resource), table.left(), bound);
-            table.take(taken);
+                limit(&mut starts, stages, |stage| stage.units_of(*resource), left, limit_kind);
+            throughput.take(taken);
         }
         let events_per_request = self.settings.limits.events_per_request.value;
         let requests = |stage: &Stage| stage.units_of(Resource::Events) / events_per_request;
-        self.requests -= limit(&mut starts, stages, requests, self.requests, &LimitKind::Bus);
+        self.event_request_tokens -=
+            limit(&mut starts, stages, requests, self.event_request_tokens, &LimitKind::Bus);
         let pollers = PollerScaling::of(self.settings);
         for (queue, start) in self.queues.iter_mut().zip(starts) {
             queue.start(start, self.now_s, batch, pollers);
@@ -283,18 +308,18 @@ impl<'m> LoadSimulation<'m> {
 
     fn end(mut self) -> LoadResult {
         let hops = &self.model.hops;
-        let share = |(at, portion): (usize, Portion)| {
-            hops.get(at).map_or(0.0, |hop| portion.messages / hop.messages)
+        let share = |(hop_index, portion): (usize, Portion)| {
+            hops.get(hop_index).map_or(0.0, |hop| portion.messages / hop.messages)
         };
         let in_transit = self.in_transit.iter().flatten();
         let waiting = self.queues.iter().map(|queue| &queue.waiting);
         let in_progress = self.queues.iter().map(|queue| &queue.in_progress);
         let pools = in_transit.chain(waiting).flat_map(PortionQueue::pools).chain(in_progress);
-        self.result.left = pools.flat_map(PortionPool::portions).map(share).sum();
+        self.result.unfinished = pools.flat_map(PortionPool::portions).map(share).sum();
         for queue in self.queues {
-            for (bound, waited) in &queue.result.waited {
-                let tasks = waited / queue.stage.messages;
-                *self.result.waited.entry(bound.clone()).or_default() += tasks;
+            for (limited_by, waiting_s) in &queue.result.waiting_s_by_limit {
+                let tasks = waiting_s / queue.stage.messages;
+                *self.result.waiting_s_by_limit.entry(limited_by.clone()).or_default() += tasks;
             }
             self.result.stages.push(queue.result);
         }
@@ -306,11 +331,11 @@ fn in_transit(hop: &HopRoutes) -> Vec<PortionQueue> {
     hop.routes.iter().map(|route| PortionQueue::new(route.delay_s * TRANSIT_MERGE_SHARE)).collect()
 }
 
-/// How many messages a function starts now, and the limit that prevents more.
+/// How many messages start now, and the limit that prevents more.
 #[derive(Debug, Clone)]
 struct StartableMessages {
     messages: f64,
-    bound: LimitKind,
+    limited_by: LimitKind,
 }
 
 /// Reduces the started messages so that they use at most `left` units of a resource. `units_of` gives the units per
@@ -320,7 +345,7 @@ fn limit(
     stages: &[Stage],
     units_of: impl Fn(&Stage) -> f64,
     left: f64,
-    bound: &LimitKind,
+    limit_kind: &LimitKind,
 ) -> f64 {
     let needed: f64 =
         starts.iter().zip(stages).map(|(start, stage)| start.messages * units_of(stage)).sum();
@@ -330,7 +355,8 @@ fn limit(
     let share = left.max(0.0) / needed;
     for (start, stage) in starts.iter_mut().zip(stages) {
         if units_of(stage) > 0.0 && start.messages > 0.0 {
-            *start = StartableMessages { messages: start.messages * share, bound: bound.clone() };
+            let messages = start.messages * share;
+            *start = StartableMessages { messages, limited_by: limit_kind.clone() };
         }
     }
     needed * share
@@ -339,31 +365,32 @@ fn limit(
 impl StageQueue<'_> {
     fn startable(&self, batch: f64, in_flight: f64) -> StartableMessages {
         let role = || self.stage.role.clone();
-        let rooms = [
+        let headrooms = [
             (self.stage.concurrency * batch, LimitKind::Concurrency(role())),
             (self.pollers * batch, LimitKind::Pollers(role())),
-            ((self.instances + self.new_instances) * batch, LimitKind::Instances(role())),
+            ((self.instances + self.instance_start_tokens) * batch, LimitKind::Instances(role())),
             (in_flight, LimitKind::InFlight(role())),
         ];
         let least =
-            rooms.into_iter().reduce(|one, other| if other.0 < one.0 { other } else { one });
-        let (room, bound) = least.unwrap_or((0.0, LimitKind::Concurrency(role())));
+            headrooms.into_iter().reduce(|least, next| if next.0 < least.0 { next } else { least });
+        let (headroom, limited_by) = least.unwrap_or((0.0, LimitKind::Concurrency(role())));
         // Rounding errors may make the difference negative.
-        let messages = (room - self.in_progress.messages).min(self.waiting.messages).max(0.0);
-        StartableMessages { messages, bound }
+        let messages = (headroom - self.in_progress.messages).min(self.waiting.messages).max(0.0);
+        StartableMessages { messages, limited_by }
     }
 
     fn start(&mut self, start: StartableMessages, now_s: f64, batch: f64, pollers: PollerScaling) {
         self.waiting.take(start.messages, &mut self.in_progress);
-        let at_once = self.in_progress.messages / batch;
-        let new = (at_once - self.instances).max(0.0);
+        let invocations = self.in_progress.messages / batch;
+        let new = (invocations - self.instances).max(0.0);
         self.instances += new;
-        self.new_instances -= new;
-        self.result.busy_s += at_once * TICK_S;
-        // A single message that arrives in this step is no backlog.
+        self.instance_start_tokens -= new;
+        self.result.invocation_s_total += invocations * TICK_S;
+        // Up to one waiting message is ignored.
         if self.waiting.messages > 1.0 {
             self.pollers = (self.pollers + pollers.more_per_s * TICK_S).min(pollers.max);
-            *self.result.waited.entry(start.bound).or_default() += self.waiting.messages * TICK_S;
+            *self.result.waiting_s_by_limit.entry(start.limited_by).or_default() +=
+                self.waiting.messages * TICK_S;
         }
         self.result.note(&self.waiting, now_s);
     }
@@ -371,14 +398,14 @@ impl StageQueue<'_> {
 
 impl StageResult {
     fn note(&mut self, waiting: &PortionQueue, now_s: f64) {
-        if waiting.messages > self.longest {
-            (self.longest, self.longest_at_s) = (waiting.messages, now_s);
+        if waiting.messages > self.max_length {
+            (self.max_length, self.max_length_at_s) = (waiting.messages, now_s);
         }
         let oldest_s = waiting.oldest_s(now_s);
-        self.oldest_s = self.oldest_s.max(oldest_s);
+        self.max_age_s = self.max_age_s.max(oldest_s);
         if oldest_s > BACKLOG_S {
-            let from = self.behind.map_or(now_s, |(from, _)| from);
-            self.behind = Some((from, now_s));
+            let from = self.backlog_s.map_or(now_s, |(from, _)| from);
+            self.backlog_s = Some((from, now_s));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! workflow ──► forecast: the demand of one task on queues, functions and tables (counted with the real handlers)
 //!                 │
 //!                 ▼
-//!   model: submission ─► scheduler ⇄ agents, a stage for each queue  ◄── limits.yaml, the templates' sizes
+//!   model: submission ─► scheduler ⇄ agents, a stage for each queue  ◄── aws_limits.yaml, the templates' sizes
 //!                 │
 //!                 ├─► arithmetic: what the peak rate needs of each limit, and the rate that each limit sustains
 //!                 └─► fluid simulation: messages as a fluid in steps of 10 ms, with every limit applied
@@ -13,10 +13,10 @@
 //!
 //! Pure: no clock, no I/O, and the same result every time. All figures are estimates: nothing was measured on AWS.
 
+mod aws_limits;
 mod fluid;
 mod limit_kind;
 mod limit_rows;
-mod limits;
 mod load_simulation;
 mod model;
 mod recommendations;
@@ -27,9 +27,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use aws_limits::{Limit, Limits};
 pub use limit_kind::LimitKind;
 pub use limit_rows::LimitRow;
-pub use limits::{Limit, Limits};
 pub use recommendations::Recommendation;
 pub use report::{LateReplies, LatencySummary, LoadCost, ScaleReport, StageRow};
 pub use settings::{DeploymentSizing, Load, SHARDS, ScaleError, ScaleSettings, Size};

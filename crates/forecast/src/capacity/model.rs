@@ -23,7 +23,7 @@ pub(super) struct Stage {
     pub(super) units: BTreeMap<Resource, f64>,
     /// The configured number of concurrent invocations.
     pub(super) concurrency: f64,
-    /// For an agent: the shortest complete-by of its steps, in seconds.
+    /// For an agent: the shortest deadline of its steps' attempts, in seconds.
     pub(super) within_s: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct HopRoutes {
     pub(super) routes: Vec<Route>,
     /// Messages of a task in this hop.
     pub(super) messages: f64,
-    /// If the hop consists of replies of agents: the shortest complete-by of their steps, in seconds.
+    /// If the hop consists of replies of agents: the shortest deadline of their attempts, in seconds.
     pub(super) within_s: Option<f64>,
 }
 
@@ -138,7 +138,7 @@ fn stage(settings: &ScaleSettings, demand: &Demand, role: &FunctionRole, batch: 
     }
 }
 
-/// The shortest complete-by of an agent's steps, in seconds.
+/// The shortest deadline of the attempts of an agent's steps, in seconds.
 fn within_s(settings: &ScaleSettings, role: &FunctionRole) -> Option<f64> {
     let FunctionRole::Agent(name) = role else { return None };
     let workflows = std::iter::once(&settings.forecast.workflow).chain(&settings.forecast.with);

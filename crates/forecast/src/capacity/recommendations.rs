@@ -125,8 +125,8 @@ fn at_once(settings: &ScaleSettings, role: &FunctionRole, to: f64) -> (String, V
         let size = deployment.size;
         return (format!("{file}: Mappings, Concurrency, {size}, {name}"), options);
     }
-    let pollers = rounded_up(to / limits.provisioned_poller_holds.value);
-    let from_the_start = pollers.min(limits.provisioned_pollers_min_max.value);
+    let pollers = rounded_up(to / limits.provisioned_invocations_per_poller.value);
+    let from_the_start = pollers.min(limits.minimum_pollers_max.value);
     options.push(format!("--pollers {from_the_start:.0}"));
     let at = format!(
         "{file}: ProvisionedPollerConfig with MaximumPollers {pollers:.0}, in place of ScalingConfig, whose maximum is {most}"
@@ -188,8 +188,8 @@ fn pollers(
 ) -> Option<Recommendation> {
     let needed =
         needed_where(settings, model, result, |bound| matches!(bound, LimitKind::Pollers(_)));
-    let holds = settings.limits.provisioned_poller_holds.value;
-    let most = settings.limits.provisioned_pollers_min_max.value;
+    let holds = settings.limits.provisioned_invocations_per_poller.value;
+    let most = settings.limits.minimum_pollers_max.value;
     let to = rounded_up(needed / UTILISATION_MAX / holds).min(most);
     let from = settings.deployment.pollers;
     (to > from).then(|| Recommendation {
@@ -229,8 +229,9 @@ fn needed_where(
     reason: impl Fn(&LimitKind) -> bool,
 ) -> f64 {
     let behind = model.stages.iter().zip(&result.stages).filter(|(_, result)| {
-        let waited = result.waited.iter().any(|(bound, waited)| reason(bound) && *waited > 0.0);
-        waited && result.oldest_s > BACKLOG_S
+        let waited =
+            result.waiting_s_by_limit.iter().any(|(bound, waited)| reason(bound) && *waited > 0.0);
+        waited && result.max_age_s > BACKLOG_S
     });
     let needed = behind.map(|(stage, _)| settings.load.peak() * stage.busy_s(model.batch));
     needed.fold(0.0, f64::max)

@@ -51,7 +51,7 @@ pub struct ScaleReport {
     /// Late replies.
     pub late: LateReplies,
     /// The concurrency of the submission function that caps intake at the rate which the rest sustains; absent if there are
-    /// no late replies, or if a cap does not help. Submissions then wait before they are tasks, when no complete-by runs.
+    /// no late replies, or if a cap does not help. Submissions then wait before they are tasks, when no deadline runs.
     pub let_in: Option<f64>,
     /// The limits to increase.
     pub raises: Vec<Recommendation>,
@@ -80,13 +80,13 @@ pub struct StageRow {
     pub utilisation: f64,
     /// Seconds until its queue has enough pollers; absent if it never has.
     pub pollers_after_s: Option<f64>,
-    /// The length of the longest queue.
+    /// The largest length of the queue.
     pub longest: f64,
     /// When the queue was longest, in seconds from the start.
     pub longest_at_s: f64,
     /// The longest waiting time of a message, in seconds.
     pub oldest_s: f64,
-    /// From when until when the queue had a backlog of more than a second, in seconds.
+    /// The first and the last moment with a backlog of more than a second, in seconds from the start.
     pub behind_s: Option<(f64, f64)>,
     /// The limit that caused most of the waiting; absent without a backlog.
     pub held_by: Option<String>,
@@ -107,13 +107,13 @@ pub struct LatencySummary {
     pub max_ms: f64,
 }
 
-/// Replies of agents that arrive after the complete-by of their step. They are ignored once the supervisor has given up
-/// the attempt, and the step is repeated. The model does not include the repetitions.
+/// Replies of agents that the scheduler handles after the deadline of their attempt. It ignores those that come after the
+/// supervisor has given the attempt up, and retries the steps. The model does not include the retries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LateReplies {
     /// Their share of all replies.
     pub share: f64,
-    /// When the first arrived, in seconds from the start.
+    /// When the scheduler handled the first, in seconds from the start.
     pub from_s: Option<f64>,
 }
 
@@ -143,7 +143,11 @@ impl ScaleReport {
         let limits = limit_rows::rows(settings, model);
         let lasts_s = settings.load.lasts_s;
         let by_arithmetic_s = limit_rows::done_by_s(settings, model) - lasts_s;
-        let late_share = if result.replies > 0.0 { result.late / result.replies } else { 0.0 };
+        let late_share = if result.handled_replies > 0.0 {
+            result.late_replies / result.handled_replies
+        } else {
+            0.0
+        };
         Self {
             workflow: counted.workflow.clone(),
             version: counted.version,
@@ -158,12 +162,12 @@ impl ScaleReport {
             binds: bottleneck(result),
             bears: limits.iter().map(|row| row.bears).fold(f64::MAX, f64::min),
             submitted: result.submitted,
-            left: if result.done_at_s.is_some() { 0.0 } else { result.left },
+            left: if result.done_at_s.is_some() { 0.0 } else { result.unfinished },
             drained_after_s: result.done_at_s.map(|at_s| at_s - lasts_s),
             drained_after_by_arithmetic_s: by_arithmetic_s,
             latency: latency(model, result),
             late: LateReplies { share: late_share, from_s: result.first_late_s },
-            let_in: intake_cap(settings, model, &limits).filter(|_| result.late > 0.0),
+            let_in: intake_cap(settings, model, &limits).filter(|_| result.late_replies > 0.0),
             raises: recommendations::recommendations(settings, model, &limits, result),
             limits,
             cost: cost(settings, model, counted, prices),
@@ -189,15 +193,15 @@ fn stage_row(
         set: stage.concurrency,
         utilisation: needed / stage.concurrency,
         pollers_after_s: PollerScaling::of(settings).reach(needed),
-        longest: result.longest,
-        longest_at_s: result.longest_at_s,
-        oldest_s: result.oldest_s,
-        behind_s: result.behind,
+        longest: result.max_length,
+        longest_at_s: result.max_length_at_s,
+        oldest_s: result.max_age_s,
+        behind_s: result.backlog_s,
         held_by: result
-            .behind
-            .and_then(|_| most(&result.waited))
+            .backlog_s
+            .and_then(|_| most(&result.waiting_s_by_limit))
             .map(|(bound, _)| bound.to_string()),
-        busy_s: result.busy_s,
+        busy_s: result.invocation_s_total,
     }
 }
 
@@ -214,8 +218,8 @@ fn intake_cap(settings: &ScaleSettings, model: &QueueModel, limits: &[LimitRow])
 
 /// The limit that caused most of the waiting, if any stage has a backlog, and its share of all waiting.
 fn bottleneck(result: &LoadResult) -> Option<(String, f64)> {
-    result.stages.iter().find(|stage| stage.behind.is_some())?;
-    let (bound, share) = most(&result.waited)?;
+    result.stages.iter().find(|stage| stage.backlog_s.is_some())?;
+    let (bound, share) = most(&result.waiting_s_by_limit)?;
     Some((bound.to_string(), share))
 }
 
@@ -226,16 +230,16 @@ fn most(waited: &BTreeMap<LimitKind, f64>) -> Option<(&LimitKind, f64)> {
 }
 
 fn latency(model: &QueueModel, result: &LoadResult) -> LatencySummary {
-    let all: f64 = result.took.values().sum();
+    let all: f64 = result.durations_cs.values().sum();
     let at = |share: f64| {
         let mut so_far = 0.0;
-        let found = result.took.iter().find(|(_, tasks)| {
+        let found = result.durations_cs.iter().find(|(_, tasks)| {
             so_far += **tasks;
             so_far >= all * share
         });
         found.map_or(0.0, |(took, _)| *took as f64 * 10.0)
     };
-    let max_ms = result.took.keys().next_back().map_or(0.0, |took| *took as f64 * 10.0);
+    let max_ms = result.durations_cs.keys().next_back().map_or(0.0, |took| *took as f64 * 10.0);
     let unloaded_ms = model.unloaded_s() * 1_000.0;
     LatencySummary { unloaded_ms, p50_ms: at(0.5), p99_ms: at(0.99), max_ms }
 }
@@ -276,7 +280,9 @@ fn assumes(settings: &ScaleSettings, prices: &Prices) -> Vec<String> {
             "list prices of {}, {}, without storage, logs, warm throughput, provisioned pollers",
             prices.region, prices.as_of
         ),
-        format!("limits of AWS as in limits.yaml; not confirmed in AWS's documentation: {unread}"),
+        format!(
+            "limits of AWS as in aws_limits.yaml; not confirmed in AWS's documentation: {unread}"
+        ),
         "nothing was measured on AWS".to_owned(),
     ]
 }

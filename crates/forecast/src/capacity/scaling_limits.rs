@@ -71,7 +71,7 @@ impl TableThroughput {
             quota,
             warm,
             shards,
-            grows_to: limits.table_grows_to.value,
+            grows_to: limits.table_growth_factor.value,
             grows_every_s: limits.table_grows_every.value,
             grown_at_s: 0.0,
             left: 0.0,
@@ -104,7 +104,7 @@ impl TableThroughput {
         partition_limit.filter(|partition_limit| partition_limit.0 < tighter.0).unwrap_or(tighter)
     }
 
-    /// Advances time by one step. `rate` is in units per second.
+    /// Advances time by one tick. `rate` is in units per second.
     pub(super) fn pass(&mut self, now_s: f64, tick_s: f64, rate: f64) {
         self.left = (self.left + rate * tick_s).min(rate);
         if now_s >= self.second + 1.0 {
@@ -167,11 +167,15 @@ impl PollerScaling {
     pub(super) fn of(settings: &ScaleSettings) -> Self {
         let (limits, pollers) = (&settings.limits, settings.deployment.pollers);
         let (start, more, max) = if pollers > 0.0 {
-            let start = pollers * limits.provisioned_poller_holds.value;
-            (start, &limits.provisioned_more_per_minute, &limits.provisioned_max)
+            let start = pollers * limits.provisioned_invocations_per_poller.value;
+            (
+                start,
+                &limits.provisioned_invocations_added_per_minute,
+                &limits.provisioned_invocations_max,
+            )
         } else {
-            let start = limits.pollers_at_start.value;
-            (start, &limits.pollers_more_per_minute, &limits.pollers_max)
+            let start = limits.invocations_at_start.value;
+            (start, &limits.invocations_added_per_minute, &limits.invocations_max)
         };
         Self { start, more_per_s: more.value / 60.0, max: max.value }
     }

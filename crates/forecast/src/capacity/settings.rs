@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 
-use super::limits::Limits;
+use super::aws_limits::Limits;
 use crate::cost::{self, ForecastError};
 
 /// The input of the capacity model.
@@ -171,8 +171,8 @@ pub enum ScaleError {
     /// The demand of a task could not be counted.
     #[error("the forecast that counts the demand of a task failed")]
     Forecast(#[from] ForecastError),
-    /// `limits.yaml` cannot be parsed.
-    #[error("limits.yaml: {0}")]
+    /// `aws_limits.yaml` cannot be parsed.
+    #[error("aws_limits.yaml: {0}")]
     Limits(String),
     /// The size does not exist.
     #[error("`{0}` is not a size: use small, medium or large")]
@@ -199,13 +199,13 @@ impl ScaleSettings {
     pub fn check(&self) -> Result<(), ScaleError> {
         let (load, deployment, limits) = (&self.load, &self.deployment, &self.limits);
         let (at_once_max, hint) = match deployment.pollers > 0.0 {
-            true => (limits.provisioned_max.value, ""),
+            true => (limits.provisioned_invocations_max.value, ""),
             false => (
                 limits.maximum_concurrency_max.value,
                 ", the limit of MaximumConcurrency; --pollers allows more",
             ),
         };
-        let pollers_max = limits.provisioned_pollers_min_max.value;
+        let pollers_max = limits.minimum_pollers_max.value;
         let within = |option, value: f64, min, max, hint| match (min..=max).contains(&value) {
             true => Ok(()),
             false => Err(ScaleError::OutOfLimits { option, min, max, hint }),

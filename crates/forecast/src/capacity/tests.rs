@@ -123,9 +123,9 @@ fn messages_pass_the_queues_in_order() {
 fn nothing_waits_while_all_limits_are_sufficient() {
     let settings = ample(Load::steady(1_000.0, 20.0));
     let (model, result) = simulate_load(&settings);
-    assert!(result.stages.iter().all(|stage| stage.behind.is_none()), "{:?}", result.stages);
+    assert!(result.stages.iter().all(|stage| stage.backlog_s.is_none()), "{:?}", result.stages);
     assert_close(result.done, 20_000.0, 1e-4, "tasks");
-    let mean_s = result.task_s / result.done;
+    let mean_s = result.total_task_s / result.done;
     assert_close(mean_s, model.unloaded_s(), 0.15, "latency");
     let report = scale(&settings).unwrap();
     assert_eq!((report.binds, report.raises), (None, Vec::new()));
@@ -158,7 +158,7 @@ fn no_task_is_lost_or_duplicated() {
         for simulated_after_s in [0.0, 10.0, SIMULATED_AFTER_S] {
             let result = run(&settings, &model, simulated_after_s);
             assert_close(result.submitted, settings.load.total(), 1e-9, "submitted");
-            assert_close(result.done + result.left, result.submitted, 1e-6, "done and left");
+            assert_close(result.done + result.unfinished, result.submitted, 1e-6, "done and left");
         }
     }
 }
@@ -170,8 +170,8 @@ fn durations_obey_littles_law() {
     for settings in loads() {
         let (_, result) = simulate_load(&settings);
         let took_s: f64 =
-            result.took.iter().map(|(took, tasks)| *took as f64 / 100.0 * tasks).sum();
-        assert_close(took_s, result.task_s, 0.01, "seconds of tasks");
+            result.durations_cs.iter().map(|(took, tasks)| *took as f64 / 100.0 * tasks).sum();
+        assert_close(took_s, result.total_task_s, 0.01, "seconds of tasks");
     }
 }
 
@@ -181,7 +181,7 @@ fn the_time_of_functions_is_that_of_arithmetic() {
         let (model, result) = simulate_load(&settings);
         for (stage, seen) in model.stages.iter().zip(&result.stages) {
             let busy_s = settings.load.total() * stage.busy_s(model.batch);
-            assert_close(seen.busy_s, busy_s, 0.01, &stage.role.to_string());
+            assert_close(seen.invocation_s_total, busy_s, 0.01, &stage.role.to_string());
         }
     }
 }
@@ -205,7 +205,7 @@ fn lowered_limits() -> Vec<Lowered> {
         (
             |s| {
                 s.deployment.pollers = 0.0;
-                s.limits.pollers_max.value = 30.0;
+                s.limits.invocations_max.value = 30.0;
                 s.forecast.slow = vec!["charge=300ms".parse().unwrap()];
             },
             LimitKind::Pollers(agent("payment")),
@@ -314,7 +314,7 @@ fn a_spike_leaves_a_backlog_of_what_the_limit_does_not_sustain() {
     let bears = limit_rows::rows(&settings, &model)[0].bears;
     let mut stages = model.stages.iter().zip(&result.stages);
     let (_, scheduler) = stages.find(|(stage, _)| stage.role == FunctionRole::Scheduler).unwrap();
-    let (from, until) = scheduler.behind.unwrap();
+    let (from, until) = scheduler.backlog_s.unwrap();
     assert!((95.0..98.0).contains(&from), "{from}");
     // The rest of the spike drains together with the load after it.
     let left = 10.0 * (5_000.0 - bears);
@@ -397,7 +397,7 @@ fn late_replies_are_reported() {
     assert_eq!((report.late, report.let_in), (LateReplies { share: 0.0, from_s: None }, None));
 }
 
-/// A submission that is not recorded yet has no complete-by, so submissions should wait rather than tasks.
+/// A submission that is not recorded yet has no deadline, so submissions should wait rather than tasks.
 #[test]
 fn capping_intake_avoids_late_replies() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));

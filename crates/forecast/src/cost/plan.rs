@@ -1,4 +1,5 @@
-//! Everything that a run needs: the settings, the prices, and the assumptions about each step of each workflow.
+//! The inputs of a forecast, resolved from its settings: the assumptions about each step of each workflow, the input of
+//! the tasks, the definitions and the prices.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,7 +27,8 @@ pub(super) struct StepAssumptions {
     pub(super) output: SampleValue,
 }
 
-/// Everything that a run needs.
+/// The inputs of a forecast. Its runs, of one simulated task each, share them. The runs use all of them except the
+/// prices, which the report uses.
 #[derive(Debug)]
 pub(super) struct ForecastPlan {
     pub(super) settings: ForecastSettings,
@@ -38,12 +40,12 @@ pub(super) struct ForecastPlan {
 }
 
 impl ForecastPlan {
-    /// The workflow of the forecast, then the workflows of its child tasks.
+    /// The workflow of the forecast, then the workflows of child tasks that the caller gave.
     pub(super) fn workflows(&self) -> impl Iterator<Item = &Workflow> {
         std::iter::once(&self.settings.workflow).chain(&self.settings.with)
     }
 
-    /// The given workflow with this name.
+    /// The workflow with this name, if the caller gave it.
     pub(super) fn workflow(&self, name: &WorkflowName) -> Option<&Workflow> {
         self.workflows().find(|workflow| workflow.name == *name)
     }
@@ -59,7 +61,8 @@ impl ForecastPlan {
         self.workflow(&key.0)?.steps.get(&key.1)
     }
 
-    /// The name of a step in options and reports: `charge`, or `delivery.pack` for another workflow.
+    /// The name of a step in options and reports: `charge`, or `delivery.pack` for a step of a child
+    /// workflow.
     pub(super) fn label(&self, (workflow, step): &StepKey) -> String {
         match *workflow == self.settings.workflow.name {
             true => step.to_string(),
@@ -67,7 +70,7 @@ impl ForecastPlan {
         }
     }
 
-    /// The name of a workflow's task without its steps, in reports.
+    /// The label, in reports, of what a task of the workflow needs outside its steps.
     pub(super) fn task_label(&self, workflow: &WorkflowName) -> String {
         match *workflow == self.settings.workflow.name {
             true => "the task".to_owned(),

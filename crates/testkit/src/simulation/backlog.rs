@@ -61,7 +61,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         blueprints: vec![blueprint],
         tasks: (0..TASKS).map(task).collect(),
         commands: Vec::new(),
-        resolves_errors: false,
+        operators_act_when_quiet: false,
         operator_delay: 0,
         outage,
         late_messages: LateMessagePlan::default(),

@@ -1,5 +1,6 @@
-//! The in-memory ports of one instance, with fault injection. Every call passes the [`FaultInjector`]: it may be slow,
-//! fail before or after it took effect, or kill its instance.
+//! The in-memory ports of one instance, with fault injection. Every call of the store, the definitions, the channel's
+//! `send` and the event bus passes the [`FaultInjector`]: it may be slow, fail before or after it took effect, or crash
+//! its instance.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
@@ -29,12 +30,15 @@ use super::{
     virtual_time::{Millis, SECOND},
 };
 
-/// Intercepts all port calls of an instance, injects faults, and reports what happens to the oracle.
+/// Intercepts the calls of the store, the definitions, the channel's `send` and the event bus of an instance, injects
+/// faults, and reports to the oracle what happens.
 #[derive(Clone)]
 pub(super) struct FaultInjector {
     pub(super) deployment: Arc<SimulatedDeployment>,
     name: Arc<str>,
-    clock_ahead: Duration,
+    /// How far the instance's clock is ahead of the true time.
+    clock_offset: Duration,
+    /// Aborted when the instance crashes.
     abort_handle: AbortHandle,
 }
 
@@ -44,32 +48,38 @@ enum InjectedFault {
     None,
     FailsBefore,
     FailsAfter,
-    DiesBefore,
-    DiesAfter,
+    CrashesBefore,
+    CrashesAfter,
+}
+
+/// The fault of a call, and how long the call takes before and after it takes effect.
+struct DrawnFault {
+    fault: InjectedFault,
+    before: Millis,
+    after: Millis,
 }
 
 impl FaultInjector {
-    /// Draws the fault of a call, and how long the call takes before and after it takes effect.
-    fn draw(&self) -> (InjectedFault, Millis, Millis) {
+    fn draw(&self) -> DrawnFault {
         let faults = &self.deployment.plan.faults;
         let mut state = self.deployment.state();
         let (mut before, after) = (state.random.within(0..=6), state.random.within(0..=3));
         if !state.faults_enabled {
-            return (InjectedFault::None, before, after);
+            return DrawnFault { fault: InjectedFault::None, before, after };
         }
         if state.random.chance(faults.slow) {
             before += state.random.skewed(20 * SECOND);
         }
-        let dies = state.random.chance(faults.die);
-        let late = state.random.chance(0.5);
-        let fault = match (dies, late) {
-            (true, true) => InjectedFault::DiesAfter,
-            (true, false) => InjectedFault::DiesBefore,
+        let crashes = state.random.chance(faults.crash);
+        let after_effect = state.random.chance(0.5);
+        let fault = match (crashes, after_effect) {
+            (true, true) => InjectedFault::CrashesAfter,
+            (true, false) => InjectedFault::CrashesBefore,
             (false, _) if state.random.chance(faults.fail_before) => InjectedFault::FailsBefore,
             (false, _) if state.random.chance(faults.fail_after) => InjectedFault::FailsAfter,
             (false, _) => InjectedFault::None,
         };
-        (fault, before, after)
+        DrawnFault { fault, before, after }
     }
 
     async fn inject<T>(
@@ -77,27 +87,29 @@ impl FaultInjector {
         operation: impl Fn() -> String,
         call: impl Future<Output = Result<T, PortError>>,
     ) -> Result<T, PortError> {
-        let (fault, before, after) = self.draw();
+        let DrawnFault { fault, before, after } = self.draw();
         self.wait(before).await;
         match fault {
             InjectedFault::FailsBefore => {
-                return Err(self.fail(&operation, "before it took effect"));
+                return Err(self.injected_error(&operation, "before it took effect"));
             }
-            InjectedFault::DiesBefore => return self.kill_instance(&operation, "before").await,
-            InjectedFault::None | InjectedFault::FailsAfter | InjectedFault::DiesAfter => {}
+            InjectedFault::CrashesBefore => return self.crash_instance(&operation, "before").await,
+            InjectedFault::None | InjectedFault::FailsAfter | InjectedFault::CrashesAfter => {}
         }
         self.deployment.set_clock();
         let result = call.await;
         match fault {
-            InjectedFault::DiesAfter => return self.kill_instance(&operation, "after").await,
-            InjectedFault::FailsAfter => return Err(self.fail(&operation, "after it took effect")),
-            InjectedFault::None | InjectedFault::FailsBefore | InjectedFault::DiesBefore => {}
+            InjectedFault::CrashesAfter => return self.crash_instance(&operation, "after").await,
+            InjectedFault::FailsAfter => {
+                return Err(self.injected_error(&operation, "after it took effect"));
+            }
+            InjectedFault::None | InjectedFault::FailsBefore | InjectedFault::CrashesBefore => {}
         }
         self.wait(after).await;
         result
     }
 
-    /// Waits. Never returns if the instance is dead afterwards.
+    /// Waits. Never returns if the instance has crashed meanwhile.
     async fn wait(&self, time: Millis) {
         if time > 0 {
             tokio::time::sleep(Duration::from_millis(time)).await;
@@ -107,19 +119,20 @@ impl FaultInjector {
         }
     }
 
-    fn fail(&self, operation: &impl Fn() -> String, when: &str) -> PortError {
+    /// The error of a call that fails by injection. Writes the fault to the trace.
+    fn injected_error(&self, operation: &impl Fn() -> String, when: &str) -> PortError {
         self.deployment.fault(&self.name, || format!("{} fails {when}", operation()));
-        PortError { operation: operation(), retryable: true, source: "injected".into() }
+        injected_error(&operation())
     }
 
-    async fn kill_instance<T>(&self, operation: &impl Fn() -> String, when: &str) -> T {
+    async fn crash_instance<T>(&self, operation: &impl Fn() -> String, when: &str) -> T {
         self.deployment.fault(&self.name, || format!("dies {when}: {}", operation()));
         self.abort_handle.abort();
         std::future::pending().await
     }
 
-    /// Whether the instance is dead.
-    pub(super) fn is_dead(&self) -> bool {
+    /// Whether the instance has crashed.
+    pub(super) fn has_crashed(&self) -> bool {
         self.abort_handle.is_aborted()
     }
 
@@ -128,7 +141,7 @@ impl FaultInjector {
         &self.name
     }
 
-    fn note(&self, what: impl FnOnce() -> String) {
+    fn trace(&self, what: impl FnOnce() -> String) {
         self.deployment.note(&self.name, what);
     }
 
@@ -153,12 +166,12 @@ impl SimulatedPorts {
     pub(super) fn new(
         deployment: Arc<SimulatedDeployment>,
         name: &str,
-        clock_ahead: Duration,
+        clock_offset: Duration,
         abort_handle: AbortHandle,
     ) -> Self {
         let store = deployment.memory.store().clone();
         let interceptor =
-            FaultInjector { deployment, name: name.into(), clock_ahead, abort_handle };
+            FaultInjector { deployment, name: name.into(), clock_offset, abort_handle };
         Self { store: InterceptedStore { store, interceptor } }
     }
 
@@ -167,7 +180,7 @@ impl SimulatedPorts {
     }
 }
 
-/// Each port except the store is the same fault injector, which also intercepts the store.
+/// The fault injector itself implements all ports except the store, which it intercepts.
 impl Ports for SimulatedPorts {
     type Store = InterceptedStore<MemoryStore, FaultInjector>;
     type Definitions = FaultInjector;
@@ -200,7 +213,7 @@ impl Ports for SimulatedPorts {
 
 impl Clock for FaultInjector {
     fn now(&self) -> Timestamp {
-        later(self.deployment.time(), self.clock_ahead)
+        later(self.deployment.time(), self.clock_offset)
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -241,13 +254,13 @@ impl Interceptor for FaultInjector {
     async fn intercept<T: Send + Sync>(
         &self,
         call: StoreCall<'_>,
-        effect: impl Future<Output = Result<T, PortError>> + Send,
-        view: impl Fn(&T) -> StoreReply<'_> + Send,
+        store_call: impl Future<Output = Result<T, PortError>> + Send,
+        as_reply: impl Fn(&T) -> StoreReply<'_> + Send,
     ) -> Result<T, PortError> {
-        let observed = async move {
+        let observed_call = async move {
             let before = self.task_before(call).await?;
-            let reply = effect.await.map_err(|error| self.check_error(call, error))?;
-            match (call, view(&reply)) {
+            let reply = store_call.await.map_err(|error| self.check_write_error(call, error))?;
+            match (call, as_reply(&reply)) {
                 (StoreCall::Create(task, submitted), StoreReply::Created(created)) => {
                     self.observe_creation(before.as_ref(), task, submitted, created);
                 }
@@ -256,19 +269,19 @@ impl Interceptor for FaultInjector {
                 }
                 (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Conflict(_))) => {
                     let (id, revision) = (&task.task_id, task.revision);
-                    self.note(|| format!("loses the race for {id} at revision {revision}"));
+                    self.trace(|| format!("loses the race for {id} at revision {revision}"));
                 }
                 _ => {}
             }
             Ok(reply)
         };
-        self.inject(|| call.to_string(), observed).await
+        self.inject(|| call.to_string(), observed_call).await
     }
 }
 
 /// What the oracle learns from the calls of the store.
 impl FaultInjector {
-    /// The stored task that a call may replace.
+    /// The task as it is stored before a create or a save.
     async fn task_before(&self, call: StoreCall<'_>) -> Result<Option<Task>, PortError> {
         if let StoreCall::Create(task, _) = call {
             Ok(self.deployment.present(&task.task_id))
@@ -279,7 +292,7 @@ impl FaultInjector {
         }
     }
 
-    fn check_error(&self, call: StoreCall<'_>, error: PortError) -> PortError {
+    fn check_write_error(&self, call: StoreCall<'_>, error: PortError) -> PortError {
         let (StoreCall::Create(Task { task_id, .. }, _)
         | StoreCall::Save(Task { task_id, .. })
         | StoreCall::PutDocument(DocumentOwner { task_id, .. }, ..)) = call
@@ -296,7 +309,7 @@ impl FaultInjector {
         submitted: &Document,
         created: &CreateOutcome,
     ) {
-        self.note(|| format!("creates {}: {created:?}", task.task_id));
+        self.trace(|| format!("creates {}: {created:?}", task.task_id));
         if *created == CreateOutcome::Created {
             self.deployment.check_size(None, task);
             let now = self.deployment.now();
@@ -309,8 +322,8 @@ impl FaultInjector {
     }
 
     async fn observe_save(&self, before: Option<&Task>, task: &Task) -> Result<(), PortError> {
-        self.note(|| format!("saves {}", summary(task)));
-        let keys: Vec<_> = outputs(task).into_iter().chain(failure_reason_keys(task)).collect();
+        self.trace(|| format!("saves {}", trace_line(task)));
+        let keys: Vec<_> = output_keys(task).into_iter().chain(failure_reason_keys(task)).collect();
         let documents = self.memory().store().documents(&task.document_owner(), &keys).await?;
         let now = self.deployment.time();
         self.deployment.check_size(before, task);
@@ -333,7 +346,7 @@ impl Channel for FaultInjector {
             Ok(answers)
         };
         let sent = self.inject(|| format!("send {count} messages"), call).await;
-        sent.unwrap_or_else(|_| (0..count).map(|_| Err(unsent("send"))).collect())
+        sent.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("send"))).collect())
     }
 
     async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
@@ -342,16 +355,17 @@ impl Channel for FaultInjector {
 }
 
 impl FaultInjector {
-    /// Sends one message of a batch. Each message may fail separately.
+    /// Sends one message of a batch. Each message may fail separately, before or after it is sent. Crashes and delays that
+    /// are drawn here are ignored: they are drawn once for the batch.
     async fn send_one(&self, message: OutgoingMessage) -> Result<(), PortError> {
-        let (fault, ..) = self.draw();
+        let DrawnFault { fault, .. } = self.draw();
         let fails = matches!(fault, InjectedFault::FailsBefore | InjectedFault::FailsAfter);
         if fails {
             self.deployment.fault(&self.name, || format!("sending one message {fault:?}"));
         }
         if fault != InjectedFault::FailsBefore {
             let (queue, body, delay) = (&message.queue, &message.body, message.delay);
-            self.note(|| format!("sends to {queue:?} after {delay:?}: {body}"));
+            self.trace(|| format!("sends to {queue:?} after {delay:?}: {body}"));
             let sent = self.memory().channel().send(vec![message]).await;
             for answer in sent {
                 answer?;
@@ -360,7 +374,7 @@ impl FaultInjector {
                 self.deployment.send_message(&message);
             }
         }
-        if fails { Err(unsent("send")) } else { Ok(()) }
+        if fails { Err(injected_error("send")) } else { Ok(()) }
     }
 }
 
@@ -371,36 +385,37 @@ impl EventBus for FaultInjector {
             self.memory().bus().publish(events).await;
             for event in self.memory().bus().take() {
                 let metadata = &event.metadata;
-                self.note(|| format!("publishes {}", metadata.event_id));
+                self.trace(|| format!("publishes {}", metadata.event_id));
                 self.deployment.state().oracle.observe_event(&event);
             }
             Ok((0..count).map(|_| Ok(())).collect())
         };
         let published = self.inject(|| format!("publish {count} events"), call).await;
-        published.unwrap_or_else(|_| (0..count).map(|_| Err(unsent("publish"))).collect())
+        published.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("publish"))).collect())
     }
 }
 
-fn unsent(operation: &str) -> PortError {
+/// The error of a call that fails by injection.
+fn injected_error(operation: &str) -> PortError {
     let operation = operation.to_owned();
     PortError { operation, retryable: true, source: "injected".into() }
 }
 
 /// The keys of the output documents that a task refers to.
-fn outputs(task: &Task) -> Vec<DocumentKey> {
+fn output_keys(task: &Task) -> Vec<DocumentKey> {
     task.started_actions()
         .filter_map(|(step, action, progress)| progress.output(&step, action))
         .collect()
 }
 
 /// A task as a line of the trace.
-fn summary(task: &Task) -> String {
+fn trace_line(task: &Task) -> String {
     let mut text = format!("{} r{} {}", task.task_id, task.revision, task.process_state);
     for (step, action, progress) in task.started_actions() {
         let undo = if action == Action::Undo { "undo of " } else { "" };
         let (state, attempt) = (progress.state.name(), progress.state.attempt_count());
-        let doubt = if progress.may_have_run { "?" } else { "" };
-        text.push_str(&format!(", {undo}{step} {state} #{attempt}{doubt}"));
+        let unknown_outcome = if progress.may_have_run { "?" } else { "" };
+        text.push_str(&format!(", {undo}{step} {state} #{attempt}{unknown_outcome}"));
     }
     text
 }

@@ -53,13 +53,13 @@ pub(super) fn enlarge(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan>
         tasks,
         commands,
         late_messages: LateMessagePlan::default(),
-        resolves_errors: true,
+        operators_act_when_quiet: true,
         ..plan
     };
     plan.workflows = vec![blueprint.workflow()?];
     plan.blueprints = vec![blueprint];
     plan.services.values_mut().for_each(|profile| *profile = refusing(random));
-    (plan.operators_edit_lists, plan.is_large) = (false, true);
+    (plan.operators_edit_lists, plan.tasks_near_size_limits) = (false, true);
     Ok(plan)
 }
 
@@ -133,9 +133,9 @@ fn commands(
     random: &mut SeededRandom,
 ) -> Vec<CommandPlan> {
     let mut at = task.at + MINUTE;
-    let mut command = |order, random: &mut SeededRandom| {
+    let mut command = |action, random: &mut SeededRandom| {
         at += random.within(30 * SECOND..=3 * MINUTE);
-        CommandPlan { at, task_id: task.task_id.clone(), order, copies: 1 }
+        CommandPlan { at, task_id: task.task_id.clone(), action, copies: 1 }
     };
     let mut commands = Vec::new();
     for _ in 0..random.within(1..=4) {

@@ -1,6 +1,9 @@
-//! Operators who edit the list of a step with `for_each`. In some runs an operator resubmits a task whose items failed,
-//! with a list in which items are replaced, reordered, removed or inserted. The scheduler may refuse an edit. In a
-//! Processed task, each item of the final list must have taken effect once.
+//! Operators who edit the list of a step with `for_each`. In some runs an operator resubmits a task with failed or
+//! waiting items, with a list in which items are replaced, reordered, removed or inserted. The scheduler may refuse an
+//! edit.
+//!
+//! [`check_final`] checks that in a Processed task no item took effect twice, or for another element of the final list.
+//! `final_checks` checks that each item took effect at all.
 
 use serde_json::{Value, json};
 use steward_core::model::{
@@ -18,24 +21,27 @@ use super::{
     random::SeededRandom,
 };
 
-/// A resubmit command with an edited list, if items failed that had no effect according to the services' ledger.
-pub(super) fn edit_order(
+/// A resubmit command with an edited list. `None` unless at least one item is failed or waiting and, according to the
+/// services' ledger, had no effect.
+pub(super) fn resubmit_with_edited_list(
     oracle: &Oracle,
     ledger: &EffectLedger,
     task: &Task,
     random: &mut SeededRandom,
 ) -> Option<CommandAction> {
     let list = oracle.final_input(task)?.get("items")?.as_array()?;
-    let failed = task.started_actions().filter(|(.., progress)| {
+    let failed_or_waiting = task.started_actions().filter(|(.., progress)| {
         matches!(progress.state, StepState::Failed { .. } | StepState::Waiting { .. })
     });
-    let failed: Vec<_> = failed.map(|(part, ..)| part).collect();
-    let items = failed
+    let failed_or_waiting: Vec<_> = failed_or_waiting.map(|(part, ..)| part).collect();
+    let items = failed_or_waiting
         .iter()
         .filter(|part| part.item.is_some() && oracle.had_no_effect(ledger, task, part));
     let items: Vec<_> = items.collect();
     let one = random.index(items.len()).and_then(|index| items.get(index))?;
-    let step = (items.len() < failed.len()).then(|| (*one).clone());
+    // `did_not_run` must be true of every resubmitted part. So the command names one item, unless all failed or waiting
+    // parts are items without effect.
+    let step = (items.len() < failed_or_waiting.len()).then(|| (*one).clone());
     let items = edit_list(list.clone(), one.item? as usize, random);
     Some(CommandAction::Resubmit {
         step,
@@ -44,8 +50,12 @@ pub(super) fn edit_order(
     })
 }
 
-/// The list with one edit. Most edits replace a failed item.
-fn edit_list(mut list: Vec<Value>, failed: usize, random: &mut SeededRandom) -> Vec<Value> {
+/// Makes one edit to the list. Half of the edits replace the item with the index `failed_or_waiting`.
+fn edit_list(
+    mut list: Vec<Value>,
+    failed_or_waiting: usize,
+    random: &mut SeededRandom,
+) -> Vec<Value> {
     let Some(index) = random.index(list.len()) else { return list };
     let new = json!(random.within(1_000..=9_999));
     let replaced = match random.within(0..=9) {
@@ -66,7 +76,7 @@ fn edit_list(mut list: Vec<Value>, failed: usize, random: &mut SeededRandom) -> 
             None
         }
         4 => list.get_mut(index),
-        _ => list.get_mut(failed),
+        _ => list.get_mut(failed_or_waiting),
     };
     if let Some(item) = replaced {
         *item = new;
@@ -74,7 +84,7 @@ fn edit_list(mut list: Vec<Value>, failed: usize, random: &mut SeededRandom) -> 
     list
 }
 
-/// Checks the items of a Processed task whose input was edited.
+/// Checks a Processed task whose input was edited: no item took effect twice, or for another element of the final list.
 pub(super) fn check_final(expected: TaskExpectations<'_>) -> Option<String> {
     let list = expected.oracle.edited_inputs.get(expected.id())?.get("items")?.as_array()?;
     let mut steps = expected.model.steps().filter(|(name, step)| is_checked(expected, name, step));
@@ -93,7 +103,8 @@ fn is_checked(expected: TaskExpectations<'_>, name: &StepName, step: &StepPlan) 
 }
 
 fn check_step(expected: TaskExpectations<'_>, name: &StepName, list: &[Value]) -> Option<String> {
-    let took_effect = |index: usize| {
+    // `None` for an item that was never called, or that an operator settled.
+    let effects_of = |index: usize| {
         let part = Part { step: name.clone(), item: u32::try_from(index).ok() };
         let account =
             expected.account(&part).filter(|_| !expected.is_settled_by_operator(&part))?;
@@ -101,8 +112,9 @@ fn check_step(expected: TaskExpectations<'_>, name: &StepName, list: &[Value]) -
     };
     let count = expected.ledger.step_accounts(expected.id(), name).count().max(list.len());
     (0..count).find_map(|index| {
-        let (effects, item) = (took_effect(index)?, list.get(index));
+        let (effects, item) = (effects_of(index)?, list.get(index));
         let is_right = match effects.as_slice() {
+            // `final_checks` reports an item that must take effect, and did not.
             [] => true,
             [one] => one.as_ref() == item,
             _ => false,

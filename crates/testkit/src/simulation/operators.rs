@@ -1,5 +1,5 @@
-//! The operators. They send the planned commands, and resolve tasks in Error once the run is quiet. They know the
-//! task's record and, where a command requires it, the services' ledger.
+//! The operators. They send the planned commands. Once the run is quiet, they resolve tasks in Error and undo some
+//! Processed tasks. They know the task's record and, where a command requires it, the services' ledger.
 
 use steward_core::model::{
     command::{Command, CommandAction},
@@ -21,7 +21,7 @@ impl SimulatedDeployment {
     /// Schedules the planned commands.
     pub(super) fn schedule_commands(&self) {
         for (n, planned) in self.plan.commands.iter().enumerate() {
-            let order = planned.order.clone();
+            let order = planned.action.clone();
             if let Some(command) = self.command_of(&planned.task_id, format!("planned-{n}"), order)
             {
                 self.schedule(planned.at, ScheduledEvent::Command(command, planned.copies));
@@ -46,12 +46,12 @@ impl SimulatedDeployment {
         self.schedule(self.next_round(now, 10 * MINUTE), ScheduledEvent::ResumePaused);
     }
 
-    /// Schedules commands for tasks in Error once the run is quiet, and for some tasks that are Processed an undo. Returns
-    /// whether there was anything to do.
+    /// Once the run is quiet, schedules commands for tasks in Error, an undo for some Processed tasks, and the reuse of some
+    /// task ids. Returns whether a command was scheduled.
     pub(super) fn resolve_errors(&self, round: u32) -> bool {
         let at = self.now() + self.plan.operator_delay;
         let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
-        let mut resolves_errors = false;
+        let mut sends_commands = false;
         for task in tasks {
             let order = match task.process_state {
                 ProcessState::Error => self.order_for(&task),
@@ -67,7 +67,7 @@ impl SimulatedDeployment {
             let command = order.and_then(|order| self.command_of(&task.task_id, id, order));
             if let Some(command) = command {
                 self.schedule(at, ScheduledEvent::Command(command, 1));
-                resolves_errors = true;
+                sends_commands = true;
             }
         }
         for (index, _) in self.plan.tasks.iter().enumerate().filter(|(_, task)| !task.id_collision)
@@ -76,11 +76,11 @@ impl SimulatedDeployment {
                 self.schedule(at, ScheduledEvent::ReuseTaskId(index));
             }
         }
-        resolves_errors
+        sends_commands
     }
 
     fn command_of(&self, task_id: &TaskId, id: String, order: CommandAction) -> Option<Command> {
-        let (id, by, why) = if self.plan.is_large {
+        let (id, by, why) = if self.plan.tasks_near_size_limits {
             large_tasks::longest_command_texts(&id)
         } else {
             (id, "simulation".to_owned(), "drawn at random".to_owned())
@@ -95,8 +95,12 @@ impl SimulatedDeployment {
         let state = &mut *self.state();
         if self.plan.operators_edit_lists && task.undo_reason.is_none() && state.random.chance(0.7)
         {
-            let edit =
-                list_edits::edit_order(&state.oracle, &state.ledger, task, &mut state.random);
+            let edit = list_edits::resubmit_with_edited_list(
+                &state.oracle,
+                &state.ledger,
+                task,
+                &mut state.random,
+            );
             if edit.is_some() {
                 return edit;
             }

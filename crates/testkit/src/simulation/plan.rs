@@ -1,5 +1,5 @@
-//! The plan of a run: the deployment, the fault rates, the services, and the actions of clients and operators. Everything
-//! is decided before the run.
+//! The plan of a run: the deployment, the fault rates, the services, and the actions of clients and operators. The rates
+//! and the schedule are fixed before the run; single faults are drawn while it runs.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -24,23 +24,25 @@ pub(super) enum InstanceRole {
     Supervisor,
 }
 
-/// A function instance. Its clock is ahead of the true time by `clock_ahead`.
+/// A function instance.
 #[derive(Debug, Clone)]
 pub(super) struct InstancePlan {
     pub(super) role: InstanceRole,
+    /// The name in the trace.
     pub(super) name: String,
-    pub(super) clock_ahead: Duration,
+    /// How far its clock is ahead of the true time.
+    pub(super) clock_offset: Duration,
 }
 
-/// The rates at which faults are injected into port calls, messages and instances; shares from 0 to 1.
+/// The rates at which faults are injected into port calls, messages and instances. Shares are from 0 to 1.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InfrastructureFaults {
     /// The share of port calls that fail before they take effect.
     pub(super) fail_before: f64,
     /// The share of port calls that take effect, but whose answer is lost.
     pub(super) fail_after: f64,
-    /// The share of port calls that kill the instance, before or after they take effect.
-    pub(super) die: f64,
+    /// The share of port calls that crash the instance, before or after they take effect.
+    pub(super) crash: f64,
     /// The share of port calls that are slow.
     pub(super) slow: f64,
     /// The share of messages that are delivered twice.
@@ -49,16 +51,16 @@ pub(super) struct InfrastructureFaults {
     pub(super) delay: f64,
     /// The longest such delay.
     pub(super) delay_max: Millis,
-    /// The mean time between kills of random instances; zero for none.
-    pub(super) killed_every: Millis,
+    /// The mean time between crashes of random instances; zero for none.
+    pub(super) mean_time_between_crashes: Millis,
 }
 
 impl InfrastructureFaults {
-    /// Whether no fault is injected. Services may still fail.
+    /// Whether all these rates are zero. Services may still fail, and the plan may have an outage or late messages.
     pub(super) fn is_fault_free(&self) -> bool {
         let shares =
-            [self.fail_before, self.fail_after, self.die, self.slow, self.duplicate, self.delay];
-        shares.iter().all(|share| *share == 0.0) && self.killed_every == 0
+            [self.fail_before, self.fail_after, self.crash, self.slow, self.duplicate, self.delay];
+        shares.iter().all(|share| *share == 0.0) && self.mean_time_between_crashes == 0
     }
 }
 
@@ -69,9 +71,10 @@ pub(super) struct ServiceProfile {
     pub(super) latency_max: Millis,
     /// The share of calls that fail before they take effect.
     pub(super) fail: f64,
-    /// The share of calls that take effect, but are answered with an error.
+    /// The share of the remaining calls, which neither are refused nor fail before, that take effect but are answered with
+    /// an error.
     pub(super) false_error: f64,
-    /// The share of calls that are never answered, whether they take effect or not.
+    /// The share of the calls that then remain that are never answered, whether they take effect or not.
     pub(super) no_response: f64,
     /// The share of steps that the service refuses permanently.
     pub(super) refuse: f64,
@@ -108,11 +111,12 @@ pub(super) struct ServiceQuirks {
 pub(super) struct TaskPlan {
     pub(super) task_id: TaskId,
     pub(super) workflow: String,
+    /// When the client submits it first.
     pub(super) at: Millis,
     /// The times at which the client repeats the submission.
     pub(super) repeated_at: Vec<Millis>,
     pub(super) input: Value,
-    /// Whether the client chose an id that the child task of a step may have too.
+    /// Whether the id is also that of a child task, if the step with the child task runs.
     pub(super) id_collision: bool,
 }
 
@@ -121,34 +125,41 @@ pub(super) struct TaskPlan {
 pub(super) struct CommandPlan {
     pub(super) at: Millis,
     pub(super) task_id: TaskId,
-    pub(super) order: CommandAction,
+    pub(super) action: CommandAction,
+    /// How many times the message is sent.
     pub(super) copies: u64,
 }
 
 /// Everything that the seed decides before the run.
 #[derive(Debug)]
 pub(super) struct SimulationPlan {
+    /// The time settings of the deployment.
     pub(super) timing: Timing,
+    /// The shards of the index of due tasks.
     pub(super) shards: u32,
-    /// When fault injection stops. Permanent refusals of services continue.
+    /// When random faults stop. Behaviour that depends only on the idempotency key continues: refusals, redirects, empty and
+    /// non-JSON bodies. So do conflicts and late messages.
     pub(super) faults_until: Millis,
     pub(super) faults: InfrastructureFaults,
     pub(super) instances: Vec<InstancePlan>,
     pub(super) services: BTreeMap<AgentName, ServiceProfile>,
+    /// The descriptions from which `workflows` are created.
     pub(super) blueprints: Vec<Blueprint>,
     pub(super) workflows: Vec<Workflow>,
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) commands: Vec<CommandPlan>,
+    /// How often the supervisor runs.
     pub(super) sweep_every: Millis,
     /// The timeout of an agent's function.
     pub(super) agent_timeout: Millis,
     /// The timeout of all other functions.
     pub(super) function_timeout: Millis,
-    /// Whether operators resolve tasks in Error once the run is quiet.
-    pub(super) resolves_errors: bool,
-    /// How much time passes before they do that, or resume paused tasks.
+    /// Whether operators act once the run is quiet: they resolve tasks in Error, undo some Processed tasks, and clients reuse
+    /// some task ids.
+    pub(super) operators_act_when_quiet: bool,
+    /// The delay before operators act or resume paused tasks.
     pub(super) operator_delay: Millis,
-    /// How often expired items are deleted.
+    /// How often expired items are deleted: each time a random half of them.
     pub(super) delete_expired_every: Millis,
     /// When all schedulers and supervisors are down, so that messages pile up.
     pub(super) outage: Option<Range<Millis>>,
@@ -156,7 +167,7 @@ pub(super) struct SimulationPlan {
     /// Whether operators edit the lists of steps with `for_each`.
     pub(super) operators_edit_lists: bool,
     /// Whether the tasks are close to the size limits.
-    pub(super) is_large: bool,
+    pub(super) tasks_near_size_limits: bool,
 }
 
 /// The output that operators give when they complete a step.

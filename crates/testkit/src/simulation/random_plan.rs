@@ -85,7 +85,7 @@ impl SimulationPlan {
             sweep_every: random.pick(20, &[30, 60]) * SECOND,
             agent_timeout: random.pick(120, &[180, 600]) * SECOND,
             function_timeout: 30 * SECOND,
-            resolves_errors: random.chance(0.5) || operators_edit_lists,
+            operators_act_when_quiet: random.chance(0.5) || operators_edit_lists,
             operator_delay: random.pick(0, &[0, HOUR, 2 * DAY, 35 * DAY]),
             delete_expired_every: random.pick(MINUTE, &[HOUR, DAY]),
             outage: random.chance(0.05).then(|| {
@@ -94,7 +94,7 @@ impl SimulationPlan {
             }),
             late_messages,
             operators_edit_lists,
-            is_large: false,
+            tasks_near_size_limits: false,
         };
         large_tasks::enlarge(seed, plan)
     }
@@ -111,14 +111,14 @@ fn faults(random: &mut SeededRandom) -> InfrastructureFaults {
     let mut faults = InfrastructureFaults {
         fail_before: share(0.6, 100),
         fail_after: share(0.6, 100),
-        die: share(0.6, 50),
+        crash: share(0.6, 50),
         slow: share(0.5, 100),
         duplicate: share(0.6, 300),
         delay: share(0.6, 300),
         ..InfrastructureFaults::default()
     };
     faults.delay_max = random.pick(2, &[10, 60, 300]) * SECOND;
-    faults.killed_every = random.pick(0, &[0, 20, 60, 300]) * SECOND;
+    faults.mean_time_between_crashes = random.pick(0, &[0, 20, 60, 300]) * SECOND;
     faults
 }
 
@@ -162,11 +162,11 @@ fn instances(agents: &[AgentName], skew: Millis, random: &mut SeededRandom) -> V
         for n in 1..=count {
             // Offsets below a millisecond are included: stored times have milliseconds.
             let ahead = random.within(0..=skew * 1_000_000);
-            let clock_ahead = Duration::from_nanos(ahead);
+            let clock_offset = Duration::from_nanos(ahead);
             instances.push(InstancePlan {
                 role: role.clone(),
                 name: format!("{name}-{n}"),
-                clock_ahead,
+                clock_offset,
             });
         }
     };
@@ -302,10 +302,10 @@ fn commands(
             task_id = format!("{task_id}:{name}{}", item.unwrap_or_default()).parse()?;
             blueprint = child;
         }
-        let order = random_order(blueprint, random);
+        let action = random_order(blueprint, random);
         let at = task.at + random.skewed(faults_until.max(10 * MINUTE));
         let copies = if random.chance(0.3) { 2 } else { 1 };
-        commands.push(CommandPlan { at, task_id, order, copies });
+        commands.push(CommandPlan { at, task_id, action, copies });
     }
     Ok(commands)
 }

@@ -85,9 +85,10 @@ impl Runner {
                 break;
             }
             check_final_states(&self.deployment);
-            let resolves_errors =
-                self.deployment.plan.resolves_errors && round < ROUNDS && self.nothing_found();
-            if !resolves_errors || !self.deployment.resolve_errors(round) {
+            let operators_act = self.deployment.plan.operators_act_when_quiet
+                && round < ROUNDS
+                && self.nothing_found();
+            if !operators_act || !self.deployment.resolve_errors(round) {
                 break;
             }
         }
@@ -112,8 +113,11 @@ impl Runner {
         if let Some(outage) = &deployment.plan.outage {
             deployment.schedule(outage.start, ScheduledEvent::Outage(outage.end));
         }
-        if deployment.plan.faults.killed_every > 0 {
-            deployment.schedule(deployment.plan.faults.killed_every, ScheduledEvent::KillInstance);
+        if deployment.plan.faults.mean_time_between_crashes > 0 {
+            deployment.schedule(
+                deployment.plan.faults.mean_time_between_crashes,
+                ScheduledEvent::KillInstance,
+            );
         }
         deployment.schedule(deployment.plan.delete_expired_every, ScheduledEvent::DeleteExpired);
         deployment.schedule(deployment.plan.faults_until, ScheduledEvent::StopFaults);
@@ -291,7 +295,10 @@ impl Runner {
             return;
         }
         let index = deployment.state().random.index(self.instances.len());
-        let next = deployment.state().random.within(1..=2 * deployment.plan.faults.killed_every);
+        let next = deployment
+            .state()
+            .random
+            .within(1..=2 * deployment.plan.faults.mean_time_between_crashes);
         deployment.schedule(now + next, ScheduledEvent::KillInstance);
         let Some((index, instance)) = index.and_then(|p| Some((p, self.instances.get_mut(p)?)))
         else {
@@ -405,14 +412,18 @@ impl Runner {
         let limit = Duration::from_millis(self.timeout(&role));
         let Some(instance) = self.instances.get_mut(index) else { return };
         let (abort_handle, registration) = AbortHandle::new_pair();
-        let InstancePlan { name, clock_ahead, .. } = &instance.plan;
+        let InstancePlan { name, clock_offset, .. } = &instance.plan;
         let name = format!("{name}.{}", instance.generation);
         self.deployment.note(&name, || match messages.as_slice() {
             [] => "sweeps".to_owned(),
             messages => format!("receives {messages:?}"),
         });
-        let ports =
-            SimulatedPorts::new(self.deployment.clone(), &name, *clock_ahead, abort_handle.clone());
+        let ports = SimulatedPorts::new(
+            self.deployment.clone(),
+            &name,
+            *clock_offset,
+            abort_handle.clone(),
+        );
         let handled = Abortable::new(work(ports, limit), registration);
         instance.state = InstanceState::Busy(abort_handle);
         let finished = async move {

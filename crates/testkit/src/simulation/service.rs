@@ -309,7 +309,7 @@ impl<'a> AwaitedCall<'a> {
             (deployment.now(), deployment.plan.timing.clock_skew.as_millis() as Millis);
         let complete_by = since_start(self.request.complete_by).saturating_sub(skew);
         let least = (self.began_at + call_within).min(complete_by);
-        let excused = self.is_over || self.may_probe || self.service.injector.is_dead();
+        let excused = self.is_over || self.may_probe || self.service.injector.has_crashed();
         // Times have whole milliseconds, so one millisecond is tolerated.
         (!excused && now + 1 < least).then(|| least - now)
     }

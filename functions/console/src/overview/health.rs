@@ -61,7 +61,10 @@ pub(crate) fn issues(data: &HealthData, now: Timestamp) -> Vec<HealthIssue> {
         && *at < earlier(now, OVERDUE_AFTER)
     {
         let due = RelativeTime::new(at, &now);
-        add(format!("Task {task_id} was due {due} and has not been processed"), task_url(task_id));
+        add(
+            format!("The supervisor has not handled task {task_id}, which was due {due}"),
+            task_url(task_id),
+        );
     }
     if in_error.counted > 0 {
         let (count, tasks) = (count_text(in_error), tasks(in_error.counted));
@@ -73,7 +76,9 @@ pub(crate) fn issues(data: &HealthData, now: Timestamp) -> Vec<HealthIssue> {
         add(format!("{messages} {letters} in {queue}"), url);
     }
     for agent in breakers {
-        let text = format!("The circuit breaker of agent {agent} is not closed");
+        let text = format!(
+            "Agent {agent} has stopped calling its service, except for probes (circuit breaker open)"
+        );
         add(text, "#breakers".to_owned());
     }
     if dead_letters.is_none() {
@@ -136,7 +141,7 @@ mod tests {
             ),
             (
                 HealthData { due: Some((overdue, "t-1".parse().unwrap())), ..healthy() },
-                "Task t-1 was due 3 min ago and has not been processed",
+                "The supervisor has not handled task t-1, which was due 3 min ago",
             ),
             (HealthData { in_error: count(1, false), ..healthy() }, "1 task is in Error"),
             (
@@ -150,7 +155,7 @@ mod tests {
             (HealthData { dead_letters: None, ..healthy() }, "SQS did not respond"),
             (
                 HealthData { breakers: vec!["payment".to_owned()], ..healthy() },
-                "The circuit breaker of agent payment is not closed",
+                "Agent payment has stopped calling its service, except for probes (circuit breaker open)",
             ),
         ] {
             assert_eq!(issue_texts(&data), [expected]);

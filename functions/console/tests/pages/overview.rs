@@ -69,10 +69,10 @@ async fn each_problem_is_shown_with_a_link() {
     page.assert_text(&[
         "✕ 5 problems:",
         "The supervisor has not run yet",
-        "Task o-2 was due 10 min ago and has not been processed",
+        "The supervisor has not handled task o-2, which was due 10 min ago",
         "1 task is in Error",
         "1 dead letter in steward-agent-a-dead-letters",
-        "The circuit breaker of agent a is not closed",
+        "Agent a has stopped calling its service, except for probes (circuit breaker open)",
         "o-1 order",
         "card &#60;declined&#62;",
         "a open 503",

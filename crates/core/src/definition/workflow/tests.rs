@@ -137,6 +137,6 @@ fn durations_are_human_readable() {
     let mut quick = step(&[]);
     quick["complete_within"] = json!("1m 30s");
     let workflow = workflow(json!({ "a": quick })).unwrap();
-    assert_eq!(workflow.shortest_step_within(), Duration::from_secs(90));
+    assert_eq!(workflow.shortest_deadline(), Duration::from_secs(90));
     assert_eq!(workflow.complete_within, Duration::from_secs(86_400));
 }

@@ -1,4 +1,4 @@
-//! Defaults, recovery policies and undos.
+//! Defaults, deadlines, recovery policies and undos.
 
 use super::*;
 
@@ -45,6 +45,22 @@ fn defaults() {
             "attempts: 4, ",
             "complete_within: 3s, ",
             "12:15: defaults.recovery: unknown key `complete_within`; there are `attempts`, `backoff`, `extended_wait` and `then`",
+        ),
+    ]);
+}
+
+#[test]
+fn deadlines() {
+    check(&[
+        (
+            "complete_within: 10s",
+            "complete_within: 31d",
+            "36:22: steps.ask.complete_within: must be from 100ms to 30d",
+        ),
+        (
+            "complete_within: 10s",
+            "complete_within: 99ms",
+            "36:22: steps.ask.complete_within: must be from 100ms to 30d",
         ),
     ]);
 }

@@ -1,10 +1,13 @@
-//! Shortcuts through the embedded DynamoDB, for the reads and writes that every step of every task makes. They use
-//! the table's whole key and simple conditions.
+//! A fast path beside dynoxide, the embedded DynamoDB, for the reads and writes that every step of every task makes.
+//! They use the full primary key and simple conditions.
 //!
-//! dynoxide can process every request, but for one put it prepares eight statements and commits them. That is most
-//! of the CPU time of a task here. A shortcut uses the same SQLite file with statements that are prepared once, and
-//! commits concurrent writes together. dynoxide processes every other request, and produces all validation errors
-//! (`docs/adr/0018`).
+//! dynoxide can process every request, but it prepares eight statements for one put, and commits them. That is most
+//! of the CPU time of a task here. The fast path uses the same SQLite database with statements that are prepared
+//! once, and commits concurrent writes together. dynoxide processes all remaining requests, and produces all
+//! validation errors (`docs/adr/0018`).
+//!
+//! The fast path serves batch reads even if it is off, because dynoxide does not limit the bytes that a batch reads
+//! from one partition.
 
 use std::{
     borrow::Cow,
@@ -32,14 +35,14 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-/// The largest request for a shortcut, in bytes. dynoxide checks the limits of larger requests.
+/// The largest request for the fast path, in bytes. dynoxide checks the limits of larger requests.
 const REQUEST_BYTES_MAX: usize = 350_000;
 
-/// The largest response of a shortcut, in bytes. dynoxide divides larger responses into pages.
+/// The largest response of the fast path, in bytes. dynoxide divides larger responses into pages.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The most bytes that a batch reads from one partition. Further items become unprocessed keys. dynoxide does not
-/// implement this limit.
+/// The most bytes that a batch reads from one partition. An item that would exceed it becomes an unprocessed key.
+/// dynoxide does not implement this limit.
 const PARTITION_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most keys of a batch, and the most writes of a transaction.
@@ -48,22 +51,23 @@ const BATCH_MAX: usize = 100;
 /// The most statements in a request: DynamoDB's limit.
 const STATEMENTS_MAX: usize = 25;
 
-/// The size of the write-ahead log, in pages, at which SQLite moves it into the database file.
+/// The size of the write-ahead log, in pages, at which SQLite checkpoints it.
 const LOG_PAGES: u32 = 16_000;
 
-/// The response as JSON.
-type ResponseResult = Result<String, DynoxideError>;
+/// The response as JSON, or the error.
+type JsonResponse = Result<String, DynoxideError>;
 
-/// A second connection to dynoxide's database.
-pub(super) struct Shortcuts {
-    connection: Mutex<ShortcutConnection>,
+/// Serves frequent requests without dynoxide.
+pub(super) struct FastPath {
+    /// A second connection to dynoxide's database.
+    connection: Mutex<FastPathConnection>,
     /// Writes for the next commit.
     pending: Mutex<Vec<PendingWrite>>,
 }
 
-struct ShortcutConnection {
+struct FastPathConnection {
     connection: Connection,
-    /// The layout by table name, for tables that the shortcuts support.
+    /// The layout by table name, for tables that the fast path supports.
     layouts: HashMap<String, Arc<TableLayout>>,
 }
 
@@ -72,7 +76,7 @@ struct PendingWrite {
     puts: Vec<PlainPut>,
     mode: WriteMode,
     /// Sends `None` if dynoxide has to process the write.
-    result: Sender<Option<ResponseResult>>,
+    respond: Sender<Option<JsonResponse>>,
 }
 
 /// Whether the puts of one request depend on each other.
@@ -113,7 +117,7 @@ struct TableKeys {
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct TransactRequest {
     transact_items: Vec<TransactItem>,
-    /// Ignored: the caller of [`Shortcuts::answer`] excludes repeated transactions.
+    /// Ignored: dynoxide processes the transactions that arrive over HTTP. Those of this process are never repeated.
     #[serde(default, rename = "ClientRequestToken")]
     _token: Option<IgnoredAny>,
 }
@@ -135,7 +139,7 @@ fn alters_tables(operation: &str) -> bool {
     matches!(operation, "CreateTable" | "DeleteTable" | "UpdateTable")
 }
 
-impl Shortcuts {
+impl FastPath {
     /// Opens a second connection to dynoxide's database, by its path or SQLite's URI.
     pub(super) fn open(path: &str) -> rusqlite::Result<Self> {
         let connection = Connection::open(path)?;
@@ -143,12 +147,12 @@ impl Shortcuts {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
         connection.pragma_update(None, "cache_size", -64_000)?;
-        let connection = Mutex::new(ShortcutConnection { connection, layouts: HashMap::new() });
+        let connection = Mutex::new(FastPathConnection { connection, layouts: HashMap::new() });
         Ok(Self { connection, pending: Mutex::default() })
     }
 
-    /// Processes a request; `None` if there is no shortcut for it. The token of a transaction is ignored.
-    pub(super) async fn answer(&self, operation: &str, body: &[u8]) -> Option<ResponseResult> {
+    /// Processes a request; `None` if the fast path does not support it. The token of a transaction is ignored.
+    pub(super) async fn try_serve(&self, operation: &str, body: &[u8]) -> Option<JsonResponse> {
         if body.len() > REQUEST_BYTES_MAX {
             return None;
         }
@@ -178,41 +182,43 @@ impl Shortcuts {
         }
     }
 
-    /// Runs `work` on dynoxide's connection, and nothing on this connection meanwhile.
+    /// Blocks this connection while dynoxide runs `work`. `operation` may change the layout of the tables.
     pub(super) fn run_exclusively<T>(&self, operation: &str, work: impl FnOnce() -> T) -> T {
-        let mut open = lock(&self.connection);
+        let mut connection = lock(&self.connection);
         if alters_tables(operation) {
-            open.layouts.clear();
+            connection.layouts.clear();
         }
         work()
     }
 
-    fn get(&self, get: &GetRequest) -> Option<ResponseResult> {
-        let mut open = lock(&self.connection);
-        let layout = open.layout(&get.table_name)?;
-        let found = layout.get(&open.connection, &layout.whole_key(&get.key)?).ok()?;
+    fn get(&self, get: &GetRequest) -> Option<JsonResponse> {
+        let mut connection = lock(&self.connection);
+        let layout = connection.layout(&get.table_name)?;
+        let found = layout.get(&connection.connection, &layout.primary_key(&get.key)?).ok()?;
         Some(Ok(found.map_or_else(|| "{}".to_owned(), |item| format!(r#"{{"Item":{item}}}"#))))
     }
 
-    fn batch_get(&self, get: &BatchGetRequest) -> Option<ResponseResult> {
+    fn batch_get(&self, get: &BatchGetRequest) -> Option<JsonResponse> {
         if get.request_items.values().map(|keys| keys.keys.len()).sum::<usize>() > BATCH_MAX {
             return None;
         }
-        let mut open = lock(&self.connection);
+        let mut connection = lock(&self.connection);
         let (mut tables, mut unprocessed) = (Vec::new(), serde_json::Map::new());
         for (table, keys) in &get.request_items {
-            let layout = open.layout(table)?;
+            let layout = connection.layout(table)?;
             let wanted: Vec<_> =
-                keys.keys.iter().map(|key| layout.whole_key(key)).collect::<Option<_>>()?;
+                keys.keys.iter().map(|key| layout.primary_key(key)).collect::<Option<_>>()?;
             let distinct: HashSet<_> = wanted.iter().collect();
             if distinct.len() < wanted.len() {
                 return None;
             }
             let (mut found, mut unprocessed_keys) = (Vec::new(), Vec::new());
             let mut bytes: HashMap<&str, usize> = HashMap::new();
-            for (whole, key) in wanted.iter().zip(&keys.keys) {
-                let Some(item) = layout.get(&open.connection, whole).ok()? else { continue };
-                let partition_bytes = bytes.entry(&whole[0]).or_default();
+            for (primary_key, key) in wanted.iter().zip(&keys.keys) {
+                let Some(item) = layout.get(&connection.connection, primary_key).ok()? else {
+                    continue;
+                };
+                let partition_bytes = bytes.entry(&primary_key[0]).or_default();
                 if *partition_bytes + item.len() > PARTITION_BYTES_MAX {
                     unprocessed_keys.push(key);
                     continue;
@@ -233,14 +239,14 @@ impl Shortcuts {
     }
 
     /// Writes `puts`. Concurrent writes share one commit.
-    async fn put(&self, puts: Vec<PlainPut>, mode: WriteMode) -> Option<ResponseResult> {
+    async fn put(&self, puts: Vec<PlainPut>, mode: WriteMode) -> Option<JsonResponse> {
         if !puts.iter().all(PlainPut::is_supported) {
             return None;
         }
-        let (result, written) = channel();
+        let (respond, response) = channel();
         let is_first = {
             let mut pending = lock(&self.pending);
-            pending.push(PendingWrite { puts, mode, result });
+            pending.push(PendingWrite { puts, mode, respond });
             pending.len() == 1
         };
         if is_first {
@@ -248,25 +254,25 @@ impl Shortcuts {
             let _guard = CommitGuard(self);
             yield_now().await;
         }
-        written.await.ok()?
+        response.await.ok()?
     }
 
     /// Commits the pending writes and sends their results. If the commit fails, dynoxide processes the writes and
     /// reports the error.
     fn commit(&self) {
-        let mut open = lock(&self.connection);
+        let mut connection = lock(&self.connection);
         let pending = std::mem::take(&mut *lock(&self.pending));
-        let results = open.write(&pending).unwrap_or_default();
+        let results = connection.write_pending(&pending).unwrap_or_default();
         let results = results.into_iter().chain(std::iter::repeat_with(|| None));
-        for (PendingWrite { result: sender, .. }, result) in pending.into_iter().zip(results) {
+        for (PendingWrite { respond, .. }, result) in pending.into_iter().zip(results) {
             // The receiver may have been dropped.
-            let _ = sender.send(result);
+            let _ = respond.send(result);
         }
     }
 }
 
 /// Commits the pending writes when it is dropped.
-struct CommitGuard<'a>(&'a Shortcuts);
+struct CommitGuard<'a>(&'a FastPath);
 
 impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
@@ -274,7 +280,7 @@ impl Drop for CommitGuard<'_> {
     }
 }
 
-impl ShortcutConnection {
+impl FastPathConnection {
     fn layout(&mut self, table: &str) -> Option<Arc<TableLayout>> {
         if let Some(layout) = self.layouts.get(table) {
             return Some(layout.clone());
@@ -284,8 +290,12 @@ impl ShortcutConnection {
         Some(layout)
     }
 
-    /// Writes all in one SQLite transaction; returns their results. If it fails, nothing is written.
-    fn write(&mut self, pending: &[PendingWrite]) -> rusqlite::Result<Vec<Option<ResponseResult>>> {
+    /// Writes all pending writes in one SQLite transaction, and returns their results. If the transaction fails, nothing
+    /// is written.
+    fn write_pending(
+        &mut self,
+        pending: &[PendingWrite],
+    ) -> rusqlite::Result<Vec<Option<JsonResponse>>> {
         let layouts: Vec<Option<Vec<_>>> = pending
             .iter()
             .map(|write| write.puts.iter().map(|put| self.layout(&put.table_name)).collect())
@@ -295,7 +305,7 @@ impl ShortcutConnection {
         let mut results = Vec::with_capacity(pending.len());
         for (PendingWrite { puts, mode, .. }, layouts) in pending.iter().zip(layouts) {
             results.push(match layouts {
-                Some(layouts) => write(&transaction, puts, &layouts, *mode)?,
+                Some(layouts) => write_puts(&transaction, puts, &layouts, *mode)?,
                 None => None,
             });
         }
@@ -305,34 +315,34 @@ impl ShortcutConnection {
 }
 
 /// Checks all conditions, then writes. `None` if dynoxide has to process the request.
-fn write(
+fn write_puts(
     connection: &Connection,
     puts: &[PlainPut],
     layouts: &[Arc<TableLayout>],
     mode: WriteMode,
-) -> rusqlite::Result<Option<ResponseResult>> {
+) -> rusqlite::Result<Option<JsonResponse>> {
     let (mut writes, mut responses, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for (put, layout) in puts.iter().zip(layouts) {
         if !layout.key(&put.item).is_some_and(|key| seen.insert((&put.table_name, key))) {
             return Ok(None);
         }
-        responses.push(match (decide(connection, put, layout)?, mode) {
-            (PutDecision::Accepted(write), _) => {
+        responses.push(match (check_put(connection, put, layout)?, mode) {
+            (PutCheck::ConditionHolds(write), _) => {
                 writes.push(write);
                 format!(r#"{{"TableName":{}}}"#, Value::from(put.table_name.as_str()))
             }
-            (PutDecision::ConditionFailed(old), WriteMode::Atomic) => {
+            (PutCheck::ConditionFailed(old), WriteMode::Atomic) => {
                 return Ok(put.condition_failed(old.as_deref(), puts.len()).map(Err));
             }
-            (PutDecision::ConditionFailed(_), WriteMode::Independent) => {
+            (PutCheck::ConditionFailed(_), WriteMode::Independent) => {
                 put.failed_statement().to_string()
             }
-            (PutDecision::Unsupported, _) => return Ok(None),
+            (PutCheck::Unsupported, _) => return Ok(None),
         });
     }
-    for AcceptedPut { layout, item, key, entries, before } in writes {
+    for AcceptedPut { layout, item, key, new_index_rows, old_index_rows } in writes {
         layout.store(connection, &item, &key)?;
-        layout.reindex(connection, &key, &entries, &before)?;
+        layout.reindex(connection, &key, &new_index_rows, &old_index_rows)?;
     }
     Ok(Some(Ok(match mode {
         WriteMode::Atomic => "{}".to_owned(),
@@ -340,11 +350,12 @@ fn write(
     })))
 }
 
-/// The decision on a put.
-enum PutDecision<'a> {
-    Accepted(AcceptedPut<'a>),
+/// The result of the check of a put.
+enum PutCheck<'a> {
+    ConditionHolds(AcceptedPut<'a>),
     /// The condition is false. Contains the existing item, if any.
     ConditionFailed(Option<String>),
+    /// dynoxide has to process the put.
     Unsupported,
 }
 
@@ -353,39 +364,48 @@ struct AcceptedPut<'a> {
     layout: &'a TableLayout,
     item: Cow<'a, PlainItem>,
     key: RowKey,
-    entries: Vec<Option<IndexEntry>>,
-    before: Vec<Option<IndexEntry>>,
+    new_index_rows: Vec<Option<IndexEntry>>,
+    old_index_rows: Vec<Option<IndexEntry>>,
 }
 
-/// Checks the condition of a put.
-fn decide<'a>(
+/// Checks the condition of a put, and computes the new item and its index rows.
+fn check_put<'a>(
     connection: &Connection,
     put: &'a PlainPut,
     layout: &'a TableLayout,
-) -> rusqlite::Result<PutDecision<'a>> {
-    let Some(key) = layout.key(&put.item) else { return Ok(PutDecision::Unsupported) };
-    let Some(condition) = put.condition(layout) else { return Ok(PutDecision::Unsupported) };
+) -> rusqlite::Result<PutCheck<'a>> {
+    let Some(key) = layout.key(&put.item) else { return Ok(PutCheck::Unsupported) };
+    let Some(condition) = put.condition(layout) else { return Ok(PutCheck::Unsupported) };
     let old = layout.get(connection, &key)?;
-    let is_new = matches!(condition, PutCondition::NotExists);
-    let read: PlainItem = match old.as_deref().filter(|_| !is_new).map(serde_json::from_str) {
-        Some(Ok(read)) => read,
-        Some(Err(_)) => return Ok(PutDecision::Unsupported),
-        None => PlainItem::new(),
-    };
-    let holds = match condition {
+    let must_not_exist = matches!(condition, PutCondition::NotExists);
+    let existing: PlainItem =
+        match old.as_deref().filter(|_| !must_not_exist).map(serde_json::from_str) {
+            Some(Ok(existing)) => existing,
+            Some(Err(_)) => return Ok(PutCheck::Unsupported),
+            None => PlainItem::new(),
+        };
+    let condition_holds = match condition {
         PutCondition::Always => true,
         PutCondition::NotExists => old.is_none(),
-        PutCondition::Equal(all) => all.iter().all(|(name, value)| read.get(*name) == Some(*value)),
+        PutCondition::Equal(all) => {
+            all.iter().all(|(name, value)| existing.get(*name) == Some(*value))
+        }
     };
-    let item = put.applied_to(&read);
-    let Some(entries) = layout.entries(&item) else { return Ok(PutDecision::Unsupported) };
-    if !holds {
-        return Ok(PutDecision::ConditionFailed(old));
+    let item = put.applied_to(&existing);
+    let Some(new_index_rows) = layout.entries(&item) else { return Ok(PutCheck::Unsupported) };
+    if !condition_holds {
+        return Ok(PutCheck::ConditionFailed(old));
     }
-    let before = layout.entries(&read).filter(|_| size(&item) <= REQUEST_BYTES_MAX);
-    Ok(match before {
-        Some(before) => PutDecision::Accepted(AcceptedPut { layout, item, key, entries, before }),
-        None => PutDecision::Unsupported,
+    let old_index_rows = layout.entries(&existing).filter(|_| size(&item) <= REQUEST_BYTES_MAX);
+    Ok(match old_index_rows {
+        Some(old_index_rows) => PutCheck::ConditionHolds(AcceptedPut {
+            layout,
+            item,
+            key,
+            new_index_rows,
+            old_index_rows,
+        }),
+        None => PutCheck::Unsupported,
     })
 }
 

@@ -1,21 +1,24 @@
-//! The limits of AWS, as data in `limits.yaml`: each with its source and the month in which it was read.
+//! The limits of AWS, as data in `aws_limits.yaml`: each with its source and either the month in which it was read
+//! there, or the reason why it was not.
 
 use serde::{Deserialize, Serialize};
 
-/// One limit.
+/// One limit of AWS.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// The value.
+    /// The limit, in `unit`.
     pub value: f64,
-    /// The unit.
+    /// What `value` counts, such as invocations per second.
     pub unit: String,
-    /// The month in which the limit was read in AWS's documentation; absent if it was read elsewhere.
+    /// The month in which the limit was read in a copy of the page `source`.
     pub verified: Option<String>,
-    /// The page that documents the limit.
+    /// Why the limit was not read there. A limit has either this reason or `verified`.
+    pub unverified_because: Option<String>,
+    /// The page of AWS that states the limit.
     pub source: String,
-    /// Further information.
-    pub note: String,
+    /// A condition of the limit, or a difference between sources.
+    pub note: Option<String>,
 }
 
 macro_rules! limits {
@@ -38,60 +41,60 @@ macro_rules! limits {
 
 limits! {
     /// The initial number of concurrent invocations of a queue's event source.
-    pollers_at_start,
+    invocations_at_start,
     /// How many concurrent invocations the event source adds per minute.
-    pollers_more_per_minute,
+    invocations_added_per_minute,
     /// The maximum number of concurrent invocations of an event source.
-    pollers_max,
+    invocations_max,
     /// The maximum of `MaximumConcurrency`.
     maximum_concurrency_max,
     /// The concurrent invocations of one poller in provisioned mode.
-    provisioned_poller_holds,
+    provisioned_invocations_per_poller,
     /// The maximum of `MinimumPollers`.
-    provisioned_pollers_min_max,
+    minimum_pollers_max,
     /// How many concurrent invocations are added per minute in provisioned mode.
-    provisioned_more_per_minute,
+    provisioned_invocations_added_per_minute,
     /// The maximum number of concurrent invocations in provisioned mode.
-    provisioned_max,
-    /// The concurrent invocations of all functions of the account.
+    provisioned_invocations_max,
+    /// The maximum number of concurrent invocations of all functions of the account.
     account_concurrency,
-    /// The invocations per second for each concurrent invocation of the account.
+    /// The maximum number of invocations per second for each concurrent invocation of the account.
     invocations_per_concurrency,
     /// The number of new instances of a function that may start at the same moment.
     instances_at_once,
     /// The number of new instances of a function per second.
     instances_per_second,
-    /// The messages of a queue that are received, but not deleted.
+    /// The maximum number of messages of a queue that are received and not yet deleted.
     queue_in_flight,
     /// The write units per second of a new table or index.
     table_writes_at_start,
     /// The read units per second of a new table or index.
     table_reads_at_start,
-    /// How far a table grows automatically, as a multiple of its highest load so far.
-    table_grows_to,
+    /// The load up to which a table grows automatically, as a multiple of its highest load so far.
+    table_growth_factor,
     /// The interval in which a table grows, in seconds.
     table_grows_every,
     /// The quota of write units per second of a table or index.
     table_writes_quota,
     /// The quota of read units per second of a table or index.
     table_reads_quota,
-    /// The write units per second of a partition.
+    /// The maximum write units per second of a partition.
     partition_writes,
-    /// The read units per second of a partition.
+    /// The maximum read units per second of a partition.
     partition_reads,
-    /// The requests to the event bus per second.
+    /// The maximum number of requests to the event bus per second.
     events_per_second,
-    /// The events in a request.
+    /// The maximum number of events in a request.
     events_per_request,
 }
 
 impl Limits {
-    /// Parses `limits.yaml`, which is part of the program.
+    /// Parses `aws_limits.yaml`, which is part of the program.
     ///
     /// # Errors
     /// The file cannot be parsed.
     pub fn load() -> Result<Self, String> {
-        serde_saphyr::from_str(include_str!("limits.yaml")).map_err(|error| error.to_string())
+        serde_saphyr::from_str(include_str!("aws_limits.yaml")).map_err(|error| error.to_string())
     }
 }
 
@@ -106,7 +109,9 @@ mod tests {
             assert!(limit.value > 0.0, "{name}");
             assert!(limit.source.starts_with("https://"), "{name}");
             let dated = limit.verified.as_deref().is_some_and(|month| month.starts_with("20"));
-            assert!(dated || limit.note.contains("read") || limit.note.contains("known"), "{name}");
+            let has_reason =
+                limit.unverified_because.as_deref().is_some_and(|reason| !reason.is_empty());
+            assert!(dated != has_reason && dated == limit.verified.is_some(), "{name}");
         }
     }
 }

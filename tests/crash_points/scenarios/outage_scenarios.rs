@@ -1,4 +1,5 @@
-//! Scenarios for outages: their items expire within ten days, and every undo reads the output of its step.
+//! Outages: `with_outage` shortens the retention of a scenario so that items expire within ten days, and makes each undo
+//! read the output of its step. Three scenarios for it follow.
 
 use serde_json::{Value, json};
 use steward_core::{
@@ -14,16 +15,16 @@ use crate::crash_points::{
 };
 
 impl Scenario {
-    /// The scenario with outages as faults.
+    /// The scenario with this outage as the injected fault.
     pub(in crate::crash_points) fn with_outage(self, outage: Outage) -> Self {
         let child = self.child.map(|child| {
-            let workflow = expiring(&child.workflow, outage.duration);
+            let workflow = with_short_retention(&child.workflow, outage.duration);
             ScenarioChild { workflow, ..child }
         });
         Self {
-            workflow: expiring(&self.workflow, outage.duration),
+            workflow: with_short_retention(&self.workflow, outage.duration),
             child,
-            // After an outage all messages are visible again anyway.
+            // The visibility timeout does not matter, because an outage is longer.
             redelivery: Redelivery::Immediate,
             outage: Some(outage),
             ..self
@@ -31,9 +32,9 @@ impl Scenario {
     }
 }
 
-/// The workflow with an hour to complete and a short retention. Items that a sweep extends must survive five days; other
-/// items must not survive ten.
-fn expiring(workflow: &Workflow, duration: OutageDuration) -> Workflow {
+/// The workflow with a deadline of an hour, a short retention, and undos that read the output of their step. The retention
+/// is long enough that items extended by a sweep survive five days, and short enough that others expire within ten.
+fn with_short_retention(workflow: &Workflow, duration: OutageDuration) -> Workflow {
     let mut workflow = serde_json::to_value(workflow).unwrap();
     workflow["complete_within"] = json!("1h");
     workflow["retention"] = match duration {
@@ -41,14 +42,15 @@ fn expiring(workflow: &Workflow, duration: OutageDuration) -> Workflow {
         OutageDuration::FiveDaysTwice => json!("6d"),
     };
     for (name, step) in workflow["steps"].as_object_mut().unwrap() {
-        if let Some(request) = step.pointer_mut("/undo/request/body") {
-            request["undoes"] = json!(format!("${{ steps.{name}.output }}"));
+        if let Some(body) = step.pointer_mut("/undo/request/body") {
+            body["output_of_step"] = json!(format!("${{ steps.{name}.output }}"));
         }
     }
     serde_json::from_value(workflow).unwrap()
 }
 
-/// The second step is silent, and its next attempt would start after the task's complete-by, so the first is undone.
+/// The second step is silent. Its next attempt would start after the task's deadline (the hour that `with_outage` sets),
+/// so the first step is undone.
 pub(in crate::crash_points) fn overdue_and_undone() -> Scenario {
     let Scenario { ending, .. } = undone();
     let mut workflow = serde_json::to_value(line("alert")).unwrap();
@@ -72,6 +74,7 @@ pub(in crate::crash_points) fn child_completed() -> Scenario {
         name: "child completed",
         workflow: parent(),
         child: Some(ScenarioChild {
+            // A suffix of the parent's id.
             id: ":deliver",
             workflow: serde_json::from_value(child).unwrap(),
             effects: &["ship/do"],
@@ -98,7 +101,8 @@ pub(in crate::crash_points) fn child_undone() -> Scenario {
     }
 }
 
-/// A workflow with a step that runs a child task, and a later step with a request. It is undone when it is overdue.
+/// A workflow with a step that runs a child task, and then a step that calls the service. It is undone when it is
+/// overdue.
 fn parent() -> Workflow {
     let mut confirm: Value = step(&[], "undo", false);
     confirm["after"] = json!(["deliver"]);
@@ -107,7 +111,7 @@ fn parent() -> Workflow {
         "recovery": { "then": "undo" },
     });
     let parent = json!({
-        "name": "line", "version": 1, "overdue": "undo",
+        "name": "parent", "version": 1, "overdue": "undo",
         "steps": { "deliver": deliver, "confirm": confirm },
     });
     serde_json::from_value(parent).unwrap()

@@ -1,4 +1,4 @@
-//! Compares the shortcuts with dynoxide: the same requests must give the same responses and the same tables.
+//! Compares the fast path with dynoxide: the same requests must give the same responses and the same tables.
 
 use std::collections::BTreeMap;
 
@@ -72,9 +72,9 @@ fn key(item: &Value) -> (String, String) {
     (item["task_id"].to_string(), item["document"].to_string())
 }
 
-/// The response of the tables, through a shortcut if there is one, and whether there was one.
+/// The response of the tables, through the fast path if it supports the request, and whether it does.
 async fn answer(tables: &DynamoTables, operation: &str, request: &Value) -> (Value, bool) {
-    match tables.shortcuts.answer(operation, request.to_string().as_bytes()).await {
+    match tables.fast_path.try_serve(operation, request.to_string().as_bytes()).await {
         Some(answered) => (read(answered), true),
         None => (dynoxide(tables, operation, request), false),
     }
@@ -271,27 +271,27 @@ fn request(random: &mut fastrand::Rng) -> (&'static str, Value) {
 
 #[tokio::test]
 async fn responses_and_tables_equal_those_of_dynoxide() {
-    let (with_shortcuts, dynoxide_only) = (tables(), tables());
+    let (with_fast_path, dynoxide_only) = (tables(), tables());
     let mut random = fastrand::Rng::with_seed(7);
-    let mut shortcut_counts = BTreeMap::<_, usize>::new();
+    let mut fast_path_counts = BTreeMap::<_, usize>::new();
     for n in 0..REQUESTS {
         let (operation, request) = request(&mut random);
         let expected = dynoxide(&dynoxide_only, operation, &request);
-        let (answer, used_shortcut) = answer(&with_shortcuts, operation, &request).await;
+        let (answer, used_fast_path) = answer(&with_fast_path, operation, &request).await;
         assert_eq!(answer, expected, "{n}: {operation} {request}");
-        *shortcut_counts.entry(kind(operation, &request, &answer)).or_default() +=
-            usize::from(used_shortcut);
+        *fast_path_counts.entry(kind(operation, &request, &answer)).or_default() +=
+            usize::from(used_fast_path);
         // Compare often, because a later request may repair a difference.
         if n % 10 == 0 {
-            assert_eq!(rows(&with_shortcuts), rows(&dynoxide_only), "{n}: {operation} {request}");
+            assert_eq!(rows(&with_fast_path), rows(&dynoxide_only), "{n}: {operation} {request}");
         }
     }
     let kinds =
         ["get", "batch get", "new task", "saved task", "document", "refused", "transaction"];
     for kind in kinds.into_iter().chain(["statements", "some statements refused"]) {
         assert!(
-            shortcut_counts.get(kind).is_some_and(|count| *count > 30),
-            "{kind}: {shortcut_counts:?}"
+            fast_path_counts.get(kind).is_some_and(|count| *count > 30),
+            "{kind}: {fast_path_counts:?}"
         );
     }
 }
@@ -347,7 +347,7 @@ async fn concurrent_writes_share_a_commit_and_have_their_own_responses() {
     let answers = puts.iter().map(|put| answer(&tables, "PutItem", put));
     let answers = futures_util::future::join_all(answers).await;
     assert_eq!(answers.iter().filter(|(answer, _)| *answer == json!({})).count(), 10);
-    assert!(answers.iter().all(|(_, used_shortcut)| *used_shortcut));
+    assert!(answers.iter().all(|(_, used_fast_path)| *used_fast_path));
 }
 
 /// The future that is to make the commit may be dropped; the other writes still depend on the commit.

@@ -1,4 +1,4 @@
-//! The attribute values that the shortcuts support. They are read directly from JSON; dynoxide's own type is read
+//! The attribute values that the fast path supports. They are read directly from JSON; dynoxide's own type is read
 //! through an intermediate tree. Sets, binaries and all other types cannot be read here, so dynoxide processes
 //! them.
 

@@ -1,4 +1,4 @@
-//! The two PartiQL statements that the shortcuts support, exactly as the state store writes them: the insert of a
+//! The two PartiQL statements that the fast path supports, exactly as the state store writes them: the insert of a
 //! new item, and the update of a task at a revision.
 
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub(super) struct PartiqlStatement {
 }
 
 impl PartiqlStatement {
-    /// The write that the statement makes; `None` if the shortcuts do not support it.
+    /// The write that the statement makes; `None` if the fast path does not support it.
     pub(super) fn into_put(self) -> Option<PlainPut> {
         if self.statement.len() > STATEMENT_BYTES_MAX {
             return None;

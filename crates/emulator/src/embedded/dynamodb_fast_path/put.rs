@@ -1,4 +1,4 @@
-//! A put with its condition, as far as the shortcuts support it.
+//! A put with its condition, as far as the fast path supports it.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -30,7 +30,7 @@ pub(super) struct PlainPut {
     pub(super) removed: Option<Vec<String>>,
 }
 
-/// The conditions that the shortcuts support.
+/// The conditions that the fast path supports.
 pub(super) enum PutCondition<'a> {
     Always,
     /// `attribute_not_exists(<part of the key>)`: the item does not exist.
@@ -61,7 +61,7 @@ impl PlainPut {
                 .all(|(name, value)| !name.is_empty() && value.is_supported(DEPTH_MAX))
     }
 
-    /// Its condition; `None` if the shortcuts do not support it.
+    /// Its condition; `None` if the fast path does not support it.
     pub(super) fn condition<'a>(&'a self, layout: &TableLayout) -> Option<PutCondition<'a>> {
         let values = self.expression_attribute_values.as_ref();
         let Some(text) = self.condition_expression.as_deref() else {
@@ -82,8 +82,8 @@ impl PlainPut {
         let all: Vec<_> = text.split(" AND ").map(one).collect::<Option<_>>()?;
         let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).collect();
         // An update identifies its item by `task_id` alone.
-        let is_whole_key = self.removed.is_none() || layout.key_names().eq(["task_id"]);
-        let is_supported = is_whole_key && names.len() == all.len() && values.len() == all.len();
+        let is_full_key = self.removed.is_none() || layout.key_names().eq(["task_id"]);
+        let is_supported = is_full_key && names.len() == all.len() && values.len() == all.len();
         is_supported.then_some(PutCondition::Equal(all))
     }
 
