@@ -1,6 +1,6 @@
 //! The supervisor with many tasks, and its checks of the dead-letter queues.
 
-use std::{collections::HashMap, num::NonZeroU32, time::Duration};
+use std::{collections::HashMap, num::NonZeroU32};
 
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use futures_util::{StreamExt, stream};
@@ -21,7 +21,7 @@ use steward_runtime::{
     drive::TASKS_AT_ONCE,
     ports::{Clock, Ports, PutOutcome, StateStore, shard_of},
 };
-use steward_supervisor::{run_once, run_until_next_trigger, sweep};
+use steward_supervisor::{run_once, sweep};
 
 use crate::support::{
     InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
@@ -220,27 +220,4 @@ async fn the_wake_of_an_agent_that_stopped_at_complete_by_recovers_the_task_like
     assert_eq!(wake().await.failure_count, 1);
     let swept = sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     assert_eq!(swept.due, 0, "the supervisor finds nothing left to do");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_finds_a_task_that_becomes_overdue_between_two_triggers() {
-    let deployment = deployment_with_silent_agent().await;
-    let due = deployment.task("t").await.due.unwrap();
-    deployment.clock.set(due - SignedDuration::from_secs(25));
-    let clock = deployment.clock.clone();
-    let started = clock.now();
-    tokio::spawn(async move {
-        loop {
-            clock.sleep(Duration::from_secs(1)).await;
-            clock.advance_seconds(1);
-        }
-    });
-    let ports = deployment.ports("supervisor");
-    let every = Duration::from_secs(10);
-    let run = run_until_next_trigger(&ports, 0, every, Timestamp::MAX);
-    let swept = run.await.unwrap();
-    assert_eq!((swept.due, swept.failed, swept.shards_left), (1, 0, 0));
-    assert_eq!(deployment.task("t").await.failure_count, 1);
-    let took = deployment.clock.now().duration_since(started).as_secs();
-    assert!((50..60).contains(&took), "the run ends before the next one starts: {took} s");
 }

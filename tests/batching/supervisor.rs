@@ -1,14 +1,11 @@
 //! The supervisor: concurrent sweeps of the shards, and concurrent checks of the dead-letter queues.
 
-use std::time::Duration;
-
 use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::Timestamp;
 use steward_aws::config::QueueNames;
 use steward_emulator::resources;
 use steward_runtime::drive::TASKS_AT_ONCE;
-use steward_runtime::ports::Clock;
-use steward_supervisor::{run_once, run_until_next_trigger, sweep};
+use steward_supervisor::{run_once, sweep};
 
 use super::{BATCH_SIZES, assert_calls, ids, rounds, send_rounds, slow_aws::SlowAws, submit};
 use crate::support::{TestDeployment, sequential_workflow};
@@ -75,31 +72,4 @@ async fn dead_letters_of_many_queues_are_counted_alerted_and_recorded_concurrent
     // record of this run.
     assert_eq!(calls.sequential, 4 + 3, "{calls:?}");
     assert_eq!(deployment.take_alerts().await.len(), 10);
-}
-
-/// A sweep of an empty index reads each shard once, eventually consistent: half a read unit a shard. The first sweep
-/// belongs to the run that the schedule triggers.
-#[tokio::test(start_paused = true)]
-async fn each_further_sweep_of_a_minute_costs_half_a_read_unit_a_shard() {
-    let idle_run = async |every: u64, seconds: i64| {
-        let deployment = TestDeployment::new(&sequential_workflow(1)).await;
-        let deadline = deployment.clock.now() + jiff::SignedDuration::from_secs(seconds);
-        let aws = SlowAws::with_call_duration(Duration::ZERO, &deployment, "supervisor");
-        let every = Duration::from_secs(every);
-        let (swept, calls) = aws
-            .observe(async |ports| run_until_next_trigger(ports, 0, every, deadline).await.unwrap())
-            .await;
-        assert_eq!(swept.due, 0);
-        (calls.requests("DynamoDB.Query"), calls.requests.iter().map(|(_, n)| n).sum::<u64>())
-    };
-    let shards = u64::from(TestDeployment::new(&sequential_workflow(1)).await.config.shards.get());
-    let (once, all) = idle_run(60, 60).await;
-    for (every, seconds, sweeps) in [(10, 60, 6), (20, 60, 3), (10, 25, 3), (5, 60, 12)] {
-        let further = (sweeps - 1) * shards;
-        assert_eq!(
-            idle_run(every, seconds).await,
-            (once + further, all + further),
-            "every {every} s"
-        );
-    }
 }

@@ -4,16 +4,9 @@
 //! Several supervisors may run concurrently: the save of a task is conditional, so a passed deadline is counted once. A run
 //! need not complete: tasks that it leaves stay due, and the next run finds them.
 
-use std::{str::FromStr, time::Duration};
-
-use envconfig::Envconfig;
 use futures_util::{StreamExt, future::join3, stream};
 use jiff::Timestamp;
-use steward_aws::config::HumanDuration;
-use steward_core::{
-    engine::event::Event,
-    model::time::{earlier, later},
-};
+use steward_core::{engine::event::Event, model::time::earlier};
 use steward_runtime::{
     breaker::publish_unpublished_changes,
     drive::{Delivery, drive},
@@ -27,81 +20,8 @@ mod sweep_result;
 
 pub use crate::sweep_result::SweepResult;
 
-/// The configuration of the supervisor, beside the configuration that all functions share.
-#[derive(Debug, Clone, Copy, Envconfig)]
-pub struct SupervisorConfig {
-    /// The time between two sweeps of the due index, for example `10s`.
-    #[envconfig(from = "STEWARD_SWEEP_EVERY", default = "10s")]
-    pub sweep_every: SweepInterval,
-}
-
-/// The time between two sweeps: from a second to the interval of the schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SweepInterval(Duration);
-
-impl SweepInterval {
-    /// The interval.
-    #[must_use]
-    pub fn get(self) -> Duration {
-        self.0
-    }
-}
-
-/// The text is not the time between two sweeps.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a duration from 1s to 60s")]
-pub struct InvalidSweepInterval(String);
-
-impl FromStr for SweepInterval {
-    type Err = InvalidSweepInterval;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let interval = text.parse::<HumanDuration>().ok().map(|duration| duration.0);
-        interval
-            .filter(|interval| (Duration::from_secs(1)..=TRIGGER_INTERVAL).contains(interval))
-            .map(Self)
-            .ok_or_else(|| InvalidSweepInterval(text.to_owned()))
-    }
-}
-
 /// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
-
-/// The interval of the schedule that triggers the supervisor.
-pub const TRIGGER_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Makes one [run](run_once), and then sweeps the due index every `sweep_every` until the schedule triggers the next
-/// run, or until `deadline`, the time at which Lambda stops the function. A sweep that takes longer delays the next one.
-///
-/// # Errors
-/// The run failed. Failures of later sweeps are logged; the next sweep makes up for them.
-pub async fn run_until_next_trigger<P: Ports>(
-    ports: &P,
-    first_shard: u32,
-    sweep_every: Duration,
-    deadline: Timestamp,
-) -> Result<SweepResult, PortError> {
-    let started = ports.clock().now();
-    let mut swept = run_once(ports, first_shard, deadline).await?;
-    let end = later(started, TRIGGER_INTERVAL).min(deadline);
-    let mut next = later(started, sweep_every);
-    while next < end {
-        let now = ports.clock().now();
-        let pause = Duration::try_from(next.duration_since(now)).unwrap_or_default();
-        ports.clock().sleep(pause).await;
-        match Box::pin(sweep(ports, first_shard, deadline)).await {
-            Ok(result) => swept.add(result),
-            Err(error) => {
-                tracing::warn!(
-                    error = error_chain(&error),
-                    "due index not swept; the next sweep retries"
-                );
-            }
-        }
-        next = later(next, sweep_every).max(ports.clock().now());
-    }
-    Ok(swept)
-}
 
 /// Makes one run: sweeps the due index, publishes alerts that were not published, and updates the history.
 ///

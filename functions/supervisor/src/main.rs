@@ -3,20 +3,17 @@
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde::de::IgnoredAny;
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_supervisor::{SupervisorConfig, run_until_next_trigger};
+use steward_supervisor::run_once;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let supervisor: SupervisorConfig = function::configuration()?;
-    let sweep_every = supervisor.sweep_every.get();
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "supervisor");
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
         let deadline = function::deadline(&event.context);
-        let run = run_until_next_trigger(ports, first_shard, sweep_every, deadline);
-        let swept = telemetry::flush_after(run).await?;
+        let swept = telemetry::flush_after(run_once(ports, first_shard, deadline)).await?;
         tracing::info!(
             due = swept.due,
             failed = swept.failed,

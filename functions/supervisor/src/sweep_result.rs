@@ -12,13 +12,3 @@ pub struct SweepResult {
     /// The number of shards that were not read to their end before the deadline.
     pub shards_left: u32,
 }
-
-impl SweepResult {
-    /// Adds a later sweep. What it left counts, not what an earlier one left.
-    pub(crate) fn add(&mut self, later: Self) {
-        let Self { due, failed, shards_left } = later;
-        self.due += due;
-        self.failed += failed;
-        self.shards_left = shards_left;
-    }
-}
