@@ -115,9 +115,10 @@ pub struct DeliveredRequest<'a> {
 pub enum AttemptResult {
     /// The reply to the scheduler.
     Reply(Box<StepReply>),
-    /// Complete-by has passed. No reply may be sent, because the outcome is unknown; the scheduler is woken.
+    /// Complete-by passed during the attempt. No reply may be sent, because the outcome is unknown; the scheduler is woken.
     Overdue,
-    /// No reply may be sent: an earlier delivery may still reply.
+    /// No reply may be sent: complete-by passed before the request arrived, or an earlier delivery may still reply. The
+    /// supervisor recovers the task. A wake for each late request would add to the load that made the requests late.
     Silent,
     /// The request goes back to its queue: the function's own time is up before complete-by, or the claim of a call that
     /// must not be repeated could not be stored.
@@ -146,8 +147,8 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
     let request = delivered.request;
     let (start, now) = (Instant::now(), ports.clock().now());
     let Some(time) = remaining(now, request.complete_by) else {
-        log_silence(request, "complete-by passed before the first call");
-        return AttemptResult::Overdue;
+        log_silence(request, "complete-by passed before the request arrived");
+        return AttemptResult::Silent;
     };
     let Some(own_time) = remaining(now, deadline) else {
         return AttemptResult::Requeued;

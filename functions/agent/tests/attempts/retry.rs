@@ -81,7 +81,7 @@ async fn at_complete_by_the_agent_aborts_the_call_and_does_not_reply() {
     let start = tokio::time::Instant::now();
     assert_eq!(one.attempt(&request).await, AttemptResult::Overdue);
     assert_eq!(start.elapsed().as_secs(), 60);
-    assert_eq!(one.attempt(&request).await, AttemptResult::Overdue);
+    assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
     assert_eq!(one.service.take_calls(), 1, "called after complete-by");
 }
 
