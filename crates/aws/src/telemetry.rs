@@ -6,7 +6,7 @@
 //! - [`traces`]: the spans of [`steward_runtime::trace`], sent to the OpenTelemetry collector at
 //!   `OTEL_EXPORTER_OTLP_ENDPOINT`. Without this variable there are no traces.
 //!
-//! Lambda freezes a function between invocations, so [`observed`] flushes metrics and spans before the response.
+//! Lambda freezes a function between invocations, so [`flush_after`] flushes metrics and spans before the response.
 
 use std::{io::Write, sync::OnceLock};
 

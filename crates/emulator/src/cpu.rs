@@ -1,6 +1,6 @@
 //! Measures the CPU time of each part of the system in this process.
 //!
-//! Each part has an account. [`charged`] charges every poll of a future to one account. If that future polls
+//! Each part has an account. [`with_cpu_account`] charges every poll of a future to one account. If that future polls
 //! a future of another account, the inner time is charged to the inner account only. Measurement is off until
 //! [`start`]; then it costs two readings of the thread's clock for each poll.
 
@@ -94,7 +94,7 @@ pub fn with_cpu_account<F: Future>(account: CpuAccount, future: F) -> ChargedFut
     ChargedFuture { account, future: Box::pin(future) }
 }
 
-/// A future whose polls are charged to an account; see [`charged`].
+/// A future whose polls are charged to an account; see [`with_cpu_account`].
 #[derive(Debug)]
 pub struct ChargedFuture<F> {
     account: CpuAccount,

@@ -474,7 +474,12 @@ impl ObservedSave<'_> {
         };
         let backward = self.after.process_state == ProcessState::Undoing
             || self.after.undo_reason.is_some() && change.action == Action::Do;
-        if !given_up || backward {
+        // One save may contain the start of an undo, which gives up attempts, and the completion of the point of no
+        // return, which cancels the undo.
+        let error = self.after.error.as_deref().unwrap_or_default();
+        let undo_was_cancelled = change.action == Action::Do
+            && error.starts_with("not undone, past the point of no return");
+        if !given_up || backward || undo_was_cancelled {
             return None;
         }
         let is_answered = self.is_answered(change, number);
