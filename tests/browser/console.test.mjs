@@ -170,7 +170,7 @@ test('more than twenty tasks in Error are resubmitted together, each with a resu
   await page.getByRole('button', { name: /^Send to/ }).waitFor();
   const matching = await page.locator('tbody tr').count();
   assert.ok(matching >= 20, `${matching} orders in Error`);
-  await page.getByRole('radio', { name: /resubmit/ }).check();
+  await page.getByRole('radio', { name: /^resubmit/ }).check();
   await page.getByLabel(/^Reason/).fill('the services are healthy again');
   await assertAccessible(page);
   await takeScreenshots(page, 'bulk');
