@@ -9,7 +9,7 @@ use steward_aws::batch::{ReceivedMessage, alert_corrupt, judge, received_message
 use steward_core::{
     engine::event::Event,
     model::{
-        messages::{CallbackMessage, ChildEnded, SchedulerMessage, Wake, WakeCause},
+        messages::{CallbackMessage, ChildEnded, SchedulerMessage},
         names::CallbackToken,
     },
 };
@@ -62,13 +62,7 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
 fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Delivery> {
     let (task_id, incarnation, event) = match content {
         SchedulerMessage::ExtendRetention(_) => return None,
-        SchedulerMessage::Wake(Wake { task_id, cause }) => {
-            let event = match cause {
-                WakeCause::Overdue => Event::Swept,
-                WakeCause::Submitted | WakeCause::Recovery | WakeCause::Waited => Event::Wake,
-            };
-            (task_id, None, event)
-        }
+        SchedulerMessage::Wake(wake) => (wake.task_id, None, Event::Wake),
         SchedulerMessage::Reply(reply) => {
             (reply.task_id.clone(), reply.incarnation, Event::ReplyReceived(reply))
         }

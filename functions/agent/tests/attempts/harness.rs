@@ -176,9 +176,7 @@ pub(crate) fn deferred(attempted: AttemptResult) -> (Duration, bool) {
 pub(crate) fn outcome(attempted: AttemptResult) -> ReplyOutcome {
     match attempted {
         AttemptResult::Reply(reply) => reply.outcome,
-        AttemptResult::Overdue | AttemptResult::Silent | AttemptResult::Requeued => {
-            panic!("{attempted:?}")
-        }
+        AttemptResult::Silent | AttemptResult::Requeued => panic!("{attempted:?}"),
     }
 }
 
