@@ -462,23 +462,18 @@ impl ObservedSave<'_> {
     fn check_given_up(&self, change: &PartChange<'_>) -> Option<String> {
         let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
         let number = change.old.map_or(0, |old| old.state.attempt_count());
-        let given_up = match change.new.state {
-            StepState::Waiting { attempt, .. } | StepState::Failed { attempt } => {
-                attempt == Some(number)
-            }
-            StepState::Running { .. }
-            | StepState::AwaitingCallback { .. }
-            | StepState::RunningItems
-            | StepState::Completed { .. }
-            | StepState::Skipped { .. } => false,
-        };
+        let given_up = matches!(
+            change.new.state,
+            StepState::Waiting { attempt, .. } | StepState::Failed { attempt } if attempt == Some(number)
+        );
         let backward = self.after.process_state == ProcessState::Undoing
             || self.after.undo_reason.is_some() && change.action == Action::Do;
         // One save may contain the start of an undo, which gives up attempts, and the completion of the point of no
         // return, which cancels the undo.
-        let error = self.after.error.as_deref().unwrap_or_default();
-        let undo_was_cancelled = change.action == Action::Do
-            && error.starts_with("not undone, past the point of no return");
+        let model = self.oracle.model(&self.after.task_id);
+        let passed = |task| model.is_some_and(|model| model.has_passed_point_of_no_return(task));
+        let undo_was_cancelled =
+            change.action == Action::Do && !passed(self.before) && passed(self.after);
         if !given_up || backward || undo_was_cancelled {
             return None;
         }

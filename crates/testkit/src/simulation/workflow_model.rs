@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use steward_core::model::{attempt::Action, names::StepName};
+use steward_core::model::{attempt::Action, names::StepName, step::StepState, task::Task};
 
 use super::{
     blueprint::{Blueprint, StepPlan, WorkPlan},
@@ -79,6 +79,14 @@ impl WorkflowModel {
     /// The steps after which a task is never undone.
     pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &StepName> {
         self.steps().filter(|(_, step)| step.point_of_no_return).map(|(name, _)| name)
+    }
+
+    /// Whether a point of no return, or an item of one, has completed.
+    pub(super) fn has_passed_point_of_no_return(&self, task: &Task) -> bool {
+        let records = self.points_of_no_return().filter_map(|point| task.steps.get(point));
+        records
+            .flat_map(|record| record.items.iter().flat_map(|items| &items.started).chain([record]))
+            .any(|part| matches!(part.run.state, StepState::Completed { .. }))
     }
 
     /// The steps in `after` of `step`.
