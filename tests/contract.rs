@@ -60,6 +60,7 @@ contract! {
         a_task_is_not_created_without_its_document,
         a_document_is_not_created_without_its_task,
         one_of_sixteen_concurrent_creations_wins,
+        a_task_with_its_submission_in_its_item_is_created_once,
         a_save_replaces_the_whole_task,
         a_task_is_saved_revision_after_revision,
         a_save_of_an_old_revision_is_a_conflict,
@@ -70,6 +71,7 @@ contract! {
         another_instance_reads_a_write_at_once;
     documents:
         a_document_is_read_unchanged,
+        documents_in_the_item_of_a_task_are_read_with_it,
         a_document_is_never_overwritten,
         a_document_keeps_the_times_of_its_attempt,
         the_first_of_sixteen_concurrent_document_writes_wins,

@@ -95,7 +95,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         task.undo_reason = Some("no".to_owned());
         task.complete_by = now + SignedDuration::from_hours(24);
         task.due = Some(task.complete_by);
-        assert_eq!(ports.store().create(&task, &document).await.unwrap(), CreateOutcome::Created);
+        assert_eq!(ports.store().create(&task, document.as_ref()).await.unwrap(), CreateOutcome::Created);
     }
     for _ in 0..4 {
         let deadline =
@@ -156,7 +156,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
         now - SignedDuration::from_hours(24 * 60),
         ports.timing(),
     );
-    assert_eq!(ports.store().create(&first, &document).await.unwrap(), CreateOutcome::Created);
+    assert_eq!(ports.store().create(&first, document.as_ref()).await.unwrap(), CreateOutcome::Created);
     let ended = Task {
         process_state: ProcessState::Error,
         due: None,
@@ -167,7 +167,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     assert!(matches!(ports.store().save(&ended).await.unwrap(), SaveOutcome::Saved));
     // The task expired, so its id can be reused.
     let (second, document) = accept(&submission, &workflow, None, now, ports.timing());
-    assert_eq!(ports.store().create(&second, &document).await.unwrap(), CreateOutcome::Created);
+    assert_eq!(ports.store().create(&second, document.as_ref()).await.unwrap(), CreateOutcome::Created);
     let running = Task { process_state: ProcessState::Processing, revision: 2, ..second };
     assert!(matches!(ports.store().save(&running).await.unwrap(), SaveOutcome::Saved));
     // A slow scheduler that loaded the first task just before it expired saves its decision.

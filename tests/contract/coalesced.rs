@@ -65,7 +65,7 @@ impl UnrelatedWrites {
     /// Creates an unrelated task without a due time, so that it is in no index.
     async fn create_unrelated_task(&self) {
         let another = task_due(&format!("another-{}", unique_number()), None);
-        let created = self.0.create(&another, &submission(&another)).await;
+        let created = self.0.create(&another, Some(&submission(&another))).await;
         assert_eq!(created.unwrap(), CreateOutcome::Created);
     }
 
@@ -177,7 +177,7 @@ async fn every_write_shares_its_request() {
     let backend = CoalescedBackend::over(AwsBackend::open_in_process().await);
     let task = task_due("t", None);
     let store = backend.ports().store();
-    Box::pin(store.create(&task, &submission(&task))).await.unwrap();
+    Box::pin(store.create(&task, Some(&submission(&task)))).await.unwrap();
     let document = output("a", 1, Value::Null);
     Box::pin(store.put_document(&owner("t"), task.document_retention(), &document)).await.unwrap();
     Box::pin(store.save(&Task { revision: 2, ..task })).await.unwrap();

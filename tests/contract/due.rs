@@ -12,7 +12,7 @@ use super::{
 };
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
-    let created = ports.store().create(task, &submission(task)).await.unwrap();
+    let created = ports.store().create(task, Some(&submission(task))).await.unwrap();
     assert_eq!(created, CreateOutcome::Created);
 }
 

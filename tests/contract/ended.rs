@@ -22,7 +22,7 @@ fn ended_task(task_id: &str, state: ProcessState, ended_at: Timestamp) -> Task {
 }
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
-    let created = ports.store().create(task, &submission(task)).await.unwrap();
+    let created = ports.store().create(task, Some(&submission(task))).await.unwrap();
     assert_eq!(created, CreateOutcome::Created);
 }
 

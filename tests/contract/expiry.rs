@@ -34,7 +34,7 @@ fn expired_task(task_id: &str, second: i64) -> Task {
 }
 
 async fn create<P: Ports>(ports: &P, task: &Task) -> CreateOutcome {
-    ports.store().create(task, &distinct_submission(task, "submitted")).await.unwrap()
+    ports.store().create(task, Some(&distinct_submission(task, "submitted"))).await.unwrap()
 }
 
 /// A submission document whose body is distinct for each task.
@@ -158,7 +158,7 @@ pub(super) async fn one_of_sixteen_concurrent_creations_replaces_an_expired_task
     assert_eq!(create(backend.ports(), &expired_task("t", 0)).await, CreateOutcome::Created);
     let attempts = race(backend.ports(), |ports, n| async move {
         let task = Task { version: n, ..new_task("t") };
-        (n, ports.store().create(&task, &distinct_submission(&task, "new")).await)
+        (n, ports.store().create(&task, Some(&distinct_submission(&task, "new"))).await)
     });
     let is_won = |(n, created): (u32, Result<CreateOutcome, _>)| match created {
         Ok(CreateOutcome::Created) => Some(n),
@@ -183,10 +183,10 @@ async fn operators_see_only_the_documents_of_the_newest_task() {
         let returned = output("charge", 1, task.submitted_at.to_string().into());
         ports.store().put_document(&task.document_owner(), retention, &returned).await.unwrap();
     }
-    let shown = ports.store().all_documents(&second.document_owner()).await.unwrap();
+    let shown = ports.store().all_documents(&second).await.unwrap();
     let bodies: Vec<_> = shown.iter().map(|document| document.body.clone()).collect();
     assert_eq!(bodies, [at(0).to_string().into(), distinct_submission(&second, "submitted").body]);
-    let times = ports.store().attempt_times(&id("t")).await.unwrap();
+    let times = ports.store().attempt_times(&second).await.unwrap();
     let keys: Vec<_> = times.into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, [output("charge", 1, 0.into()).key, DocumentKey::Submission]);
     let tasks = ports.store().scan_tasks(9, |_| true).await.unwrap();

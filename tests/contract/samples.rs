@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use steward_core::{
     definition::workflow::Workflow,
     model::{
-        attempt::{Action, AttemptId},
+        attempt::{Action, AttemptId, AttemptTimes},
         command::CommandRecord,
         document::{Document, DocumentKey, DocumentOwner},
+        inline_documents::InlineDocuments,
         messages::ParentStep,
         names::{Incarnation, StepName, TaskId},
         retention::DocumentRetention,
@@ -59,6 +60,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         paused_at: None,
         input_edit_id: None,
         commands: Vec::new(),
+        documents: InlineDocuments::default(),
         steps: [].into(),
     }
 }
@@ -82,6 +84,18 @@ fn with_items(until: Timestamp) -> StepRecord {
         items: Some(ItemRecords { count: 3, started }),
         ..StepRecord::new(StepState::RunningItems)
     }
+}
+
+/// Two documents in the item of a task.
+pub(super) fn small_documents() -> InlineDocuments {
+    let body = json!({ "z": 1, "a": [true, null, -1.5e-7, 0.1, u64::MAX, i64::MIN], "ü": "\"\u{0}" });
+    let times = AttemptTimes {
+        queued_at: Some(at(20)),
+        called_at: Some(at(22) + Duration::from_millis(5)),
+        answered_at: None,
+    };
+    let submitted = Document::new(DocumentKey::Submission, at(0), json!({ "input": null }));
+    [submitted, Document { times, ..output("book", 1, body) }].into_iter().collect()
 }
 
 /// A task with a value in every field, and a step in every state.
@@ -117,6 +131,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
                 refused,
             })
             .to_vec(),
+        documents: small_documents(),
         error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
         steps: [
             (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0)),

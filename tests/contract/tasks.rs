@@ -19,7 +19,7 @@ use super::{
 const WRITERS: usize = 16;
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
-    let created = ports.store().create(task, &submission(task)).await.unwrap();
+    let created = ports.store().create(task, Some(&submission(task))).await.unwrap();
     assert_eq!(created, CreateOutcome::Created);
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn times_are_stored_with_millisecond_precision(backend: impl Ba
     let task_at = |time| Task { submitted_at: time, due: Some(time), ..new_task("t") };
     let submitted = |at| Document { at, ..submission(&new_task("t")) };
     let returned = |at| Document { at, ..output("charge", 1, "ok".into()) };
-    ports.store().create(&task_at(precise), &submitted(precise)).await.unwrap();
+    ports.store().create(&task_at(precise), Some(&submitted(precise))).await.unwrap();
     assert_eq!(load(ports, "t").await, Some(task_at(kept)));
     ports.store().save(&next(&task_at(precise))).await.unwrap();
     assert_eq!(load(ports, "t").await, Some(next(&task_at(kept))));
@@ -77,7 +77,7 @@ pub(super) async fn a_second_creation_reports_the_existing_task_and_changes_noth
     let mut other = submission(&first);
     other.body = "other".into();
     for task in [first.clone(), new_task("t")] {
-        let again = ports.store().create(&task, &other).await.unwrap();
+        let again = ports.store().create(&task, Some(&other)).await.unwrap();
         assert_eq!(again, CreateOutcome::Exists(Some(Box::new(first.clone()))));
     }
     assert_eq!(load(ports, "t").await.as_ref(), Some(&first));
@@ -96,7 +96,7 @@ pub(super) async fn a_task_is_not_created_without_its_document(backend: impl Bac
         .put_document(&task.document_owner(), task.document_retention(), &first)
         .await
         .unwrap();
-    let created = ports.store().create(&task, &submission(&task)).await.unwrap();
+    let created = ports.store().create(&task, Some(&submission(&task))).await.unwrap();
     assert_eq!(created, CreateOutcome::Exists(None));
     assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
     let read = ports.store().documents(&task.document_owner(), &[DocumentKey::Submission]).await;
@@ -109,7 +109,7 @@ pub(super) async fn a_document_is_not_created_without_its_task(backend: impl Bac
     let (ports, task) = (backend.ports(), new_task("t"));
     create(ports, &task).await;
     let late = output("charge", 1, "late".into());
-    let created = ports.store().create(&task, &late).await.unwrap();
+    let created = ports.store().create(&task, Some(&late)).await.unwrap();
     assert_eq!(created, CreateOutcome::Exists(Some(Box::new(task.clone()))));
     assert_eq!(ports.store().documents(&task.document_owner(), &[late.key]).await.unwrap(), []);
 }
@@ -119,7 +119,7 @@ pub(super) async fn one_of_sixteen_concurrent_creations_wins<W: Backend>(backend
         let task = Task { version: n, ..new_task("t") };
         let mut document = submission(&task);
         document.body = n.into();
-        (n, ports.store().create(&task, &document).await)
+        (n, ports.store().create(&task, Some(&document)).await)
     });
     let (mut winners, mut losers) = (Vec::new(), 0);
     for (n, created) in attempts.await {
@@ -137,6 +137,27 @@ pub(super) async fn one_of_sixteen_concurrent_creations_wins<W: Backend>(backend
     let read =
         backend.ports().store().documents(&owner("t"), &[DocumentKey::Submission]).await.unwrap();
     assert_eq!(read[0].body, winners[0], "the document and the task are of different writers");
+}
+
+pub(super) async fn a_task_with_its_submission_in_its_item_is_created_once<W: Backend>(backend: W) {
+    let with_submission = |n: u32| {
+        let document = Document { body: n.into(), ..submission(&new_task("t")) };
+        Task { version: n, documents: [document].into_iter().collect(), ..new_task("t") }
+    };
+    let attempts = race(backend.ports(), |ports, n| async move {
+        (n, ports.store().create(&with_submission(n), None).await.unwrap())
+    });
+    let attempts = attempts.await;
+    let is_winner = |(n, created): &(u32, CreateOutcome)| {
+        (*created == CreateOutcome::Created).then_some(*n)
+    };
+    let winners: Vec<_> = attempts.iter().filter_map(is_winner).collect();
+    assert_eq!(winners.len(), 1, "{attempts:?}");
+    let stored = load(backend.ports(), "t").await.unwrap();
+    assert_eq!(stored, with_submission(winners[0]));
+    let exists = CreateOutcome::Exists(Some(Box::new(stored)));
+    let losers = attempts.into_iter().filter(|(n, _)| *n != winners[0]);
+    losers.for_each(|(_, created)| assert_eq!(created, exists));
 }
 
 pub(super) async fn a_save_replaces_the_whole_task(backend: impl Backend) {

@@ -40,7 +40,13 @@ pub(super) enum ExpiredItem {
 }
 
 impl ModelState {
-    /// Reads a document, if it exists and has not expired.
+    /// A document in the item of the task, or a separate one, which may have expired.
+    pub(super) fn document(&self, key: &DocumentKey) -> Option<&serde_json::Value> {
+        let inline = self.task.as_ref().and_then(|task| task.documents.body(key));
+        inline.or_else(|| self.documents.get(key))
+    }
+
+    /// Reads a separate document, if it exists and has not expired.
     pub(super) fn read(&self, key: &DocumentKey) -> Option<&serde_json::Value> {
         let has_expired = self.expires.get(key).is_some_and(|at| *at <= self.now);
         self.documents.get(key).filter(|_| !has_expired)

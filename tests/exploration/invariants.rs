@@ -154,12 +154,12 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
         let output = progress.output(&step, action);
         check(
             "a completed step refers to an existing output",
-            output.is_none_or(|key| model.documents.contains_key(&key) || model.lacks(&key)),
+            output.is_none_or(|key| model.document(&key).is_some() || model.lacks(&key)),
         );
         let input = progress.input_edit_id.clone().map(DocumentKey::Input);
         check(
             "a step refers to an existing input",
-            input.is_none_or(|key| model.documents.contains_key(&key) || model.lacks(&key)),
+            input.is_none_or(|key| model.document(&key).is_some() || model.lacks(&key)),
         );
     }
     violated

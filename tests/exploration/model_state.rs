@@ -71,7 +71,7 @@ pub(super) struct LostEffects {
 #[derive(Debug, Clone)]
 pub(super) struct ModelState {
     pub(super) task: Option<Task>,
-    /// Shared, because most events write no documents.
+    /// The separate documents. Shared, because most events write no documents.
     pub(super) documents: Arc<LoadedDocuments>,
     /// The expiry of each document that was ever written.
     pub(super) expires: Arc<BTreeMap<DocumentKey, Timestamp>>,
@@ -217,8 +217,8 @@ impl ModelState {
             progress.in_progress(self.now).map(relative).hash(to);
             self.in_progress_until(workflow, &step, action).map(relative).hash(to);
             let output = progress.output(&step, action);
-            let output = output.and_then(|key| self.read(&key));
-            output.map(ToString::to_string).hash(to);
+            let output = output.map(|key| (self.lacks(&key), self.document(&key)));
+            output.map(|(lacks, body)| (lacks, body.map(ToString::to_string))).hash(to);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Computes the states that follow an event.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -149,10 +149,12 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
         has_begun: false,
         retention: None,
     };
-    let (task, document) =
-        accept(&submission, &workflow.definition, None, model.now, workflow.timing);
+    // An attribute that no decision reads makes the item larger.
+    let filler = Some("x".repeat(workflow.filler_bytes));
+    let (task, separate) =
+        accept(&submission, &workflow.definition, filler, model.now, workflow.timing);
     let mut after = model.clone();
-    Arc::make_mut(&mut after.documents).insert(document.key, document.body);
+    separate.into_iter().for_each(|document| after.write(&document));
     after.extend_expiries(None, &task);
     let expected = if undo { ProcessState::Undone } else { ProcessState::Pending };
     let is_right = task.process_state == expected;

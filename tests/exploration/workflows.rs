@@ -8,6 +8,7 @@ use steward_core::definition::plan::Plan;
 use serde_json::{Value, json};
 use steward_core::{
     definition::{step::CallbackDefinition, workflow::Workflow},
+    limits,
     model::{command::CommandAction, names::Part, time::Timing},
 };
 
@@ -40,6 +41,8 @@ pub(super) struct ExploredWorkflow {
     pub(super) input: Value,
     /// The outputs that agents may return, in addition to one with an id.
     pub(super) outputs: Vec<Value>,
+    /// Bytes by which the item of the task is larger: with none, all documents fit into it; with 1,024, none do.
+    pub(super) filler_bytes: usize,
     /// Whether the task is a child.
     pub(super) is_child: bool,
     /// The steps with a `when`, each with the step whose output contains `ok`, or `input` if the input contains it.
@@ -142,6 +145,7 @@ fn workflow(
         orders,
         input,
         outputs,
+        filler_bytes: 0,
         is_child,
         whens,
         empty_list,
@@ -151,8 +155,31 @@ fn workflow(
     }
 }
 
-/// All workflows.
+/// Bytes by which the items of tasks are larger: all documents fit into the item, some of them, none.
+const FILLER_BYTES: [usize; 3] = [0, 600, limits::INLINE_DOCUMENTS_BYTES_MAX];
+
+/// All workflows, each with one size of the item of its task, in turn. Only separate documents expire before their task, so
+/// the workflows with long pauses have only such documents.
 pub(super) fn explored_workflows() -> Vec<ExploredWorkflow> {
+    let sized = |(mut workflow, bytes): (ExploredWorkflow, usize)| {
+        let expires = workflow.budget.long_pauses > 0;
+        workflow.filler_bytes = if expires { limits::INLINE_DOCUMENTS_BYTES_MAX } else { bytes };
+        workflow
+    };
+    workflows().into_iter().zip(FILLER_BYTES.into_iter().cycle()).map(sized).collect()
+}
+
+/// All workflows, each with every size of the item of its task.
+pub(super) fn workflows_of_every_size() -> Vec<ExploredWorkflow> {
+    let sized = |bytes| {
+        workflows()
+            .into_iter()
+            .map(move |workflow| ExploredWorkflow { filler_bytes: bytes, ..workflow })
+    };
+    FILLER_BYTES.into_iter().flat_map(sized).collect()
+}
+
+fn workflows() -> Vec<ExploredWorkflow> {
     use Ending::{Processed, TaskInError, UndoFailed, Undone};
     let backward = [Processed, Undone, UndoFailed];
     let line = json!({ "a": step(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });

@@ -15,18 +15,28 @@ use steward_core::{
 };
 
 use story_file::{Story, display_name};
-use story_run::StoryRun;
+use story_run::{DocumentPlaces, StoryRun};
 
-/// Runs a story. `observer` is called for every decision with the task before it, the event, and the decision.
+/// Runs a story twice: with its documents in the item of the task, and with separate documents. The decisions are the same.
+/// `observer` is called for every decision with the task before it, the event, and the decision.
 ///
 /// # Errors
 /// All unexpected decisions and violated invariants, with file and line.
 pub(crate) fn check(
     file: &Path,
-    observer: impl FnMut(&Task, &Event, &Transition),
+    mut observer: impl FnMut(&Task, &Event, &Transition),
 ) -> Result<(), String> {
     let story = Story::read(file)?;
-    let mut run = StoryRun::new(&story, observer);
+    check_run(file, &story, StoryRun::new(&story, DocumentPlaces::InItem, &mut observer))?;
+    check_run(file, &story, StoryRun::new(&story, DocumentPlaces::Separate, observer))
+        .map_err(|failures| format!("with separate documents: {failures}"))
+}
+
+fn check_run<F: FnMut(&Task, &Event, &Transition)>(
+    file: &Path,
+    story: &Story,
+    mut run: StoryRun<'_, F>,
+) -> Result<(), String> {
     let mut failures = Vec::new();
     for line in &story.lines {
         let decision = run.run(line);

@@ -11,6 +11,7 @@ use steward_core::{
         event::Event,
         transition::transition,
     },
+    limits,
     model::{
         attempt::{Action, AttemptId},
         command::{Command, CommandAction},
@@ -29,10 +30,21 @@ use super::{
     story_file::{Story, StoryLine},
 };
 
+/// Where the documents of a story are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DocumentPlaces {
+    /// In the item of the task, if they fit.
+    InItem,
+    /// As items of their own, because the item of the task is full.
+    Separate,
+}
+
 /// The state of a story: the saved task, the stored documents, the clock.
 pub(super) struct StoryRun<'a, F> {
     story: &'a Story,
+    places: DocumentPlaces,
     task: Option<Task>,
+    /// All documents, wherever they are stored.
     documents: LoadedDocuments,
     now: Timestamp,
     /// Called for every decision with the task before it, the event, and the decision.
@@ -44,9 +56,10 @@ pub(super) struct StoryRun<'a, F> {
 }
 
 impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
-    pub(super) fn new(story: &'a Story, observer: F) -> Self {
+    pub(super) fn new(story: &'a Story, places: DocumentPlaces, observer: F) -> Self {
         Self {
             story,
+            places,
             observer,
             task: None,
             documents: LoadedDocuments::new(),
@@ -115,8 +128,13 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             has_begun: false,
             retention: None,
         };
-        let (task, document) = accept(&submission, workflow, None, self.now, *timing);
-        self.documents = LoadedDocuments::from([(document.key, document.body)]);
+        // An attribute that no decision reads fills the item.
+        let filler = match self.places {
+            DocumentPlaces::InItem => None,
+            DocumentPlaces::Separate => Some("x".repeat(limits::INLINE_DOCUMENTS_BYTES_MAX)),
+        };
+        let (task, separate) = accept(&submission, workflow, filler, self.now, *timing);
+        self.documents = task.documents.iter().chain(separate).collect();
         let text = format!("{}; {}", task.process_state, due(&task));
         self.task = Some(task);
         Ok(text)
@@ -129,7 +147,10 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
         let answer = self.transition(&before, event, context);
         (self.observer)(&before, event, &answer);
         Ok(match answer {
-            Transition::Apply { task, documents, effects } => {
+            Transition::Apply { task, documents: separate, effects } => {
+                let is_new = |document: &Document| before.documents.body(&document.key).is_none();
+                let documents = task.documents.iter().filter(is_new).chain(separate);
+                let documents: Vec<_> = documents.collect();
                 self.store(&documents, event, &task);
                 let (before, after) = (&before, task.as_ref());
                 let decision =
@@ -171,6 +192,9 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 Ok(answer) => break answer,
                 Err(NeededDocuments(keys)) => {
                     for key in keys {
+                        if task.documents.body(&key).is_some() {
+                            self.violated.push(format!("the core wants only separate documents; not {key}"));
+                        }
                         if !self.documents.contains_key(&key) {
                             self.violated
                                 .push(format!("the core wants only existing documents; not {key}"));

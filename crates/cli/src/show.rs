@@ -13,7 +13,7 @@ use crate::{client::DeploymentArgs, table::table};
 pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &DeploymentArgs) -> Result<()> {
     let store = deployment.store().await;
     let task = store.load(id).await?.with_context(|| format!("task `{id}` does not exist"))?;
-    let documents = store.all_documents(&task.document_owner()).await?;
+    let documents = store.all_documents(&task).await?;
     let view = TaskView::of(&task).with_reasons(&task, &documents);
     let lines = timeline(&task, &documents);
     if as_json {

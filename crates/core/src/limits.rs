@@ -103,6 +103,10 @@ pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
 /// How deep JSON may nest, in documents and in request templates.
 pub const JSON_DEPTH_MAX: usize = 32;
 
+/// Bytes of a task's item up to which documents are stored in it. DynamoDB charges one write unit for the first
+/// kilobyte of an item, however full it is.
+pub const INLINE_DOCUMENTS_BYTES_MAX: usize = 1_024;
+
 /// Characters of the error in a task's item, and of a step's error in lists. The failure document of the attempt has
 /// the complete reason.
 pub const ERROR_CHARS_MAX: usize = 120;

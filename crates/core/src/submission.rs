@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use crate::{
     definition::workflow::Workflow,
+    engine::placement::{place_documents, place_only_document},
     limits,
     model::{
         document::{Document, DocumentKey},
+        inline_documents::InlineDocuments,
         integers::check_integers,
         messages::{Submission, mistake},
         names::{Incarnation, WorkflowName},
@@ -191,7 +193,8 @@ pub fn is_traceparent(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Creates a new task and the document with its submission.
+/// Creates a new task with its submission. Returns the document with the submission if it does not fit into the task's
+/// item.
 #[must_use]
 pub fn accept(
     submission: &Submission,
@@ -199,7 +202,7 @@ pub fn accept(
     traceparent: Option<String>,
     now: Timestamp,
     timing: Timing,
-) -> (Task, Document) {
+) -> (Task, Option<Document>) {
     let complete_by = later(now, workflow.complete_within);
     let task = Task {
         task_id: submission.task_id.clone(),
@@ -229,10 +232,17 @@ pub fn accept(
         input_edit_id: None,
         commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
+        documents: InlineDocuments::default(),
     };
-    let task = if submission.undo { undone_before_start(task, now) } else { task };
+    let mut task = if submission.undo { undone_before_start(task, now) } else { task };
+    let documents = vec![submission_document(submission, now)];
+    let separate = place_documents(&mut task, workflow, documents).pop();
+    (task, separate)
+}
+
+fn submission_document(submission: &Submission, now: Timestamp) -> Document {
     let body = serde_json::to_value(submission).unwrap_or(Value::Null);
-    (task, Document::new(DocumentKey::Submission, now, body))
+    Document::new(DocumentKey::Submission, now, body)
 }
 
 /// Marks a task as undone before it began. If the submission that should run it arrives later, it finds this task and does
@@ -248,9 +258,10 @@ fn undone_before_start(task: Task, now: Timestamp) -> Task {
 }
 
 /// Creates the record of a child task that is to be undone although it has not begun and its workflow does not exist. If
-/// the submission that should run the child arrives later, it finds this record and does not run.
+/// the submission that should run the child arrives later, it finds this record and does not run. Returns the document with
+/// the submission if it does not fit into the task's item.
 #[must_use]
-pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
+pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Document>) {
     let task = Task {
         task_id: submission.task_id.clone(),
         workflow: submission.workflow.clone(),
@@ -277,9 +288,11 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
         input_edit_id: None,
         commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
+        documents: InlineDocuments::default(),
     };
-    let body = serde_json::to_value(submission).unwrap_or(Value::Null);
-    (undone_before_start(task, now), Document::new(DocumentKey::Submission, now, body))
+    let mut task = undone_before_start(task, now);
+    let separate = place_only_document(&mut task, submission_document(submission, now));
+    (task, separate)
 }
 
 /// Whether `task` was undone before it began, so that it can have no effects.

@@ -21,7 +21,7 @@ pub enum StoreCall<'a> {
     /// [`StateStore::load`].
     Load(&'a TaskId),
     /// [`StateStore::create`].
-    Create(&'a Task, &'a Document),
+    Create(&'a Task, Option<&'a Document>),
     /// [`StateStore::save`].
     Save(&'a Task),
     /// [`StateStore::put_document`].
@@ -107,9 +107,12 @@ impl<S: StateStore, I: Interceptor> StateStore for InterceptedStore<S, I> {
         self.interceptor.intercept(call, effect, |task| StoreReply::Loaded(task.as_ref())).await
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
-        let (call, effect) =
-            (StoreCall::Create(task, submitted), self.store.create(task, submitted));
+    async fn create(
+        &self,
+        task: &Task,
+        separate: Option<&Document>,
+    ) -> Result<CreateOutcome, PortError> {
+        let (call, effect) = (StoreCall::Create(task, separate), self.store.create(task, separate));
         self.interceptor.intercept(call, effect, |created| StoreReply::Created(created)).await
     }
 

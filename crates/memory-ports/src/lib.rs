@@ -261,7 +261,7 @@ mod tests {
         assert!(!error.retryable && error.operation == "write submission of t", "{error:?}");
         let large =
             steward_core::model::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
-        assert!(!ports.store().create(&large, &of(0)).await.unwrap_err().retryable);
+        assert!(!ports.store().create(&large, Some(&of(0))).await.unwrap_err().retryable);
         assert_eq!(ports.store().load(&large.task_id).await.unwrap(), None);
         let message = |bytes: usize| OutgoingMessage {
             queue: Queue::Scheduler,
@@ -284,7 +284,7 @@ mod tests {
         .unwrap();
         let submitted =
             Document::new(DocumentKey::Submission, Timestamp::UNIX_EPOCH, serde_json::Value::Null);
-        ports.store().create(&task, &submitted).await.unwrap();
+        ports.store().create(&task, Some(&submitted)).await.unwrap();
         let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
         assert_eq!(ports.store().expired(at(0)), []);
         let task_item = ExpiredItem::Task(task.task_id.clone());
@@ -315,7 +315,7 @@ mod tests {
             let task = serde_json::from_value(task).unwrap();
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
             let document = Document::new(key, at, serde_json::Value::Null);
-            let created = ports.store().create(&task, &document).await.unwrap();
+            let created = ports.store().create(&task, Some(&document)).await.unwrap();
             assert_eq!(created, CreateOutcome::Created);
         }
         let small = ports.with_page_size(NonZeroUsize::MIN);

@@ -217,25 +217,36 @@ impl StateStore for MemoryStore {
         Ok(tables.tasks.get(id).and_then(|stored| stored.present(self.now())).cloned())
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
+    async fn create(
+        &self,
+        task: &Task,
+        separate: Option<&Document>,
+    ) -> Result<CreateOutcome, PortError> {
         let operation = || format!("create task {}", task.task_id);
-        let owner = task.document_owner();
-        let document = self.document(&owner, task.document_retention(), submitted, operation)?;
-        let key = (owner, submitted.key.clone());
+        let (owner, retention) = (task.document_owner(), task.document_retention());
         let new = self.task(task, operation)?;
-        if new.bytes + document.bytes > TRANSACTION_BYTES_MAX {
-            return Err(refused(operation, "the transaction is larger than 4 MB"));
-        }
+        let separate = match separate {
+            Some(document) => {
+                let stored = self.document(&owner, retention, document, operation)?;
+                if new.bytes + stored.bytes > TRANSACTION_BYTES_MAX {
+                    return Err(refused(operation, "the transaction is larger than 4 MB"));
+                }
+                Some(((owner, document.key.clone()), stored))
+            }
+            None => None,
+        };
         let mut tables = lock(&self.tables);
         if let Some(existing) = tables.tasks.get(&task.task_id)
             && !existing.value.may_be_replaced_by(existing.expires_at, &new.value)
         {
             return Ok(CreateOutcome::Exists(Some(Box::new(existing.value.clone()))));
         }
-        if tables.documents.contains_key(&key) {
-            return Ok(CreateOutcome::Exists(None));
+        if let Some((key, document)) = separate {
+            if tables.documents.contains_key(&key) {
+                return Ok(CreateOutcome::Exists(None));
+            }
+            tables.documents.insert(key, document);
         }
-        tables.documents.insert(key, document);
         tables.put(new, self.items.shards);
         Ok(CreateOutcome::Created)
     }

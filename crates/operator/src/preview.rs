@@ -252,7 +252,7 @@ mod tests {
         let timing = Timing { pickup_within: zero, clock_skew: zero, retention: Timing::RETENTION };
         let now = Timestamp::UNIX_EPOCH;
         let (mut task, submitted) = accept(&parse(text).unwrap(), &workflow, None, now, timing);
-        let mut documents = LoadedDocuments::from([(submitted.key, submitted.body)]);
+        let mut documents = LoadedDocuments::from_iter(submitted);
         let failed = ReplyOutcome::Failed { reason: "HTTP 402".to_owned(), may_have_run: true };
         let completed =
             ReplyOutcome::Completed { output: json!({ "secret": 1 }), may_continue: false };

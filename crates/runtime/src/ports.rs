@@ -140,18 +140,18 @@ pub trait StateStore: Send + Sync {
     /// Reads a task.
     fn load(&self, id: &TaskId) -> impl Future<Output = Result<Option<Task>, PortError>> + Send;
 
-    /// Records a new task and the submitted document: both or neither. Replaces an earlier task with the same id if that
-    /// task has [expired](Task::may_be_replaced_by).
+    /// Records a new task, and the submitted document if it is not in the task's item: both or neither. Replaces an earlier
+    /// task with the same id if that task has [expired](Task::may_be_replaced_by).
     fn create(
         &self,
         task: &Task,
-        submitted: &Document,
+        separate: Option<&Document>,
     ) -> impl Future<Output = Result<CreateOutcome, PortError>> + Send;
 
     /// Saves the task, on the condition that the stored revision is one less than `task.revision`.
     fn save(&self, task: &Task) -> impl Future<Output = Result<SaveOutcome, PortError>> + Send;
 
-    /// Writes a document, on the condition that its owner has no document with this key.
+    /// Writes a document as an item of its own, on the condition that its owner has no document with this key.
     fn put_document(
         &self,
         owner: &DocumentOwner,
@@ -159,19 +159,37 @@ pub trait StateStore: Send + Sync {
         document: &Document,
     ) -> impl Future<Output = Result<PutOutcome, PortError>> + Send;
 
-    /// Extends the expiry of all documents of `owner` that would expire earlier than by `retention`.
+    /// Extends the expiry of all separate documents of `owner` that would expire earlier than by `retention`.
     fn extend_documents(
         &self,
         owner: &DocumentOwner,
         retention: DocumentRetention,
     ) -> impl Future<Output = Result<(), PortError>> + Send;
 
-    /// Reads documents. The result omits documents that do not exist.
+    /// Reads documents that are items of their own. The result omits documents that do not exist.
     fn documents(
         &self,
         owner: &DocumentOwner,
         keys: &[DocumentKey],
     ) -> impl Future<Output = Result<Vec<Document>, PortError>> + Send;
+
+    /// Returns documents of a task: from its item, or read from the store. The result omits documents that do not exist.
+    fn documents_of(
+        &self,
+        task: &Task,
+        keys: &[DocumentKey],
+    ) -> impl Future<Output = Result<Vec<Document>, PortError>> + Send {
+        async move {
+            let mut documents: Vec<_> =
+                keys.iter().filter_map(|key| task.documents.get(key)).collect();
+            let separate = keys.iter().filter(|key| task.documents.body(key).is_none());
+            let separate: Vec<_> = separate.cloned().collect();
+            if !separate.is_empty() {
+                documents.extend(self.documents(&task.document_owner(), &separate).await?);
+            }
+            Ok(documents)
+        }
+    }
 
     /// Reads one page of a shard of the due index: the tasks that are due at `until` or before.
     fn due_tasks(

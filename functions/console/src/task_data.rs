@@ -40,7 +40,7 @@ impl TaskData {
         let workflow = workflow.ok_or_else(|| {
             Failure::NotFound(format!("definition of workflow {name} version {version}"))
         })?;
-        let documents = ports.store().all_documents(&task.document_owner()).await?;
+        let documents = ports.store().all_documents(&task).await?;
         Ok(Self { task, workflow, documents, now: ports.clock().now() })
     }
 

@@ -124,11 +124,7 @@ async fn task_view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>,
     let Some(task) = ports.store().load(id).await? else { return Ok(None) };
     let result = result_key_of(&task);
     let keys: Vec<_> = result.iter().cloned().chain(failure_reason_keys(&task)).collect();
-    let documents = if keys.is_empty() {
-        Vec::new()
-    } else {
-        ports.store().documents(&task.document_owner(), &keys).await?
-    };
+    let documents = ports.store().documents_of(&task, &keys).await?;
     let output = documents.iter().find(|document| Some(&document.key) == result.as_ref());
     let output = output.map(|document| document.body.clone());
     Ok(Some(TaskView { output, ..TaskView::of(&task).with_reasons(&task, &documents) }))

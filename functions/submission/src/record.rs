@@ -51,9 +51,9 @@ pub(crate) async fn record_as<P: Ports>(
     if let Err(refusal) = check_input(submission, workflow) {
         return unless_recorded(ports, submission, refusal).await;
     }
-    let (task, document) =
+    let (task, separate) =
         accept(submission, workflow, traceparent, ports.clock().now(), ports.timing());
-    match ports.store().create(&task, &document).await? {
+    match ports.store().create(&task, separate.as_ref()).await? {
         CreateOutcome::Created => {
             let (task_id, workflow, version) = (&task.task_id, &task.workflow, task.version);
             tracing::info!(
@@ -117,8 +117,7 @@ pub(crate) async fn is_task_of<P: Ports>(
     submission: &Submission,
     task: &Task,
 ) -> Result<bool, PortError> {
-    let stored =
-        ports.store().documents(&task.document_owner(), &[DocumentKey::Submission]).await?;
+    let stored = ports.store().documents_of(task, &[DocumentKey::Submission]).await?;
     Ok(stored.iter().any(|document| is_same_submission(&document.body, submission)))
 }
 

@@ -38,13 +38,13 @@ pub(crate) async fn undo_child<P: Ports>(
         None => {
             let (name, now) = (&submission.workflow, ports.clock().now());
             let workflow = ports.definitions().workflow(name, submission.version).await?;
-            let (task, document) = match workflow {
+            let (task, separate) = match workflow {
                 Some(workflow) => {
                     accept(submission, &workflow, traceparent.clone(), now, ports.timing())
                 }
                 None => tombstone(submission, now),
             };
-            match ports.store().create(&task, &document).await? {
+            match ports.store().create(&task, separate.as_ref()).await? {
                 CreateOutcome::Created => {
                     tracing::info!(%task_id, event = "submitted", to = "Undone", "task transition");
                     task

@@ -1,6 +1,5 @@
 //! Invariants of `workflow`: how a parent handles its child tasks, and what a child reports to its parent.
 
-use serde_json::Value;
 use steward_core::{
     engine::{effect::Effect, event::Event},
     model::{
@@ -162,11 +161,10 @@ impl CheckedTransition<'_> {
             );
             let is_so = match (&ended.outcome, after.process_state) {
                 (ChildOutcome::Processed { output }, ProcessState::Processed) => {
-                    let mut documents = self.after.documents.iter();
-                    let is_it = |(key, body): (&DocumentKey, &Value)| {
-                        matches!(key, DocumentKey::Result(_)) && body == output
-                    };
-                    output.is_null() || documents.any(is_it)
+                    let is_result = |key: &&DocumentKey| matches!(key, DocumentKey::Result(_));
+                    let keys = self.after.documents.keys().chain(after.documents.keys());
+                    let mut results = keys.filter(is_result);
+                    output.is_null() || results.any(|key| self.after.document(key) == Some(output))
                 }
                 (ChildOutcome::Undone { .. }, ProcessState::Undone) => true,
                 // Past the point of no return when the parent requests the undo.

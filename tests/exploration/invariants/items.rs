@@ -92,7 +92,7 @@ fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
     let output = |(position, item): (u32, &StepRecord)| {
         let part = Part { step: step.clone(), item: Some(position) };
         let output = item.run.output(&part, Action::Do);
-        output.and_then(|key| model.documents.get(&key)).cloned().unwrap_or_default()
+        output.and_then(|key| model.document(&key)).cloned().unwrap_or_default()
     };
     (0..).zip(items).map(output).collect()
 }
@@ -102,6 +102,6 @@ impl ModelState {
     pub(super) fn items(&self, record: &StepRecord) -> Option<&Vec<Value>> {
         let input =
             record.run.input_edit_id.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
-        self.documents.get(&input)?.get("input")?.get("list")?.as_array()
+        self.document(&input)?.get("input")?.get("list")?.as_array()
     }
 }

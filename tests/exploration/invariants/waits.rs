@@ -87,15 +87,14 @@ impl CheckedTransition<'_> {
 
     /// The value of a condition, which reads `ok` from the input or from a step's output.
     fn condition(&self, task: &Task, source: &str) -> Option<bool> {
-        let documents = &self.after.documents;
         if source == "input" {
             let key =
                 task.input_edit_id.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
-            return documents.get(&key)?.get("input")?.get("ok")?.as_bool();
+            return self.after.document(&key)?.get("input")?.get("ok")?.as_bool();
         }
         let step = source.parse().unwrap();
         let record = task.record(&step)?;
-        documents.get(&record.run.output(&step, Action::Do)?)?.get("ok")?.as_bool()
+        self.after.document(&record.run.output(&step, Action::Do)?)?.get("ok")?.as_bool()
     }
 
     /// A wait is as long as defined, and only an operator ends it earlier.

@@ -9,6 +9,7 @@ use steward_core::{
     model::{
         attempt::Action,
         events::BusEvent,
+        inline_documents::InlineDocuments,
         messages::{ChildOutcome, StepReply, StepRequest, Submission},
         names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
@@ -171,6 +172,7 @@ pub(super) fn submitted_values(task: &Task) -> Task {
         paused_at: None,
         input_edit_id: None,
         commands: Vec::new(),
+        documents: InlineDocuments::default(),
         steps: BTreeMap::new(),
         ..task.clone()
     }

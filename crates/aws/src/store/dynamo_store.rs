@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, DocumentOwner, StoredDocumentKey},
+    document::{Document, DocumentKey, StoredDocumentKey},
     names::TaskId,
     task::Task,
 };
@@ -16,7 +16,7 @@ use steward_runtime::ports::{PortError, SharedRecord, SharedRecordKind, StateSto
 use super::{
     item_fields::{read_document, read_key, read_shared, read_times},
     reads::{ItemKey, ItemReader},
-    writes::{ConditionalPut, ItemWriter, TaskCreation, WriteCondition},
+    writes::{ConditionalPut, ItemWriter, TaskCreation, WriteCondition, WriteOutcome},
 };
 use crate::{
     errors::{corrupt, failed},
@@ -55,16 +55,18 @@ impl DynamoStore {
     ///
     /// # Errors
     /// DynamoDB failed, or a document is unreadable.
-    pub async fn all_documents(&self, owner: &DocumentOwner) -> Result<Vec<Document>, PortError> {
-        let (id, now) = (&owner.task_id, Timestamp::now());
+    pub async fn all_documents(&self, task: &Task) -> Result<Vec<Document>, PortError> {
+        let (id, now) = (&task.task_id, Timestamp::now());
         let query = self.documents_of(id).consistent_read(true);
         let mut pages = query.into_paginator().items().send();
-        let mut documents = Vec::new();
+        let mut documents: Vec<_> = task.documents.iter().collect();
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed(format!("query documents of {id}")))?;
             let corrupt = || corrupt(format!("read document of {id}"));
-            let StoredDocumentKey { incarnation, .. } = read_key(&item).map_err(corrupt())?;
-            if incarnation == owner.incarnation && !has_expired(&item, now) {
+            let StoredDocumentKey { incarnation, key } = read_key(&item).map_err(corrupt())?;
+            let is_current = incarnation == task.incarnation && !has_expired(&item, now);
+            // A save that failed may have left a document that a later save stored in the task's item.
+            if is_current && task.documents.body(&key).is_none() {
                 documents.push(read_document(&item).map_err(corrupt())?);
             }
         }
@@ -111,27 +113,30 @@ impl DynamoStore {
         Ok(records)
     }
 
-    /// The keys of the documents of the newest task with this id, and the times of its attempts, without the bodies.
-    /// The console computes step statistics from them. The read is eventually consistent, so the newest documents may
-    /// be absent.
+    /// The keys of the documents of a task, and the times of its attempts. The console computes step statistics from them.
+    /// The read is eventually consistent, so the newest documents may be absent.
     ///
     /// # Errors
     /// DynamoDB failed, or a document is unreadable.
     pub async fn attempt_times(
         &self,
-        id: &TaskId,
+        task: &Task,
     ) -> Result<Vec<(DocumentKey, AttemptTimes)>, PortError> {
+        let id = &task.task_id;
         let read = ["document", QUEUED_AT, CALLED_AT, ANSWERED_AT].join(", ");
         let query = self.documents_of(id).projection_expression(read);
         let mut pages = query.into_paginator().items().send();
-        let mut all = Vec::new();
+        let inline = task.documents.iter().map(|document| (document.key, document.times));
+        let mut all: Vec<_> = inline.collect();
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed(format!("query attempts of {id}")))?;
-            all.push(read_times(&item).map_err(corrupt(format!("read attempts of {id}")))?);
+            let (key, times) =
+                read_times(&item).map_err(corrupt(format!("read attempts of {id}")))?;
+            if key.incarnation == task.incarnation && task.documents.body(&key.key).is_none() {
+                all.push((key.key, times));
+            }
         }
-        let newest = all.iter().map(|(key, _)| key.incarnation).max().flatten();
-        all.retain(|(key, _)| key.incarnation == newest);
-        Ok(all.into_iter().map(|(key, times)| (key.key, times)).collect())
+        Ok(all)
     }
 
     /// A query of the documents of all tasks with this id.
@@ -153,19 +158,20 @@ impl DynamoStore {
         self.reader.get(key, operation).await
     }
 
-    /// The items that record a new task. `condition` applies to the item of the task.
-    pub(super) fn creation(
+    /// Records a new task, with the submitted document if it is separate. Returns whether the task was recorded; if not,
+    /// `condition` was not met. It applies to the item of the task.
+    pub(super) async fn write_new(
         &self,
         task: &Task,
-        submitted: &Document,
+        separate: Option<&Document>,
         condition: WriteCondition,
-    ) -> Result<TaskCreation, PortError> {
-        let document =
-            self.items.document(&task.document_owner(), task.document_retention(), submitted);
-        Ok(TaskCreation {
-            document: ConditionalPut::new(&self.documents, document, WriteCondition::IsNew),
-            task: ConditionalPut::new(&self.tasks, self.items.task(task)?, condition),
-        })
+    ) -> Result<WriteOutcome, PortError> {
+        let operation = || format!("create task {}", task.task_id);
+        let put = ConditionalPut::new(&self.tasks, self.items.task(task)?, condition);
+        let Some(document) = separate else { return self.writer.put(put, operation).await };
+        let item = self.items.document(&task.document_owner(), task.document_retention(), document);
+        let document = ConditionalPut::new(&self.documents, item, WriteCondition::IsNew);
+        self.writer.create(TaskCreation { document, task: put }, operation).await
     }
 
     /// Up to `limit` tasks for which `wanted` returns true, in no particular order. Scans the table until then, so the

@@ -55,15 +55,16 @@ impl StateStore for DynamoStore {
         item.map(read_task).transpose().map_err(corrupt(format!("read task {id}")))
     }
 
-    async fn create(&self, task: &Task, submitted: &Document) -> Result<CreateOutcome, PortError> {
+    async fn create(
+        &self,
+        task: &Task,
+        separate: Option<&Document>,
+    ) -> Result<CreateOutcome, PortError> {
         let id = &task.task_id;
-        let operation = || format!("create task {id}");
-        let new = self.creation(task, submitted, WriteCondition::IsNew)?;
-        if self.writer.create(new, operation).await? {
-            return Ok(CreateOutcome::Created);
-        }
-        let Some(item) = self.task_item(id, operation).await? else {
-            return Ok(CreateOutcome::Exists(None));
+        let item = match self.write_new(task, separate, WriteCondition::IsNew).await? {
+            WriteOutcome::Done => return Ok(CreateOutcome::Created),
+            WriteOutcome::ConditionFailed(None) => return Ok(CreateOutcome::Exists(None)),
+            WriteOutcome::ConditionFailed(Some(item)) => item,
         };
         let expires_at = expires_at(&item);
         let existing = read_task(item).map_err(corrupt(format!("read task {id}")))?;
@@ -72,9 +73,10 @@ impl StateStore for DynamoStore {
         }
         // Replaces the expired task, on the condition that it has not changed since the read.
         let unchanged = WriteCondition::Same(existing.revision, existing.submitted_at);
-        let new = self.creation(task, submitted, unchanged)?;
-        let replaced = self.writer.create(new, operation).await?;
-        Ok(if replaced { CreateOutcome::Created } else { CreateOutcome::Exists(None) })
+        Ok(match self.write_new(task, separate, unchanged).await? {
+            WriteOutcome::Done => CreateOutcome::Created,
+            WriteOutcome::ConditionFailed(_) => CreateOutcome::Exists(None),
+        })
     }
 
     async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {

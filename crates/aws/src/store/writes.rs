@@ -96,7 +96,7 @@ pub(super) enum WriteOutcome {
     ConditionFailed(Option<ItemAttributes>),
 }
 
-/// The items of a new task: the submitted document and the task.
+/// The items of a new task whose submitted document is an item of its own.
 #[derive(Debug)]
 pub(super) struct TaskCreation {
     pub(super) document: ConditionalPut,
@@ -195,13 +195,13 @@ impl ItemWriter {
         self.reader.get(key, operation).await
     }
 
-    /// Records a new task, in one transaction with other new tasks. Returns whether it was recorded; if not, a condition
-    /// was not met.
+    /// Records a new task and its document, in one transaction with other new tasks. If a condition is not met, returns the
+    /// stored item of the task.
     pub(super) async fn create(
         &self,
         new: TaskCreation,
         operation: impl Fn() -> String,
-    ) -> Result<bool, PortError> {
+    ) -> Result<WriteOutcome, PortError> {
         let has_room = |batch: &[PendingWrite<TaskCreation>], new: &TaskCreation| {
             let bytes: usize = batch.iter().map(|(other, _)| other.bytes()).sum();
             batch.len() < CREATED_MAX
@@ -211,7 +211,7 @@ impl ItemWriter {
         let send = |batch| self.send_creations(batch);
         let outcome = self.creations.request(new, has_room, send).await;
         match outcome.unwrap_or_else(|| BatchedOutcome::Failed(leader_cancelled(OPERATION))) {
-            BatchedOutcome::Done => Ok(true),
+            BatchedOutcome::Done => Ok(WriteOutcome::Done),
             BatchedOutcome::WriteAlone(new) => self.create_alone(new, operation).await,
             BatchedOutcome::Failed(error) => Err(PortError { operation: operation(), ..error }),
         }
@@ -221,14 +221,17 @@ impl ItemWriter {
         &self,
         new: TaskCreation,
         operation: impl Fn() -> String,
-    ) -> Result<bool, PortError> {
+    ) -> Result<WriteOutcome, PortError> {
         let items = new.items().map_err(|error| corrupt(operation())(error.into()))?;
         let request = self.client.transact_write_items().set_transact_items(Some(items.into()));
         let mut backoff = Backoff::default();
         loop {
-            let Err(error) = request.clone().send().await else { return Ok(true) };
+            let Err(error) = request.clone().send().await else { return Ok(WriteOutcome::Done) };
             match error.as_service_error().and_then(canceled) {
-                Some(reasons) if reasons.iter().any(is_condition_failed) => return Ok(false),
+                Some(reasons) if reasons.iter().any(is_condition_failed) => {
+                    let item = self.read_back(new.task.key(), operation).await?;
+                    return Ok(WriteOutcome::ConditionFailed(item));
+                }
                 Some(reasons) if reasons.iter().all(is_transient) && backoff.pause().await => {}
                 Some(_) | None => return Err(failed(operation())(error)),
             }

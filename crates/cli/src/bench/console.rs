@@ -135,7 +135,7 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
             let submission =
                 json!({ "task_id": task.task_id, "workflow": "order", "input": order.input(n) });
             let submitted = document(DocumentKey::Submission, submitted_at, submission);
-            let created = ports.store().create(&task, &submitted).await?;
+            let created = ports.store().create(&task, Some(&submitted)).await?;
             ensure!(created == CreateOutcome::Created, "{} already exists", task.task_id);
             for (at, step) in ["reserve", "charge", "ship"].into_iter().enumerate() {
                 let attempt = AttemptId { step: step.parse()?, action: Action::Do, number: 1 };

@@ -156,7 +156,7 @@ pub(crate) fn decisions(
     .unwrap();
     let now = Timestamp::from_second(1_800_000_000).unwrap();
     let (task, document) = accept(&submission, workflow, None, now, TIMING);
-    let stored = LoadedDocuments::from([(document.key, document.body)]);
+    let stored = LoadedDocuments::from_iter(document);
     let mut requests = VecDeque::new();
     let first = DecisionFixture { workflow: workflow.clone(), task, event: Event::Wake, stored };
     std::iter::successors(Some(first), move |decision| decision.clone().next(&mut requests))

@@ -19,6 +19,8 @@ use crate::{
     model::{
         attempt::Action,
         command::CommandRecord,
+        document::{Document, DocumentKey},
+        inline_documents::InlineDocuments,
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         retention::DocumentRetention,
@@ -27,8 +29,15 @@ use crate::{
     },
 };
 
-/// The bytes that the state store adds to a task: the attributes `shard`, `expires_at` and `ended`, with their names.
+/// An upper bound of the bytes that the state store adds to a task: the attributes `shard`, `expires_at` and `ended`, with
+/// their names.
 const STORE_BYTES: usize = 200;
+
+/// The bytes of the attribute `shard`, which the state store adds while the task is due.
+const SHARD_BYTES: usize = "shard".len() + 3;
+
+/// The bytes of the attributes `expires_at` and `ended`, which the state store adds when the task has ended.
+const END_BYTES: usize = "expires_at".len() + 6 + "ended".len() + "Processed#12".len();
 
 /// The maximum characters of an instance's name, such as `scheduler-0badcafe`.
 const INSTANCE_CHARS: usize = 64;
@@ -162,23 +171,62 @@ pub fn task_bytes(task: &Task) -> usize {
     bytes_of(task) + STORE_BYTES
 }
 
+/// The size of a task's item in bytes, as DynamoDB counts it.
+#[must_use]
+pub fn item_bytes(task: &Task) -> usize {
+    let due = if task.due.is_some() { SHARD_BYTES } else { 0 };
+    let end = if task.process_state.is_final() { END_BYTES } else { 0 };
+    attributes_bytes(task) + due + end
+}
+
+/// The bytes by which a document makes its task's item larger.
+#[must_use]
+pub fn inline_bytes(document: &Document) -> usize {
+    let with = attributes_bytes(&InlineDocuments::from_iter([document.clone()]));
+    // The byte of the entry in the map of documents.
+    with + 1
+}
+
+/// The bytes that the record of a step may need while the step runs for the first time.
+#[must_use]
+pub fn running_step_bytes(step: &StepName) -> usize {
+    let record = StepRecord::new(StepState::Running { attempt: 1, complete_by: Timestamp::MAX });
+    step.as_str().len() + bytes_of(&record) + 1
+}
+
+/// The bytes of the attributes of an item, without those of the map that contains them.
+fn attributes_bytes(item: &impl Serialize) -> usize {
+    serde_json::to_value(item).map_or(UNKNOWN, |item| match item {
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            UNKNOWN
+        }
+    })
+}
+
 /// The size of a value in an item by DynamoDB's rule: the UTF-8 bytes of names and texts, a byte for two digits of a
 /// number and one more, 3 bytes for a map or a list, and 1 for each of its values.
 /// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
 fn bytes_of(value: &impl Serialize) -> usize {
-    fn bytes(value: &Value) -> usize {
-        match value {
-            Value::Null | Value::Bool(_) => 1,
-            Value::Number(number) => number.to_string().len().div_ceil(2) + 1,
-            Value::String(text) => text.len(),
-            Value::Array(values) => 3 + values.iter().map(|value| 1 + bytes(value)).sum::<usize>(),
-            Value::Object(fields) => {
-                3 + fields.iter().map(|(name, value)| 1 + name.len() + bytes(value)).sum::<usize>()
-            }
+    // Serialisation of these types to JSON never fails, because all keys are texts.
+    serde_json::to_value(value).map_or(UNKNOWN, |value| value_bytes(&value))
+}
+
+fn value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 1,
+        Value::Number(number) => number.to_string().len().div_ceil(2) + 1,
+        Value::String(text) => text.len(),
+        Value::Array(values) => {
+            3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
+        }
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| 1 + name.len() + value_bytes(value);
+            3 + fields.iter().map(field).sum::<usize>()
         }
     }
-    // Serialisation of these types to JSON never fails, because all keys are texts.
-    serde_json::to_value(value).map_or(UNKNOWN, |value| bytes(&value))
 }
 
 /// The bytes that `count` items add to the record of their step: the field `p`, a map with `n` and the list `l`.
@@ -296,7 +344,14 @@ fn largest_without_steps() -> Option<Task> {
         input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         commands: vec![command; limits::COMMAND_RECORDS_MAX],
         steps: [].into(),
+        documents: largest_documents(),
     })
+}
+
+/// Documents that fill the kilobyte of an item up to which documents are stored in it.
+fn largest_documents() -> InlineDocuments {
+    let body = "x".repeat(limits::INLINE_DOCUMENTS_BYTES_MAX).into();
+    [Document::new(DocumentKey::Submission, Timestamp::MAX, body)].into_iter().collect()
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub enum Transition {
     Apply {
         /// The changed task. The caller sets its revision.
         task: Box<Task>,
-        /// The documents that the new state refers to.
+        /// The new documents that do not fit into the task's item, although its new state refers to them.
         documents: Vec<Document>,
         /// The messages and events to send.
         effects: Vec<Effect>,

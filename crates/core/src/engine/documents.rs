@@ -1,10 +1,11 @@
-//! The documents that a decision has read, and those that it still needs.
+//! The separate documents that a decision has read, and those that it still needs. It reads the documents in the task's
+//! item from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::model::document::DocumentKey;
+use crate::model::document::{Document, DocumentKey};
 
 /// The loaded documents by key, and the keys of documents that do not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -49,6 +50,12 @@ impl std::ops::DerefMut for LoadedDocuments {
 impl FromIterator<(DocumentKey, Value)> for LoadedDocuments {
     fn from_iter<T: IntoIterator<Item = (DocumentKey, Value)>>(documents: T) -> Self {
         Self { found: documents.into_iter().collect(), missing: BTreeSet::new() }
+    }
+}
+
+impl FromIterator<Document> for LoadedDocuments {
+    fn from_iter<T: IntoIterator<Item = Document>>(documents: T) -> Self {
+        documents.into_iter().map(|document| (document.key, document.body)).collect()
     }
 }
 

@@ -18,6 +18,7 @@
 //! | [`order`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values` | the requests of the started parts, and the values that their expressions read |
 //! | `settle`, [`notify`], `redelivery` | the end of a change, notifications, effects that are sent again |
+//! | `placement` | which documents are stored in the task's item |
 
 mod advance;
 mod command_executor;
@@ -32,6 +33,7 @@ pub mod notify;
 mod operate;
 pub mod order;
 mod outcome;
+pub(crate) mod placement;
 mod redelivery;
 mod render;
 mod replies;

@@ -434,8 +434,8 @@ mod tests {
         submission::{accept, parse},
     };
 
-    /// Returns the documents that a task with one step of 30 seconds stores for these events, each at a time in
-    /// seconds.
+    /// Returns the documents of the step that a task with one step of 30 seconds stores for these events, each at a time
+    /// in seconds.
     fn documents(events: &[(i64, Event)]) -> Vec<Document> {
         let workflow: Plan = serde_json::from_value(json!({
             "name": "w", "version": 1, "complete_within": "10m",
@@ -450,8 +450,7 @@ mod tests {
         };
         let (mut task, submitted) =
             accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
-        let (loaded, mut stored) =
-            (LoadedDocuments::from([(submitted.key, submitted.body)]), Vec::new());
+        let (loaded, mut stored) = (LoadedDocuments::from_iter(submitted), Vec::new());
         for (seconds, event) in events {
             let now = Timestamp::from_second(*seconds).unwrap();
             let context = DecisionContext { now, actor: "test", redelivered: false, timing };
@@ -463,6 +462,8 @@ mod tests {
                 other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
             }
         }
+        let inline = task.documents.iter();
+        stored.extend(inline.filter(|document| document.key != DocumentKey::Submission));
         stored
     }
 

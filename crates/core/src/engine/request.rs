@@ -266,7 +266,7 @@ mod tests {
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
         let submission = parse(&submission).unwrap();
         let (task, submitted) = accept(&submission, workflow, None, Timestamp::UNIX_EPOCH, TIMING);
-        (task, LoadedDocuments::from([(submitted.key, submitted.body)]))
+        (task, LoadedDocuments::from_iter(submitted))
     }
 
     fn wake(
@@ -278,8 +278,8 @@ mod tests {
         let context = DecisionContext { now, actor: "test", redelivered: false, timing: TIMING };
         match transition(workflow, task, loaded, &Event::Wake, context).unwrap() {
             Transition::Apply { task, documents, effects } => {
-                let stored = documents.into_iter().map(|document| (document.key, document.body));
-                (*task, stored.collect(), effects)
+                let stored = task.documents.iter().chain(documents).collect();
+                (*task, stored, effects)
             }
             other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
         }

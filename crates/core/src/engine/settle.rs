@@ -1,5 +1,5 @@
-//! The third phase of a decision: what every change needs. It sets the end and the due time of the task, and adds the
-//! notifications of the end and the wakes of the scheduler.
+//! The third phase of a decision: what every change needs. It sets the end and the due time of the task, adds the
+//! notifications of the end and the wakes of the scheduler, and stores small documents in the task.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,7 @@ use crate::{
         decision::Transition,
         effect::Effect,
         notify::end_of_task_effects,
+        placement::place_documents,
         task_change::{TaskChange, Wakes, pause_until},
     },
     model::{
@@ -43,7 +44,9 @@ pub(crate) fn settle(
     if ended {
         effects.extend(end_of_task_effects(change.sources()));
     }
-    let TaskChange { task, documents, notifications, wakes, .. } = *change;
+    let plan = change.plan();
+    let TaskChange { mut task, documents, notifications, wakes, .. } = *change;
+    let documents = place_documents(&mut task, plan, documents);
     effects.extend(notifications);
     let Wakes { after, cause } = wakes;
     let wake = |after| Effect::Wake { wake: Wake { task_id: task.task_id.clone(), cause }, after };

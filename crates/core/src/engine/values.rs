@@ -1,6 +1,7 @@
-//! The values that the expressions of a step read. They come from the loaded documents.
+//! The values that the expressions of a step read. They come from the documents in the task's item and from the loaded
+//! documents.
 //!
-//! A decision reads documents from its [`DocumentCache`]. The cache records the keys of the documents that are not
+//! A decision reads the latter from its [`DocumentCache`]. The cache records the keys of the documents that are not
 //! loaded. The caller loads them and repeats the decision. Documents never change, so the repeated decision gets at
 //! least as far.
 
@@ -83,7 +84,8 @@ impl From<String> for ValueError {
     }
 }
 
-/// Where values come from: the task, its workflow, the documents of this decision, and the loaded documents.
+/// Where values come from: the task with the documents in its item, its workflow, the documents of this decision, and the
+/// loaded documents.
 #[derive(Clone, Copy)]
 pub(crate) struct ValueSources<'s> {
     pub(crate) plan: &'s Plan,
@@ -117,7 +119,8 @@ impl TemplateValues<'_> {
 impl<'s> ValueSources<'s> {
     pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, ValueError> {
         let new = self.new_documents.iter().find(|new| new.key == *key).map(|new| &new.body);
-        new.map_or_else(|| self.cache.get(key), Ok)
+        let known = new.or_else(|| self.task.documents.body(key));
+        known.map_or_else(|| self.cache.get(key), Ok)
     }
 
     /// The task's input after the edit `edit`, or as submitted if there is none.

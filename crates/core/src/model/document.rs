@@ -1,8 +1,10 @@
-//! Documents: the payloads of a task, stored separately from its item. A document is written once and never changes.
+//! Documents: the payloads of a task. A document is written once and never changes. It is stored in the task's item
+//! ([`inline_documents`](super::inline_documents)) if it fits into the first kilobyte, and otherwise as an item of its own.
 
 use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{
@@ -12,7 +14,8 @@ use crate::model::{
 };
 
 /// Identifies a document of one task.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum DocumentKey {
     /// The submission as the client sent it.
     Submission,
@@ -101,6 +104,20 @@ impl FromStr for DocumentKey {
             }
             _ => Err(invalid()),
         }
+    }
+}
+
+impl TryFrom<String> for DocumentKey {
+    type Error = InvalidDocumentKey;
+
+    fn try_from(text: String) -> Result<Self, InvalidDocumentKey> {
+        text.parse()
+    }
+}
+
+impl From<DocumentKey> for String {
+    fn from(key: DocumentKey) -> Self {
+        key.to_string()
     }
 }
 

@@ -5,6 +5,7 @@ pub mod command;
 pub mod document;
 pub mod events;
 pub mod hash;
+pub mod inline_documents;
 pub mod integers;
 pub mod json_text;
 pub mod messages;

@@ -1,7 +1,8 @@
 //! A task: one run of a workflow, in the format of the state store.
 //!
-//! The item of a task is written often and must stay small. So it contains states and no payloads: the submission and the
-//! outputs of steps are separate [documents](crate::model::document::Document).
+//! The item of a task is written often and must stay small: DynamoDB charges a write unit for each kilobyte of it. It
+//! contains the states of the steps, and those [documents](crate::model::document::Document) that fit into the
+//! first kilobyte. Larger documents are separate items.
 //!
 //! DynamoDB charges for attribute names too, and twenty running steps must fit in 1 KB. So a step's record has field
 //! names and states of one letter:
@@ -44,6 +45,7 @@ use crate::{
     model::{
         attempt::Action,
         command::{CommandId, CommandRecord},
+        inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, WorkflowName},
         retention::{DocumentRetention, retention_start},
@@ -193,6 +195,9 @@ pub struct Task {
     /// The records of the steps that have started.
     #[serde(default)]
     pub steps: BTreeMap<StepName, StepRecord>,
+    /// The documents that are small enough for the task's item. The others are in the table of documents.
+    #[serde(rename = "d", default, skip_serializing_if = "InlineDocuments::is_empty")]
+    pub documents: InlineDocuments,
 }
 
 impl Task {

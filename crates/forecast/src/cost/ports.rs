@@ -158,6 +158,14 @@ impl CountedCalls {
         self.simulation.state().meter.written_bytes += document.body.to_string().len() as u64;
     }
 
+    /// Counts the documents that are new in the task's item.
+    fn writes_inline_documents(&self, before: Option<&Task>, after: &Task) {
+        let is_new = |document: &Document| {
+            before.is_none_or(|before| before.documents.body(&document.key).is_none())
+        };
+        after.documents.iter().filter(is_new).for_each(|document| self.writes_document(&document));
+    }
+
     /// The account of the same function for another subject.
     fn account_for(&self, subject: CostSubject) -> CostAccount {
         CostAccount { function: self.account.function, subject }
@@ -209,15 +217,19 @@ impl CountedCalls {
                 let item = task.map(|task| items.task(task)).transpose()?;
                 self.reads(Resource::TasksReads, meter::read_units(item.as_ref()));
             }
-            (StoreCall::Create(task, submitted), StoreReply::Created(created)) => {
-                let document =
-                    items.document(&task.document_owner(), task.document_retention(), submitted);
+            (StoreCall::Create(task, separate), StoreReply::Created(created)) => {
                 // A transaction costs double, also a refused one. The indices cost the normal price.
-                self.writes(Resource::TasksWrites, 2.0 * meter::write_units(&items.task(task)?));
-                self.writes(Resource::DocumentsWrites, 2.0 * meter::write_units(&document));
+                let price = if separate.is_some() { 2.0 } else { 1.0 };
+                self.writes(Resource::TasksWrites, price * meter::write_units(&items.task(task)?));
+                if let Some(document) = separate {
+                    let (owner, retention) = (task.document_owner(), task.document_retention());
+                    let item = items.document(&owner, retention, document);
+                    self.writes(Resource::DocumentsWrites, price * meter::write_units(&item));
+                }
                 if *created == CreateOutcome::Created {
                     self.writes_indices(task, &meter::replaced(items, None, task)?);
-                    self.writes_document(submitted);
+                    separate.into_iter().for_each(|document| self.writes_document(document));
+                    self.writes_inline_documents(None, task);
                     self.simulation.record_task(task);
                 }
             }
@@ -225,6 +237,7 @@ impl CountedCalls {
                 let replaced = meter::replaced(items, before, task)?;
                 self.writes(Resource::TasksWrites, replaced.table);
                 self.writes_indices(task, &replaced);
+                self.writes_inline_documents(before, task);
                 self.simulation.record_task(task);
             }
             // A refused write costs as much as the item that it would have replaced.

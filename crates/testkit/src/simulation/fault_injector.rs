@@ -261,8 +261,8 @@ impl Interceptor for FaultInjector {
             let before = self.task_before(call).await?;
             let reply = store_call.await.map_err(|error| self.check_write_error(call, error))?;
             match (call, as_reply(&reply)) {
-                (StoreCall::Create(task, submitted), StoreReply::Created(created)) => {
-                    self.observe_creation(before.as_ref(), task, submitted, created);
+                (StoreCall::Create(task, separate), StoreReply::Created(created)) => {
+                    self.observe_creation(before.as_ref(), task, separate, created);
                 }
                 (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Saved)) => {
                     self.observe_save(before.as_ref(), task).await?;
@@ -306,7 +306,7 @@ impl FaultInjector {
         &self,
         earlier: Option<&Task>,
         task: &Task,
-        submitted: &Document,
+        separate: Option<&Document>,
         created: &CreateOutcome,
     ) {
         self.trace(|| format!("creates {}: {created:?}", task.task_id));
@@ -317,14 +317,16 @@ impl FaultInjector {
             if state.oracle.forget_earlier_task(task, earlier) {
                 state.ledger.forget(&task.task_id);
             }
-            state.oracle.observe_creation(task, &submitted.body, &state.ledger, now);
+            let inline = task.documents.body(&DocumentKey::Submission);
+            let submitted = separate.map(|document| &document.body).or(inline);
+            state.oracle.observe_creation(task, submitted, &state.ledger, now);
         }
     }
 
     async fn observe_save(&self, before: Option<&Task>, task: &Task) -> Result<(), PortError> {
         self.trace(|| format!("saves {}", trace_line(task)));
         let keys: Vec<_> = output_keys(task).into_iter().chain(failure_reason_keys(task)).collect();
-        let documents = self.memory().store().documents(&task.document_owner(), &keys).await?;
+        let documents = self.memory().store().documents_of(task, &keys).await?;
         let now = self.deployment.time();
         self.deployment.check_size(before, task);
         if let Some(before) = before {

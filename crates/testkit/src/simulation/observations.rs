@@ -37,13 +37,14 @@ impl Oracle {
     pub(super) fn observe_creation(
         &mut self,
         task: &Task,
-        submitted: &Value,
+        submitted: Option<&Value>,
         ledger: &EffectLedger,
         now: Millis,
     ) {
         let id = &task.task_id;
         if task.parent.is_none() {
-            let input = submitted.get("input").cloned().unwrap_or_default();
+            let input = submitted.and_then(|body| body.get("input")).cloned();
+            let input = input.unwrap_or_default();
             if !self.candidate_inputs.get(id).is_some_and(|inputs| inputs.contains(&input)) {
                 self.add_finding(format!(
                     "{id}: was recorded with an input that no client submitted: {input}"

@@ -81,11 +81,12 @@ pub(super) async fn read_statistics(
     workflow: &Workflow,
 ) -> Result<StepStatistics, PortError> {
     let ids = newest_ended(store, &workflow.name).await?;
-    let tasks = ids.len();
-    let attempts = stream::iter(ids).map(|id| async move { store.attempt_times(&id).await });
+    let tasks = store.load_tasks(&ids).await?;
+    let count = tasks.len();
+    let attempts = stream::iter(tasks).map(|task| async move { store.attempt_times(&task).await });
     let attempts: Vec<_> = attempts.buffer_unordered(READS_AT_ONCE).try_collect().await?;
     let attempts = attempts.iter().flatten().map(|(key, times)| (key, times));
-    Ok(StepStatistics { tasks, rows: rows(workflow, figures(attempts)) })
+    Ok(StepStatistics { tasks: count, rows: rows(workflow, figures(attempts)) })
 }
 
 /// The rows of each step and undo that has attempts.

@@ -357,7 +357,7 @@ async fn a_run_has_at_most_a_thousand_tasks_and_links_to_the_next_run() {
         .unwrap();
         let submitted = Document::new(DocumentKey::Submission, task.submitted_at, Value::Null);
         assert_eq!(
-            console.ports.store().create(&task, &submitted).await.unwrap(),
+            console.ports.store().create(&task, Some(&submitted)).await.unwrap(),
             CreateOutcome::Created
         );
     };

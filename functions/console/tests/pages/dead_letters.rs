@@ -58,7 +58,7 @@ impl TestConsole {
         .unwrap();
         let (key, at) = (DocumentKey::Submission, task.submitted_at);
         let submitted = Document::new(key, at, Value::Null);
-        let created = self.ports.store().create(&task, &submitted).await.unwrap();
+        let created = self.ports.store().create(&task, Some(&submitted)).await.unwrap();
         assert_eq!(created, CreateOutcome::Created);
     }
 }

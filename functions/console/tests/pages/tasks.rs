@@ -32,7 +32,7 @@ impl TestConsole {
     pub(crate) async fn create(&self, task: &Task) {
         let (key, at) = (DocumentKey::Submission, task.submitted_at);
         let document = Document::new(key, at, json!({}));
-        let created = self.ports.store().create(task, &document).await.unwrap();
+        let created = self.ports.store().create(task, Some(&document)).await.unwrap();
         assert_eq!(created, CreateOutcome::Created);
     }
 }

@@ -153,7 +153,7 @@ async fn create_ended(
     let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
     let store = console.ports.store();
     let submitted = Document::new(DocumentKey::Submission, at(0), json!({ "input": null }));
-    store.create(&task, &submitted).await.unwrap();
+    store.create(&task, Some(&submitted)).await.unwrap();
     for (key, times) in attempts {
         let [queued_at, called_at, answered_at] = times.map(|ms| Some(at(ms)));
         let times = AttemptTimes { queued_at, called_at, answered_at };

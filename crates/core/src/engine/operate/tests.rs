@@ -51,7 +51,7 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
-    let mut documents = LoadedDocuments::from([(document.key, document.body)]);
+    let mut documents = LoadedDocuments::from_iter(document);
     apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
     for (attempt, edit) in [(1, "first"), (2, "second")] {
         let outcome = ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false };
@@ -95,7 +95,7 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
     };
     let at = |second| Timestamp::from_second(second).unwrap();
     let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
-    let mut documents = LoadedDocuments::from([(document.key, document.body)]);
+    let mut documents = LoadedDocuments::from_iter(document);
     let mut command = |id: String, order, issued_at: i64, now: i64| {
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
@@ -136,7 +136,7 @@ fn an_edit_that_violates_the_schema_is_refused() {
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
-    let mut documents = LoadedDocuments::from([(document.key, document.body)]);
+    let mut documents = LoadedDocuments::from_iter(document);
     apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
     let outcome = ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false };
     let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
