@@ -64,7 +64,8 @@ impl MeteredWriter {
     async fn create(&self, tasks: &[Task]) -> Vec<CreateOutcome> {
         let documents: Vec<_> = tasks.iter().map(|_| submission_document("new")).collect();
         let created = tasks.iter().zip(&documents);
-        let created = created.map(|(task, document)| self.ports.store().create(task, Some(document)));
+        let created =
+            created.map(|(task, document)| self.ports.store().create(task, Some(document)));
         join_all(created).await.into_iter().map(Result::unwrap).collect()
     }
 

@@ -21,7 +21,7 @@ use aws_smithy_types::{body::SdkBody, config_bag::ConfigBag};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::{plan::Plan, workflow::Workflow},
     model::{
         step::{ItemRecords, StepRecord, StepState},
         task::{ProcessState, Task},
@@ -62,6 +62,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
     let most = (1..=40).take_while(|n| wide_workflow(*n).problems().is_empty()).last().unwrap();
     let workflow = wide_workflow(most);
     let deployment = TestDeployment::new(&workflow).await;
+    let plan = Plan::new(workflow.clone()).unwrap();
     let ports = deployment.ports("supervisor");
     let shards = deployment.config.shards;
     let ids: Vec<String> = (0..)
@@ -76,7 +77,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         let at = deployment.clock.clone();
         let now = steward_runtime::ports::Clock::now(&at) - SignedDuration::from_hours(48);
         let timing = ports.timing();
-        let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+        let (mut task, document) = accept(&submission, &plan, None, now, timing);
         // One of the ten tasks has completed only one item.
         let items = if n == 0 { 1 } else { 100 };
         let done = || StepRecord::new(StepState::Completed { attempt: Some(1) });
@@ -95,7 +96,10 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         task.undo_reason = Some("no".to_owned());
         task.complete_by = now + SignedDuration::from_hours(24);
         task.due = Some(task.complete_by);
-        assert_eq!(ports.store().create(&task, document.as_ref()).await.unwrap(), CreateOutcome::Created);
+        assert_eq!(
+            ports.store().create(&task, document.as_ref()).await.unwrap(),
+            CreateOutcome::Created
+        );
     }
     for _ in 0..4 {
         let deadline =
@@ -145,7 +149,8 @@ async fn a_journal_with_a_damaged_line_in_the_middle_is_rejected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
-    let (ports, workflow) = (deployment.ports("scheduler"), sequential_workflow(1));
+    let workflow = Plan::new(sequential_workflow(1)).unwrap();
+    let ports = deployment.ports("scheduler");
     let submission =
         serde_json::from_value(json!({ "task_id": "t", "workflow": "line", "input": {} })).unwrap();
     let now = steward_runtime::ports::Clock::now(&deployment.clock);
@@ -156,7 +161,10 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
         now - SignedDuration::from_hours(24 * 60),
         ports.timing(),
     );
-    assert_eq!(ports.store().create(&first, document.as_ref()).await.unwrap(), CreateOutcome::Created);
+    assert_eq!(
+        ports.store().create(&first, document.as_ref()).await.unwrap(),
+        CreateOutcome::Created
+    );
     let ended = Task {
         process_state: ProcessState::Error,
         due: None,
@@ -167,7 +175,10 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     assert!(matches!(ports.store().save(&ended).await.unwrap(), SaveOutcome::Saved));
     // The task expired, so its id can be reused.
     let (second, document) = accept(&submission, &workflow, None, now, ports.timing());
-    assert_eq!(ports.store().create(&second, document.as_ref()).await.unwrap(), CreateOutcome::Created);
+    assert_eq!(
+        ports.store().create(&second, document.as_ref()).await.unwrap(),
+        CreateOutcome::Created
+    );
     let running = Task { process_state: ProcessState::Processing, revision: 2, ..second };
     assert!(matches!(ports.store().save(&running).await.unwrap(), SaveOutcome::Saved));
     // A slow scheduler that loaded the first task just before it expired saves its decision.

@@ -11,6 +11,7 @@ use steward_aws::{
     ports::SharedInterceptor,
 };
 use steward_core::{
+    definition::plan::Plan,
     model::{
         document::{Document, DocumentKey},
         task::{ProcessState, Task},
@@ -76,7 +77,13 @@ fn task(number: usize, due: Timestamp) -> Task {
         retention: steward_core::model::time::Timing::RETENTION,
     };
     let submitted_at = due - SignedDuration::from_hours(1);
-    let (task, _) = accept(&submission, &sequential_workflow(1), None, submitted_at, timing);
+    let (task, _) = accept(
+        &submission,
+        &Plan::new(sequential_workflow(1)).unwrap(),
+        None,
+        submitted_at,
+        timing,
+    );
     Task { due: Some(due), ..task }
 }
 

@@ -145,7 +145,9 @@ async fn create_others(ports: &AdapterPorts, tasks: &[Task]) -> Vec<bool> {
     let document = Document::new(DocumentKey::Submission, tasks[0].submitted_at, json!("new"));
     let create = |task: Task| {
         let document = &document;
-        async move { matches!(ports.store().create(&task, Some(document)).await, Ok(CreateOutcome::Created)) }
+        async move {
+            matches!(ports.store().create(&task, Some(document)).await, Ok(CreateOutcome::Created))
+        }
     };
     join_all(others.map(create)).await
 }

@@ -67,7 +67,8 @@ pub(super) async fn documents_in_the_item_of_a_task_are_read_with_it(backend: im
     put(ports, &task, &left).await;
     let loaded = ports.store().load(&task.task_id).await.unwrap().unwrap();
     assert_eq!(loaded, task);
-    let keys = [DocumentKey::Submission, left.key, separate.key.clone(), output("x", 1, 0.into()).key];
+    let keys =
+        [DocumentKey::Submission, left.key, separate.key.clone(), output("x", 1, 0.into()).key];
     let mut read = ports.store().documents_of(&loaded, &keys).await.unwrap();
     read.sort_by(|a, b| a.key.cmp(&b.key));
     let mut expected: Vec<_> = task.documents.iter().chain([separate]).collect();

@@ -88,7 +88,8 @@ fn with_items(until: Timestamp) -> StepRecord {
 
 /// Two documents in the item of a task.
 pub(super) fn small_documents() -> InlineDocuments {
-    let body = json!({ "z": 1, "a": [true, null, -1.5e-7, 0.1, u64::MAX, i64::MIN], "ü": "\"\u{0}" });
+    let body =
+        json!({ "z": 1, "a": [true, null, -1.5e-7, 0.1, u64::MAX, i64::MIN], "ü": "\"\u{0}" });
     let times = AttemptTimes {
         queued_at: Some(at(20)),
         called_at: Some(at(22) + Duration::from_millis(5)),

@@ -148,9 +148,8 @@ pub(super) async fn a_task_with_its_submission_in_its_item_is_created_once<W: Ba
         (n, ports.store().create(&with_submission(n), None).await.unwrap())
     });
     let attempts = attempts.await;
-    let is_winner = |(n, created): &(u32, CreateOutcome)| {
-        (*created == CreateOutcome::Created).then_some(*n)
-    };
+    let is_winner =
+        |(n, created): &(u32, CreateOutcome)| (*created == CreateOutcome::Created).then_some(*n);
     let winners: Vec<_> = attempts.iter().filter_map(is_winner).collect();
     assert_eq!(winners.len(), 1, "{attempts:?}");
     let stored = load(backend.ports(), "t").await.unwrap();

@@ -51,7 +51,7 @@ impl StateStore for ConstantPorts {
         Ok(Some(Task { task_id: id.clone(), ..self.task.clone() }))
     }
 
-    async fn create(&self, _: &Task, _: &Document) -> Result<CreateOutcome, PortError> {
+    async fn create(&self, _: &Task, _: Option<&Document>) -> Result<CreateOutcome, PortError> {
         yield_now().await;
         Ok(CreateOutcome::Created)
     }

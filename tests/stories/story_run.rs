@@ -193,7 +193,8 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 Err(NeededDocuments(keys)) => {
                     for key in keys {
                         if task.documents.body(&key).is_some() {
-                            self.violated.push(format!("the core wants only separate documents; not {key}"));
+                            self.violated
+                                .push(format!("the core wants only separate documents; not {key}"));
                         }
                         if !self.documents.contains_key(&key) {
                             self.violated

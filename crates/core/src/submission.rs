@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    definition::workflow::Workflow,
+    definition::{plan::Plan, workflow::Workflow},
     engine::placement::{place_documents, place_only_document},
     limits,
     model::{
@@ -198,7 +198,7 @@ pub fn is_traceparent(text: &str) -> bool {
 #[must_use]
 pub fn accept(
     submission: &Submission,
-    workflow: &Workflow,
+    workflow: &Plan,
     traceparent: Option<String>,
     now: Timestamp,
     timing: Timing,

@@ -1,7 +1,7 @@
 //! Records a submission as a task, once.
 
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::plan::Plan,
     model::{
         document::DocumentKey,
         messages::{ExtendRetention, Submission},
@@ -45,7 +45,7 @@ pub(crate) async fn record<P: Ports>(
 pub(crate) async fn record_as<P: Ports>(
     ports: &P,
     submission: &Submission,
-    workflow: &Workflow,
+    workflow: &Plan,
     traceparent: Option<String>,
 ) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
     if let Err(refusal) = check_input(submission, workflow) {

@@ -31,6 +31,7 @@ use crate::{
 pub struct Plan {
     definition: Workflow,
     steps: IndexMap<StepName, CompiledStep>,
+    steps_at_once: usize,
 }
 
 impl Plan {
@@ -47,7 +48,14 @@ impl Plan {
             let ancestors: BTreeSet<_> = before.map(|before| (*before).clone()).collect();
             steps.insert(name.clone(), CompiledStep::new(&definition, name, step, ancestors)?);
         }
-        Ok(Self { definition, steps })
+        let steps_at_once = steps_at_once(&steps);
+        Ok(Self { definition, steps, steps_at_once })
+    }
+
+    /// An upper bound of the number of steps that run at the same time.
+    #[must_use]
+    pub fn steps_at_once(&self) -> usize {
+        self.steps_at_once
     }
 
     /// Returns the step with this name.
@@ -77,6 +85,18 @@ impl Plan {
     pub fn unknown_step<'t>(&self, task: &'t Task) -> Option<&'t StepName> {
         task.steps.keys().find(|name| !self.steps.contains_key(*name))
     }
+}
+
+/// The largest number of steps that are neither before nor after one step, and that step. Two such steps may be ordered
+/// among each other, so this is an upper bound.
+fn steps_at_once(steps: &IndexMap<StepName, CompiledStep>) -> usize {
+    let beside = |(name, step): (&StepName, &CompiledStep)| {
+        let is_ordered = |(other, of_other): &(&StepName, &CompiledStep)| {
+            step.ancestors.contains(*other) || of_other.ancestors.contains(name)
+        };
+        steps.len() - steps.iter().filter(is_ordered).count()
+    };
+    steps.iter().map(beside).max().unwrap_or(0)
 }
 
 impl Serialize for Plan {

@@ -45,6 +45,12 @@ const INSTANCE_CHARS: usize = 64;
 /// The maximum characters of the URL of a client's queue.
 const URL_CHARS: usize = 1_024;
 
+/// The bytes of the record of a step that runs for the first time.
+pub const RUNNING_RECORD_BYTES: usize = 20;
+
+/// The bytes of the record of a step that the first attempt completed.
+pub const COMPLETED_RECORD_BYTES: usize = 10;
+
 /// More than any item has, for a value that cannot be measured.
 const UNKNOWN: usize = usize::MAX / 4;
 
@@ -185,13 +191,6 @@ pub fn inline_bytes(document: &Document) -> usize {
     let with = attributes_bytes(&InlineDocuments::from_iter([document.clone()]));
     // The byte of the entry in the map of documents.
     with + 1
-}
-
-/// The bytes that the record of a step may need while the step runs for the first time.
-#[must_use]
-pub fn running_step_bytes(step: &StepName) -> usize {
-    let record = StepRecord::new(StepState::Running { attempt: 1, complete_by: Timestamp::MAX });
-    step.as_str().len() + bytes_of(&record) + 1
 }
 
 /// The bytes of the attributes of an item, without those of the map that contains them.
@@ -412,6 +411,17 @@ mod tests {
             let (computed, written) = (workflow.largest_task().bytes, task_bytes(&largest));
             assert_eq!(computed, written);
             assert_eq!(workflow.largest_task_with_parts_of(&largest), computed);
+        }
+    }
+
+    #[test]
+    fn usual_records_have_the_size_of_the_constants() {
+        let complete_by = "2026-06-01T12:00:00.123Z".parse().unwrap();
+        for (state, bytes) in [
+            (StepState::Running { attempt: 1, complete_by }, RUNNING_RECORD_BYTES),
+            (StepState::Completed { attempt: Some(1) }, COMPLETED_RECORD_BYTES),
+        ] {
+            assert_eq!(bytes_of(&StepRecord::new(state)), bytes);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::services::{DemoService, Fault, FaultPlan, MockServices};
 use reqwest::Method;
 use serde_json::{Value, json};
-use steward_core::{model::time::Timing, submission};
+use steward_core::{definition::plan::Plan, model::time::Timing, submission};
 
 use super::*;
 use crate::example_workflow::ExampleWorkflow;
@@ -18,7 +18,7 @@ fn task(workflow: ExampleWorkflow, state: ProcessState) -> Task {
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
     let submission = submission::parse(&text.to_string()).unwrap();
-    let definition = scenario.workflow().unwrap();
+    let definition = Plan::new(scenario.workflow().unwrap()).unwrap();
     let (task, _) = submission::accept(&submission, &definition, None, now, timing);
     Task { process_state: state, ended_at: Some(jiff::Timestamp::now()), ..task }
 }
