@@ -107,7 +107,7 @@ async fn a_save_repeated_by_the_sdk_is_recognised_as_the_schedulers_own() {
 #[tokio::test]
 async fn a_submission_repeated_by_the_sdk_is_the_same_submission() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
-    let injector = SdkFaultInjector::once("TransactWriteItems", "", InjectedFault::RetryAfter);
+    let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::RetryAfter);
     let ports = deployment.ports_with_faults("submission", injector.clone());
     deployment.submit(&ports, &["t".to_owned()]).await;
     assert!(injector.is_exhausted());
@@ -323,7 +323,7 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
     assert_eq!(schedule(ports, vec![wake_message("t")], 1).await, Some(vec!["m-0".to_owned()]));
     let ports = deployment.ports_with_faults(
         "submission",
-        SdkFaultInjector::always("TransactWriteItems", "", InjectedFault::FailBefore),
+        SdkFaultInjector::always("PutItem", "", InjectedFault::FailBefore),
     );
     let response = steward_submission::handle(
         &ports,

@@ -115,8 +115,8 @@ impl SubmissionFixture {
         let ports = self.deployment.ports("reader");
         let id = id.parse().unwrap();
         let task = ports.store().load(&id).await.unwrap()?;
-        let owner = task.document_owner();
-        let documents = ports.store().documents(&owner, &[DocumentKey::Submission]).await.unwrap();
+        let documents =
+            ports.store().documents_of(&task, &[DocumentKey::Submission]).await.unwrap();
         assert!(!documents.is_empty(), "{id}: a task without its submission");
         documents.into_iter().next().map(|document| document.body)
     }

@@ -24,8 +24,10 @@ use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_core::{
     breaker::BreakerSettings,
+    limits,
     model::{
         command::Command,
+        document::Document,
         messages::SchedulerMessage,
         names::{AgentName, TaskId},
         task::Task,
@@ -172,10 +174,15 @@ impl ScenarioRun<'_> {
     }
 
     async fn submit(&self) {
+        let scenario = &self.environment.scenario;
+        let note_bytes =
+            if scenario.large_documents { limits::INLINE_DOCUMENTS_BYTES_MAX } else { 0 };
+        let note = "x".repeat(note_bytes);
         for task_id in self.ids() {
             let submission = json!({
-                "task_id": task_id, "workflow": self.environment.scenario.workflow.name,
-                "input": { "of": task_id }, "reply_to": self.environment.queue(CLIENT_QUEUE),
+                "task_id": task_id, "workflow": scenario.workflow.name,
+                "input": { "of": task_id, "note": note },
+                "reply_to": self.environment.queue(CLIENT_QUEUE),
             });
             self.environment.send(resources::SUBMISSIONS_QUEUE, submission.to_string()).await;
         }
@@ -427,7 +434,10 @@ fn without_times(mut task: Task) -> Task {
             progress.call_may_run_until = progress.call_may_run_until.map(|_| epoch);
         }
     }
+    let documents = task.documents.iter();
+    let documents = documents.map(|document| Document::new(document.key, epoch, document.body));
     Task {
+        documents: documents.collect(),
         revision: 0,
         saved_by: None,
         ended_at: None,
