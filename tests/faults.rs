@@ -140,7 +140,10 @@ async fn the_next_delivery_reuses_a_document_that_was_written_without_its_save()
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     let request = deployment.take_agent_requests().await.remove(0);
     let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::CrashBefore);
-    let reply = completed_reply(&request);
+    let mut reply: serde_json::Value = serde_json::from_str(&completed_reply(&request)).unwrap();
+    // Too large for the item of the task.
+    reply["outcome"]["output"]["note"] = "x".repeat(2_000).into();
+    let reply = reply.to_string();
     let failed =
         schedule(deployment.ports_with_faults("scheduler", injector), vec![reply.clone()], 1).await;
     assert_eq!(failed, Some(vec!["m-0".to_owned()]));

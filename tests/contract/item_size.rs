@@ -197,7 +197,8 @@ fn no_task_item_is_larger_than_computed_from_its_definition() {
         let real = size(&items.task(&task).unwrap());
         let usual = Items { shards: NonZeroU32::new(8).unwrap(), ..items };
         let (usual, estimated) = (size(&usual.task(&task).unwrap()), item_bytes(&task));
-        assert!((usual..=usual + 10).contains(&estimated), "seed {seed}: {usual}, not {estimated}");
+        // A task that is due and has ended has no expiry yet.
+        assert!((usual..=usual + 24).contains(&estimated), "seed {seed}: {usual}, not {estimated}");
         let (computed, most) = (task_bytes(&task), workflow.largest_task().bytes);
         assert!(real <= computed, "seed {seed}: {real} bytes, computed as {computed}");
         // The computed size includes attributes that the store may add.

@@ -27,7 +27,7 @@ use steward_core::{
     limits,
     model::{
         command::Command,
-        document::Document,
+        inline_documents::InlineDocuments,
         messages::SchedulerMessage,
         names::{AgentName, TaskId},
         task::Task,
@@ -434,10 +434,9 @@ fn without_times(mut task: Task) -> Task {
             progress.call_may_run_until = progress.call_may_run_until.map(|_| epoch);
         }
     }
-    let documents = task.documents.iter();
-    let documents = documents.map(|document| Document::new(document.key, epoch, document.body));
     Task {
-        documents: documents.collect(),
+        // Which documents fit into the item depends on their order.
+        documents: InlineDocuments::default(),
         revision: 0,
         saved_by: None,
         ended_at: None,

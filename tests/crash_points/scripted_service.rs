@@ -92,8 +92,12 @@ impl ScriptedService {
             Some((_, known)) if *known == body => {}
             Some(_) => state.conflicting_keys.push(key),
         }
+        let mut output = json!({ "id": request.idempotency_key });
         // As large as the input.
-        json!({ "id": request.idempotency_key, "note": note })
+        if let Some(note) = note.filter(|note| !note.is_null()) {
+            output["note"] = note;
+        }
+        output
     }
 }
 
