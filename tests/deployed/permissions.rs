@@ -50,6 +50,7 @@ const PERMISSIONS: [(&str, &[&str]); 6] = [
         "submission",
         &[
             "PutItem tasks",
+            "PartiQLInsert tasks",
             "PutItem documents",
             "GetItem tasks",
             "BatchGetItem tasks",
