@@ -9,9 +9,12 @@ use steward_aws::{
     meter::{AwsMeter, OperationUsage, total},
     ports::SharedInterceptor,
 };
-use steward_core::{model::time::Timing, submission::ReplyQueues};
+use steward_core::{
+    model::time::{Timing, later},
+    submission::ReplyQueues,
+};
 use steward_memory_ports::MemoryPorts;
-use steward_runtime::ports::{Clock, Ports, Queue};
+use steward_runtime::ports::{Clock, Ports, Queue, StateStore};
 use steward_supervisor::{SweepSchedule, handle_ticks, run, ticks::RUN_EVERY};
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event, submission_message};
@@ -23,7 +26,7 @@ const fn every(seconds: u64) -> SweepSchedule {
     SweepSchedule { run_every: RUN_EVERY, sweep_every: Duration::from_secs(seconds) }
 }
 
-/// Ports in memory with a pending task whose wake was lost. The supervisor finds it after 62 seconds.
+/// Ports in memory with a pending task whose wake was lost.
 async fn ports_with_lost_wake() -> MemoryPorts {
     let timing =
         Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
@@ -33,6 +36,12 @@ async fn ports_with_lost_wake() -> MemoryPorts {
     steward_submission::handle(&ports, &ReplyQueues::default(), event).await;
     assert_eq!(ports.channel().take_all().len(), 1);
     ports
+}
+
+/// When the supervisor finds that task: when it is due, and the clock skew later.
+async fn due(ports: &MemoryPorts) -> Timestamp {
+    let task = ports.store().load(&"t".parse().unwrap()).await.unwrap().unwrap();
+    later(task.due.unwrap(), ports.timing().clock_skew)
 }
 
 /// Handles a tick with this body; returns the number of due tasks.
@@ -47,8 +56,8 @@ fn tick_at(at: Timestamp) -> String {
 #[tokio::test]
 async fn a_task_that_becomes_due_between_two_runs_is_found_by_the_next_tick() {
     let ports = ports_with_lost_wake().await;
-    ports.clock().advance(37 * SECOND);
-    let started = ports.clock().now();
+    let started = due(&ports).await - SignedDuration::from_secs(25);
+    ports.clock().set(started);
     assert_eq!(run(&ports, &every(10), 0, Timestamp::MAX).await.unwrap().due, 0);
     let ticks = ports.channel().take(&Queue::Sweeps);
     let delays: Vec<_> = ticks.iter().map(|tick| tick.delay.as_secs()).collect();
@@ -65,7 +74,7 @@ async fn a_task_that_becomes_due_between_two_runs_is_found_by_the_next_tick() {
 #[tokio::test]
 async fn a_stale_tick_does_nothing() {
     let ports = ports_with_lost_wake().await;
-    ports.clock().advance(62 * SECOND);
+    ports.clock().set(due(&ports).await);
     let now = ports.clock().now();
     let stale = tick_at(now - SignedDuration::from_secs(10));
     assert_eq!(handle(&ports, &stale).await, 0, "the next tick is due");
@@ -77,7 +86,7 @@ async fn a_stale_tick_does_nothing() {
 #[tokio::test]
 async fn a_tick_that_arrives_early_sweeps() {
     let ports = ports_with_lost_wake().await;
-    ports.clock().advance(62 * SECOND);
+    ports.clock().set(due(&ports).await);
     let early = tick_at(ports.clock().now() + SignedDuration::from_secs(2));
     assert_eq!(handle(&ports, &early).await, 1);
 }
@@ -85,7 +94,7 @@ async fn a_tick_that_arrives_early_sweeps() {
 #[tokio::test]
 async fn a_message_that_is_no_tick_does_nothing() {
     let ports = ports_with_lost_wake().await;
-    ports.clock().advance(62 * SECOND);
+    ports.clock().set(due(&ports).await);
     for body in ["", "{", "{}", r#"{"sweep_at":"soon"}"#, r#"{"type":"wake","task_id":"t"}"#] {
         assert_eq!(handle(&ports, body).await, 0, "{body}");
     }
@@ -104,7 +113,7 @@ async fn a_tick_neither_checks_dead_letters_nor_records_a_run() {
 #[tokio::test]
 async fn a_run_whose_ticks_cannot_be_sent_sweeps() {
     let ports = ports_with_lost_wake().await;
-    ports.clock().advance(62 * SECOND);
+    ports.clock().set(due(&ports).await);
     ports.channel().delete_queue(&Queue::Sweeps);
     assert_eq!(run(&ports, &every(10), 0, Timestamp::MAX).await.unwrap().due, 1);
 }
