@@ -314,14 +314,21 @@ async fn a_request_past_its_complete_by_causes_no_call_and_no_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_exceeds_its_complete_by_is_dropped_without_a_reply() {
+async fn a_call_that_exceeds_its_complete_by_is_dropped_and_wakes_the_scheduler() {
     let (deployment, ports) = deployment_with_agent().await;
     let service = ScriptedService::start().await;
     let soon =
         StepRequest { complete_by: millis_from_now(&ports, 300), ..request(&ports, "t-0", HANGS) };
     let event = request_event([&soon, &request(&ports, "t-1", DONE)]);
     assert_eq!(handle(&ports, &service.agent, event).await, SqsBatchResponse::default());
-    assert_eq!(take_replies(&deployment).await, [completed("t-1", json!({ "id": "x" }))]);
+    let (wakes, replies): (Vec<_>, Vec<_>) = deployment
+        .take_scheduler_messages()
+        .await
+        .into_iter()
+        .partition(|message| message.starts_with(r#"{"type":"wake""#));
+    assert_eq!(wakes, [r#"{"type":"wake","task_id":"t-0","cause":"overdue"}"#]);
+    let replies: Vec<_> = replies.iter().map(|reply| without_times(reply)).collect();
+    assert_eq!(replies, [completed("t-1", json!({ "id": "x" }))]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,6 +42,7 @@ mod regressions;
 mod step_kinds;
 mod supervision;
 mod support;
+mod sweeps;
 mod template;
 mod throttling;
 mod triggers;

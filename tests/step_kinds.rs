@@ -48,6 +48,14 @@ struct HostFixture {
 
 impl HostFixture {
     async fn start(workflows: Vec<Value>) -> Self {
+        Self::start_with(workflows, Duration::from_millis(500), None).await
+    }
+
+    async fn start_with(
+        workflows: Vec<Value>,
+        supervise_every: Duration,
+        sweep_every: Option<Duration>,
+    ) -> Self {
         let (url, calls) = start_service().await;
         let workflows: Vec<Workflow> = workflows
             .into_iter()
@@ -60,7 +68,8 @@ impl HostFixture {
             listen: Some("127.0.0.1:0".parse().unwrap()),
             workflows,
             agents: vec![("a".parse().unwrap(), url.parse().unwrap())],
-            supervise_every: Some(Duration::from_millis(500)),
+            supervise_every: Some(supervise_every),
+            sweep_every,
             ..HostOptions::default()
         });
         Self { host: host.await.unwrap(), calls }
@@ -204,4 +213,24 @@ async fn a_child_workflow_that_is_not_published_fails_its_step() {
         "{reason}"
     );
     assert_eq!(fixture.distinct_calls()["/unpick"], 3);
+}
+
+/// Only a sweep finds that a callback did not arrive: the agent has done its work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ticks_find_an_overdue_callback_long_before_the_next_run() {
+    let workflow = json!({
+        "name": "ask", "version": 1,
+        "steps": { "ask": {
+            "agent": "a", "callback": { "within": "1s" },
+            "request": { "path": "/ask", "body": { "token": "${ callback.token }" } },
+        } },
+    });
+    let minute = Duration::from_secs(60);
+    let local = HostFixture::start_with(vec![workflow], minute, Some(Duration::from_secs(1))).await;
+    let submitted = Instant::now();
+    local.submit("ask", "t", json!({})).await;
+    while local.calls.lock().unwrap().len() < 2 {
+        assert!(submitted.elapsed() < Duration::from_secs(40), "not called again");
+        tokio::task::yield_now().await;
+    }
 }

@@ -200,3 +200,31 @@ async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 0);
 }
+
+/// A deployment with the task `t`, whose agent has its request and does not reply.
+async fn deployment_with_silent_agent() -> TestDeployment {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    let wakes = deployment.take_scheduler_messages().await;
+    steward_scheduler::handle(&deployment.ports("scheduler"), sqs_event(wakes, 1)).await;
+    assert_eq!(deployment.take_agent_requests().await.len(), 1);
+    deployment
+}
+
+#[tokio::test]
+async fn the_wake_of_an_agent_that_stopped_at_complete_by_recovers_the_task_like_a_sweep() {
+    let deployment = deployment_with_silent_agent().await;
+    let ports = deployment.ports("scheduler");
+    let wake = async || {
+        let wake = r#"{"type":"wake","task_id":"t","cause":"overdue"}"#.to_owned();
+        let response = steward_scheduler::handle(&ports, sqs_event([wake], 1)).await;
+        assert_eq!(response.batch_item_failures, []);
+        deployment.task("t").await
+    };
+    let before = deployment.task("t").await;
+    assert_eq!(wake().await, before, "nothing is past due");
+    deployment.clock.advance_seconds(3_600);
+    assert_eq!(wake().await.failure_count, 1);
+    let swept = sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    assert_eq!(swept.due, 0, "the supervisor finds nothing left to do");
+}

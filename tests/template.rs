@@ -2,7 +2,10 @@
 //! read, the metrics of the alarms. The tests also check settings that emulators ignore: expiry, point-in-time recovery,
 //! encryption, visibility timeouts, architectures.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use envconfig::Envconfig;
 use serde_json::{Value, json};
@@ -10,6 +13,10 @@ use steward_aws::Config;
 use steward_aws::queues;
 use steward_core::submission;
 use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_supervisor::{
+    SupervisorConfig, SweepSchedule,
+    ticks::{RUN_EVERY, SweepInterval},
+};
 
 /// The functions of `template.yaml`. Each agent has another function, in its own template.
 const FUNCTIONS: [&str; 5] = [
@@ -62,13 +69,23 @@ fn variables(template: &Value, function: &str) -> HashMap<String, String> {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let default = &parameters[&text]["Default"];
             let text = if default.is_null() {
-                text
+                with_defaults(&text, parameters)
             } else {
                 default.as_str().map_or_else(|| default.to_string(), str::to_owned)
             };
             (name.clone(), text)
         })
         .collect()
+}
+
+/// A text with the defaults of the parameters that it names: `${SweepEvery}s` is `10s`.
+fn with_defaults(text: &str, parameters: &Value) -> String {
+    let parameters = parameters.as_object().into_iter().flatten();
+    parameters.fold(text.to_owned(), |text, (name, parameter)| {
+        let default = &parameter["Default"];
+        let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        text.replace(&format!("${{{name}}}"), &default)
+    })
 }
 
 #[test]
@@ -79,6 +96,11 @@ fn every_function_gets_the_variables_that_it_reads() {
         Config::init_from_hashmap(&variables).unwrap();
         assert_eq!(variables["STEWARD_DEPLOYMENT"], "AWS::StackName", "{function}");
     }
+    let supervisor = variables(&template, "SupervisorFunction");
+    assert_eq!(supervisor["STEWARD_SWEEPS_QUEUE_URL"], "SweepsQueue");
+    let supervisor = SupervisorConfig::init_from_hashmap(&supervisor).unwrap();
+    let schedule = SweepSchedule::from(supervisor);
+    assert_eq!(schedule.sweep_every, Duration::from_secs(10));
     let console = variables(&template, "ConsoleFunction");
     let console = steward_console::config::ConsoleConfig::init_from_hashmap(&console).unwrap();
     assert_eq!(
@@ -398,6 +420,40 @@ fn missed_supervisor_runs_do_not_accumulate() {
     let config = &properties(&template, "SupervisorFunction")["EventInvokeConfig"];
     let expected = json!({ "MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60 });
     assert_eq!(*config, expected);
+}
+
+/// The parameter accepts what the function accepts.
+#[test]
+fn sweep_every_is_limited_to_valid_intervals() {
+    let template = template();
+    let parameter = &template["Parameters"]["SweepEvery"];
+    let limits = ["MinValue", "MaxValue"].map(|limit| parameter[limit].as_u64().unwrap());
+    let is_valid = |seconds: u64| format!("{seconds}s").parse::<SweepInterval>().is_ok();
+    assert_eq!(limits.map(is_valid), [true, true]);
+    assert_eq!([limits[0] - 1, limits[1] + 1].map(is_valid), [false, false]);
+    assert_eq!(parameter["Type"], "Number");
+    let schedule = &properties(&template, "SupervisorFunction")["Events"]["Sweep"]["Properties"];
+    assert_eq!(schedule["Schedule"], "rate(1 minute)");
+    assert_eq!(RUN_EVERY, Duration::from_secs(60));
+}
+
+/// Each invocation has one tick, so a failed sweep affects no other. A tick whose sweep failed becomes visible again only
+/// after it has expired.
+#[test]
+fn ticks_do_not_accumulate() {
+    let template = template();
+    let function = properties(&template, "SupervisorFunction");
+    let source = &function["Events"]["Ticks"]["Properties"];
+    assert_eq!((&source["Queue"], &source["BatchSize"]), (&json!("SweepsQueue.Arn"), &json!(1)));
+    assert_eq!(source["MaximumBatchingWindowInSeconds"], 0);
+    assert_eq!(source["ScalingConfig"]["MaximumConcurrency"], 2);
+    let queue = properties(&template, "SweepsQueue");
+    assert_eq!(queue["VisibilityTimeout"], queues::SWEEPS_VISIBILITY_SECONDS);
+    assert_eq!(queue["MessageRetentionPeriod"], queues::SWEEPS_RETENTION_SECONDS);
+    let timeout = function["Timeout"].as_u64().unwrap();
+    assert!(u64::from(queues::SWEEPS_VISIBILITY_SECONDS) >= 6 * timeout);
+    const { assert!(queues::SWEEPS_VISIBILITY_SECONDS > queues::SWEEPS_RETENTION_SECONDS) };
+    assert!(queue["RedrivePolicy"].is_null());
 }
 
 #[test]

@@ -198,6 +198,7 @@ impl AwsBackend {
             Queue::Rejected => self.config.rejected_queue_url.clone(),
             Queue::Agent(agent) => self.config.agent_queue_url.of(agent),
             Queue::Client(url) => url.clone(),
+            Queue::Sweeps => self.config.sweeps_queue_url.clone(),
         }
     }
 }

@@ -34,9 +34,10 @@ const QUEUE_OPERATIONS: [&str; 6] = [
     "PurgeQueue",
 ];
 
-const QUEUES: [&str; 7] = [
+const QUEUES: [&str; 8] = [
     "submissions",
     "scheduler",
+    "sweeps",
     "rejected",
     "agent-payment-requests",
     "agent-shipping-requests",
@@ -143,6 +144,11 @@ const PERMISSIONS: [(&str, &[&str]); 6] = [
             "PutEvents",
             "GetQueueAttributes agent-payment-dead-letters",
             "GetQueueAttributes submissions-dead-letters",
+            "SendMessage sweeps",
+            "ReceiveMessage sweeps",
+            "DeleteMessage sweeps",
+            "ChangeMessageVisibility sweeps",
+            "GetQueueAttributes sweeps",
         ],
     ),
     (

@@ -1,5 +1,5 @@
-//! An agent is killed during a call. Its queue would redeliver the request after twelve minutes; the supervisor, which runs
-//! every minute, detects earlier that complete-by has passed.
+//! An agent is killed during a call. Its queue would redeliver the request after twelve minutes; the supervisor, which
+//! sweeps every ten seconds, detects earlier that complete-by has passed.
 
 use std::rc::Rc;
 

@@ -108,7 +108,7 @@ impl MemoryDeployment {
                         let key = (request.task_id.to_string(), request.step.to_string());
                         self.requests.insert(key, request);
                     }
-                    Queue::Client(_) | Queue::Rejected => {}
+                    Queue::Client(_) | Queue::Rejected | Queue::Sweeps => {}
                 }
             }
         }

@@ -32,6 +32,9 @@ pub struct Config {
     /// The URL of the agents' queues, with the placeholder `{agent}` for the name of the agent.
     #[envconfig(from = "STEWARD_AGENT_QUEUE_URL")]
     pub agent_queue_url: AgentQueueUrl,
+    /// The queue of the supervisor's ticks. Only the supervisor uses it.
+    #[envconfig(from = "STEWARD_SWEEPS_QUEUE_URL", default = "")]
+    pub sweeps_queue_url: String,
     /// The dead-letter queues that the supervisor watches, by name or URL, separated by commas.
     #[envconfig(from = "STEWARD_DEAD_LETTER_QUEUES", default = "")]
     pub dead_letter_queues: QueueNames,
@@ -66,6 +69,14 @@ impl Config {
             clock_skew: self.clock_skew.0,
             retention: self.retention.0,
         }
+    }
+
+    /// Replaces the time settings of the deployment.
+    pub fn set_timing(&mut self, timing: Timing) {
+        let Timing { pickup_within, clock_skew, retention } = timing;
+        self.pickup_within = HumanDuration(pickup_within);
+        self.clock_skew = HumanDuration(clock_skew);
+        self.retention = HumanDuration(retention);
     }
 }
 

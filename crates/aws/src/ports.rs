@@ -75,6 +75,7 @@ impl AwsPorts {
             scheduler: config.scheduler_queue_url.clone(),
             rejected: config.rejected_queue_url.clone(),
             agents: config.agent_queue_url.clone(),
+            sweeps: config.sweeps_queue_url.clone(),
         };
         let dead_letters = config.dead_letter_queues.urls(&config.scheduler_queue_url);
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());

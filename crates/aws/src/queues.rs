@@ -14,5 +14,12 @@ pub struct QueueSettings {
 pub const SUBMISSIONS: QueueSettings = QueueSettings { visibility_seconds: 180, receives_max: 30 };
 /// The scheduler's queue.
 pub const SCHEDULER: QueueSettings = QueueSettings { visibility_seconds: 180, receives_max: 16 };
+/// The visibility timeout of the queue of the supervisor's ticks, in seconds: six times the time limit of the supervisor.
+/// It is longer than [`SWEEPS_RETENTION_SECONDS`], so a tick whose sweep failed is not delivered again. The next tick
+/// sweeps the same tasks.
+pub const SWEEPS_VISIBILITY_SECONDS: u32 = 300;
+/// How long the queue of the supervisor's ticks keeps a message, in seconds: the least that SQS allows. By then the next run
+/// of the supervisor has sent other ticks. The queue needs no dead-letter queue for the same reason.
+pub const SWEEPS_RETENTION_SECONDS: u32 = 60;
 /// The queue of an agent. An agent may hold a request for as long as its function runs.
 pub const AGENT: QueueSettings = QueueSettings { visibility_seconds: 720, receives_max: 16 };

@@ -22,6 +22,8 @@ pub struct QueueUrls {
     pub rejected: String,
     /// The queues of the agents.
     pub agents: AgentQueueUrl,
+    /// The queue of the supervisor's ticks.
+    pub sweeps: String,
 }
 
 /// The URL of the agents' queues, with the placeholder `{agent}` for the name of the agent.

@@ -59,7 +59,8 @@ enum Suite {
     Saga,
     /// Submissions at a steady rate, with a spike at five times the rate.
     Ingest,
-    /// Time from the crash of an agent to the next call of its step.
+    /// Time from the crash of an agent, and from a call without an answer, to the next call of the step, with the
+    /// template's settings; four minutes a round.
     Recovery,
     /// Time from the start of each function's process to its first request for an event. Run infra/build first.
     ColdStart,
@@ -120,7 +121,7 @@ fn cases(args: &BenchArgs) -> Result<Vec<BenchCase>> {
         match suite {
             Suite::Saga => cases.extend(saga::grid(2_000).into_iter().map(BenchCase::Saga)),
             Suite::Ingest => cases.push(BenchCase::Ingest(IngestBench::short())),
-            Suite::Recovery => cases.push(BenchCase::Recovery(RecoveryBench::default())),
+            Suite::Recovery => cases.extend(recovery::cases().map(BenchCase::Recovery)),
             Suite::ColdStart => {
                 let functions = cold_start::built(&args.functions)?;
                 cases.extend(functions.into_iter().map(BenchCase::ColdStart));

@@ -80,6 +80,8 @@ impl DeploymentArgs {
             false => format!("{base}/{}", self.agent_queue).parse()?,
         };
         let config = Config {
+            // Only the supervisor uses it.
+            sweeps_queue_url: String::new(),
             tasks_table: self.tasks_table.clone(),
             documents_table: self.documents_table.clone(),
             workflows_table: self.workflows_table.clone(),

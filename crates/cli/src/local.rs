@@ -36,6 +36,10 @@ pub(crate) struct LocalArgs {
     /// How often the supervisor runs.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     supervise_every: Duration,
+    /// How often the supervisor looks for overdue tasks between two runs, in whole seconds. Without it, only its runs do.
+    /// The template's settings: `--supervise-every 60s --sweep-every 10s`.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    sweep_every: Option<Duration>,
 }
 
 fn parse_agent(text: &str) -> Result<(AgentName, BaseUrl)> {
@@ -56,6 +60,10 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         args.data.is_none() || !external.as_ref().is_some_and(ExternalEndpoints::are_all_external),
         "--data has no effect: --aws-endpoint names another emulator for tables and queues"
     );
+    ensure!(
+        args.sweep_every.is_none_or(|every| every.as_secs() > 0 && every.subsec_nanos() == 0),
+        "--sweep-every must be whole seconds: queues delay messages by whole seconds"
+    );
     let own = format!("http://{}", args.listen);
     let is_own = |endpoints: &ExternalEndpoints| {
         AwsService::ALL.into_iter().any(|service| endpoints.url(service) == Some(&own))
@@ -72,6 +80,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         workflows,
         agents: args.agents,
         supervise_every: Some(args.supervise_every),
+        sweep_every: args.sweep_every,
         ..HostOptions::default()
     })
     .await?;

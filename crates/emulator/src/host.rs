@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use axum::{
     extract::Request,
@@ -32,9 +33,13 @@ use steward_core::{
     breaker::BreakerSettings,
     definition::workflow::Workflow,
     limits,
-    model::{names::AgentName, time::later},
+    model::{
+        names::AgentName,
+        time::{Timing, later},
+    },
 };
-use steward_runtime::ports::{Clock, Ports, Queue};
+use steward_runtime::ports::{Clock, PortError, Ports, Queue, error_chain};
+use steward_supervisor::{SweepResult, SweepSchedule};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
@@ -85,6 +90,11 @@ pub struct HostOptions {
     pub agents: Vec<(AgentName, BaseUrl)>,
     /// How often the supervisor runs. Without it, the supervisor never runs.
     pub supervise_every: Option<Duration>,
+    /// The time between two sweeps of the due index, if it is shorter than the time between two runs of the supervisor:
+    /// whole seconds. As on AWS, each run sends delayed ticks to the supervisor's own queue.
+    pub sweep_every: Option<Duration>,
+    /// Time settings instead of those of [`resources::create`], which assume one clock.
+    pub timing: Option<Timing>,
     /// Instances of each function and of each agent. The default is one.
     pub instances: NonZeroU32,
     /// Interceptors for the AWS calls of the functions, but not for those of the host itself.
@@ -102,6 +112,8 @@ impl Default for HostOptions {
             workflows: Vec::new(),
             agents: Vec::new(),
             supervise_every: None,
+            sweep_every: None,
+            timing: None,
             instances: NonZeroU32::MIN,
             interceptors: Vec::new(),
             fast_path: false,
@@ -158,11 +170,14 @@ impl Host {
         }
         let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
-        let config = resources::create(&aws, &names).await.with_context(|| {
+        let mut config = resources::create(&aws, &names).await.with_context(|| {
             let elsewhere = options.external.as_ref().map(ExternalEndpoints::to_string);
             let location = elsewhere.as_deref().unwrap_or("in this process");
             format!("create the tables and queues ({location})")
         })?;
+        if let Some(timing) = options.timing {
+            config.set_timing(timing);
+        }
         // The process that used this data directory before has ended, and its functions with it: release the
         // messages that they had received.
         if options.data.is_some() && aws.external_url(AwsService::Sqs).is_none() {
@@ -198,8 +213,9 @@ impl Host {
             let service = HttpService::new(base_url.clone(), Headers::default(), CALL_TIMEOUT)?;
             self.start_agent(name.clone(), service);
         }
-        if let Some(every) = options.supervise_every {
-            self.start_supervisor(every);
+        if let Some(run_every) = options.supervise_every {
+            let sweep_every = options.sweep_every.unwrap_or(run_every);
+            self.start_supervisor(SweepSchedule { run_every, sweep_every });
         }
         Ok(())
     }
@@ -304,23 +320,39 @@ impl Host {
         });
     }
 
-    fn start_supervisor(&mut self, every: Duration) {
+    fn start_supervisor(&mut self, schedule: SweepSchedule) {
+        let (aws, queue_url) = (self.aws.clone(), self.config.sweeps_queue_url.clone());
         self.start_instance("supervisor", move |ports, running| {
+            let handler_ports = ports.clone();
             running.spawn(async move {
-                let mut ticks = tokio::time::interval(every);
+                let mut triggers = tokio::time::interval(schedule.run_every);
                 loop {
-                    ticks.tick().await;
+                    triggers.tick().await;
                     let deadline = later(now(&ports), INVOCATION);
-                    let swept = with_cpu_account(
-                        CpuAccount::Supervisor,
-                        steward_supervisor::run_once(&*ports, fastrand::u32(..), deadline),
-                    )
-                    .await;
-                    if let Err(error) = swept {
-                        tracing::warn!(%error, "sweep failed; the next sweep retries");
-                    }
+                    let run =
+                        steward_supervisor::run(&*ports, &schedule, fastrand::u32(..), deadline);
+                    log_failure(with_cpu_account(CpuAccount::Supervisor, run).await);
                 }
             });
+            let handler = move |event: SqsEvent| {
+                let ports = handler_ports.clone();
+                with_cpu_account(CpuAccount::Supervisor, async move {
+                    let deadline = later(now(&ports), INVOCATION);
+                    let ticks = event.records.into_iter().filter_map(|tick| tick.body).collect();
+                    let first_shard = fastrand::u32(..);
+                    let swept = steward_supervisor::handle_ticks(
+                        &*ports,
+                        &schedule,
+                        ticks,
+                        first_shard,
+                        deadline,
+                    );
+                    log_failure(swept.await);
+                    SqsBatchResponse::default()
+                })
+            };
+            let queue_url = queue_url.clone();
+            EventSource { queue_url, concurrency: 1 }.spawn(&aws, handler, running);
         });
     }
 
@@ -389,6 +421,13 @@ fn breaker() -> BreakerSettings {
         open_for: BREAKER_OPEN_FOR,
         probe_within: CALL_TIMEOUT,
         ..BreakerSettings::default()
+    }
+}
+
+/// Logs that the due index could not be read.
+fn log_failure(swept: Result<SweepResult, PortError>) {
+    if let Err(error) = swept {
+        tracing::warn!(error = error_chain(&error), "sweep failed; the next sweep retries");
     }
 }
 

@@ -18,7 +18,10 @@ use steward_aws::{
     Config,
     bus::EVENT_SOURCE,
     config::{HumanDuration, QueueNames},
-    queues::{AGENT, QueueSettings, SCHEDULER, SUBMISSIONS},
+    queues::{
+        AGENT, QueueSettings, SCHEDULER, SUBMISSIONS, SWEEPS_RETENTION_SECONDS,
+        SWEEPS_VISIBILITY_SECONDS,
+    },
 };
 use steward_core::{model::names::AgentName, submission::ReplyQueues};
 
@@ -38,6 +41,8 @@ pub const SUBMISSIONS_QUEUE: &str = "steward-submissions";
 pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
 /// An agent's queue, with `{agent}` for its name.
 pub const AGENT_QUEUE: &str = "steward-agent-{agent}";
+/// The queue of the supervisor's ticks.
+pub const SWEEPS_QUEUE: &str = "steward-sweeps";
 /// The queue of rejected submissions.
 pub const REJECTED_QUEUE: &str = "steward-rejected";
 /// The queue that receives every event of the bus through a rule, so that alerts can be read.
@@ -67,6 +72,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, Some(SUBMISSIONS)).await?;
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, Some(SCHEDULER)).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, None).await?;
+    let sweeps_queue_url = create_sweeps_queue(&sdk).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, None).await?;
     if aws.external_url(AwsService::EventBridge).is_some() {
         create_bus(&sdk, &alerts, &submissions_queue_url).await?;
@@ -101,6 +107,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         submissions_queue_url,
         scheduler_queue_url,
         rejected_queue_url,
+        sweeps_queue_url,
     })
 }
 
@@ -172,6 +179,23 @@ pub async fn create_queue(
         attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
         attributes.insert(QueueAttributeName::VisibilityTimeout, visibility_seconds.to_string());
     }
+    create_queue_with(&client, name, attributes).await
+}
+
+/// Creates the queue of the supervisor's ticks.
+async fn create_sweeps_queue(sdk: &SdkConfig) -> Result<String> {
+    let attributes = HashMap::from([
+        (QueueAttributeName::VisibilityTimeout, SWEEPS_VISIBILITY_SECONDS.to_string()),
+        (QueueAttributeName::MessageRetentionPeriod, SWEEPS_RETENTION_SECONDS.to_string()),
+    ]);
+    create_queue_with(&aws_sdk_sqs::Client::new(sdk), SWEEPS_QUEUE, attributes).await
+}
+
+async fn create_queue_with(
+    client: &aws_sdk_sqs::Client,
+    name: &str,
+    attributes: HashMap<QueueAttributeName, String>,
+) -> Result<String> {
     // Attributes are set in a separate request: a queue from the data directory may have other attributes.
     let response = client.create_queue().queue_name(name).send().await;
     let response = response.with_context(|| format!("create queue {name}"))?;

@@ -46,7 +46,7 @@ pub fn summarize(queue: &Queue, body: &str) -> MessageSummary {
             ..MessageSummary::default()
         }),
         Queue::Submissions | Queue::Rejected => submission_or_event(body),
-        Queue::Client(_) => unparsable(body, None),
+        Queue::Client(_) | Queue::Sweeps => unparsable(body, None),
     }
 }
 

@@ -347,6 +347,8 @@ pub enum Queue {
     Client(String),
     /// The queue that keeps rejected submissions.
     Rejected,
+    /// The supervisor's own queue: its ticks, each of which starts a sweep of the due index.
+    Sweeps,
 }
 
 /// A message to send.

@@ -115,7 +115,10 @@ pub struct DeliveredRequest<'a> {
 pub enum AttemptResult {
     /// The reply to the scheduler.
     Reply(Box<StepReply>),
-    /// No reply may be sent: complete-by has passed, or an earlier delivery may still reply.
+    /// Complete-by passed during the attempt. No reply may be sent, because the outcome is unknown; the scheduler is woken.
+    Overdue,
+    /// No reply may be sent: complete-by passed before the request arrived, or an earlier delivery may still reply. The
+    /// supervisor recovers the task. A wake for each late request would add to the load that made the requests late.
     Silent,
     /// The request goes back to its queue: the function's own time is up before complete-by, or the claim of a call that
     /// must not be repeated could not be stored.
@@ -144,7 +147,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
     let request = delivered.request;
     let (start, now) = (Instant::now(), ports.clock().now());
     let Some(time) = remaining(now, request.complete_by) else {
-        log_silence(request, "complete-by passed before the first call");
+        log_silence(request, "complete-by passed before the request arrived");
         return AttemptResult::Silent;
     };
     let Some(own_time) = remaining(now, deadline) else {
@@ -166,6 +169,10 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         Err(AttemptEnd::Silent(why)) => {
             log_silence(request, why);
             return AttemptResult::Silent;
+        }
+        Err(AttemptEnd::Overdue) => {
+            log_silence(request, "complete-by passed without an answer");
+            return AttemptResult::Overdue;
         }
         Err(AttemptEnd::Requeued) => return AttemptResult::Requeued,
     };
@@ -390,7 +397,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     fn time_is_up(&self, is_calling: bool) -> AttemptEnd {
         const REASON: &str = "the function's time was up";
         match (self.ends_at_complete_by, self.claimed, is_calling) {
-            (true, _, _) => AttemptEnd::Silent("complete-by passed without an answer"),
+            (true, _, _) => AttemptEnd::Overdue,
             // A deferral costs no attempt, and does not count as a receive on the way to the dead-letter queue.
             (false, false, false) if self.called_at.is_some() => self.defer(REASON, Duration::ZERO),
             (false, false, _) => AttemptEnd::Requeued,

@@ -19,8 +19,9 @@ use steward_core::{
     breaker::BreakerSettings,
     engine::effect::Effect,
     model::{
-        messages::{ReplyOutcome, StepRequest},
-        names::AgentName,
+        messages::{ReplyOutcome, StepReply, StepRequest, Wake, WakeCause},
+        names::{AgentName, TaskId},
+        time::Timing,
     },
 };
 use steward_runtime::{
@@ -111,7 +112,14 @@ impl<S> Agent<S> {
 
 /// The result of handling one message.
 enum MessageResult {
-    Attempted(ReceivedMessage, AttemptResult),
+    /// The reply to the scheduler.
+    Reply(ReceivedMessage, Box<StepReply>),
+    /// The scheduler has to recover the task.
+    Overdue(ReceivedMessage, TaskId),
+    /// Nothing is sent.
+    Silent,
+    /// SQS has to deliver the message with this id again.
+    Requeued(String),
     Corrupt(CorruptMessage),
     Panicked(String),
 }
@@ -141,30 +149,34 @@ pub async fn handle<P: Ports, S: RemoteService>(
 
 /// Sends replies, and an alert for each corrupt message. Returns the ids of the messages that have to be delivered again.
 async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResult>) -> Vec<String> {
-    let (mut owners, mut replies) = (Vec::new(), Vec::new());
+    let (mut owners, mut sends) = (Vec::new(), Vec::new());
     let (mut failed, mut corrupt) = (Vec::new(), Vec::new());
     for result in results {
         match result {
-            MessageResult::Attempted(message, AttemptResult::Reply(reply)) => {
+            MessageResult::Reply(message, reply) => {
                 owners.push(message.message_id);
                 let effect = Effect::Reply(*reply);
-                replies.push(Send { effect, traceparent: message.traceparent });
+                sends.push(Send { effect, traceparent: message.traceparent });
             }
-            MessageResult::Attempted(_, AttemptResult::Silent) => {}
-            MessageResult::Attempted(message, AttemptResult::Requeued) => {
-                failed.push(message.message_id)
+            MessageResult::Overdue(message, task_id) => {
+                owners.push(message.message_id);
+                let effect = overdue_wake(task_id, ports.timing());
+                sends.push(Send { effect, traceparent: message.traceparent });
+            }
+            MessageResult::Silent => {}
+            MessageResult::Requeued(message_id) | MessageResult::Panicked(message_id) => {
+                failed.push(message_id)
             }
             MessageResult::Corrupt(message) => corrupt.push(message),
-            MessageResult::Panicked(message_id) => failed.push(message_id),
         }
     }
-    let (sent, ()) = join(send_effects(ports, replies), alert_corrupt(ports, role, &corrupt)).await;
+    let (sent, ()) = join(send_effects(ports, sends), alert_corrupt(ports, role, &corrupt)).await;
     for (message_id, sent) in owners.into_iter().zip(sent) {
         if let Err(error) = sent {
             tracing::warn!(
                 message_id,
                 error = error_chain(&error),
-                "reply not sent; the request will be redelivered and the call repeated"
+                "reply or wake not sent; the request will be redelivered"
             );
             failed.push(message_id);
         }
@@ -203,12 +215,25 @@ async fn handle_message<P: Ports, S: RemoteService>(
     };
     let result = run_attempt(ports, &agent.breaker, &agent.service, delivered, deadline).await;
     span.end(outcome_name(&result));
-    MessageResult::Attempted(message, result)
+    match result {
+        AttemptResult::Reply(reply) => MessageResult::Reply(message, reply),
+        AttemptResult::Overdue => MessageResult::Overdue(message, request.task_id),
+        AttemptResult::Silent => MessageResult::Silent,
+        AttemptResult::Requeued => MessageResult::Requeued(message.message_id),
+    }
+}
+
+/// Wakes the scheduler when the attempt is past due by every clock: the agent's clock may be ahead of the scheduler's by
+/// the clock skew, and the scheduler waits for as long again.
+fn overdue_wake(task_id: TaskId, timing: Timing) -> Effect {
+    let wake = Wake { task_id, cause: WakeCause::Overdue };
+    Effect::Wake { wake, after: timing.clock_skew * 2 }
 }
 
 /// The outcome of an attempt, as an attribute of its span.
 fn outcome_name(result: &AttemptResult) -> &'static str {
     match result {
+        AttemptResult::Overdue => "overdue",
         AttemptResult::Silent => "silent",
         AttemptResult::Requeued => "given back",
         AttemptResult::Reply(reply) => match reply.outcome {

@@ -126,3 +126,30 @@ fn environment_variables_configure_the_breaker() {
     let none = variables(&[("STEWARD_AGENT_BREAKER_FAILURES", "0")]);
     assert!(AgentConfig::init_from_hashmap(&none).is_err());
 }
+
+/// A service that never responds.
+#[derive(Debug)]
+struct SilentService;
+
+impl RemoteService for SilentService {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_ends_at_complete_by_wakes_the_scheduler_and_is_acknowledged() {
+    let timing =
+        Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
+    let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+    let agent = Agent::new("a".parse().unwrap(), SilentService, BreakerSettings::default());
+    let deadline = Timestamp::UNIX_EPOCH + 600 * SECOND;
+    let response = handle(&ports, &agent, event(2), deadline).await;
+    assert_eq!(response.batch_item_failures, []);
+    let sent = ports.channel().take(&Queue::Scheduler);
+    let mut woken: Vec<_> = sent.iter().map(|message| message.body.as_str()).collect();
+    woken.sort_unstable();
+    let wake = |n| json!({ "type": "wake", "task_id": format!("t-{n}"), "cause": "overdue" });
+    assert_eq!(woken, [wake(0).to_string(), wake(1).to_string()]);
+    assert!(sent.iter().all(|message| message.delay == 4 * SECOND), "{sent:?}");
+}

@@ -219,7 +219,7 @@ fn causes(
         (Some(Queue::Submissions), _, None)
         | (Some(Queue::Scheduler | Queue::Agent(_)), Some(_), Some(_))
         | (Some(Queue::Scheduler | Queue::Agent(_)), None, _)
-        | (Some(Queue::Rejected | Queue::Client(_)) | None, _, _) => {}
+        | (Some(Queue::Rejected | Queue::Client(_) | Queue::Sweeps) | None, _, _) => {}
     }
     if summary.complete_by.is_some_and(|complete_by| complete_by < now) {
         why.push(

@@ -9,7 +9,7 @@ use steward_aws::batch::{ReceivedMessage, alert_corrupt, judge, received_message
 use steward_core::{
     engine::event::Event,
     model::{
-        messages::{CallbackMessage, ChildEnded, SchedulerMessage},
+        messages::{CallbackMessage, ChildEnded, SchedulerMessage, Wake, WakeCause},
         names::CallbackToken,
     },
 };
@@ -62,7 +62,13 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
 fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Delivery> {
     let (task_id, incarnation, event) = match content {
         SchedulerMessage::ExtendRetention(_) => return None,
-        SchedulerMessage::Wake(wake) => (wake.task_id, None, Event::Wake),
+        SchedulerMessage::Wake(Wake { task_id, cause }) => {
+            let event = match cause {
+                WakeCause::Overdue => Event::Swept,
+                WakeCause::Submitted | WakeCause::Recovery | WakeCause::Waited => Event::Wake,
+            };
+            (task_id, None, event)
+        }
         SchedulerMessage::Reply(reply) => {
             (reply.task_id.clone(), reply.incarnation, Event::ReplyReceived(reply))
         }

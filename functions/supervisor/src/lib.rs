@@ -3,8 +3,18 @@
 //!
 //! Several supervisors may run concurrently: the save of a task is conditional, so a passed deadline is counted once. A run
 //! need not complete: tasks that it leaves stay due, and the next run finds them.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`ticks`] | further sweeps between two runs |
+//! | `dead_letters` | alerts about dead letters |
+//! | `history` | the numbers of ended tasks, and the last run |
 
-use futures_util::{StreamExt, future::join3, stream};
+use futures_util::{
+    StreamExt,
+    future::{join, join3},
+    stream,
+};
 use jiff::Timestamp;
 use steward_core::{engine::event::Event, model::time::earlier};
 use steward_runtime::{
@@ -17,13 +27,57 @@ use steward_runtime::{
 mod dead_letters;
 mod history;
 mod sweep_result;
+pub mod ticks;
 
-pub use crate::sweep_result::SweepResult;
+pub use crate::{
+    sweep_result::SweepResult,
+    ticks::{SupervisorConfig, SweepSchedule},
+};
 
 /// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
 
-/// Makes one run: sweeps the due index, publishes alerts that were not published, and updates the history.
+/// Makes one run as [`run_once`] does, and sends the [ticks] for the time until the next run. Its sweep ends when the first
+/// tick is due.
+///
+/// # Errors
+/// As for [`run_once`]. The ticks are sent nevertheless.
+pub async fn run<P: Ports>(
+    ports: &P,
+    schedule: &SweepSchedule,
+    first_shard: u32,
+    deadline: Timestamp,
+) -> Result<SweepResult, PortError> {
+    let at = ports.clock().now();
+    let sweep_end = schedule.sweep_end(at, deadline);
+    let run = Box::pin(run_from(ports, at, first_shard, sweep_end, deadline));
+    let (swept, ()) = join(run, Box::pin(ticks::send(ports, schedule, at))).await;
+    swept
+}
+
+/// Handles the bodies of ticks: sweeps the due index, without the checks and the history of a run, until the next tick is due. Stale
+/// ticks do nothing.
+///
+/// # Errors
+/// The due index could not be read. The tick need not be delivered again: the next one makes up for it.
+pub async fn handle_ticks<P: Ports>(
+    ports: &P,
+    schedule: &SweepSchedule,
+    ticks: Vec<String>,
+    first_shard: u32,
+    deadline: Timestamp,
+) -> Result<SweepResult, PortError> {
+    let mut swept = SweepResult::default();
+    for tick in ticks {
+        let now = ports.clock().now();
+        if let Some(end) = ticks::sweep_end(schedule, &tick, now, deadline) {
+            swept.add(Box::pin(sweep(ports, first_shard, end)).await?);
+        }
+    }
+    Ok(swept)
+}
+
+/// Makes one run without ticks: sweeps the due index, publishes alerts that were not published, and updates the history.
 ///
 /// # Errors
 /// The due index could not be read. Failures of alerts and of the history are logged; the next run makes up for them.
@@ -32,8 +86,18 @@ pub async fn run_once<P: Ports>(
     first_shard: u32,
     deadline: Timestamp,
 ) -> Result<SweepResult, PortError> {
-    let at = ports.clock().now();
-    let sweeping = Box::pin(sweep(ports, first_shard, deadline));
+    run_from(ports, ports.clock().now(), first_shard, deadline, deadline).await
+}
+
+/// Makes one run that started at `at`. The sweep ends at `sweep_end`, the history at `deadline`.
+async fn run_from<P: Ports>(
+    ports: &P,
+    at: Timestamp,
+    first_shard: u32,
+    sweep_end: Timestamp,
+    deadline: Timestamp,
+) -> Result<SweepResult, PortError> {
+    let sweeping = Box::pin(sweep(ports, first_shard, sweep_end));
     let letters = Box::pin(dead_letters::publish_new(ports));
     let (swept, letters, breakers) =
         join3(sweeping, letters, Box::pin(publish_unpublished_changes(ports))).await;
@@ -71,10 +135,7 @@ pub async fn sweep<P: Ports>(
     let sweeps: Vec<_> = sweeps.buffer_unordered(SHARDS_AT_ONCE).collect().await;
     let mut swept = SweepResult::default();
     for shard in sweeps {
-        let SweepResult { due, failed, shards_left } = shard?;
-        swept.due += due;
-        swept.failed += failed;
-        swept.shards_left += shards_left;
+        swept.add(shard?);
     }
     Ok(swept)
 }

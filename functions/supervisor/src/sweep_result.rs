@@ -12,3 +12,13 @@ pub struct SweepResult {
     /// The number of shards that were not read to their end before the deadline.
     pub shards_left: u32,
 }
+
+impl SweepResult {
+    /// Adds the result of another shard or sweep.
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self { due, failed, shards_left } = other;
+        self.due += due;
+        self.failed += failed;
+        self.shards_left += shards_left;
+    }
+}

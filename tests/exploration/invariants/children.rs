@@ -26,6 +26,15 @@ pub(super) fn child_violations(
     task: &Task,
 ) -> Vec<String> {
     let mut violated = Vec::new();
+    let is_in_progress = |state| matches!(state, ChildState::Running | ChildState::Undoing);
+    for (name, step) in &workflow.definition.steps {
+        let Some(each) = &step.for_each else { continue };
+        let children = model.children.iter().filter(|(part, _)| part.step == *name);
+        let in_progress = children.filter(|(_, child)| is_in_progress(child.state)).count();
+        if in_progress > each.at_once as usize {
+            violated.push(format!("{name}: {in_progress} child tasks in progress"));
+        }
+    }
     for (part, child) in &model.children {
         let mut check = |text: &str, holds: bool| {
             if !holds {

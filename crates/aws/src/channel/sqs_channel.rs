@@ -47,6 +47,7 @@ impl SqsChannel {
             Queue::Rejected => self.queues.rejected.clone(),
             Queue::Agent(agent) => self.queues.agents.of(agent),
             Queue::Client(url) => url.clone(),
+            Queue::Sweeps => self.queues.sweeps.clone(),
         }
     }
 
@@ -73,7 +74,7 @@ impl SqsChannel {
     /// The deployment's queue with this name.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Queue> {
-        let QueueUrls { submissions, scheduler, rejected, agents } = &self.queues;
+        let QueueUrls { submissions, scheduler, rejected, agents, sweeps: _ } = &self.queues;
         let known = [
             (submissions, Queue::Submissions),
             (scheduler, Queue::Scheduler),

@@ -1,121 +1,212 @@
-//! Recovery: an agent is killed during a call. Measures the time until the step is called again. Nothing reports the
-//! crash: the supervisor finds that the attempt is past its deadline.
+//! Recovery: the time until a step is called again after its agent was killed during a call, and after a call to which
+//! the service does not respond. The settings are those of `template.yaml`: clock skew, visibility timeouts, schedule.
+//!
+//! Nothing reports the crash of an agent: a sweep of the supervisor finds that the attempt is past its deadline. If only
+//! the service is silent, the agent wakes the scheduler.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
-use axum::{Router, routing::post};
+use anyhow::{Context, Result, ensure};
+use axum::{Json, Router, extract::State, routing::post};
+use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
+use steward_core::{definition::workflow::Workflow, model::time::Timing};
 use steward_emulator::host::{Host, HostOptions};
-use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 use super::{
-    client::{BenchClient, latencies, micros, ms},
+    client::{Latencies, latencies, micros, ms},
     measurements::Measurements,
 };
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RecoveryBench {
-    /// How often an agent is killed.
-    deaths: usize,
+    /// How many agents are killed, and how many calls get no response.
+    runs: usize,
     /// How long an attempt may take, in seconds.
     complete_within_s: u64,
-    /// How often the supervisor runs, in milliseconds. On AWS it runs every minute.
-    supervise_every_ms: u64,
+    /// The time between two runs of the supervisor, in seconds. The faults are spread over this time.
+    run_every_s: u64,
+    /// The time between two sweeps, in seconds.
+    sweep_every_s: u64,
+    /// The clock skew that the functions expect, in seconds.
+    clock_skew_s: u64,
 }
 
-impl Default for RecoveryBench {
-    fn default() -> Self {
-        Self { deaths: 10, complete_within_s: 2, supervise_every_ms: 500 }
-    }
+/// The template's settings without and with sweeps between two runs of the supervisor.
+pub(super) fn cases() -> impl Iterator<Item = RecoveryBench> {
+    [60, 10].into_iter().map(|sweep_every_s| RecoveryBench {
+        runs: 100,
+        complete_within_s: 10,
+        run_every_s: 60,
+        sweep_every_s,
+        clock_skew_s: 2,
+    })
 }
 
 impl RecoveryBench {
     pub(super) fn name(&self) -> String {
-        let Self { deaths, complete_within_s, supervise_every_ms } = self;
+        let Self { runs, complete_within_s, sweep_every_s, .. } = self;
         format!(
-            "{deaths} agents killed, a step may take {complete_within_s} s, supervisor each {supervise_every_ms} ms"
+            "{runs} faults, a step may take {complete_within_s} s, a sweep every {sweep_every_s} s"
         )
     }
-}
 
-/// A service that never answers odd calls, and answers even calls at once.
-#[derive(Clone, Default)]
-struct HangingService {
-    calls: Arc<AtomicU64>,
-    called: Arc<Notify>,
-}
+    /// When task `n` is submitted. The tasks of each fault are spread evenly over the time between two runs of the
+    /// supervisor, each at a random moment of its share.
+    fn submit_after(&self, n: usize) -> Duration {
+        let share = ((n % self.runs) as f64 + fastrand::f64()) / self.runs as f64;
+        Duration::from_secs(self.run_every_s).mul_f64(share)
+    }
 
-impl HangingService {
-    async fn respond(self) -> &'static str {
-        let is_odd = self.calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
-        self.called.notify_one();
-        if is_odd {
-            std::future::pending::<()>().await;
-        }
-        "{}"
+    /// How long an agent lives after it has called the service: a random part of the attempt. It dies before the end of the
+    /// attempt, at which it would wake the scheduler.
+    fn agent_lives_for(&self) -> Duration {
+        Duration::from_secs(self.complete_within_s).mul_f64(0.8 * fastrand::f64())
+    }
+
+    /// The name of the agent and of the workflow of task `n`. Each agent that is killed has one task.
+    fn agent(&self, n: usize) -> String {
+        if n < self.runs { format!("killed-{n}") } else { "silent".to_owned() }
     }
 }
 
-/// Runs one case.
-pub(super) async fn run(recovery: &RecoveryBench) -> Result<Measurements> {
-    let service = HangingService::default();
-    let handler = service.clone();
+/// The calls of one task's step, as the service reports them.
+struct CalledStep {
+    was_called: AtomicBool,
+    calls: mpsc::UnboundedSender<Instant>,
+}
+
+/// Runs one case: the first half of the tasks loses its agents, the second half meets a silent service.
+pub(super) async fn run(bench: &RecoveryBench) -> Result<Measurements> {
+    let channels = (0..2 * bench.runs).map(|_| mpsc::unbounded_channel());
+    let (steps, receivers): (Vec<_>, Vec<_>) = channels
+        .map(|(calls, received)| {
+            (CalledStep { was_called: AtomicBool::default(), calls }, received)
+        })
+        .unzip();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let router = Router::new().route("/call", post(async move || handler.clone().respond().await));
+    let base_url = format!("http://{}", listener.local_addr()?);
+    let router = Router::new().route("/call", post(respond)).with_state(Arc::new(steps));
     let mut serving = JoinSet::new();
     serving.spawn(async move { axum::serve(listener, router).await });
-    let host = start_host(recovery, &format!("http://{address}")).await?;
-    let agent = host.instance_roles().position(|role| role == "agent").context("no agent")?;
-    let client = BenchClient::new(&host, "recovery", 1).await?;
-    let mut listeners = JoinSet::new();
-    client.listen(&mut listeners);
-    let mut delays = latencies()?;
-    for n in 0..recovery.deaths {
-        let name = format!("task-{n}");
-        let kill = async {
-            service.called.notified().await;
-            host.restart_instance(agent);
-            let killed = Instant::now();
-            service.called.notified().await;
-            micros(killed)
-        };
-        let (ended, delay) = tokio::join!(client.run(&name, 1), kill);
-        ended?;
-        delays.saturating_record(delay);
+
+    let host = Arc::new(start_host(bench, &base_url).await?);
+    let mut running = JoinSet::new();
+    for (n, mut calls) in receivers.into_iter().enumerate() {
+        let (host, bench) = (host.clone(), bench.clone());
+        running.spawn(async move {
+            tokio::time::sleep(bench.submit_after(n)).await;
+            submit(&host, &bench, n).await?;
+            let mut silent_since = calls.recv().await.context("the step was not called")?;
+            let is_killed = n < bench.runs;
+            if is_killed {
+                tokio::time::sleep(bench.agent_lives_for()).await;
+                kill_agent(&host, n)?;
+                silent_since = Instant::now();
+            }
+            calls.recv().await.context("the step was not called again")?;
+            Ok::<_, anyhow::Error>((is_killed, micros(silent_since)))
+        });
     }
-    Ok(Measurements::from([
-        ("called again after ms, p50".to_owned(), ms(&delays, 0.5)),
-        ("called again after ms, longest".to_owned(), ms(&delays, 1.0)),
-    ]))
+    let (mut killed, mut silent) = (latencies()?, latencies()?);
+    while let Some(run) = running.join_next().await {
+        let (is_killed, delay) = run??;
+        if is_killed { &mut killed } else { &mut silent }.saturating_record(delay);
+    }
+    Ok(measurements(&killed, &silent))
 }
 
-async fn start_host(recovery: &RecoveryBench, base_url: &str) -> Result<Host> {
-    let workflow = json!({
-        "name": "recovery", "version": 1, "complete_within": "10m",
-        "steps": { "call": {
-            "agent": "partner",
-            "complete_within": format!("{}s", recovery.complete_within_s),
-            "recovery": { "attempts": 5, "backoff": { "first": "1ms" } },
-            "request": { "path": "/call" },
-        } },
+fn measurements(killed: &Latencies, silent: &Latencies) -> Measurements {
+    let faults =
+        [("after the end of its agent", killed), ("after a call without an answer", silent)];
+    let quantiles = [("p50", 0.5), ("p99", 0.99), ("longest", 1.0)];
+    let values = faults.into_iter().flat_map(|(fault, delays)| {
+        let value = move |(name, quantile)| {
+            (format!("called again {fault}, s, {name}"), ms(delays, quantile) / 1_000.0)
+        };
+        quantiles.into_iter().map(value)
     });
+    values.collect()
+}
+
+/// The remote service: reports each call. It answers all calls of a task but the first.
+async fn respond(
+    State(steps): State<Arc<Vec<CalledStep>>>,
+    Json(body): Json<Value>,
+) -> &'static str {
+    let task = body.get("task").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    if let Some(step) = task.and_then(|n| steps.get(n)) {
+        let is_first = !step.was_called.swap(true, Ordering::SeqCst);
+        // The receiver is gone after the second call.
+        let _ = step.calls.send(Instant::now());
+        if is_first {
+            std::future::pending::<()>().await;
+        }
+    }
+    "{}"
+}
+
+async fn submit(host: &Host, bench: &RecoveryBench, n: usize) -> Result<()> {
+    let address = host.address.context("the host does not listen")?;
+    let submission = json!({
+        "task_id": format!("task-{n}"), "workflow": bench.agent(n), "input": { "task": n },
+    });
+    let post = reqwest::Client::new().post(format!("http://{address}/tasks"));
+    let status = post.body(submission.to_string()).send().await?.status();
+    ensure!(status == StatusCode::ACCEPTED, "POST /tasks returned {status}");
+    Ok(())
+}
+
+/// Kills the `n`th agent and starts a replacement. The request that it holds stays invisible.
+fn kill_agent(host: &Host, n: usize) -> Result<()> {
+    let agents = host.instance_roles().enumerate().filter(|(_, role)| *role == "agent");
+    let (position, _) = agents.into_iter().nth(n).context("no such agent")?;
+    host.restart_instance(position).context("no such agent")?;
+    Ok(())
+}
+
+async fn start_host(bench: &RecoveryBench, base_url: &str) -> Result<Host> {
+    let names: Vec<_> = (0..=bench.runs).map(|n| bench.agent(n)).collect();
+    let workflows = names.iter().map(|name| bench.workflow(name));
+    let agents = names.iter().map(|name| Ok((name.parse()?, base_url.parse()?)));
+    let seconds = Duration::from_secs;
     Host::start(HostOptions {
         fast_path: true,
         listen: Some(([127, 0, 0, 1], 0).into()),
-        workflows: vec![serde_json::from_value(workflow)?],
-        agents: vec![("partner".parse()?, base_url.parse()?)],
-        supervise_every: Some(Duration::from_millis(recovery.supervise_every_ms)),
+        workflows: workflows.collect::<Result<_>>()?,
+        agents: agents.collect::<Result<_>>()?,
+        supervise_every: Some(seconds(bench.run_every_s)),
+        sweep_every: Some(seconds(bench.sweep_every_s)),
+        timing: Some(Timing {
+            pickup_within: seconds(60),
+            clock_skew: seconds(bench.clock_skew_s),
+            retention: Timing::RETENTION,
+        }),
         ..HostOptions::default()
     })
     .await
+}
+
+impl RecoveryBench {
+    /// The workflow of an agent, with the same name. The first retry has no pause.
+    fn workflow(&self, agent: &str) -> Result<Workflow> {
+        Ok(serde_json::from_value(json!({
+            "name": agent, "version": 1, "complete_within": "10m",
+            "steps": { "call": {
+                "agent": agent,
+                "complete_within": format!("{}s", self.complete_within_s),
+                "recovery": { "attempts": 5, "backoff": { "first": "0s" } },
+                "request": { "path": "/call", "body": { "task": "${ input.task }" } },
+            } },
+        }))?)
+    }
 }

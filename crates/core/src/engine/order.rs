@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use crate::{
     definition::plan::Plan,
     model::{
+        attempt::Action,
         names::{Part, StepName},
         step::{StepRecord, StepState},
         task::Task,
@@ -82,7 +83,8 @@ pub fn outstanding(plan: &Plan, task: &Task) -> Vec<Part> {
 }
 
 /// The undos that can start: they have not started, and all successors of their step are undone. At most `at_once`
-/// items of a step are undone at once.
+/// items of a step are undone at once. Items that have not completed go first: their child tasks may still be running,
+/// or their submissions may still be in a queue, and would run beside the undo of the other items.
 #[must_use]
 pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
     let may_act = |record: &StepRecord| is_awaited(record) || record.run.in_progress(now).is_some();
@@ -104,6 +106,13 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
             && is_left(plan, step, record)
             && !held_back.contains(step)
     });
+    let has_completed = |part: &Part| {
+        let run = task.progress(part, Action::Do);
+        run.is_some_and(|run| matches!(run.state, StepState::Completed { .. }))
+    };
+    for items in ready.chunk_by_mut(|a, b| a.step == b.step) {
+        items.sort_by_key(has_completed);
+    }
     ready.retain(|part| match free_slots.get_mut(&part.step) {
         Some(slots) => {
             let fits = *slots > 0;

@@ -81,7 +81,7 @@ impl CostSubject {
                 Ok(submission) => return Self { workflow: submission.workflow, step: None },
                 Err(_) => (None, None),
             },
-            Queue::Client(_) | Queue::Rejected => (None, None),
+            Queue::Client(_) | Queue::Rejected | Queue::Sweeps => (None, None),
         };
         let workflow = task.and_then(|task| workflow_of(&task));
         Self { workflow: workflow.unwrap_or_else(|| default.clone()), step }

@@ -27,7 +27,7 @@ use super::{
 };
 
 /// The interval of the supervisor's sweeps, as in `template.yaml`.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// The largest number of sweeps with due tasks in one run. It suffices for a task of the maximum duration with an
 /// attempt in every minute of a day.

@@ -225,7 +225,8 @@ impl TaskSimulation {
                 self.state().refused = reason.map(|(_, reason)| reason.clone());
                 return;
             }
-            Queue::Client(_) => return,
+            // The simulation sweeps without ticks.
+            Queue::Client(_) | Queue::Sweeps => return,
         };
         self.deliver(role, message, delay);
     }

@@ -145,7 +145,7 @@ fn an_unanswered_attempt_is_repeated_after_its_complete_by() {
     let report = run(ForecastSettings { runs: 200, silent: option("charge=30%"), ..order() });
     let charge = step(&report, "charge");
     assert!(charge.attempts > 230 && charge.retries > 30, "{charge:?}");
-    // The complete-by passes, and the supervisor sweeps once a minute.
+    // The complete-by passes, and the supervisor sweeps every ten seconds.
     let processed = &report.outcomes[0];
     assert!(processed.max_ms > 10_000 && processed.p50_ms < 1_000, "{processed:?}");
 }

@@ -234,7 +234,13 @@ fn check_body(
         let index = part.item.map_or(usize::MAX, |index| index as usize);
         let undone = expected.account(part).filter(|_| request.action == Action::Undo);
         let done = undone.and_then(|account| account.item.as_ref());
-        if done.or(items.get(index)).is_some_and(|known| Some(known) != item) {
+        let is_listed = items.get(index).is_none_or(|listed| Some(listed) == item);
+        // An operator may edit the input of a part and then complete the part by hand, so that no call has the new item.
+        let is_right = match done {
+            Some(done) => Some(done) == item || expected.is_settled_by_operator(part) && is_listed,
+            None => is_listed,
+        };
+        if !is_right {
             return Some(format!("was called for item {}", item.unwrap_or(&Value::Null)));
         }
     }

@@ -158,7 +158,7 @@ impl SimulatedDeployment {
             Queue::Submissions => FunctionQueue::Submissions,
             Queue::Scheduler => FunctionQueue::Scheduler,
             Queue::Agent(name) => FunctionQueue::Agent(name.clone()),
-            Queue::Client(_) | Queue::Rejected => return self.observe(message),
+            Queue::Client(_) | Queue::Rejected | Queue::Sweeps => return self.observe(message),
         };
         self.observe(message);
         // Whole seconds, rounded up, as on SQS.

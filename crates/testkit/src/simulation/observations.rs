@@ -189,6 +189,7 @@ impl Oracle {
                 | Err(_) => {}
             },
             Queue::Client(_) => self.observe_notification(body, ledger),
+            Queue::Sweeps => self.add_finding(format!("a tick was sent: {body}")),
             Queue::Rejected => {
                 let id = serde_json::from_str::<Value>(body).unwrap_or_default();
                 let id = id.get("task_id").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -6,6 +6,8 @@ use steward_core::{limits, model::messages::ReplyOutcome};
 pub(super) enum AttemptEnd {
     /// With this outcome, which goes into the reply.
     Outcome(ReplyOutcome),
+    /// Without a reply, because complete-by has passed.
+    Overdue,
     /// Without a reply, for this reason.
     Silent(&'static str),
     /// Without a reply; the request goes back to its queue.

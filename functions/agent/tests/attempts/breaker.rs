@@ -87,7 +87,7 @@ async fn every_response_of_the_service_counts_as_available() {
 async fn a_service_that_never_responds_opens_the_breaker() {
     let one = AgentInstance::new([], hangs());
     for n in 0..3 {
-        assert_eq!(one.attempt(&one.request(&format!("t{n}"), 1)).await, AttemptResult::Silent);
+        assert_eq!(one.attempt(&one.request(&format!("t{n}"), 1)).await, AttemptResult::Overdue);
     }
     deferred(one.attempt(&one.request("t", 1)).await);
     // A call of a request that was delivered late had too little time to count as a failure.
@@ -95,7 +95,7 @@ async fn a_service_that_never_responds_opens_the_breaker() {
     for n in 0..9 {
         let request = one.request(&format!("t{n}"), 1);
         tokio::time::advance(56 * SECOND).await;
-        assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
+        assert_eq!(one.attempt(&request).await, AttemptResult::Overdue);
     }
     assert_eq!(one.breaker().await, None);
 }

@@ -176,7 +176,9 @@ pub(crate) fn deferred(attempted: AttemptResult) -> (Duration, bool) {
 pub(crate) fn outcome(attempted: AttemptResult) -> ReplyOutcome {
     match attempted {
         AttemptResult::Reply(reply) => reply.outcome,
-        AttemptResult::Silent | AttemptResult::Requeued => panic!("{attempted:?}"),
+        AttemptResult::Overdue | AttemptResult::Silent | AttemptResult::Requeued => {
+            panic!("{attempted:?}")
+        }
     }
 }
 

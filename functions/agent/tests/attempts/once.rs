@@ -124,7 +124,7 @@ async fn the_end_of_the_functions_time_ends_the_attempt_with_the_known_outcome()
     assert!(!deferred(ended).1);
     // After complete-by the agent does not reply.
     let one = AgentInstance::new([], hangs());
-    assert_eq!(one.attempt(&one.request_once("t", 1)).await, AttemptResult::Silent);
+    assert_eq!(one.attempt(&one.request_once("t", 1)).await, AttemptResult::Overdue);
 }
 
 #[tokio::test(start_paused = true)]

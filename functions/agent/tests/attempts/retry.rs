@@ -79,7 +79,7 @@ async fn at_complete_by_the_agent_aborts_the_call_and_does_not_reply() {
     let one = AgentInstance::new([], hangs());
     let request = one.request("t", 1);
     let start = tokio::time::Instant::now();
-    assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
+    assert_eq!(one.attempt(&request).await, AttemptResult::Overdue);
     assert_eq!(start.elapsed().as_secs(), 60);
     assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
     assert_eq!(one.service.take_calls(), 1, "called after complete-by");
@@ -142,7 +142,7 @@ async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
     assert_eq!(outcome(one.attempt(&undo).await), completed_after_unknown_call());
     // The agent retries until complete-by.
     let one = AgentInstance::new([broken()], conflict());
-    assert_eq!(one.attempt(&one.request("t", 1)).await, AttemptResult::Silent);
+    assert_eq!(one.attempt(&one.request("t", 1)).await, AttemptResult::Overdue);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,8 @@ use crate::{
     tasks::task_url,
 };
 
-/// The supervisor runs every minute. The alarm in `infra/operations.yaml` has the same limit.
+/// The supervisor runs every minute. Only its runs are recorded, not the sweeps in between. The alarm in
+/// `infra/operations.yaml` has the same limit.
 const SILENT_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// A task that is overdue for this long was missed by more than one run.

@@ -14,8 +14,8 @@ use crate::model::{command::Command, names::TaskId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SchedulerMessage {
-    /// A task may have something to start. Sent when the task is recorded, when a wait ends, and by the supervisor for
-    /// recovery.
+    /// A task may have something to start or to recover. Sent when the task is recorded, when a wait ends, by the
+    /// supervisor for recovery, and by an agent whose attempt ended without an outcome.
     Wake(Wake),
     /// An agent reports the outcome of an attempt.
     Reply(StepReply),
@@ -54,4 +54,7 @@ pub enum WakeCause {
     Recovery,
     /// A wait has ended, or the scheduler left work for a later decision.
     Waited,
+    /// An agent stopped at complete-by and does not know the outcome. The scheduler recovers what is past due, as if the
+    /// supervisor had found it.
+    Overdue,
 }
