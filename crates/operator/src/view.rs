@@ -15,6 +15,7 @@ use steward_core::{
         attempt::Action,
         command::CommandRecord,
         document::{Document, DocumentKey},
+        items::ItemRecords,
         names::{Part, TaskId, WorkflowName},
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
@@ -102,7 +103,7 @@ impl StepView {
             until,
             error: None,
             may_have_run: record.run.may_have_run,
-            items: record.items.as_ref().map(|items| items.count),
+            items: record.items.as_ref().map(ItemRecords::count),
         }
     }
 }

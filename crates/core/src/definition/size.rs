@@ -21,10 +21,11 @@ use crate::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         inline_documents::InlineDocuments,
+        items::ItemRecords,
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         retention::DocumentRetention,
-        step::{ItemRecords, Progress, StepRecord, StepState},
+        step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -107,7 +108,7 @@ impl Workflow {
     pub fn largest_task_with_parts_of(&self, task: &Task) -> usize {
         let started_items = |name| {
             let items = task.steps.get(name).and_then(|record| record.items.as_ref());
-            items.map_or(0, |items| u32::try_from(items.started.len()).unwrap_or(u32::MAX))
+            items.map_or(0, ItemRecords::started)
         };
         let steps: usize =
             self.steps.iter().map(|(name, step)| step_bytes(name, step, started_items(name))).sum();
@@ -162,7 +163,7 @@ impl LargestTask {
 #[must_use]
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
-    let parts = task.steps.len() + items.map(|items| items.started.len()).sum::<usize>();
+    let parts = task.steps.len() + items.map(|items| items.started() as usize).sum::<usize>();
     // Every decision that changes a task calls this function, so a task that is small enough by the upper bounds is
     // not measured.
     REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
@@ -230,7 +231,7 @@ fn value_bytes(value: &Value) -> usize {
 
 /// The bytes that `count` items add to the record of their step: the field `p`, a map with `n` and the list `l`.
 fn items_bytes(count: u32, record: usize) -> usize {
-    let none = bytes_of(&ItemRecords { count, started: Vec::new() });
+    let none = bytes_of(&ItemRecords::new(count));
     let entry = 1 + "p".len();
     let list = 1 + "l".len() + 3;
     entry + none + list + count as usize * (1 + record)
@@ -397,7 +398,7 @@ mod tests {
             if step.for_each.is_some() {
                 let count = limits::ITEMS_MAX;
                 let started = vec![record.clone(); count as usize];
-                record.items = Some(ItemRecords { count, started });
+                record.items = Some(ItemRecords::with_started(count, started));
             }
             (name.clone(), record)
         });
@@ -472,7 +473,8 @@ mod tests {
         let part = StepRecord { run: progress, undo: None, items: None };
         let count = limits::ITEMS_MAX;
         let steps = workflow.steps.keys().map(|name| {
-            let items = Some(ItemRecords { count, started: vec![part.clone(); count as usize] });
+            let started = vec![part.clone(); count as usize];
+            let items = Some(ItemRecords::with_started(count, started));
             (name.clone(), StepRecord { items, ..StepRecord::new(StepState::RunningItems) })
         });
         let task = Task {
@@ -536,13 +538,13 @@ mod tests {
         task.steps.insert(
             "more".parse().unwrap(),
             StepRecord {
-                items: Some(ItemRecords {
-                    count: 100,
-                    started: vec![
+                items: Some(ItemRecords::with_started(
+                    100,
+                    vec![
                         largest_record(true);
                         (limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)) / 300
                     ],
-                }),
+                )),
                 ..StepRecord::new(StepState::RunningItems)
             },
         );

@@ -80,8 +80,8 @@ fn reserved_bytes(task: &Task, plan: &Plan) -> Option<usize> {
     for (name, step) in &plan.steps {
         reserved += match task.steps.get(name) {
             Some(StepRecord { items: Some(items), .. }) => {
-                let started = u32::try_from(items.started.len()).unwrap_or(u32::MAX);
-                items.count.saturating_sub(started) as usize * (COMPLETED_RECORD_BYTES + 1)
+                items.count().saturating_sub(items.started()) as usize
+                    * (COMPLETED_RECORD_BYTES + 1)
             }
             Some(_) => 0,
             None if step.for_each.is_some() => return None,

@@ -223,7 +223,7 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn extend_retention(&mut self) {
         let now = self.now();
         if self.task.document_retention().expires_at(self.inputs.context.timing.retention) <= now {
-            let records = self.task.steps.values_mut().flat_map(StepRecord::parts_mut);
+            let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
             let started = records
                 .map(|record| &mut record.run)
                 .filter(|run| run.state.newest_attempt().is_some());

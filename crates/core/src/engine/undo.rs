@@ -73,7 +73,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
         if step.work().is_wait() {
             continue;
         }
-        for StepRecord { run, .. } in record.parts_mut() {
+        for StepRecord { run, .. } in record.part_records_mut() {
             run.state = match run.state {
                 StepState::Waiting {
                     attempt: Some(attempt),

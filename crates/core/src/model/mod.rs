@@ -7,6 +7,7 @@ pub mod events;
 pub mod hash;
 pub mod inline_documents;
 pub mod integers;
+pub mod items;
 pub mod json_text;
 pub mod messages;
 pub mod names;

@@ -346,7 +346,7 @@ impl Task {
         let record = self.steps.get(&part.step)?;
         match (part.item, &record.items) {
             (None, None) => Some(record),
-            (Some(index), Some(items)) => items.started.get(index as usize),
+            (Some(index), Some(items)) => items.get(index),
             (None, Some(_)) | (Some(_), None) => None,
         }
     }
@@ -357,7 +357,7 @@ impl Task {
         let record = self.steps.get_mut(&part.step)?;
         match (part.item, record.items.is_some()) {
             (None, false) => Some(record),
-            (Some(index), true) => record.items.as_mut()?.started.get_mut(index as usize),
+            (Some(index), true) => record.items.as_mut()?.get_mut(index),
             (None, true) | (Some(_), false) => None,
         }
     }
