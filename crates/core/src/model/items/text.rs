@@ -170,14 +170,15 @@ fn read(stored: StoredItems) -> Result<ItemRecords, RunsError> {
     }
     let mut items = ItemRecords::new(count);
     let mut is_used = vec![false; distinct.len()];
-    let mut total = 0_u32;
     match started {
         StartedItems::List(list) => {
-            total = u32::try_from(list.len()).unwrap_or(u32::MAX);
+            if list.len() > count as usize {
+                return Err(RunsError::TooManyStarted);
+            }
             list.into_iter().for_each(|record| items.push(record));
         }
         StartedItems::Runs(text) => {
-            let mut rest = text.as_str();
+            let (mut total, mut rest) = (0_u32, text.as_str());
             while !rest.is_empty() {
                 let (len, position);
                 (len, position, rest) = read_run(rest)?;
@@ -185,12 +186,12 @@ fn read(stored: StoredItems) -> Result<ItemRecords, RunsError> {
                 *is_used.get_mut(position).ok_or_else(unknown)? = true;
                 let record = distinct.get(position).ok_or_else(unknown)?.clone();
                 total = total.saturating_add(len);
+                if total > count {
+                    return Err(RunsError::TooManyStarted);
+                }
                 items.append(Run { len, record });
             }
         }
-    }
-    if total > count {
-        return Err(RunsError::TooManyStarted);
     }
     match is_used.iter().position(|used| !used) {
         Some(position) => Err(RunsError::Unused(position)),
