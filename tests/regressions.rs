@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 use steward_core::{
     definition::{plan::Plan, workflow::Workflow},
     model::{
-        step::{ItemRecords, StepRecord, StepState},
+        items::ItemRecords,
+        step::{StepRecord, StepState},
         task::{ProcessState, Task},
     },
     submission::accept,
@@ -87,8 +88,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
             .take(if n == 0 { 1 } else { most })
             .map(|step| {
                 let mut record = StepRecord::new(StepState::RunningItems);
-                record.items =
-                    Some(ItemRecords { count: 100, started: (0..items).map(|_| done()).collect() });
+                record.items = Some(ItemRecords::with_started(100, (0..items).map(|_| done())));
                 (step.clone(), record)
             })
             .collect();

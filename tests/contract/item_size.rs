@@ -14,6 +14,7 @@ use steward_core::{
     },
     model::{
         inline_documents::InlineDocuments,
+        items::ItemRecords,
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -161,10 +162,7 @@ impl SeededRandom {
             if has_items {
                 let count = self.below(101) as u32;
                 let begun = (0..self.below(u64::from(count) + 1)).map(|_| self.record(has_undo));
-                record.items = Some(steward_core::model::step::ItemRecords {
-                    count,
-                    started: begun.collect(),
-                });
+                record.items = Some(ItemRecords::with_started(count, begun));
             }
             steps.insert(step(&name), record);
             definitions.insert(name, definition);

@@ -11,10 +11,11 @@ use steward_core::{
         command::CommandRecord,
         document::{Document, DocumentKey, DocumentOwner},
         inline_documents::InlineDocuments,
+        items::ItemRecords,
         messages::ParentStep,
         names::{Incarnation, StepName, TaskId},
         retention::DocumentRetention,
-        step::{ItemRecords, Progress, StepRecord, StepState},
+        step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -81,7 +82,7 @@ fn with_items(until: Timestamp) -> StepRecord {
     };
     let started = vec![first, StepRecord::new(awaiting_callback)];
     StepRecord {
-        items: Some(ItemRecords { count: 3, started }),
+        items: Some(ItemRecords::with_started(3, started)),
         ..StepRecord::new(StepState::RunningItems)
     }
 }

@@ -28,6 +28,7 @@ use steward_core::{
     model::{
         command::Command,
         inline_documents::InlineDocuments,
+        items::ItemRecords,
         messages::SchedulerMessage,
         names::{AgentName, TaskId},
         task::Task,
@@ -427,7 +428,7 @@ fn without_times(mut task: Task) -> Task {
     let epoch = Timestamp::UNIX_EPOCH;
     task.commands.iter_mut().for_each(|command| command.at = epoch);
     for record in task.steps.values_mut() {
-        let items = record.items.iter_mut().flat_map(|items| &mut items.started);
+        let items = record.items.iter_mut().flat_map(ItemRecords::runs_mut);
         let items = items.flat_map(|item| std::iter::once(&mut item.run).chain(&mut item.undo));
         let own = std::iter::once(&mut record.run).chain(&mut record.undo);
         for progress in own.chain(items) {

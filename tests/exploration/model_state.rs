@@ -15,6 +15,7 @@ use steward_core::{
         attempt::{Action, AttemptId},
         command::Command,
         document::DocumentKey,
+        items::ItemRecords,
         names::Part,
         step::{Progress, StepState},
         task::{ProcessState, Task},
@@ -208,7 +209,7 @@ impl ModelState {
         task.paused_at.map(|at| (at.as_second() - self.now.as_second()).max(-200)).hash(to);
         task.input_edit_id.hash(to);
         for (name, record) in &task.steps {
-            (name, record.items.as_ref().map(|items| items.count)).hash(to);
+            (name, record.items.as_ref().map(ItemRecords::count)).hash(to);
             hash_progress(&record.run, relative, to);
         }
         for (step, action, progress) in task.started_actions() {

@@ -92,7 +92,7 @@ fn step_with_items(name: &StepName, before: &Task, after: &Task) -> Option<Strin
     let record = after.steps.get(name)?;
     let items = record.items.as_ref()?;
     let old = before.steps.get(name).map(|record| &record.run.state);
-    let count = items.count;
+    let count = items.count();
     (old != Some(&record.run.state))
         .then(|| format!("{name} {}, {count} items", record.run.state.name()))
 }

@@ -30,12 +30,12 @@ impl CheckedTransition<'_> {
             };
             let at_once = self.workflow.definition.steps[name].for_each.as_ref().unwrap().at_once;
             for action in [Action::Do, Action::Undo] {
-                let open = items.started.iter().filter_map(|item| item.progress(action));
+                let open = items.iter().filter_map(|item| item.progress(action));
                 let open = open.filter(|way| !has_passed(way) && !is_failed(way)).count();
                 check("no more items run than the concurrency limit", open <= at_once as usize);
             }
-            let passed = items.started.iter().filter(|item| has_passed(&item.run)).count();
-            let have_passed = passed == items.count as usize;
+            let passed = items.iter().filter(|item| has_passed(&item.run)).count();
+            let have_passed = passed == items.count() as usize;
             check(
                 "completed only when all items are complete",
                 !is_completed(&record.run) || have_passed,
@@ -45,8 +45,8 @@ impl CheckedTransition<'_> {
                 "completed as soon as all items are complete",
                 !goes_on || !have_passed || !is_each,
             );
-            let open = items.started.iter().filter(|item| !has_passed(&item.run)).count();
-            let full = open >= at_once as usize || items.started.len() == items.count as usize;
+            let open = items.iter().filter(|item| !has_passed(&item.run)).count();
+            let full = open >= at_once as usize || items.started() == items.count();
             let in_time = self.after.now < after.complete_by;
             check(
                 "as many items run as the concurrency limit allows",
@@ -57,7 +57,7 @@ impl CheckedTransition<'_> {
             let none = self.workflow.empty_list == Some(name.as_str());
             check(
                 "one item for each element of the list",
-                items.count as usize == if none { 0 } else { count },
+                items.count() as usize == if none { 0 } else { count },
             );
             check("a step with items has no undo as a whole", record.undo.is_none());
         }
@@ -71,8 +71,8 @@ impl CheckedTransition<'_> {
             let field = |key: &str| body.as_ref().and_then(|body| body.get(key));
             let record = &after.steps[&step.step];
             if let (Some(position), Some(item)) = (step.item, field("item")) {
-                let list =
-                    self.after.items(&record.items.as_ref().unwrap().started[position as usize]);
+                let item_record = record.items.as_ref().unwrap().get(position).unwrap();
+                let list = self.after.items(item_record);
                 if list.as_ref().and_then(|list| list.get(position as usize)) != Some(item) {
                     violated.push(format!("{step}: the request contains its item, not {item}"));
                 }
@@ -88,13 +88,13 @@ impl CheckedTransition<'_> {
 
 /// The outputs of the items of `step`.
 fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
-    let items = &task.steps[step].items.as_ref().unwrap().started;
+    let items = task.steps[step].items.as_ref().unwrap();
     let output = |(position, item): (u32, &StepRecord)| {
         let part = Part { step: step.clone(), item: Some(position) };
         let output = item.run.output(&part, Action::Do);
         output.and_then(|key| model.document(&key)).unwrap_or_default()
     };
-    (0..).zip(items).map(output).collect()
+    (0..).zip(items.iter()).map(output).collect()
 }
 
 impl ModelState {

@@ -22,10 +22,11 @@ use crate::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         inline_documents::{InlineDocument, InlineDocuments},
+        items::{ItemRecords, distinct_runs_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         retention::DocumentRetention,
-        step::{ItemRecords, Progress, StepRecord, StepState},
+        step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -108,7 +109,7 @@ impl Workflow {
     pub fn largest_task_with_parts_of(&self, task: &Task) -> usize {
         let started_items = |name| {
             let items = task.steps.get(name).and_then(|record| record.items.as_ref());
-            items.map_or(0, |items| u32::try_from(items.started.len()).unwrap_or(u32::MAX))
+            items.map_or(0, ItemRecords::started)
         };
         let steps: usize =
             self.steps.iter().map(|(name, step)| step_bytes(name, step, started_items(name))).sum();
@@ -163,7 +164,8 @@ impl LargestTask {
 #[must_use]
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
-    let parts = task.steps.len() + items.map(|items| items.started.len()).sum::<usize>();
+    // Items that share a record need the space of one record.
+    let parts = task.steps.len() + items.map(|items| items.runs().count()).sum::<usize>();
     // Every decision that changes a task calls this function, so a task that is small enough by the upper bounds is
     // not measured.
     REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
@@ -203,12 +205,14 @@ fn bytes_of(value: &impl Serialize) -> usize {
     attribute_bytes::value_bytes(value).unwrap_or(UNKNOWN)
 }
 
-/// The bytes that `count` items add to the record of their step: the field `p`, a map with `n` and the list `l`.
+/// The maximum bytes that `count` started items add to the record of their step: the field `p`, a map with `n`, the list
+/// `d` and the text `l`. Items with different records need most.
 fn items_bytes(count: u32, record: usize) -> usize {
-    let none = bytes_of(&ItemRecords { count, started: Vec::new() });
+    let none = bytes_of(&ItemRecords::new(count));
     let entry = 1 + "p".len();
-    let list = 1 + "l".len() + 3;
-    entry + none + list + count as usize * (1 + record)
+    let distinct = 1 + "d".len() + 3 + count as usize * (1 + record);
+    let runs = 1 + "l".len() + distinct_runs_bytes(count);
+    entry + none + distinct + runs
 }
 
 /// The record of a part in the state that needs most space.
@@ -371,12 +375,22 @@ mod tests {
             let mut record = largest_record(has_undo);
             if step.for_each.is_some() {
                 let count = limits::ITEMS_MAX;
-                let started = vec![record.clone(); count as usize];
-                record.items = Some(ItemRecords { count, started });
+                let started = distinct(&record, count);
+                record.items = Some(ItemRecords::with_started(count, started));
             }
             (name.clone(), record)
         });
         Task { steps: steps.collect(), ..largest_without_steps().unwrap() }
+    }
+
+    /// This many records of the same size, of which no two are equal.
+    fn distinct(record: &StepRecord, count: u32) -> Vec<StepRecord> {
+        let of = |number| {
+            let mut record = record.clone();
+            record.run.failure_count = u32::MAX - number;
+            record
+        };
+        (0..count).map(of).collect()
     }
 
     #[test]
@@ -439,15 +453,16 @@ mod tests {
         assert!(limits::TASK_ITEM_BYTES_MAX + error + 40_000 < 400 * 1_024);
     }
 
-    /// A task with 6,400 running parts: its item is just below the limit. Its definition is over the limit.
+    /// A task with 5,300 running parts, all of them different: its item is just below the limit. Its definition is over the limit.
     fn near_the_limit() -> (Plan, Task) {
-        let mut workflow = wide(64, false);
+        let mut workflow = wide(53, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
         let progress = Progress { input_edit_id: longest(36), ..Progress::new(running) };
         let part = StepRecord { run: progress, undo: None, items: None };
         let count = limits::ITEMS_MAX;
         let steps = workflow.steps.keys().map(|name| {
-            let items = Some(ItemRecords { count, started: vec![part.clone(); count as usize] });
+            let started = distinct(&part, count);
+            let items = Some(ItemRecords::with_started(count, started));
             (name.clone(), StepRecord { items, ..StepRecord::new(StepState::RunningItems) })
         });
         let task = Task {
@@ -508,16 +523,14 @@ mod tests {
         let commands: Vec<_> = (0..200).map(command).collect();
         let mut refused = 0;
         // Leaves room for only a few commands.
+        let free = u32::try_from(limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)).unwrap();
         task.steps.insert(
             "more".parse().unwrap(),
             StepRecord {
-                items: Some(ItemRecords {
-                    count: 100,
-                    started: vec![
-                        largest_record(true);
-                        (limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)) / 300
-                    ],
-                }),
+                items: Some(ItemRecords::with_started(
+                    100,
+                    distinct(&largest_record(true), free / 310),
+                )),
                 ..StepRecord::new(StepState::RunningItems)
             },
         );

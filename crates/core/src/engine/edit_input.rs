@@ -76,15 +76,15 @@ impl CommandExecutor<'_, '_> {
             Err(ValueError::Invalid(reason)) => Err(format!("step {name}: {reason}")),
         };
         let Some(new) = list(Some(edit))? else { return Ok(()) };
-        if new.len() != items.count as usize {
+        if new.len() != items.count() as usize {
             return Err(format!(
                 "step {name} started with {} items, but the edited input has {}: an edit can only \
                  replace items that have not run, at the same index",
-                items.count,
+                items.count(),
                 new.len()
             ));
         }
-        for ((index, item), record) in (0_u32..).zip(new.iter()).zip(&items.started) {
+        for ((index, item), record) in (0_u32..).zip(new.iter()).zip(items.iter()) {
             let Some(old) = list(record.run.input_edit_id.as_ref())? else { return Ok(()) };
             if old.get(index as usize) == Some(item) || self.can_be_replaced(&record.run) {
                 continue;

@@ -23,8 +23,9 @@ use crate::{
     model::{
         attempt::Action,
         document::Document,
+        items::ItemRecords,
         names::{Part, StepName},
-        step::{ItemRecords, StepRecord, StepState},
+        step::{StepRecord, StepState},
         task::ProcessState,
     },
 };
@@ -120,7 +121,7 @@ fn start_items(
     }
     let mut record = StepRecord::new(StepState::RunningItems);
     record.run.input_edit_id = input;
-    record.items = Some(ItemRecords { count, started: Vec::new() });
+    record.items = Some(ItemRecords::new(count));
     change.task.steps.insert(name.clone(), record);
     // The items start in the next round. If there are none, the step completes in that round.
     Ok(true)
@@ -191,19 +192,20 @@ fn next_items(change: &TaskChange<'_>, name: &StepName, at_once: u32) -> std::op
     else {
         return 0..0;
     };
-    let started = u32::try_from(items.started.len()).unwrap_or(u32::MAX);
-    let is_open = |record: &&StepRecord| {
+    let started = items.started();
+    let is_open = |record: &StepRecord| {
         !record.run.state.is_completed_or_skipped() && !record.run.state.is_failed()
     };
-    let open = u32::try_from(items.started.iter().filter(is_open).count()).unwrap_or(u32::MAX);
-    started..items.count.min(started.saturating_add(at_once.saturating_sub(open)))
+    let open = items.runs().filter(|(_, record)| is_open(record));
+    let open: u32 = open.map(|(items, _)| items.end.saturating_sub(items.start)).sum();
+    started..items.count().min(started.saturating_add(at_once.saturating_sub(open)))
 }
 
 fn start_item(change: &mut TaskChange<'_>, name: &StepName, index: u32) {
     let now = change.now();
     let record = change.task.steps.get_mut(name).and_then(|record| record.items.as_mut());
     let Some(items) = record else { return };
-    items.started.push(StepRecord::new(StepState::waiting(None, now)));
+    items.push(StepRecord::new(StepState::waiting(None, now)));
     change.start(Part { step: name.clone(), item: Some(index) }, Action::Do);
 }
 

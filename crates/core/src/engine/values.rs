@@ -254,7 +254,7 @@ impl<'s> ValueSources<'s> {
             return Some(Ok(Cow::Owned(Value::Null)));
         }
         let outputs: Vec<_> = (0_u32..)
-            .zip(&items.started)
+            .zip(items.iter())
             .map(|(place, item)| {
                 let part = Part { step: step.clone(), item: Some(place) };
                 self.part_output(&part, item).unwrap_or(Ok(Cow::Owned(Value::Null)))

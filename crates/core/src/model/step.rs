@@ -7,7 +7,9 @@ use crate::model::{
     attempt::{Action, AttemptId},
     command::CommandId,
     document::DocumentKey,
+    items::ItemRecords,
     names::{Part, StepName},
+    part_run::PartRun,
 };
 
 /// An attempt in a stored state: its number, or zero for none.
@@ -328,30 +330,19 @@ impl StepRecord {
     }
 
     /// The parts of the step with their records: its started items, or the step itself.
-    pub fn parts(&self, step: &StepName) -> impl Iterator<Item = (Part, &Self)> {
-        let items = self.items.iter().flat_map(|items| &items.started).zip(0_u32..);
-        let items =
-            items.map(|(record, index)| (Part { step: step.clone(), item: Some(index) }, record));
-        let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
-        whole.into_iter().chain(items)
+    pub fn parts<'t>(&'t self, step: &'t StepName) -> impl Iterator<Item = (Part, &'t Self)> {
+        let expand =
+            |(run, record): (PartRun<'t>, &'t Self)| run.parts().map(move |part| (part, record));
+        self.part_runs(step).flat_map(expand)
     }
 
-    /// The records of the parts of the step: its started items, or the step itself.
-    pub(crate) fn part_records(&self) -> impl Iterator<Item = &Self> {
-        match &self.items {
-            Some(items) => items.started.as_slice(),
-            None => std::slice::from_ref(self),
-        }
-        .iter()
-    }
-
-    /// The records of the parts of the step, mutable.
-    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Self> {
-        match self.items {
-            Some(ref mut items) => items.started.as_mut_slice(),
-            None => std::slice::from_mut(self),
-        }
-        .iter_mut()
+    /// The records of the parts of the step, mutable. Items with equal records share one, and change together.
+    pub(crate) fn part_records_mut(&mut self) -> impl Iterator<Item = &mut Self> {
+        let (items, whole) = match self.items {
+            Some(ref mut items) => (Some(items.runs_mut()), None),
+            None => (None, Some(self)),
+        };
+        whole.into_iter().chain(items.into_iter().flatten())
     }
 
     /// The undo whose state people see instead of the state of the run. `None` if no undo has started. For a step with
@@ -359,7 +350,8 @@ impl StepRecord {
     /// if there is none. Items whose undo has not started are ignored.
     #[must_use]
     pub fn shown_undo(&self) -> Option<&Progress> {
-        let records = self.items.iter().flat_map(|items| &items.started).chain([self]);
+        let records = self.items.iter().flat_map(ItemRecords::runs).map(|(_, record)| record);
+        let records = records.chain([self]);
         let mut undos = records.filter_map(|record| record.undo.as_ref());
         let first = undos.clone().next();
         undos.find(|undo| !undo.state.is_completed_or_skipped()).or(first)
@@ -378,26 +370,6 @@ impl StepRecord {
             StepState::Skipped { .. } => "undo skipped",
         };
         self.shown_undo().map_or_else(|| self.run.state.name(), name)
-    }
-}
-
-/// The items of a step with `for_each`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ItemRecords {
-    /// The number of items.
-    #[serde(rename = "n")]
-    pub count: u32,
-    /// The records of the items that have started. Items start in order.
-    #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
-    pub started: Vec<StepRecord>,
-}
-
-impl ItemRecords {
-    /// Whether every item has completed or was skipped.
-    #[must_use]
-    pub fn are_completed_or_skipped(&self) -> bool {
-        self.started.len() >= self.count as usize
-            && self.started.iter().all(|item| item.run.state.is_completed_or_skipped())
     }
 }
 

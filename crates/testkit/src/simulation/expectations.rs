@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use steward_core::model::{
     attempt::Action,
+    items::ItemRecords,
     names::{Part, StepName, TaskId},
     step::StepState,
     task::{ProcessState, Task},
@@ -157,7 +158,7 @@ impl<'a> TaskExpectations<'a> {
             Expected::NoValue => 0,
             Expected::Undetermined => {
                 let record = self.task.steps.get(name);
-                record.and_then(|record| record.items.as_ref()).map_or(0, |items| items.count)
+                record.and_then(|record| record.items.as_ref()).map_or(0, ItemRecords::count)
             }
         };
         (0..count).map(|index| part(Some(index))).collect()

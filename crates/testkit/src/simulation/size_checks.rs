@@ -3,7 +3,7 @@
 
 use steward_core::{
     definition::{size, workflow::Workflow},
-    model::{names::TaskId, step::StepRecord, task::Task},
+    model::{items::ItemRecords, names::TaskId, step::StepRecord, task::Task},
 };
 use steward_runtime::ports::{PortError, Ports};
 
@@ -68,6 +68,6 @@ fn large_part(workflow: &Workflow, before: Option<&Task>, task: &Task) -> Option
 
 /// The records of a step and of its items.
 fn parts(record: &StepRecord) -> impl Iterator<Item = &StepRecord> {
-    let items = record.items.iter().flat_map(|items| &items.started);
+    let items = record.items.iter().flat_map(ItemRecords::iter);
     std::iter::once(record).chain(items)
 }

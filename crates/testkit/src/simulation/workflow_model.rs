@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use steward_core::model::{attempt::Action, names::StepName, step::StepState, task::Task};
+use steward_core::model::{
+    attempt::Action, items::ItemRecords, names::StepName, step::StepState, task::Task,
+};
 
 use super::{
     blueprint::{Blueprint, StepPlan, WorkPlan},
@@ -85,7 +87,7 @@ impl WorkflowModel {
     pub(super) fn has_passed_point_of_no_return(&self, task: &Task) -> bool {
         let records = self.points_of_no_return().filter_map(|point| task.steps.get(point));
         records
-            .flat_map(|record| record.items.iter().flat_map(|items| &items.started).chain([record]))
+            .flat_map(|record| record.items.iter().flat_map(ItemRecords::iter).chain([record]))
             .any(|part| matches!(part.run.state, StepState::Completed { .. }))
     }
 

@@ -1,0 +1,271 @@
+//! The records of the items of a step with `for_each`.
+//!
+//! Most items of a long list have equal records: they completed at the first attempt. So the records are kept as *runs*:
+//! a run is a number of successive items, and the one record that they share. A task with thousands of items so stays
+//! small in memory and in the [state store](text).
+
+use std::ops::Range;
+
+use jiff::Timestamp;
+
+use crate::model::step::{Progress, StepRecord};
+
+mod text;
+
+pub(crate) use text::distinct_runs_bytes;
+
+/// The items of a step with `for_each`.
+#[derive(Debug, Clone)]
+pub struct ItemRecords {
+    /// The number of items.
+    count: u32,
+    /// The records of the items that have started. Items start in order.
+    runs: Vec<Run>,
+}
+
+/// Successive items with equal records.
+#[derive(Debug, Clone)]
+struct Run {
+    len: u32,
+    record: StepRecord,
+}
+
+impl ItemRecords {
+    /// The records of `count` items, none of which has started.
+    #[must_use]
+    pub fn new(count: u32) -> Self {
+        Self { count, runs: Vec::new() }
+    }
+
+    /// The records of `count` items, of which the first have started.
+    #[must_use]
+    pub fn with_started(count: u32, started: impl IntoIterator<Item = StepRecord>) -> Self {
+        let mut items = Self::new(count);
+        started.into_iter().for_each(|record| items.push(record));
+        items
+    }
+
+    /// The number of items.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The number of items that have started.
+    #[must_use]
+    pub fn started(&self) -> u32 {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+
+    /// The record of an item. `None` if it has not started.
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<&StepRecord> {
+        self.runs().find(|(items, _)| items.contains(&index)).map(|(_, record)| record)
+    }
+
+    /// The record of an item, mutable. A change affects no other item.
+    #[must_use]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut StepRecord> {
+        let position = self.isolate(index)?;
+        self.runs.get_mut(position).map(|run| &mut run.record)
+    }
+
+    /// Starts the next item.
+    pub fn push(&mut self, record: StepRecord) {
+        self.append(Run { len: 1, record });
+    }
+
+    /// The records of the items that have started, in the order of the list.
+    pub fn iter(&self) -> impl Iterator<Item = &StepRecord> + Clone {
+        self.runs.iter().flat_map(|run| std::iter::repeat_n(&run.record, run.len as usize))
+    }
+
+    /// The items that have started, in the order of the list: successive items, and the record that they share.
+    pub fn runs(&self) -> impl Iterator<Item = (Range<u32>, &StepRecord)> + Clone {
+        self.runs.iter().scan(0, |end, run| {
+            let start = *end;
+            *end += run.len;
+            Some((start..*end, &run.record))
+        })
+    }
+
+    /// The records that successive items share, mutable. A change affects all items of a run.
+    pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut StepRecord> {
+        self.runs.iter_mut().map(|run| &mut run.record)
+    }
+
+    /// Whether every item has completed or was skipped.
+    #[must_use]
+    pub fn are_completed_or_skipped(&self) -> bool {
+        self.started() >= self.count
+            && self.runs.iter().all(|run| run.record.run.state.is_completed_or_skipped())
+    }
+
+    /// Reduces the number of runs before the task is saved. It joins the runs with equal records. The times until which
+    /// calls of passed items may be in progress differ, so it drops those that are over, and sets the others to the latest
+    /// of them. That is safe, because an undo may always wait longer.
+    pub(crate) fn compact(&mut self, now: Timestamp) {
+        let passed = || self.runs.iter().map(|run| &run.record).filter(|record| has_passed(record));
+        let run_until = passed().filter_map(|record| record.run.in_progress(now)).max();
+        let undos = passed().filter_map(|record| record.undo.as_ref());
+        let undo_until = undos.filter_map(|undo| undo.in_progress(now)).max();
+        let share = |progress: &mut Progress, latest| {
+            progress.call_may_run_until = progress.in_progress(now).and(latest);
+        };
+        for Run { len, mut record } in std::mem::take(&mut self.runs) {
+            if has_passed(&record) {
+                share(&mut record.run, run_until);
+                record.undo.iter_mut().for_each(|undo| share(undo, undo_until));
+            }
+            self.append(Run { len, record });
+        }
+    }
+
+    fn append(&mut self, run: Run) {
+        match self.runs.last_mut() {
+            Some(last) if last.record == run.record => last.len += run.len,
+            Some(_) | None => self.runs.push(run),
+        }
+    }
+
+    /// Divides the run that contains an item, so that the item is a run of its own. Returns the position of that run.
+    fn isolate(&mut self, index: u32) -> Option<usize> {
+        let mut before = index;
+        for position in 0..self.runs.len() {
+            let run = self.runs.get(position)?;
+            if before >= run.len {
+                before -= run.len;
+                continue;
+            }
+            if run.len == 1 {
+                return Some(position);
+            }
+            let lens = [before, 1, run.len - before - 1].into_iter().filter(|len| *len > 0);
+            let divided: Vec<_> = lens.map(|len| Run { len, record: run.record.clone() }).collect();
+            self.runs.splice(position..=position, divided);
+            return Some(position + usize::from(before > 0));
+        }
+        None
+    }
+
+    /// The runs with their lengths, where successive runs differ.
+    fn joined(&self) -> impl Iterator<Item = (u32, &StepRecord)> {
+        let mut runs = self.runs.iter().peekable();
+        std::iter::from_fn(move || {
+            let first = runs.next()?;
+            let mut len = first.len;
+            while let Some(next) = runs.next_if(|next| next.record == first.record) {
+                len += next.len;
+            }
+            Some((len, &first.record))
+        })
+    }
+}
+
+/// Whether neither the item nor its undo goes on.
+fn has_passed(record: &StepRecord) -> bool {
+    record.run.state.is_completed_or_skipped()
+        && record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped())
+}
+
+/// Equal records of items may be divided into runs in several ways. That makes no difference.
+impl PartialEq for ItemRecords {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && self.joined().eq(other.joined())
+    }
+}
+
+impl Eq for ItemRecords {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::step::StepState;
+
+    fn completed(attempt: u32) -> StepRecord {
+        StepRecord::new(StepState::Completed { attempt: Some(attempt) })
+    }
+
+    #[test]
+    fn get_mut_changes_one_item() {
+        for index in 0..5 {
+            let mut items = ItemRecords::with_started(9, (0..5).map(|_| completed(1)));
+            assert_eq!(items.runs().count(), 1);
+            *items.get_mut(index).unwrap() = completed(2);
+            for other in 0..5 {
+                let attempt = if other == index { 2 } else { 1 };
+                assert_eq!(items.get(other), Some(&completed(attempt)), "{index} {other}");
+            }
+            assert_eq!((items.count(), items.started(), items.iter().count()), (9, 5, 5));
+        }
+        let mut items = ItemRecords::with_started(9, [completed(1), completed(1)]);
+        assert!(items.get(2).is_none() && items.get_mut(2).is_none());
+    }
+
+    #[test]
+    fn tasks_that_differ_only_in_runs_are_equal() {
+        let joined = ItemRecords::with_started(9, (0..5).map(|_| completed(1)));
+        let mut divided = joined.clone();
+        *divided.get_mut(2).unwrap() = completed(1);
+        assert_eq!((joined.runs().count(), divided.runs().count()), (1, 3));
+        assert_eq!(joined, divided);
+        divided.push(completed(1));
+        assert_ne!(joined, divided);
+        *divided.get_mut(2).unwrap() = completed(2);
+        assert_ne!(joined, divided);
+        assert_ne!(joined, ItemRecords::with_started(8, (0..5).map(|_| completed(1))));
+    }
+
+    #[test]
+    fn every_item_has_passed_only_if_every_item_has_started() {
+        let passed = |count, started| {
+            ItemRecords::with_started(count, (0..started).map(|_| completed(1)))
+                .are_completed_or_skipped()
+        };
+        assert!(passed(3, 3) && passed(0, 0) && !passed(3, 2));
+    }
+
+    #[test]
+    fn the_latest_call_in_progress_is_shared_by_passed_items() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let with_call = |state: StepState, until: Option<i64>| {
+            let mut record = StepRecord::new(state);
+            record.run.call_may_run_until = until.map(at);
+            record
+        };
+        let done = || StepState::Completed { attempt: Some(1) };
+        let waiting = || StepState::waiting(Some(1), at(900));
+        let mut undone = with_call(done(), Some(99));
+        undone.undo = Some(Progress::new(done()));
+        undone.undo.as_mut().unwrap().call_may_run_until = Some(at(140));
+        let mut undo_runs = with_call(done(), Some(150));
+        undo_runs.undo = Some(Progress::new(waiting()));
+        let mut items = ItemRecords::with_started(
+            9,
+            [
+                with_call(done(), Some(110)),
+                with_call(done(), Some(100)),
+                with_call(done(), Some(130)),
+                with_call(done(), Some(120)),
+                with_call(done(), None),
+                with_call(waiting(), Some(160)),
+                undone,
+                undo_runs.clone(),
+            ],
+        );
+        items.compact(at(100));
+        let untils: Vec<_> = items
+            .iter()
+            .map(|item| item.run.call_may_run_until.map(Timestamp::as_second))
+            .collect();
+        let (latest, own) = (Some(130), Some(160));
+        assert_eq!(untils, [latest, None, latest, latest, None, own, None, Some(150)]);
+        let undos: Vec<_> = items.iter().filter_map(|item| item.undo.clone()).collect();
+        assert_eq!(undos[0].call_may_run_until, Some(at(140)));
+        assert_eq!(undos[1], undo_runs.undo.unwrap());
+        assert_eq!(items.runs().count(), 7);
+        items.compact(at(130));
+        let lens: Vec<_> = items.runs().map(|(items, _)| items.len()).collect();
+        assert_eq!(lens, [5, 1, 1, 1]);
+    }
+}
