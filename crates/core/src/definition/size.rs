@@ -387,7 +387,7 @@ mod tests {
     fn distinct(record: &StepRecord, count: u32) -> Vec<StepRecord> {
         let of = |number| {
             let mut record = record.clone();
-            record.run.failure_count = u32::MAX - number;
+            record.run.failure_count = u32::MAX - 1 - number;
             record
         };
         (0..count).map(of).collect()
