@@ -52,7 +52,9 @@ impl DynamoTables {
     /// Opens tables in memory.
     pub(super) fn in_memory(use_fast_path: bool) -> Result<Self, EmbeddedError> {
         // With `memdb`, two connections share an in-memory database of this name. The name is unique.
-        Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()), use_fast_path)
+        let uri = format!("file:/{}?vfs=memdb", Uuid::new_v4());
+        let database = Database::new(&uri).map_err(EmbeddedError::OpenTables)?;
+        Ok(Self { database, fast_path: FastPath::in_memory(&uri)?, use_fast_path })
     }
 
     /// Opens tables in a file in `dir`, which this process has locked.
@@ -61,18 +63,12 @@ impl DynamoTables {
         let Some(path) = path.to_str() else {
             return Err(EmbeddedError::PathNotUtf8 { path });
         };
-        let tables = Self::open(path, use_fast_path)?;
+        let database = Database::new(path).map_err(EmbeddedError::OpenTables)?;
         // This is dynoxide's only public way to set SQLite's `synchronous` to NORMAL (the default is FULL).
         // With a write-ahead log, a killed process still loses nothing, and a write does not wait for the
         // disk.
-        tables.database.disable_bulk_loading().map_err(EmbeddedError::OpenTables)?;
-        Ok(tables)
-    }
-
-    fn open(path: &str, use_fast_path: bool) -> Result<Self, EmbeddedError> {
-        let database = Database::new(path).map_err(EmbeddedError::OpenTables)?;
-        let fast_path = FastPath::open(path).map_err(EmbeddedError::OpenFastPath)?;
-        Ok(Self { database, fast_path, use_fast_path })
+        database.disable_bulk_loading().map_err(EmbeddedError::OpenTables)?;
+        Ok(Self { database, fast_path: FastPath::on_disk(path)?, use_fast_path })
     }
 
     /// Deletes expired items; returns their number.

@@ -16,6 +16,7 @@ use std::{
 };
 
 use attribute::{PlainItem, size};
+use checkpoint::Checkpointer;
 use dynoxide::DynoxideError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::{Deserialize, de::IgnoredAny};
@@ -25,11 +26,13 @@ use tokio::{
     task::yield_now,
 };
 
+use super::error::EmbeddedError;
 use super::table_layout::{IndexEntry, RowKey, TableLayout};
 use put::{PlainPut, PutCondition};
 use statement::PartiqlStatement;
 
 pub(super) mod attribute;
+mod checkpoint;
 mod put;
 mod statement;
 #[cfg(test)]
@@ -51,8 +54,8 @@ const BATCH_MAX: usize = 100;
 /// The most statements in a request: DynamoDB's limit.
 const STATEMENTS_MAX: usize = 25;
 
-/// The size of the write-ahead log, in pages, at which SQLite checkpoints it.
-const LOG_PAGES: u32 = 16_000;
+/// The size of the write-ahead log, in pages, at which a commit checkpoints it, because the [`Checkpointer`] could not.
+const LOG_PAGES_MAX: u32 = 256_000;
 
 /// The response as JSON, or the error.
 type JsonResponse = Result<String, DynoxideError>;
@@ -60,7 +63,9 @@ type JsonResponse = Result<String, DynoxideError>;
 /// Serves frequent requests without dynoxide.
 pub(super) struct FastPath {
     /// A second connection to dynoxide's database.
-    connection: Mutex<FastPathConnection>,
+    connection: Arc<Mutex<FastPathConnection>>,
+    /// `None` in memory, where there is no log.
+    checkpointer: Option<Mutex<Checkpointer>>,
     /// Writes for the next commit.
     pending: Mutex<Vec<PendingWrite>>,
 }
@@ -140,15 +145,26 @@ fn alters_tables(operation: &str) -> bool {
 }
 
 impl FastPath {
-    /// Opens a second connection to dynoxide's database, by its path or SQLite's URI.
-    pub(super) fn open(path: &str) -> rusqlite::Result<Self> {
-        let connection = Connection::open(path)?;
-        // The same settings as on dynoxide's connection.
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
-        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
-        connection.pragma_update(None, "cache_size", -64_000)?;
-        let connection = Mutex::new(FastPathConnection { connection, layouts: HashMap::new() });
-        Ok(Self { connection, pending: Mutex::default() })
+    /// Opens a second connection to dynoxide's database in memory, by SQLite's URI.
+    pub(super) fn in_memory(uri: &str) -> Result<Self, EmbeddedError> {
+        let connection = FastPathConnection::open(uri).map_err(EmbeddedError::OpenFastPath)?;
+        let connection = Arc::new(Mutex::new(connection));
+        Ok(Self { connection, checkpointer: None, pending: Mutex::default() })
+    }
+
+    /// Opens a second connection to dynoxide's database in a file, and a third that checkpoints its log.
+    pub(super) fn on_disk(path: &str) -> Result<Self, EmbeddedError> {
+        let open = || {
+            let third = Connection::open(path)?;
+            third.pragma_update(None, "synchronous", "NORMAL")?;
+            Ok((FastPathConnection::open(path)?, third))
+        };
+        let (connection, third) = open().map_err(EmbeddedError::OpenFastPath)?;
+        let connection = Arc::new(Mutex::new(connection));
+        let checkpointer = Checkpointer::start(third, connection.clone())
+            .map_err(EmbeddedError::StartCheckpointer)?;
+        let checkpointer = Some(Mutex::new(checkpointer));
+        Ok(Self { connection, checkpointer, pending: Mutex::default() })
     }
 
     /// Processes a request; `None` if the fast path does not support it. The token of a transaction is ignored.
@@ -263,6 +279,9 @@ impl FastPath {
         let mut connection = lock(&self.connection);
         let pending = std::mem::take(&mut *lock(&self.pending));
         let results = connection.write_pending(&pending).unwrap_or_default();
+        if let Some(checkpointer) = &self.checkpointer {
+            lock(checkpointer).count(pending.iter().map(|write| write.puts.len()).sum());
+        }
         let results = results.into_iter().chain(std::iter::repeat_with(|| None));
         for (PendingWrite { respond, .. }, result) in pending.into_iter().zip(results) {
             // The receiver may have been dropped.
@@ -281,6 +300,15 @@ impl Drop for CommitGuard<'_> {
 }
 
 impl FastPathConnection {
+    fn open(path: &str) -> rusqlite::Result<Self> {
+        let connection = Connection::open(path)?;
+        // The same settings as on dynoxide's connection.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
+        connection.pragma_update(None, "cache_size", -64_000)?;
+        Ok(Self { connection, layouts: HashMap::new() })
+    }
+
     fn layout(&mut self, table: &str) -> Option<Arc<TableLayout>> {
         if let Some(layout) = self.layouts.get(table) {
             return Some(layout.clone());

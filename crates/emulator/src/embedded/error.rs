@@ -45,6 +45,9 @@ pub enum EmbeddedError {
     /// The second connection to the tables could not be opened.
     #[error("cannot open the second connection to the embedded tables")]
     OpenFastPath(#[source] rusqlite::Error),
+    /// The thread that checkpoints the tables' write-ahead log could not be created.
+    #[error("cannot start the thread that checkpoints the embedded tables")]
+    StartCheckpointer(#[source] std::io::Error),
     /// Items past their time to live could not be removed.
     #[error("cannot remove expired items from the embedded tables")]
     SweepTtl(#[source] DynoxideError),
