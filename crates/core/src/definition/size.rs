@@ -21,7 +21,7 @@ use crate::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         inline_documents::InlineDocuments,
-        items::ItemRecords,
+        items::{ItemRecords, distinct_runs_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         retention::DocumentRetention,
@@ -163,7 +163,8 @@ impl LargestTask {
 #[must_use]
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
-    let parts = task.steps.len() + items.map(|items| items.started() as usize).sum::<usize>();
+    // Items that share a record need the space of one record.
+    let parts = task.steps.len() + items.map(|items| items.runs().count()).sum::<usize>();
     // Every decision that changes a task calls this function, so a task that is small enough by the upper bounds is
     // not measured.
     REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
@@ -229,12 +230,14 @@ fn value_bytes(value: &Value) -> usize {
     }
 }
 
-/// The bytes that `count` items add to the record of their step: the field `p`, a map with `n` and the list `l`.
+/// The maximum bytes that `count` started items add to the record of their step: the field `p`, a map with `n`, the list
+/// `d` and the text `l`. Items with different records need most.
 fn items_bytes(count: u32, record: usize) -> usize {
     let none = bytes_of(&ItemRecords::new(count));
     let entry = 1 + "p".len();
-    let list = 1 + "l".len() + 3;
-    entry + none + list + count as usize * (1 + record)
+    let distinct = 1 + "d".len() + 3 + count as usize * (1 + record);
+    let runs = 1 + "l".len() + distinct_runs_bytes(count);
+    entry + none + distinct + runs
 }
 
 /// The record of a part in the state that needs most space.
@@ -397,12 +400,22 @@ mod tests {
             let mut record = largest_record(has_undo);
             if step.for_each.is_some() {
                 let count = limits::ITEMS_MAX;
-                let started = vec![record.clone(); count as usize];
+                let started = distinct(&record, count);
                 record.items = Some(ItemRecords::with_started(count, started));
             }
             (name.clone(), record)
         });
         Task { steps: steps.collect(), ..largest_without_steps().unwrap() }
+    }
+
+    /// This many records of the same size, of which no two are equal.
+    fn distinct(record: &StepRecord, count: u32) -> Vec<StepRecord> {
+        let of = |number| {
+            let mut record = record.clone();
+            record.run.failure_count = u32::MAX - number;
+            record
+        };
+        (0..count).map(of).collect()
     }
 
     #[test]
@@ -465,15 +478,15 @@ mod tests {
         assert!(limits::TASK_ITEM_BYTES_MAX + error + 40_000 < 400 * 1_024);
     }
 
-    /// A task with 6,400 running parts: its item is just below the limit. Its definition is over the limit.
+    /// A task with 5,300 running parts, all of them different: its item is just below the limit. Its definition is over the limit.
     fn near_the_limit() -> (Plan, Task) {
-        let mut workflow = wide(64, false);
+        let mut workflow = wide(53, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
         let progress = Progress { input_edit_id: longest(36), ..Progress::new(running) };
         let part = StepRecord { run: progress, undo: None, items: None };
         let count = limits::ITEMS_MAX;
         let steps = workflow.steps.keys().map(|name| {
-            let started = vec![part.clone(); count as usize];
+            let started = distinct(&part, count);
             let items = Some(ItemRecords::with_started(count, started));
             (name.clone(), StepRecord { items, ..StepRecord::new(StepState::RunningItems) })
         });
@@ -535,15 +548,13 @@ mod tests {
         let commands: Vec<_> = (0..200).map(command).collect();
         let mut refused = 0;
         // Leaves room for only a few commands.
+        let free = u32::try_from(limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)).unwrap();
         task.steps.insert(
             "more".parse().unwrap(),
             StepRecord {
                 items: Some(ItemRecords::with_started(
                     100,
-                    vec![
-                        largest_record(true);
-                        (limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)) / 300
-                    ],
+                    distinct(&largest_record(true), free / 310),
                 )),
                 ..StepRecord::new(StepState::RunningItems)
             },

@@ -1,5 +1,6 @@
 //! The third phase of a decision: what every change needs. It sets the end and the due time of the task, adds the
-//! notifications of the end and the wakes of the scheduler, and stores small documents in the task.
+//! notifications of the end and the wakes of the scheduler, and makes the records of items and the small documents fit
+//! for the task's item.
 
 use std::collections::BTreeSet;
 
@@ -34,6 +35,8 @@ pub(crate) fn settle(
         change.task.locked_by = None;
         change.task.paused_at = None;
     }
+    let items = change.task.steps.values_mut().filter_map(|record| record.items.as_mut());
+    items.for_each(|items| items.compact(now));
     wake_after_calls(&mut change, before);
     if is_final || change.task.paused_at.is_some() {
         change.wakes.after.clear();

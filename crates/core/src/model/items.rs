@@ -1,17 +1,21 @@
 //! The records of the items of a step with `for_each`.
 //!
 //! Most items of a long list have equal records: they completed at the first attempt. So the records are kept as *runs*:
-//! a run is a number of successive items, and the one record that they share.
+//! a run is a number of successive items, and the one record that they share. A task with thousands of items so stays
+//! small in memory and in the [state store](text).
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use jiff::Timestamp;
 
-use crate::model::step::StepRecord;
+use crate::model::step::{Progress, StepRecord};
+
+mod text;
+
+pub(crate) use text::distinct_runs_bytes;
 
 /// The items of a step with `for_each`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "StoredItems", into = "StoredItems")]
+#[derive(Debug, Clone)]
 pub struct ItemRecords {
     /// The number of items.
     count: u32,
@@ -24,17 +28,6 @@ pub struct ItemRecords {
 struct Run {
     len: u32,
     record: StepRecord,
-}
-
-/// The items in the format of the state store.
-#[derive(Serialize, Deserialize)]
-struct StoredItems {
-    /// The number of items.
-    #[serde(rename = "n")]
-    count: u32,
-    /// The records of the items that have started.
-    #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
-    started: Vec<StepRecord>,
 }
 
 impl ItemRecords {
@@ -108,6 +101,26 @@ impl ItemRecords {
             && self.runs.iter().all(|run| run.record.run.state.is_completed_or_skipped())
     }
 
+    /// Reduces the number of runs before the task is saved. It joins the runs with equal records. The times until which
+    /// calls of passed items may be in progress differ, so it drops those that are over, and sets the others to the latest
+    /// of them. That is safe, because an undo may always wait longer.
+    pub(crate) fn compact(&mut self, now: Timestamp) {
+        let passed = || self.runs.iter().map(|run| &run.record).filter(|record| has_passed(record));
+        let run_until = passed().filter_map(|record| record.run.in_progress(now)).max();
+        let undos = passed().filter_map(|record| record.undo.as_ref());
+        let undo_until = undos.filter_map(|undo| undo.in_progress(now)).max();
+        let share = |progress: &mut Progress, latest| {
+            progress.call_may_run_until = progress.in_progress(now).and(latest);
+        };
+        for Run { len, mut record } in std::mem::take(&mut self.runs) {
+            if has_passed(&record) {
+                share(&mut record.run, run_until);
+                record.undo.iter_mut().for_each(|undo| share(undo, undo_until));
+            }
+            self.append(Run { len, record });
+        }
+    }
+
     fn append(&mut self, run: Run) {
         match self.runs.last_mut() {
             Some(last) if last.record == run.record => last.len += run.len,
@@ -149,6 +162,12 @@ impl ItemRecords {
     }
 }
 
+/// Whether neither the item nor its undo goes on.
+fn has_passed(record: &StepRecord) -> bool {
+    record.run.state.is_completed_or_skipped()
+        && record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped())
+}
+
 /// Equal records of items may be divided into runs in several ways. That makes no difference.
 impl PartialEq for ItemRecords {
     fn eq(&self, other: &Self) -> bool {
@@ -157,18 +176,6 @@ impl PartialEq for ItemRecords {
 }
 
 impl Eq for ItemRecords {}
-
-impl From<StoredItems> for ItemRecords {
-    fn from(StoredItems { count, started }: StoredItems) -> Self {
-        Self::with_started(count, started)
-    }
-}
-
-impl From<ItemRecords> for StoredItems {
-    fn from(items: ItemRecords) -> Self {
-        Self { count: items.count, started: items.iter().cloned().collect() }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -216,5 +223,49 @@ mod tests {
                 .are_completed_or_skipped()
         };
         assert!(passed(3, 3) && passed(0, 0) && !passed(3, 2));
+    }
+
+    #[test]
+    fn the_latest_call_in_progress_is_shared_by_passed_items() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let with_call = |state: StepState, until: Option<i64>| {
+            let mut record = StepRecord::new(state);
+            record.run.call_may_run_until = until.map(at);
+            record
+        };
+        let done = || StepState::Completed { attempt: Some(1) };
+        let waiting = || StepState::waiting(Some(1), at(900));
+        let mut undone = with_call(done(), Some(99));
+        undone.undo = Some(Progress::new(done()));
+        undone.undo.as_mut().unwrap().call_may_run_until = Some(at(140));
+        let mut undo_runs = with_call(done(), Some(150));
+        undo_runs.undo = Some(Progress::new(waiting()));
+        let mut items = ItemRecords::with_started(
+            9,
+            [
+                with_call(done(), Some(110)),
+                with_call(done(), Some(100)),
+                with_call(done(), Some(130)),
+                with_call(done(), Some(120)),
+                with_call(done(), None),
+                with_call(waiting(), Some(160)),
+                undone,
+                undo_runs.clone(),
+            ],
+        );
+        items.compact(at(100));
+        let untils: Vec<_> = items
+            .iter()
+            .map(|item| item.run.call_may_run_until.map(Timestamp::as_second))
+            .collect();
+        let (latest, own) = (Some(130), Some(160));
+        assert_eq!(untils, [latest, None, latest, latest, None, own, None, Some(150)]);
+        let undos: Vec<_> = items.iter().filter_map(|item| item.undo.clone()).collect();
+        assert_eq!(undos[0].call_may_run_until, Some(at(140)));
+        assert_eq!(undos[1], undo_runs.undo.unwrap());
+        assert_eq!(items.runs().count(), 7);
+        items.compact(at(130));
+        let lens: Vec<_> = items.runs().map(|(items, _)| items.len()).collect();
+        assert_eq!(lens, [5, 1, 1, 1]);
     }
 }

@@ -20,7 +20,7 @@
 //! | `o` | completed by this command | | |
 //! | `r` | revision of the child task | | |
 //! | `x` | progress of the undo | | |
-//! | `p` | items: `n` number, `l` records of those that started | | |
+//! | `p` | items: `n` number, `d` distinct records, `l` runs | | |
 //!
 //! The states of a task:
 //!
