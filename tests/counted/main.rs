@@ -35,6 +35,7 @@ mod table;
 mod valgrind;
 
 use case::Case;
+use steward_core::engine::decision::Transition;
 use table::BaselineTable;
 
 /// The number of runs over which allocations are averaged: reads from maps with a random order vary between runs.
@@ -57,6 +58,19 @@ fn allocations_match_their_baseline() {
         (case.name, vec![allocations / RUNS, bytes / RUNS])
     });
     BaselineTable::new("allocations.txt", &["allocations", "bytes"]).check(counted.collect());
+}
+
+/// A decision looks at each run of items once. Otherwise the cost of an item would grow with the number of items.
+#[test]
+fn a_reply_to_one_of_ten_thousand_items_expands_no_other_item() {
+    let allocations = |items| {
+        let decision = fixtures::reply_to_one_of_the_items(items);
+        let decide = || assert!(matches!(decision.decide(), Transition::Apply { .. }));
+        decide();
+        allocation_counter::measure(decide).count_total
+    };
+    let (few, many) = (allocations(100), allocations(10_000));
+    assert!(many <= few + 5, "{few} allocations for 100 items, {many} for 10,000");
 }
 
 #[test]

@@ -68,8 +68,10 @@ pub fn saved(before: &Task, after: &Task) {
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
     let attempts = |task: &Task| {
-        task.started_actions()
-            .map(|(.., progress)| u64::from(progress.state.attempt_count()))
+        task.action_runs()
+            .map(|(run, _, progress)| {
+                run.count() as u64 * u64::from(progress.state.attempt_count())
+            })
             .sum::<u64>()
     };
     counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));

@@ -17,7 +17,9 @@ use steward_core::{
     },
     model::{
         attempt::AttemptTimes,
+        items::ItemRecords,
         messages::{ReplyOutcome, StepReply, StepRequest, Submission},
+        step::{StepRecord, StepState},
         task::Task,
         time::Timing,
     },
@@ -160,6 +162,21 @@ pub(crate) fn decisions(
     let mut requests = VecDeque::new();
     let first = DecisionFixture { workflow: workflow.clone(), task, event: Event::Wake, stored };
     std::iter::successors(Some(first), move |decision| decision.clone().next(&mut requests))
+}
+
+/// Returns the decision on the reply to one of the last ten items of a step with `count` items. All items have started,
+/// and those before the last ten have completed.
+pub(crate) fn reply_to_one_of_the_items(count: u32) -> DecisionFixture {
+    let mut decision = decisions(&workflow(&fan_out()), 10).nth(1).unwrap();
+    let record = decision.task.steps.values_mut().next().unwrap();
+    let running = record.items.as_ref().unwrap().get(0).unwrap().clone();
+    let completed = StepRecord::new(StepState::Completed { attempt: Some(1) });
+    let started = (0..count).map(|n| if n + 10 < count { &completed } else { &running });
+    record.items = Some(ItemRecords::with_started(count, started.cloned()));
+    if let Event::ReplyReceived(reply) = &mut decision.event {
+        reply.step.item = Some(count - 5);
+    }
+    decision
 }
 
 /// Returns the decision on the reply number `replies`, counted from 1. Zero is the decision on the first wake.

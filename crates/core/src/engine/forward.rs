@@ -193,10 +193,11 @@ fn next_items(change: &TaskChange<'_>, name: &StepName, at_once: u32) -> std::op
         return 0..0;
     };
     let started = items.started();
-    let is_open = |record: &&StepRecord| {
+    let is_open = |record: &StepRecord| {
         !record.run.state.is_completed_or_skipped() && !record.run.state.is_failed()
     };
-    let open = u32::try_from(items.iter().filter(is_open).count()).unwrap_or(u32::MAX);
+    let open = items.runs().filter(|(_, record)| is_open(record));
+    let open: u32 = open.map(|(items, _)| items.end.saturating_sub(items.start)).sum();
     started..items.count().min(started.saturating_add(at_once.saturating_sub(open)))
 }
 

@@ -141,8 +141,8 @@ fn alert(task: &Task, plan: &Plan) -> EventData {
     match task.direction() {
         Action::Undo => EventData::UndoFailed(details(order::outstanding(plan, task))),
         Action::Do => {
-            let failed = task.started_parts().filter(|(_, record)| record.run.state.is_failed());
-            EventData::TaskInError(details(failed.map(|(part, _)| part).collect()))
+            let failed = task.part_runs().filter(|(_, record)| record.run.state.is_failed());
+            EventData::TaskInError(details(failed.flat_map(|(run, _)| run.parts()).collect()))
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     definition::plan::Plan,
     model::{
         names::{Part, StepName},
+        part_run::PartRun,
         step::{StepRecord, StepState},
         task::Task,
     },
@@ -41,7 +42,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     let mut found = PointOfNoReturn::Ahead;
     for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
-        for (_, part) in record.parts(name) {
+        for (_, part) in record.part_runs(name) {
             if part.run.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
             } else if has_effect(part) {
@@ -93,26 +94,27 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
         .steps()
         .filter(|(name, _)| {
             let record = task.steps.get(*name);
-            record.is_some_and(|r| r.parts(name).any(|(_, part)| is_open(part, name)))
+            record.is_some_and(|r| r.part_runs(name).any(|(_, part)| is_open(part, name)))
         })
         .flat_map(|(_, step)| &step.ancestors)
         .collect();
     let mut free_slots = free_undo_slots(plan, task);
-    let mut ready = parts(plan, task, |step, record| {
+    let ready = runs(plan, task, |step, record| {
         record.undo.is_none()
             && !may_act(record)
             && is_left(plan, step, record)
             && !held_back.contains(step)
     });
-    ready.retain(|part| match free_slots.get_mut(&part.step) {
-        Some(slots) => {
-            let fits = *slots > 0;
-            *slots = slots.saturating_sub(1);
-            fits
+    let mut parts = Vec::new();
+    for run in ready {
+        let free = free_slots.get_mut(run.step);
+        let starts = free.as_ref().map_or(run.count(), |free| run.count().min(**free));
+        if let Some(free) = free {
+            *free = free.saturating_sub(starts);
         }
-        None => true,
-    });
-    ready
+        parts.extend(run.parts().take(starts));
+    }
+    parts
 }
 
 /// The number of items of each step with `for_each` that can start their undo now.
@@ -120,8 +122,10 @@ fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, us
     let free_slots = |(name, record): (&'t StepName, &StepRecord)| {
         let at_once = plan.step(name).definition.for_each.as_ref()?.at_once as usize;
         let is_open = |undo: &StepState| !undo.is_completed_or_skipped() && !undo.is_failed();
-        let undos = record.parts(name).filter_map(|(_, part)| part.undo.as_ref());
-        let open = undos.filter(|undo| is_open(&undo.state)).count();
+        let undoing = record
+            .part_runs(name)
+            .filter(|(_, part)| part.undo.as_ref().is_some_and(|undo| is_open(&undo.state)));
+        let open: usize = undoing.map(|(run, _)| run.count()).sum();
         Some((name, at_once.saturating_sub(open)))
     };
     task.steps.iter().filter_map(free_slots).collect()
@@ -130,17 +134,26 @@ fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, us
 /// Whether nothing remains to be undone, and nothing in progress could add to it.
 #[must_use]
 pub fn is_undone(plan: &Plan, task: &Task, now: Timestamp) -> bool {
-    !task.started_parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
-        && parts_left_to_undo(plan, task).is_empty()
+    let is_open = |record: &StepRecord| is_awaited(record) || record.in_progress(now).is_some();
+    !task.part_runs().any(|(_, record)| is_open(record))
+        && runs(plan, task, |step, record| is_left(plan, step, record)).next().is_none()
 }
 
 fn parts(plan: &Plan, task: &Task, accepts: impl Fn(&StepName, &StepRecord) -> bool) -> Vec<Part> {
+    runs(plan, task, accepts).flat_map(PartRun::parts).collect()
+}
+
+/// The parts whose records `accepts` accepts, in the order of the definition.
+fn runs<'t>(
+    plan: &'t Plan,
+    task: &'t Task,
+    accepts: impl Fn(&StepName, &StepRecord) -> bool,
+) -> impl Iterator<Item = PartRun<'t>> {
     let records = plan.steps().filter_map(|(name, _)| Some((name, task.steps.get(name)?)));
     records
-        .flat_map(|(name, record)| record.parts(name))
-        .filter(|(part, record)| accepts(&part.step, record))
-        .map(|(part, _)| part)
-        .collect()
+        .flat_map(|(name, record)| record.part_runs(name))
+        .filter(move |(run, record)| accepts(run.step, record))
+        .map(|(run, _)| run)
 }
 
 fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {

@@ -207,8 +207,8 @@ impl<'a> TaskChange<'a> {
         let soon = later(self.now(), self.inputs.wait_tolerance);
         let waited =
             |progress: &Progress| progress.state.waiting_until().is_some_and(|until| until <= soon);
-        let waited = self.task.started_actions().filter(|(_, of, p)| *of == action && waited(p));
-        waited.map(|(part, ..)| part).collect()
+        let waited = self.task.action_runs().filter(|(_, of, p)| *of == action && waited(p));
+        waited.flat_map(|(run, ..)| run.parts()).collect()
     }
 
     /// Schedules a wake for the end of each wait.
@@ -252,10 +252,10 @@ pub(crate) fn started_progress<'t>(
     })
 }
 
-/// Returns the remaining time of each waiting step or undo, and of each call in progress that the undo waits for.
+/// Returns the remaining times of the waiting steps or undos, and of the calls in progress that the undo waits for.
 pub(crate) fn remaining_waits(task: &Task, now: Timestamp) -> Vec<Duration> {
     let direction = task.direction();
-    let waiting = task.started_actions().filter(|(_, action, _)| *action == direction);
+    let waiting = task.action_runs().filter(|(_, action, _)| *action == direction);
     let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waiting_until());
     waiting.chain(task.undo_blocked_until(now)).map(|until| pause_until(until, now)).collect()
 }

@@ -59,11 +59,12 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     let (plan, now) = (change.plan(), change.now());
     let past_deferrals: Vec<_> = change
         .task
-        .started_parts()
-        .filter_map(|(part, record)| {
+        .part_runs()
+        .filter_map(|(run, record)| {
             let complete_by = record.run.state.deferred_by()?;
-            (complete_by <= now).then_some((part, complete_by))
+            (complete_by <= now).then_some((run, complete_by))
         })
+        .flat_map(|(run, complete_by)| run.parts().map(move |part| (part, complete_by)))
         .collect();
     for (part, complete_by) in past_deferrals {
         change.block_undo_on_deferred_attempt(complete_by, &part, Action::Do);

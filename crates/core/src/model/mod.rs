@@ -11,6 +11,7 @@ pub mod items;
 pub mod json_text;
 pub mod messages;
 pub mod names;
+pub mod part_run;
 pub mod responses;
 pub mod retention;
 pub mod step;

@@ -9,6 +9,7 @@ use crate::model::{
     document::DocumentKey,
     items::ItemRecords,
     names::{Part, StepName},
+    part_run::PartRun,
 };
 
 /// An attempt in a stored state: its number, or zero for none.
@@ -329,18 +330,10 @@ impl StepRecord {
     }
 
     /// The parts of the step with their records: its started items, or the step itself.
-    pub fn parts(&self, step: &StepName) -> impl Iterator<Item = (Part, &Self)> {
-        let items = self.items.iter().flat_map(ItemRecords::iter).zip(0_u32..);
-        let items =
-            items.map(|(record, index)| (Part { step: step.clone(), item: Some(index) }, record));
-        let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
-        whole.into_iter().chain(items)
-    }
-
-    /// The records of the parts of the step: its started items, or the step itself.
-    pub(crate) fn part_records(&self) -> impl Iterator<Item = &Self> {
-        let items = self.items.iter().flat_map(ItemRecords::iter);
-        self.items.is_none().then_some(self).into_iter().chain(items)
+    pub fn parts<'t>(&'t self, step: &'t StepName) -> impl Iterator<Item = (Part, &'t Self)> {
+        let expand =
+            |(run, record): (PartRun<'t>, &'t Self)| run.parts().map(move |part| (part, record));
+        self.part_runs(step).flat_map(expand)
     }
 
     /// The records of the parts of the step, mutable. Items with equal records share one, and change together.

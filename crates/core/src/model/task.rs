@@ -34,6 +34,7 @@
 use crate::model::document::DocumentOwner;
 use crate::model::step::Progress;
 use crate::model::step::StepRecord;
+use crate::model::step::StepState;
 use crate::model::time::later;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -227,7 +228,7 @@ impl Task {
         let paused = self.paused_at.is_some();
         let last =
             if paused { later(now, limits::PAUSED_CHECK_INTERVAL) } else { self.complete_by };
-        let deadlines = self.started_actions().filter_map(|(_, _, progress)| {
+        let deadlines = self.action_runs().filter_map(|(_, _, progress)| {
             let waits_until = progress.state.waiting_until().filter(|_| !paused);
             let picked_up_by = waits_until.map(|until| later(until.max(now), pickup_within));
             progress.state.reply_due_by().or(picked_up_by)
@@ -241,9 +242,8 @@ impl Task {
     /// being undone.
     pub fn undo_blocked_until(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let undoing = self.direction() == Action::Undo;
-        let records = self.steps.values().filter(move |_| undoing);
-        let records = records.flat_map(StepRecord::part_records);
-        records.filter_map(move |record| record.in_progress(now))
+        let records = self.part_runs().filter(move |_| undoing);
+        records.filter_map(move |(_, record)| record.in_progress(now))
     }
 
     /// Whether a message with this incarnation belongs to another task with the same id. Messages of older releases have
@@ -327,16 +327,24 @@ impl Task {
 
     /// The parts and undos that are running, with the number and the complete-by of the attempt.
     pub fn running_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.awaited_attempts().filter(|(part, action, ..)| {
-            self.progress(part, *action).is_some_and(|progress| progress.state.is_running())
-        })
+        self.attempts(|state| if state.is_running() { state.reply_due_by() } else { None })
     }
 
     /// The parts and undos that await a reply or a callback, with the number and the complete-by of the attempt.
     pub fn awaited_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.started_actions().filter_map(|(part, action, progress)| {
-            let complete_by = progress.state.reply_due_by()?;
-            Some((part, action, progress.state.newest_attempt()?, complete_by))
+        self.attempts(StepState::reply_due_by)
+    }
+
+    /// The parts and undos for which `due` returns a time, with the number of the attempt and that time.
+    fn attempts(
+        &self,
+        due: impl Fn(&StepState) -> Option<Timestamp>,
+    ) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
+        let runs = self.action_runs().filter_map(move |(run, action, progress)| {
+            Some((run, action, progress.state.newest_attempt()?, due(&progress.state)?))
+        });
+        runs.flat_map(|(run, action, number, due)| {
+            run.parts().map(move |part| (part, action, number, due))
         })
     }
 
