@@ -13,7 +13,7 @@ use crate::{
         size::{self, COMPLETED_RECORD_BYTES, RUNNING_RECORD_BYTES},
     },
     limits::INLINE_DOCUMENTS_BYTES_MAX,
-    model::{document::Document, step::StepRecord, task::Task},
+    model::{document::Document, items::ItemRecords, task::Task},
 };
 
 /// Bytes that the item of a task in progress may grow by longer numbers, and at its end.
@@ -22,6 +22,12 @@ const GROWTH_BYTES: usize = 32;
 /// Bytes of each of the attributes `locked_by` and `saved_by`, which the first save adds. An instance has a name such as
 /// `scheduler-0badcafe`.
 const INSTANCE_BYTES: usize = 30;
+
+/// Bytes of an item in progress: its record, its run, and a run of passed items beside it.
+const OPEN_ITEM_BYTES: usize = 30;
+
+/// Bytes of the items of a step without the items in progress: the names of the fields, and the records of passed items.
+const PASSED_ITEMS_BYTES: usize = 60;
 
 /// Stores those of the new documents in `task` that fit. Returns the others.
 pub(crate) fn place_documents(
@@ -37,19 +43,12 @@ pub(crate) fn place_documents(
 
 /// Stores the document in a task that never runs a step, if it fits. Returns it otherwise.
 pub(crate) fn place_only_document(task: &mut Task, document: Document) -> Option<Document> {
-    place_within(task, Some(0), vec![document]).pop()
+    place_within(task, 0, vec![document]).pop()
 }
 
-fn place_within(
-    task: &mut Task,
-    reserved: Option<usize>,
-    documents: Vec<Document>,
-) -> Vec<Document> {
-    let free = reserved.and_then(|reserved| {
-        let used = size::item_bytes(task) + map_bytes(task) + reserved;
-        INLINE_DOCUMENTS_BYTES_MAX.checked_sub(used)
-    });
-    let Some(mut free) = free else { return documents };
+fn place_within(task: &mut Task, reserved: usize, documents: Vec<Document>) -> Vec<Document> {
+    let used = size::item_bytes(task) + map_bytes(task) + reserved;
+    let Some(mut free) = INLINE_DOCUMENTS_BYTES_MAX.checked_sub(used) else { return documents };
     let mut separate = Vec::new();
     for document in documents {
         let bytes = size::inline_bytes(&document);
@@ -68,31 +67,42 @@ fn map_bytes(task: &Task) -> usize {
     if task.documents.is_empty() { "d".len() + 3 } else { 0 }
 }
 
-/// The bytes that the steps still need in the item. `None` if their number is not known: a step with `for_each` that has
-/// not started.
-fn reserved_bytes(task: &Task, plan: &Plan) -> Option<usize> {
+/// The bytes that the steps still need in the item.
+fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
     if task.process_state.is_final() {
-        return Some(0);
+        return 0;
     }
     let instances = [&task.locked_by, &task.saved_by].into_iter().filter(|name| name.is_none());
     let mut reserved = GROWTH_BYTES + instances.count() * INSTANCE_BYTES;
     let mut steps_to_start = 0;
     for (name, step) in &plan.steps {
+        let items_at_once = step.for_each.as_ref().map_or(0, |each| each.at_once as usize);
         reserved += match task.steps.get(name) {
-            Some(StepRecord { items: Some(items), .. }) => {
-                items.count().saturating_sub(items.started()) as usize
-                    * (COMPLETED_RECORD_BYTES + 1)
+            Some(record) => {
+                record.items.as_ref().map_or(0, |items| reserved_for_items(items, items_at_once))
             }
-            Some(_) => 0,
-            None if step.for_each.is_some() => return None,
             None => {
                 steps_to_start += 1;
-                name.as_str().len() + COMPLETED_RECORD_BYTES + 1
+                let items = match items_at_once {
+                    0 => 0,
+                    at_once => PASSED_ITEMS_BYTES + at_once * OPEN_ITEM_BYTES,
+                };
+                name.as_str().len() + COMPLETED_RECORD_BYTES + 1 + items
             }
         };
     }
     let running = plan.steps_at_once().min(steps_to_start);
-    Some(reserved + running * (RUNNING_RECORD_BYTES - COMPLETED_RECORD_BYTES))
+    reserved + running * (RUNNING_RECORD_BYTES - COMPLETED_RECORD_BYTES)
+}
+
+/// The bytes that the items of a started step still need. As many items as may be in progress have records of their own
+/// in the worst case; the others have passed and share a few records.
+fn reserved_for_items(items: &ItemRecords, at_once: usize) -> usize {
+    let (passed, open): (Vec<_>, Vec<_>) =
+        items.runs().partition(|(_, record)| record.run.state.is_completed_or_skipped());
+    let passed: usize = passed.iter().map(|(items, _)| items.len()).sum();
+    let in_progress = at_once.min((items.count() as usize).saturating_sub(passed));
+    PASSED_ITEMS_BYTES + in_progress.saturating_sub(open.len()) * OPEN_ITEM_BYTES
 }
 
 #[cfg(test)]
@@ -103,7 +113,11 @@ mod tests {
     use super::*;
     use crate::{
         definition::plan::Plan,
-        model::{document::DocumentKey, step::StepState, time::Timing},
+        model::{
+            document::DocumentKey,
+            step::{StepRecord, StepState},
+            time::Timing,
+        },
         submission::{accept, parse},
     };
 
@@ -180,13 +194,47 @@ mod tests {
         assert!((990..=INLINE_DOCUMENTS_BYTES_MAX).contains(&bytes), "{bytes}");
     }
 
-    /// Every item would make each later save more expensive.
-    #[test]
-    fn nothing_is_inline_before_the_number_of_items_is_known() {
+    fn with_items(at_once: u32) -> Plan {
         let mut each = call(&[]);
-        each["for_each"] = json!({ "items": "${ input }" });
-        let plan = plan(&json!({ "a": each }));
-        let (task, separate) = submitted(&plan, 1);
+        each["for_each"] = json!({ "items": "${ input }", "at_once": at_once });
+        plan(&json!({ "a": each }))
+    }
+
+    /// Every other item of the first 2 × `open` is in progress, each since another time. All before are completed.
+    fn items_in_progress(count: u32, open: u32) -> ItemRecords {
+        let completed = || StepRecord::new(StepState::Completed { attempt: Some(1) });
+        let running = |number: u32| {
+            let complete_by = Timestamp::from_second(1_795_000_000 + i64::from(number)).unwrap();
+            StepRecord::new(StepState::Running { attempt: 1, complete_by })
+        };
+        let mixed = (0..open).flat_map(|number| [running(number), completed()]);
+        let before = count.saturating_sub(2 * open);
+        ItemRecords::with_started(count, (0..before).map(|_| completed()).chain(mixed))
+    }
+
+    #[test]
+    fn items_in_progress_keep_their_room_and_the_number_of_items_does_not_matter() {
+        let plan = with_items(10);
+        let fits = |bytes: &usize| submitted(&plan, *bytes).1.is_none();
+        let largest = (0..1_024).take_while(fits).last().unwrap();
+        assert!(largest > 200, "{largest}");
+        for count in [20, 100, 10_000] {
+            let (mut task, _) = submitted(&plan, largest);
+            task.steps.insert("a".parse().unwrap(), {
+                let items = Some(items_in_progress(count, 10));
+                StepRecord { items, ..StepRecord::new(StepState::RunningItems) }
+            });
+            let name = || Some("scheduler-0badcafe".to_owned());
+            (task.locked_by, task.saved_by) = (name(), name());
+            let bytes = size::item_bytes(&task);
+            assert!(bytes <= INLINE_DOCUMENTS_BYTES_MAX, "{count} items: {bytes}");
+        }
+    }
+
+    /// The items in progress would make each later save more expensive.
+    #[test]
+    fn nothing_is_inline_if_the_items_in_progress_may_fill_the_kilobyte() {
+        let (task, separate) = submitted(&with_items(100), 1);
         assert!(task.documents.is_empty() && separate.is_some());
     }
 }
