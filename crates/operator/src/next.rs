@@ -102,11 +102,16 @@ pub fn next_events(
 fn calls_in_progress(task: &Task) -> impl Iterator<Item = NextEvent> {
     let is_undoing = task.direction() == Action::Undo;
     let without_undo =
-        task.started_parts().filter(move |(_, record)| is_undoing && record.undo.is_none());
-    without_undo.filter_map(|(part, record)| {
+        task.part_runs().filter(move |(_, record)| is_undoing && record.undo.is_none());
+    without_undo.filter_map(|(run, record)| {
         let at = Some(record.run.call_may_run_until?);
+        let others = match run.count() {
+            0 | 1 => String::new(),
+            count => format!(" and of {} more items", count - 1),
+        };
+        let part = run.parts().next()?;
         let what = format!(
-            "A call of step {part} may still be in progress at its service. Its undo waits until"
+            "A call of step {part}{others} may still be in progress at its service. Its undo waits until"
         );
         Some(NextEvent { what, at, ..NextEvent::default() })
     })

@@ -11,7 +11,9 @@ use steward_core::model::{
 };
 
 /// The state of a step, or of one of its items. Once its undo has started, this is the state of the undo.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum PartState {
     /// It has no record yet.
     #[serde(rename = "not started")]
@@ -98,6 +100,21 @@ impl PartState {
             | Self::Undone
             | Self::UndoFailed
             | Self::UndoSkipped => false,
+        }
+    }
+
+    /// The rank of the state among those of many items. If there are too many to show, items with a lower rank come first.
+    #[must_use]
+    pub(crate) fn rank(self) -> u8 {
+        match self {
+            Self::Failed | Self::UndoFailed => 0,
+            Self::Waiting | Self::UndoWaiting => 1,
+            Self::Running | Self::AwaitingCallback | Self::Undoing => 2,
+            Self::NotStarted
+            | Self::Completed
+            | Self::Skipped
+            | Self::Undone
+            | Self::UndoSkipped => 3,
         }
     }
 

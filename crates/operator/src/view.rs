@@ -16,11 +16,14 @@ use steward_core::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         items::ItemRecords,
-        names::{Part, TaskId, WorkflowName},
+        names::{Part, StepName, TaskId, WorkflowName},
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
+
+/// The maximum number of items of one step in a view.
+pub const ITEMS_SHOWN_MAX: usize = 200;
 
 pub use crate::failure_reason::{failure_reason_keys, newest_reason};
 
@@ -50,7 +53,8 @@ pub struct TaskView {
     pub locked_by: Option<String>,
     pub failure_count: u32,
     pub revision: u64,
-    /// The steps that have started, and their items.
+    /// The steps that have started, and at most 200 items of each: first those that failed, then those that wait or
+    /// run, then the others.
     pub steps: BTreeMap<Part, StepView>,
     /// The newest commands of operators, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,6 +94,9 @@ pub struct StepView {
     /// The number of items; absent if the step has no `for_each`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u32>,
+    /// The number of started items in each state.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub item_states: BTreeMap<PartState, u32>,
 }
 
 impl StepView {
@@ -104,8 +111,37 @@ impl StepView {
             error: None,
             may_have_run: record.run.may_have_run,
             items: record.items.as_ref().map(ItemRecords::count),
+            item_states: item_states(record),
         }
     }
+
+    /// How many items completed or were skipped.
+    #[must_use]
+    pub fn items_done(&self) -> u32 {
+        self.item_states.iter().filter(|(state, _)| state.is_done()).map(|(_, count)| count).sum()
+    }
+}
+
+/// The number of items in each state.
+fn item_states(record: &StepRecord) -> BTreeMap<PartState, u32> {
+    let mut states = BTreeMap::new();
+    for (items, item) in record.items.iter().flat_map(ItemRecords::runs) {
+        *states.entry(PartState::of(item)).or_default() += items.end.saturating_sub(items.start);
+    }
+    states
+}
+
+/// The items of a step that a view shows.
+fn shown_items<'t>(
+    name: &'t StepName,
+    record: &'t StepRecord,
+) -> impl Iterator<Item = (Part, &'t StepRecord)> {
+    let mut runs: Vec<_> = record.part_runs(name).filter(|(run, _)| run.items.is_some()).collect();
+    // The sort is stable: items of the same rank keep the order of the list.
+    runs.sort_by_key(|(_, record)| PartState::of(record).rank());
+    let items =
+        runs.into_iter().flat_map(|(run, record)| run.parts().map(move |part| (part, record)));
+    items.take(ITEMS_SHOWN_MAX)
 }
 
 impl TaskView {
@@ -132,7 +168,7 @@ impl TaskView {
     pub fn of(task: &Task) -> Self {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
         let steps: BTreeMap<_, _> = whole
-            .chain(task.started_parts())
+            .chain(task.steps.iter().flat_map(|(name, record)| shown_items(name, record)))
             .map(|(part, record)| (part, StepView::of(record)))
             .collect();
         let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
@@ -155,5 +191,43 @@ impl TaskView {
             commands: task.commands.clone(),
             output: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_view_shows_the_items_that_need_attention_and_counts_the_others() {
+        let completed = StepRecord::new(StepState::Completed { attempt: Some(1) });
+        let failed = StepRecord::new(StepState::Failed { attempt: Some(3) });
+        let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
+        let mut items = ItemRecords::new(9_000);
+        (0..5_000).for_each(|_| items.push(completed.clone()));
+        items.push(StepRecord::new(running));
+        items.push(failed);
+        let mut record = StepRecord::new(StepState::RunningItems);
+        record.items = Some(items);
+        let mut task: Task = serde_json::from_value(json!({
+            "task_id": "42", "workflow": "w", "version": 1, "process_state": "Error", "revision": 7,
+            "submitted_at": 0, "complete_by": 0, "steps": {},
+        }))
+        .unwrap();
+        task.steps.insert("ship".parse().unwrap(), record);
+
+        let view = TaskView::of(&task);
+
+        let of = |item| view.steps.get(&Part { step: "ship".parse().unwrap(), item });
+        assert_eq!(view.steps.len(), ITEMS_SHOWN_MAX + 1);
+        assert_eq!(of(Some(5_001)).unwrap().state, PartState::Failed);
+        assert_eq!(of(Some(5_000)).unwrap().state, PartState::Running);
+        assert!(of(Some(197)).is_some() && of(Some(198)).is_none());
+        let step = of(None).unwrap();
+        assert_eq!((step.items, step.items_done()), (Some(9_000), 5_000));
+        let states = serde_json::to_value(&step.item_states).unwrap();
+        assert_eq!(states, json!({ "running": 1, "completed": 5_000, "failed": 1 }));
     }
 }

@@ -3,10 +3,7 @@
 use steward_core::{definition::workflow::Workflow, model::names::StepName};
 
 use super::drawing::{Drawing, NodeKind, StepStatus};
-use crate::{
-    state::PartState,
-    view::{StepView, TaskView},
-};
+use crate::{state::PartState, view::TaskView};
 
 /// Sets the status of each step's box, which replaces the lines about what the step does.
 pub(super) fn add(drawing: &mut Drawing, task: &TaskView) {
@@ -37,17 +34,10 @@ fn step_status(name: &StepName, task: &TaskView) -> StepStatus {
     };
     let mut text = step.state.to_string();
     if let Some(items) = step.items {
-        text.push_str(&format!(", {} of {items} done", items_done(name, task)));
+        text.push_str(&format!(", {} of {items} done", step.items_done()));
     }
     if step.attempt > 1 {
         text.push_str(&format!(", attempt {}", step.attempt));
     }
     StepStatus { state: step.state, text }
-}
-
-/// How many items of a step completed or were skipped.
-fn items_done(name: &StepName, task: &TaskView) -> usize {
-    let items = task.steps.iter().filter(|(part, _)| part.item.is_some() && part.step == *name);
-    let is_done = |step: &StepView| step.state.is_done();
-    items.filter(|(_, step)| is_done(step)).count()
 }
