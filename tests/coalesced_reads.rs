@@ -7,7 +7,7 @@ use steward_aws::{
     meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
-use steward_core::model::{document::DocumentKey, names::TaskId};
+use steward_core::model::{document::Document, names::TaskId};
 use steward_runtime::ports::{Ports, StateStore};
 use tokio::time::timeout;
 
@@ -80,10 +80,14 @@ async fn tasks_and_documents_share_a_request() {
     let ids = ids(2);
     let reader = MeteredReader::new(&ids).await;
     let (store, ids) = (reader.ports.store(), task_ids(&ids));
-    let owner = (reader.deployment.task(ids[1].as_str()).await).document_owner();
+    let task = reader.deployment.task(ids[1].as_str()).await;
+    let owner = task.document_owner();
+    let key = "step/step_1/1/output".parse().unwrap();
+    let separate = Document::new(key, task.submitted_at, 1.into());
+    store.put_document(&owner, task.document_retention(), &separate).await.unwrap();
     let (task, documents) = futures_util::join!(
         store.load(&ids[0]),
-        store.documents(&owner, &[DocumentKey::Submission]),
+        store.documents(&owner, std::slice::from_ref(&separate.key)),
     );
     assert_eq!(task.unwrap().unwrap().task_id, ids[0]);
     assert_eq!(documents.unwrap().len(), 1);

@@ -107,7 +107,7 @@ async fn a_save_repeated_by_the_sdk_is_recognised_as_the_schedulers_own() {
 #[tokio::test]
 async fn a_submission_repeated_by_the_sdk_is_the_same_submission() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
-    let injector = SdkFaultInjector::once("TransactWriteItems", "", InjectedFault::RetryAfter);
+    let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::RetryAfter);
     let ports = deployment.ports_with_faults("submission", injector.clone());
     deployment.submit(&ports, &["t".to_owned()]).await;
     assert!(injector.is_exhausted());
@@ -140,7 +140,10 @@ async fn the_next_delivery_reuses_a_document_that_was_written_without_its_save()
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     let request = deployment.take_agent_requests().await.remove(0);
     let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::CrashBefore);
-    let reply = completed_reply(&request);
+    let mut reply: serde_json::Value = serde_json::from_str(&completed_reply(&request)).unwrap();
+    // Too large for the item of the task.
+    reply["outcome"]["output"]["note"] = "x".repeat(2_000).into();
+    let reply = reply.to_string();
     let failed =
         schedule(deployment.ports_with_faults("scheduler", injector), vec![reply.clone()], 1).await;
     assert_eq!(failed, Some(vec!["m-0".to_owned()]));
@@ -323,7 +326,7 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
     assert_eq!(schedule(ports, vec![wake_message("t")], 1).await, Some(vec!["m-0".to_owned()]));
     let ports = deployment.ports_with_faults(
         "submission",
-        SdkFaultInjector::always("TransactWriteItems", "", InjectedFault::FailBefore),
+        SdkFaultInjector::always("PutItem", "", InjectedFault::FailBefore),
     );
     let response = steward_submission::handle(
         &ports,

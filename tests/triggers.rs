@@ -100,8 +100,7 @@ async fn an_event_on_the_bus_becomes_a_task_that_is_processed() {
     assert_eq!(wait_until_processed(&host, &id).await.workflow.as_str(), "audit");
     let id = "order-7".parse().unwrap();
     let task = host.ports.store().load(&id).await.unwrap().unwrap();
-    let owner = task.document_owner();
-    let submitted = host.ports.store().documents(&owner, &[DocumentKey::Submission]);
+    let submitted = host.ports.store().documents_of(&task, &[DocumentKey::Submission]);
     let expected = json!({ "task_id": "order-7", "workflow": "order", "input": { "number": 7 } });
     assert_eq!(submitted.await.unwrap()[0].body, expected);
 }

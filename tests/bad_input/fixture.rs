@@ -1,6 +1,7 @@
 //! A deployment for invalid submissions, with access to everything that a submission causes.
 
 use aws_lambda_events::sqs::SqsBatchResponse;
+use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::types::Message;
 use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, limits, model::document::DocumentKey};
@@ -103,8 +104,7 @@ impl SubmissionFixture {
             let scan = tables.scan().table_name(table).send().await.unwrap();
             assert!(scan.last_evaluated_key().is_none(), "more than one page");
             for item in scan.items() {
-                let item: std::collections::BTreeMap<_, _> = item.iter().collect();
-                items.push(format!("{table} {item:?}"));
+                items.push(format!("{table} {}", text_of(&AttributeValue::M(item.clone()))));
             }
         }
         sorted(items)
@@ -115,10 +115,21 @@ impl SubmissionFixture {
         let ports = self.deployment.ports("reader");
         let id = id.parse().unwrap();
         let task = ports.store().load(&id).await.unwrap()?;
-        let owner = task.document_owner();
-        let documents = ports.store().documents(&owner, &[DocumentKey::Submission]).await.unwrap();
+        let documents =
+            ports.store().documents_of(&task, &[DocumentKey::Submission]).await.unwrap();
         assert!(!documents.is_empty(), "{id}: a task without its submission");
         documents.into_iter().next().map(|document| document.body)
+    }
+}
+
+/// The text of an attribute, with the fields of maps in order.
+fn text_of(value: &AttributeValue) -> String {
+    match value.as_m() {
+        Ok(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}: {}", text_of(value)));
+            format!("{{{}}}", sorted(fields.collect()).join(", "))
+        }
+        Err(other) => format!("{other:?}"),
     }
 }
 

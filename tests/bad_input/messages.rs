@@ -60,8 +60,8 @@ async fn valid_submissions_are_recorded_and_invalid_ones_kept_alerted_and_notifi
         let stored = fixture.stored_items().await;
         assert_eq!(
             stored.len(),
-            8,
-            "one task and one document for each of four submissions: {stored:#?}"
+            4,
+            "one task, which contains its submission, for each of four: {stored:#?}"
         );
         assert_eq!(before.get_or_insert_with(|| stored.clone()), &stored, "delivery {delivery}");
     }

@@ -57,15 +57,15 @@ async fn one_message_per_task_costs_one_load_one_save_and_a_tenth_of_a_send() {
         let (response, calls) =
             aws.observe(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
-        // Concurrent tasks share a load, and a read of their documents. The new instance reads the definition once.
+        // Concurrent tasks share a load, which includes their documents. The new instance reads the definition once.
         let requests = [
             ("DynamoDB.BatchExecuteStatement", batched_writes(size, 1)),
-            ("DynamoDB.BatchGetItem", 2 * batched_reads(size)),
+            ("DynamoDB.BatchGetItem", batched_reads(size)),
             ("DynamoDB.GetItem", 1),
             ("SQS.SendMessageBatch", size.div_ceil(10)),
         ];
-        // Load, document, save.
-        let sequential = 3 * rounds(size, TASKS_AT_ONCE) + 1 + send_rounds(size);
+        // Load, save.
+        let sequential = 2 * rounds(size, TASKS_AT_ONCE) + 1 + send_rounds(size);
         assert_calls(&response, &calls, &requests, sequential);
         let sends = size.div_ceil(SEND_BATCH).min(MAX_CONCURRENT_SENDS);
         assert_eq!(calls.max_concurrent, batched_writes(size.min(TASKS_AT_ONCE), 1).max(sends));
@@ -94,20 +94,18 @@ async fn replies_for_one_task_in_one_batch_share_one_load_and_one_save() {
         let (response, calls) =
             aws.observe(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
-        // The output of each item.
-        let outputs = batched_writes(tasks.len(), 10);
-        // The load, the read of the input for the next step, and the save.
+        // The load, the read of the input for the next step, and the save with the outputs of all items.
         let (reads, saves) = (2 * batched_reads(tasks.len()), batched_writes(tasks.len(), 1));
         let sends = ("SQS.SendMessageBatch", tasks.len().div_ceil(10));
         let [write, read, put] =
             ["BatchExecuteStatement", "BatchGetItem", "PutItem"].map(|o| format!("DynamoDB.{o}"));
         let requests = match tasks.len() {
             // A single task shares no requests.
-            1 => vec![(&*write, outputs), ("DynamoDB.GetItem", reads), (&*put, saves), sends],
-            _ => vec![(&*write, outputs + saves), (&*read, reads), sends],
+            1 => vec![("DynamoDB.GetItem", reads), (&*put, saves), sends],
+            _ => vec![(&*write, saves), (&*read, reads), sends],
         };
-        // Load, input, outputs (concurrently), save.
-        let sequential = 4 * rounds(tasks.len(), TASKS_AT_ONCE) + super::send_rounds(tasks.len());
+        // Load, input, save.
+        let sequential = 3 * rounds(tasks.len(), TASKS_AT_ONCE) + super::send_rounds(tasks.len());
         assert_calls(&response, &calls, &requests, sequential);
         for id in &tasks {
             assert_eq!(deployment.task(id).await.revision, 3, "one save for ten replies");
@@ -151,8 +149,8 @@ async fn corrupt_messages_are_alerted_while_other_tasks_are_decided() {
         aws.observe(async |ports| steward_scheduler::handle(ports, batch).await).await;
     assert_eq!(response.batch_item_failures.len(), 25);
     assert_eq!(calls.requests("EventBridge.PutEvents"), 3);
-    // Load, definition, document, save, send.
-    assert_eq!(calls.sequential, 5, "{calls:?}");
+    // Load, definition, save, send.
+    assert_eq!(calls.sequential, 4, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,14 +183,14 @@ async fn errors_are_alerted_and_marked_as_alerted_concurrently() {
             aws.observe(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
         let requests = [
-            // The document with the reason, the save, and the record that the alert was sent.
-            ("DynamoDB.BatchExecuteStatement", 3 * batched_writes(size, 1)),
+            // The save with the reason, and the record that the alert was sent.
+            ("DynamoDB.BatchExecuteStatement", 2 * batched_writes(size, 1)),
             // The load before the decision, and the load before that record.
             ("DynamoDB.BatchGetItem", 2 * batched_reads(size)),
             ("EventBridge.PutEvents", size.div_ceil(10)),
         ];
-        // Load, reason, save; alerts; load, save.
-        let sequential = 5 * rounds(size, TASKS_AT_ONCE) + send_rounds(size);
+        // Load, save; alerts; load, save.
+        let sequential = 4 * rounds(size, TASKS_AT_ONCE) + send_rounds(size);
         assert_calls(&response, &calls, &requests, sequential);
     }
 }

@@ -31,7 +31,7 @@ fn definition_queries(calls: &ObservedCalls, workflows: u64, start: Instant) -> 
 const TRIGGERED: usize = 3;
 
 #[tokio::test(start_paused = true)]
-async fn submissions_share_transactions_of_25_and_sends_of_ten() {
+async fn submissions_share_writes_of_25_and_sends_of_ten() {
     for size in BATCH_SIZES {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let aws = SlowAws::new(&deployment, "submission");
@@ -44,8 +44,8 @@ async fn submissions_share_transactions_of_25_and_sends_of_ten() {
         // The published version is queried once for all submissions.
         let (queries, query_rounds) = definition_queries(&calls, 1, start);
         let requests = [
+            ("DynamoDB.BatchExecuteStatement", batched_writes(size, 1)),
             ("DynamoDB.Query", queries),
-            ("DynamoDB.TransactWriteItems", batched_writes(size, 1)),
             ("SQS.SendMessageBatch", size.div_ceil(10)),
         ];
         let sequential = query_rounds + rounds(size, SUBMISSIONS_AT_ONCE) + send_rounds(size);
@@ -94,10 +94,10 @@ async fn the_tasks_of_one_event_are_recorded_concurrently() {
         let tasks = size * TRIGGERED;
         let (queries, query_rounds) = definition_queries(&calls, TRIGGERED as u64, start);
         let requests = [
+            ("DynamoDB.BatchExecuteStatement", batched_writes(size, TRIGGERED)),
             // The workflows of each event. They are not cached, so that a new trigger takes effect at once.
             ("DynamoDB.GetItem", size),
             ("DynamoDB.Query", queries),
-            ("DynamoDB.TransactWriteItems", batched_writes(size, TRIGGERED)),
             ("SQS.SendMessageBatch", tasks.div_ceil(10)),
         ];
         let sequential = query_rounds + 2 * rounds(size, SUBMISSIONS_AT_ONCE) + send_rounds(tasks);

@@ -16,7 +16,7 @@ use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::{
     breaker::BreakerSettings,
     limits,
-    model::{messages::StepRequest, time::Timing},
+    model::{inline_documents::InlineDocuments, messages::StepRequest, task::Task, time::Timing},
     submission::{self as core_submission, ReplyQueues},
 };
 
@@ -50,7 +50,7 @@ fn definition() -> Value {
 fn ports() -> ConstantPorts {
     let definition = definition();
     let workflow = Arc::new(serde_json::from_value(definition.clone()).unwrap());
-    let task = decision(&fixtures::workflow(&definition), 1).task;
+    let task = without_documents(decision(&fixtures::workflow(&definition), 1).task);
     let note = "x".repeat(limits::DOCUMENT_BYTES_MAX / 2 - 1_000);
     ConstantPorts {
         workflow,
@@ -59,6 +59,11 @@ fn ports() -> ConstantPorts {
         due: ids().take(MESSAGES / 8).map(|id| id.parse().unwrap()).collect(),
         sent: AtomicU64::new(0),
     }
+}
+
+/// The task without the documents in its item, so that it reads separate ones.
+fn without_documents(task: Task) -> Task {
+    Task { documents: InlineDocuments::default(), ..task }
 }
 
 fn ids() -> impl Iterator<Item = String> {
@@ -162,7 +167,7 @@ fn fan_out_of_numbers() -> u64 {
         core_submission::accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
     let ports = ConstantPorts {
         workflow,
-        task: pending,
+        task: without_documents(pending),
         document: json!({ "input": { "items": (0..100).collect::<Vec<_>>(), "numbers": numbers } }),
         due: Vec::new(),
         sent: AtomicU64::new(0),

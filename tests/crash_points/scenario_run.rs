@@ -24,8 +24,10 @@ use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_core::{
     breaker::BreakerSettings,
+    limits,
     model::{
         command::Command,
+        inline_documents::InlineDocuments,
         items::ItemRecords,
         messages::SchedulerMessage,
         names::{AgentName, TaskId},
@@ -173,10 +175,15 @@ impl ScenarioRun<'_> {
     }
 
     async fn submit(&self) {
+        let scenario = &self.environment.scenario;
+        let note_bytes =
+            if scenario.large_documents { limits::INLINE_DOCUMENTS_BYTES_MAX } else { 0 };
+        let note = "x".repeat(note_bytes);
         for task_id in self.ids() {
             let submission = json!({
-                "task_id": task_id, "workflow": self.environment.scenario.workflow.name,
-                "input": { "of": task_id }, "reply_to": self.environment.queue(CLIENT_QUEUE),
+                "task_id": task_id, "workflow": scenario.workflow.name,
+                "input": { "of": task_id, "note": note },
+                "reply_to": self.environment.queue(CLIENT_QUEUE),
             });
             self.environment.send(resources::SUBMISSIONS_QUEUE, submission.to_string()).await;
         }
@@ -429,6 +436,8 @@ fn without_times(mut task: Task) -> Task {
         }
     }
     Task {
+        // Which documents fit into the item depends on their order.
+        documents: InlineDocuments::default(),
         revision: 0,
         saved_by: None,
         ended_at: None,

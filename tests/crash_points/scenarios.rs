@@ -25,6 +25,8 @@ pub(super) struct Scenario {
     /// The operator's command after an alert, when the service is repaired.
     pub(super) operator: Option<CommandAction>,
     pub(super) redelivery: Redelivery,
+    /// Whether inputs and outputs do not fit into the items of their tasks.
+    pub(super) large_documents: bool,
     /// Whether tables and queues are in files.
     pub(super) on_disk: bool,
     /// The outage at an [`InjectedFault::Outage`](super::fault_injection::InjectedFault::Outage), if the scenario has one.
@@ -87,6 +89,7 @@ pub(super) fn completed() -> Scenario {
         behaviors: vec![],
         operator: None,
         redelivery: Redelivery::Last,
+        large_documents: false,
         on_disk: false,
         outage: None,
         ending: ExpectedEnding {
@@ -119,6 +122,7 @@ pub(super) fn undone() -> Scenario {
         name: "undone",
         workflow: line("undo"),
         behaviors: vec![("step_2", Action::Do, ServiceBehavior::Fails)],
+        large_documents: true,
         ending: ExpectedEnding {
             state: ProcessState::Undone,
             effects: &[STEP_1, STEP_1_UNDONE],

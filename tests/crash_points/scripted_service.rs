@@ -84,6 +84,7 @@ impl ScriptedService {
     fn take_effect(&self, request: &StepRequest) -> Value {
         let mut state = self.state.lock().unwrap();
         let body = request.body.as_ref().map(ToString::to_string).unwrap_or_default();
+        let note = request.body.as_ref().map(|body| body.value()["input"]["note"].take());
         let key = request.idempotency_key.clone();
         let ledger = state.ledgers.entry(request.task_id.clone()).or_default();
         match ledger.iter().find(|(known, _)| *known == key) {
@@ -91,7 +92,12 @@ impl ScriptedService {
             Some((_, known)) if *known == body => {}
             Some(_) => state.conflicting_keys.push(key),
         }
-        json!({ "id": request.idempotency_key })
+        let mut output = json!({ "id": request.idempotency_key });
+        // As large as the input.
+        if let Some(note) = note.filter(|note| !note.is_null()) {
+            output["note"] = note;
+        }
+        output
     }
 }
 

@@ -41,9 +41,9 @@ pub(super) enum ExpiredItem {
 
 impl ModelState {
     /// A document in the item of the task, or a separate one, which may have expired.
-    pub(super) fn document(&self, key: &DocumentKey) -> Option<&serde_json::Value> {
+    pub(super) fn document(&self, key: &DocumentKey) -> Option<serde_json::Value> {
         let inline = self.task.as_ref().and_then(|task| task.documents.body(key));
-        inline.or_else(|| self.documents.get(key))
+        inline.or_else(|| self.documents.get(key).cloned())
     }
 
     /// Reads a separate document, if it exists and has not expired.

@@ -219,7 +219,7 @@ impl ModelState {
             self.in_progress_until(workflow, &step, action).map(relative).hash(to);
             let output = progress.output(&step, action);
             let output = output.map(|key| (self.lacks(&key), self.document(&key)));
-            output.map(|(lacks, body)| (lacks, body.map(ToString::to_string))).hash(to);
+            output.map(|(lacks, body)| (lacks, body.map(|body| body.to_string()))).hash(to);
         }
     }
 

@@ -49,7 +49,7 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     let (waiting, _) = decide(&task, &Event::Swept);
     let command: Command = serde_json::from_value(json!({
         "command_id": "c-1", "task_id": "t", "by": "ann", "why": "a test",
-        "order": { "command": "complete", "step": "charge", "output": { "id": "TILL" } },
+        "order": { "command": "complete", "step": "charge", "output": large(json!({ "id": "TILL" })) },
     }))
     .unwrap();
     let (_, documents) = decide(&waiting, &Event::CommandReceived(command.clone()));
@@ -75,8 +75,7 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     assert_eq!(task.process_state, ProcessState::Processed);
     assert!(task.commands[0].refused.is_some());
     let result = steward_operator::view::result_key_of(&task).unwrap();
-    let result =
-        deployment.ports.store().documents(&task.document_owner(), &[result]).await.unwrap();
+    let result = deployment.ports.store().documents_of(&task, &[result]).await.unwrap();
     assert_eq!(result[0].body, json!("c-7"));
     deployment.command("t", "c-2", json!({ "command": "undo" })).await;
     assert_eq!(request_body(&deployment, "t", "charge"), json!("c-7"));

@@ -6,6 +6,7 @@ use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_core::{
     engine::event::Event,
+    limits,
     model::{
         events::{BusEvent, EventData},
         messages::{ReplyOutcome, SchedulerMessage, StepReply, StepRequest},
@@ -227,8 +228,15 @@ pub(super) fn one_call_workflow() -> Value {
         "steps": { "charge": call_step("/charge") } })
 }
 
+/// A submission with an input that does not fit into the item of its task.
 pub(super) fn submission(task: &str, workflow: &str) -> Value {
-    json!({ "task_id": task, "workflow": workflow, "input": { "n": 1 } })
+    json!({ "task_id": task, "workflow": workflow, "input": large(json!({ "n": 1 })) })
+}
+
+/// The object with a text that makes it too large for the item of a task: only separate documents expire before their task.
+pub(super) fn large(mut object: Value) -> Value {
+    object["note"] = "x".repeat(limits::INLINE_DOCUMENTS_BYTES_MAX).into();
+    object
 }
 
 /// A workflow that charges, waits, and ships.

@@ -28,9 +28,9 @@ async fn an_id_can_be_reused_when_only_documents_of_its_earlier_task_remain() {
         let second = deployment.task("t").await;
         assert_eq!(second.process_state, ProcessState::Processing);
         deployment.complete("t", "charge", json!("second")).await;
-        let owner = second.document_owner();
         let key = "step/charge/1/output".parse().unwrap();
-        let output = deployment.ports.store().documents(&owner, &[key]).await.unwrap();
+        let second = deployment.task("t").await;
+        let output = deployment.ports.store().documents_of(&second, &[key]).await.unwrap();
         assert_eq!(output[0].body, json!("second"));
         deployment.ports.clock().advance(10 * DAY);
     }

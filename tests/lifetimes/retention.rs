@@ -11,7 +11,7 @@ use super::harness::*;
 async fn a_retention_shorter_than_complete_within_counts_from_the_end() {
     let mut deployment = MemoryDeployment::new(&[charge_wait_ship("1h", "30d", "20d")]);
     deployment.submit(submission("t", "slow")).await.unwrap();
-    deployment.complete("t", "charge", json!({ "id": "c-1" })).await;
+    deployment.complete("t", "charge", large(json!({ "id": "c-1" }))).await;
     deployment.run_for(20 * DAY + HOUR).await;
     assert_eq!(request_body(&deployment, "t", "ship"), json!({ "charge": "c-1" }));
     deployment.reply("t", "ship", refused_outcome()).await;
@@ -30,7 +30,7 @@ async fn a_retention_shorter_than_complete_within_counts_from_the_end() {
 async fn a_task_that_is_paused_for_months_keeps_its_documents() {
     let mut deployment = MemoryDeployment::new(&[charge_wait_ship("1h", "2d", "1h")]);
     deployment.submit(submission("t", "slow")).await.unwrap();
-    deployment.complete("t", "charge", json!({ "id": "c-1" })).await;
+    deployment.complete("t", "charge", large(json!({ "id": "c-1" }))).await;
     deployment.command("t", "c-1", json!({ "command": "pause" })).await;
     deployment.run_for(90 * DAY).await;
     deployment.command("t", "c-2", json!({ "command": "resume" })).await;
@@ -61,7 +61,7 @@ async fn a_task_that_is_cancelled_after_a_long_pause_is_kept_for_the_retention_t
 async fn a_task_that_is_undone_just_before_it_expires_keeps_its_documents() {
     let mut deployment = MemoryDeployment::new(&[charge_wait_ship("20d", "2d", "1h")]);
     deployment.submit(submission("t", "slow")).await.unwrap();
-    deployment.complete("t", "charge", json!({ "id": "c-1" })).await;
+    deployment.complete("t", "charge", large(json!({ "id": "c-1" }))).await;
     deployment.run_for(HOUR).await;
     deployment.complete("t", "ship", json!(null)).await;
     deployment.run_for(19 * DAY).await;
@@ -78,7 +78,7 @@ async fn a_task_that_is_undone_just_before_it_expires_keeps_its_documents() {
 async fn a_missing_document_is_an_error_and_the_alert_names_it() {
     let mut deployment = MemoryDeployment::new(&[charge_wait_ship("1h", "2d", "1h")]);
     deployment.submit(submission("t", "slow")).await.unwrap();
-    deployment.complete("t", "charge", json!({ "id": "c-1" })).await;
+    deployment.complete("t", "charge", large(json!({ "id": "c-1" }))).await;
     let owner = (deployment.task("t").await).document_owner();
     let key = "step/charge/1/output".parse().unwrap();
     deployment.ports.store().delete_expired(&ExpiredItem::Document(owner, key));

@@ -148,7 +148,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
         (self.observer)(&before, event, &answer);
         Ok(match answer {
             Transition::Apply { task, documents: separate, effects } => {
-                let is_new = |document: &Document| before.documents.body(&document.key).is_none();
+                let is_new = |document: &Document| !before.documents.contains(&document.key);
                 let documents = task.documents.iter().filter(is_new).chain(separate);
                 let documents: Vec<_> = documents.collect();
                 self.store(&documents, event, &task);
@@ -192,7 +192,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 Ok(answer) => break answer,
                 Err(NeededDocuments(keys)) => {
                     for key in keys {
-                        if task.documents.body(&key).is_some() {
+                        if task.documents.contains(&key) {
                             self.violated
                                 .push(format!("the core wants only separate documents; not {key}"));
                         }

@@ -35,9 +35,9 @@ fn the_cost_of_an_order_is_shown_by_function_by_step_and_for_other_services() {
         out.starts_with("order version 2: 20 simulated tasks, 10 messages per batch\n"),
         "{out}"
     );
-    assert_eq!(row(&out, "submission")[2..6], ["5.00", "0.00", "0.30", "0.10"]);
-    assert_eq!(row(&out, "the task")[2..6], ["8.00", "2.00", "0.50", "0.20"]);
-    assert_eq!(row(&out, "reserve")[2..6], ["2.00", "2.00", "0.60", "0.20"]);
+    assert_eq!(row(&out, "submission")[2..6], ["2.00", "0.00", "0.30", "0.10"]);
+    assert_eq!(row(&out, "the task")[2..6], ["5.00", "1.00", "0.50", "0.20"]);
+    assert_eq!(row(&out, "reserve")[2..6], ["1.00", "1.00", "0.60", "0.20"]);
     assert_eq!(row(&out, "Step Functions Standard")[2..4], ["3.00 state transitions", "75.00"]);
 }
 

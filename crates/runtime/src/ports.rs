@@ -182,7 +182,7 @@ pub trait StateStore: Send + Sync {
         async move {
             let mut documents: Vec<_> =
                 keys.iter().filter_map(|key| task.documents.get(key)).collect();
-            let separate = keys.iter().filter(|key| task.documents.body(key).is_none());
+            let separate = keys.iter().filter(|key| !task.documents.contains(key));
             let separate: Vec<_> = separate.cloned().collect();
             if !separate.is_empty() {
                 documents.extend(self.documents(&task.document_owner(), &separate).await?);

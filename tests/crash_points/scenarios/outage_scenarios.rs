@@ -27,6 +27,8 @@ impl Scenario {
             // The visibility timeout does not matter, because an outage is longer.
             redelivery: Redelivery::Immediate,
             outage: Some(outage),
+            // Documents in the item of a task expire with it.
+            large_documents: true,
             ..self
         }
     }

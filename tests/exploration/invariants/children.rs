@@ -164,7 +164,8 @@ impl CheckedTransition<'_> {
                     let is_result = |key: &&DocumentKey| matches!(key, DocumentKey::Result(_));
                     let keys = self.after.documents.keys().chain(after.documents.keys());
                     let mut results = keys.filter(is_result);
-                    output.is_null() || results.any(|key| self.after.document(key) == Some(output))
+                    output.is_null()
+                        || results.any(|key| self.after.document(key).as_ref() == Some(output))
                 }
                 (ChildOutcome::Undone { .. }, ProcessState::Undone) => true,
                 // Past the point of no return when the parent requests the undo.

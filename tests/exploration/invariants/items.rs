@@ -53,7 +53,7 @@ impl CheckedTransition<'_> {
                 !goes_on || !in_time || !is_each || full,
             );
             let list = self.after.items(record);
-            let count = list.map_or(0, Vec::len);
+            let count = list.map_or(0, |list| list.len());
             let none = self.workflow.empty_list == Some(name.as_str());
             check(
                 "one item for each element of the list",
@@ -73,7 +73,7 @@ impl CheckedTransition<'_> {
             if let (Some(position), Some(item)) = (step.item, field("item")) {
                 let item_record = record.items.as_ref().unwrap().get(position).unwrap();
                 let list = self.after.items(item_record);
-                if list.and_then(|list| list.get(position as usize)) != Some(item) {
+                if list.as_ref().and_then(|list| list.get(position as usize)) != Some(item) {
                     violated.push(format!("{step}: the request contains its item, not {item}"));
                 }
             }
@@ -92,16 +92,16 @@ fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
     let output = |(position, item): (u32, &StepRecord)| {
         let part = Part { step: step.clone(), item: Some(position) };
         let output = item.run.output(&part, Action::Do);
-        output.and_then(|key| model.document(&key)).cloned().unwrap_or_default()
+        output.and_then(|key| model.document(&key)).unwrap_or_default()
     };
     (0..).zip(items.iter()).map(output).collect()
 }
 
 impl ModelState {
     /// The list of the input that a step or an item uses.
-    pub(super) fn items(&self, record: &StepRecord) -> Option<&Vec<Value>> {
+    pub(super) fn items(&self, record: &StepRecord) -> Option<Vec<Value>> {
         let input =
             record.run.input_edit_id.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
-        self.document(&input)?.get("input")?.get("list")?.as_array()
+        self.document(&input)?.get("input")?.get("list")?.as_array().cloned()
     }
 }

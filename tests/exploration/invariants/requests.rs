@@ -185,7 +185,8 @@ impl CheckedTransition<'_> {
         for (part, record) in after.started_parts().filter(|(_, record)| is_completed(&record.run))
         {
             let Some(position) = part.item else { continue };
-            let own = self.after.items(record).and_then(|list| list.get(position as usize));
+            let own = self.after.items(record);
+            let own = own.as_ref().and_then(|list| list.get(position as usize));
             if own != list.get(position as usize) {
                 violated.push(format!("{part}: an edit does not transition a completed item"));
             }

@@ -66,7 +66,7 @@ impl DynamoStore {
             let StoredDocumentKey { incarnation, key } = read_key(&item).map_err(corrupt())?;
             let is_current = incarnation == task.incarnation && !has_expired(&item, now);
             // A save that failed may have left a document that a later save stored in the task's item.
-            if is_current && task.documents.body(&key).is_none() {
+            if is_current && !task.documents.contains(&key) {
                 documents.push(read_document(&item).map_err(corrupt())?);
             }
         }
@@ -132,7 +132,7 @@ impl DynamoStore {
             let item = item.map_err(failed(format!("query attempts of {id}")))?;
             let (key, times) =
                 read_times(&item).map_err(corrupt(format!("read attempts of {id}")))?;
-            if key.incarnation == task.incarnation && task.documents.body(&key.key).is_none() {
+            if key.incarnation == task.incarnation && !task.documents.contains(&key.key) {
                 all.push((key.key, times));
             }
         }

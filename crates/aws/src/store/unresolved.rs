@@ -37,7 +37,8 @@ impl DynamoStore {
             .consistent_read(true)
             .projection_expression("task_id")
             .filter_expression(
-                "workflow = :workflow AND version = :version \
+                // An older release stored the version as `version`.
+                "workflow = :workflow AND (v = :version OR version = :version) \
                  AND process_state IN (:s0, :s1, :s2, :s3)",
             )
             .expression_attribute_values(":workflow", text(workflow.as_str()))

@@ -6,13 +6,14 @@
 //! The functions `largest_…` list every field of their struct, without `..`, so that a new field does not compile until
 //! its size is defined here. The attributes that the state store adds are a constant, `STORE_BYTES`.
 
+mod attribute_bytes;
+
 use crate::definition::step::StepDefinition;
 use crate::definition::workflow::Workflow;
 use std::{str::FromStr, sync::LazyLock};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::{
     limits,
@@ -20,7 +21,7 @@ use crate::{
         attempt::Action,
         command::CommandRecord,
         document::{Document, DocumentKey},
-        inline_documents::InlineDocuments,
+        inline_documents::{InlineDocument, InlineDocuments},
         items::{ItemRecords, distinct_runs_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
@@ -187,47 +188,21 @@ pub fn item_bytes(task: &Task) -> usize {
     attributes_bytes(task) + due + end
 }
 
-/// The bytes by which a document makes its task's item larger.
+/// The bytes by which a document makes its task's item larger, if the item has documents already.
 #[must_use]
-pub fn inline_bytes(document: &Document) -> usize {
-    let with = attributes_bytes(&InlineDocuments::from_iter([document.clone()]));
-    // The byte of the entry in the map of documents.
-    with + 1
+pub fn inline_bytes(key: &DocumentKey, document: &InlineDocument) -> usize {
+    // The 1 is the byte of the entry in the map of documents.
+    1 + bytes_of(key) + bytes_of(document)
 }
 
-/// The bytes of the attributes of an item, without those of the map that contains them.
+/// The bytes of the attributes of an item.
 fn attributes_bytes(item: &impl Serialize) -> usize {
-    serde_json::to_value(item).map_or(UNKNOWN, |item| match item {
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            UNKNOWN
-        }
-    })
+    attribute_bytes::item_bytes(item).unwrap_or(UNKNOWN)
 }
 
-/// The size of a value in an item by DynamoDB's rule: the UTF-8 bytes of names and texts, a byte for two digits of a
-/// number and one more, 3 bytes for a map or a list, and 1 for each of its values.
-/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
+/// The bytes of a value in an item.
 fn bytes_of(value: &impl Serialize) -> usize {
-    // Serialisation of these types to JSON never fails, because all keys are texts.
-    serde_json::to_value(value).map_or(UNKNOWN, |value| value_bytes(&value))
-}
-
-fn value_bytes(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 1,
-        Value::Number(number) => number.to_string().len().div_ceil(2) + 1,
-        Value::String(text) => text.len(),
-        Value::Array(values) => {
-            3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
-        }
-        Value::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| 1 + name.len() + value_bytes(value);
-            3 + fields.iter().map(field).sum::<usize>()
-        }
-    }
+    attribute_bytes::value_bytes(value).unwrap_or(UNKNOWN)
 }
 
 /// The maximum bytes that `count` started items add to the record of their step: the field `p`, a map with `n`, the list

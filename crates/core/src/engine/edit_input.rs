@@ -29,7 +29,7 @@ impl CommandExecutor<'_, '_> {
             Err(ValueError::NotLoaded) => return Ok(()),
             Err(ValueError::Invalid(reason)) => return Err(reason),
         };
-        let mut input = input.clone();
+        let mut input = input.into_owned();
         json_patch::merge(&mut input, patch);
         if let Some(reason) = size_error("edited input", &input) {
             return Err(reason);

@@ -68,7 +68,7 @@ fn task_output(sources: ValueSources<'_>) -> Result<Option<Value>, String> {
         return Ok(None);
     }
     match sources.document(&result_key(task)) {
-        Ok(output) => Ok(Some(output.clone())),
+        Ok(output) => Ok(Some(output.into_owned())),
         // The document is loaded next, and the decision is repeated.
         Err(ValueError::NotLoaded) => Ok(None),
         Err(ValueError::Invalid(reason)) => Err(reason),

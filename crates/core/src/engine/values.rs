@@ -97,7 +97,7 @@ pub(crate) struct ValueSources<'s> {
 /// The values that templates read.
 pub(crate) struct TemplateValues<'s> {
     task: &'s Task,
-    input: Option<&'s Value>,
+    input: Option<Cow<'s, Value>>,
     outputs: BTreeMap<StepName, Cow<'s, Value>>,
     item: Option<Value>,
     token: Option<String>,
@@ -106,7 +106,7 @@ pub(crate) struct TemplateValues<'s> {
 impl TemplateValues<'_> {
     pub(crate) fn scope(&self) -> Scope<'_> {
         Scope {
-            input: self.input,
+            input: self.input.as_deref(),
             outputs: Some(&self.outputs),
             task: Some((self.task.task_id.as_str(), self.task.workflow.as_str())),
             item: self.item.as_ref(),
@@ -117,16 +117,24 @@ impl TemplateValues<'_> {
 }
 
 impl<'s> ValueSources<'s> {
-    pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, ValueError> {
-        let new = self.new_documents.iter().find(|new| new.key == *key).map(|new| &new.body);
-        let known = new.or_else(|| self.task.documents.body(key));
-        known.map_or_else(|| self.cache.get(key), Ok)
+    pub(crate) fn document(self, key: &DocumentKey) -> Result<Cow<'s, Value>, ValueError> {
+        if let Some(new) = self.new_documents.iter().find(|new| new.key == *key) {
+            return Ok(Cow::Borrowed(&new.body));
+        }
+        match self.task.documents.body(key) {
+            Some(body) => Ok(Cow::Owned(body)),
+            None => self.cache.get(key).map(Cow::Borrowed),
+        }
     }
 
     /// The task's input after the edit `edit`, or as submitted if there is none.
-    pub(crate) fn input(self, edit: Option<&CommandId>) -> Result<&'s Value, ValueError> {
-        let body = self.document(&input_key(edit))?;
-        Ok(body.get("input").unwrap_or(&Value::Null))
+    pub(crate) fn input(self, edit: Option<&CommandId>) -> Result<Cow<'s, Value>, ValueError> {
+        Ok(match self.document(&input_key(edit))? {
+            Cow::Borrowed(body) => Cow::Borrowed(body.get("input").unwrap_or(&Value::Null)),
+            Cow::Owned(mut body) => {
+                Cow::Owned(body.get_mut("input").map(Value::take).unwrap_or_default())
+            }
+        })
     }
 
     /// Renders a template of the task as a whole.
@@ -262,7 +270,7 @@ impl<'s> ValueSources<'s> {
         record: &StepRecord,
     ) -> Option<Result<Cow<'s, Value>, ValueError>> {
         if let Some(output) = record.run.output(part, Action::Do) {
-            return Some(self.document(&output).map(Cow::Borrowed));
+            return Some(self.document(&output));
         }
         match record.run.state {
             StepState::Completed { .. } | StepState::Skipped { .. } => {

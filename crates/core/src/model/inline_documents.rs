@@ -10,12 +10,16 @@
 use std::{collections::BTreeMap, fmt};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, IgnoredAny},
+};
 use serde_json::Value;
 
 use crate::model::{
     attempt::AttemptTimes,
     document::{Document, DocumentKey},
+    json_text::parsed,
 };
 
 /// The documents in the item of a task, by key.
@@ -26,8 +30,9 @@ pub struct InlineDocuments(BTreeMap<DocumentKey, InlineDocument>);
 /// A document in the item of a task.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InlineDocument {
-    #[serde(rename = "b", with = "json_text")]
-    body: Value,
+    /// JSON text: DynamoDB's own numbers have fewer values than those of JSON. It is parsed only if it is read.
+    #[serde(rename = "b", deserialize_with = "valid_json")]
+    body: String,
     #[serde(rename = "t", with = "jiff::fmt::serde::timestamp::millisecond::required")]
     at: Timestamp,
     #[serde(rename = "q", default, skip_serializing_if = "Option::is_none")]
@@ -38,19 +43,10 @@ pub struct InlineDocument {
     answered_ms_before: Option<i64>,
 }
 
-/// A JSON value as text: DynamoDB's own numbers have fewer values than those of JSON.
-mod json_text {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use serde_json::Value;
-
-    pub(super) fn serialize<S: Serializer>(body: &Value, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(body)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
-        let text = String::deserialize(from)?;
-        serde_json::from_str(&text).map_err(D::Error::custom)
-    }
+fn valid_json<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    serde_json::from_str::<IgnoredAny>(&text).map_err(D::Error::custom)?;
+    Ok(text)
 }
 
 impl InlineDocuments {
@@ -60,10 +56,16 @@ impl InlineDocuments {
         self.0.is_empty()
     }
 
+    /// Whether a document is one of them.
+    #[must_use]
+    pub fn contains(&self, key: &DocumentKey) -> bool {
+        self.0.contains_key(key)
+    }
+
     /// The body of a document.
     #[must_use]
-    pub fn body(&self, key: &DocumentKey) -> Option<&Value> {
-        Some(&self.0.get(key)?.body)
+    pub fn body(&self, key: &DocumentKey) -> Option<Value> {
+        Some(self.0.get(key)?.body())
     }
 
     /// One document.
@@ -82,25 +84,35 @@ impl InlineDocuments {
         self.0.keys()
     }
 
-    /// Adds a document. The store keeps milliseconds of its times.
-    pub(crate) fn insert(&mut self, document: Document) {
-        let Document { key, at, body, times } = document;
-        let AttemptTimes { queued_at, called_at, answered_at } = times;
-        let ms_before = |time: Option<Timestamp>| {
-            time.map(|time| at.as_millisecond().saturating_sub(time.as_millisecond()))
-        };
-        let document = InlineDocument {
-            body,
-            at,
-            queued_ms_before: ms_before(queued_at),
-            called_ms_before: ms_before(called_at),
-            answered_ms_before: ms_before(answered_at),
-        };
+    pub(crate) fn insert(&mut self, key: DocumentKey, document: InlineDocument) {
         self.0.insert(key, document);
     }
 }
 
+impl From<&Document> for InlineDocument {
+    /// Keeps milliseconds of the times, as the store does.
+    fn from(document: &Document) -> Self {
+        let Document { key: _, at, body, times } = document;
+        let AttemptTimes { queued_at, called_at, answered_at } = *times;
+        let ms_before = |time: Option<Timestamp>| {
+            time.map(|time| at.as_millisecond().saturating_sub(time.as_millisecond()))
+        };
+        Self {
+            body: body.to_string(),
+            at: *at,
+            queued_ms_before: ms_before(queued_at),
+            called_ms_before: ms_before(called_at),
+            answered_ms_before: ms_before(answered_at),
+        }
+    }
+}
+
 impl InlineDocument {
+    /// The text was written from a value, or checked when it was read.
+    fn body(&self) -> Value {
+        parsed(&self.body)
+    }
+
     fn document(&self, key: &DocumentKey) -> Document {
         let time = |ms_before: Option<i64>| {
             self.at.checked_sub(SignedDuration::from_millis(ms_before?)).ok()
@@ -110,7 +122,7 @@ impl InlineDocument {
             called_at: time(self.called_ms_before),
             answered_at: time(self.answered_ms_before),
         };
-        Document { key: key.clone(), at: self.at, body: self.body.clone(), times }
+        Document { key: key.clone(), at: self.at, body: self.body(), times }
     }
 }
 
@@ -123,9 +135,11 @@ impl fmt::Debug for InlineDocuments {
 
 impl FromIterator<Document> for InlineDocuments {
     fn from_iter<T: IntoIterator<Item = Document>>(documents: T) -> Self {
-        let mut all = Self::default();
-        documents.into_iter().for_each(|document| all.insert(document));
-        all
+        let entry = |document: Document| {
+            let inline = InlineDocument::from(&document);
+            (document.key, inline)
+        };
+        Self(documents.into_iter().map(entry).collect())
     }
 }
 

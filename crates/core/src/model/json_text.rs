@@ -21,7 +21,7 @@ impl JsonText {
     /// Parses the text.
     #[must_use]
     pub fn value(&self) -> Value {
-        infallible(serde_json::from_str(&self.0))
+        parsed(&self.0)
     }
 
     /// The number of bytes in a message, in which two characters that SQS refuses are written as escapes.
@@ -46,6 +46,14 @@ pub fn to_json_text<T: Serialize>(content: &T) -> String {
 /// As [`to_json_text`].
 pub fn to_json_value<T: Serialize>(content: &T) -> Value {
     infallible(serde_json::to_value(content))
+}
+
+/// Parses a text that is valid JSON.
+///
+/// # Panics
+/// The text is not valid JSON.
+pub(crate) fn parsed(valid: &str) -> Value {
+    infallible(serde_json::from_str(valid))
 }
 
 #[expect(clippy::expect_used, reason = "an invariant: see `to_json_text`")]

@@ -80,8 +80,8 @@ fn the_demand_of_a_task_is_that_of_the_forecast() {
     let model = QueueModel::of(&settings(Load::steady(1.0, 1.0)), &counted.demand);
     let units: Vec<_> =
         scaling_limits::TABLES.map(|resource| model.units_per_task(resource)).into();
-    // 2 + 1 + 3 and 1 + 3; 1 + 1; 2 + 3 and 3 + 1, since shipping reads what reserving returned.
-    assert_eq!(units, [6.0, 4.0, 2.0, 5.0, 4.0]);
+    // 1 + 1 + 3 and 1 + 3; 1 + 1. All documents fit into the item of the task.
+    assert_eq!(units, [5.0, 4.0, 2.0, 0.0, 0.0]);
     let usage = counted.usage;
     // Plus one write to the index of ended tasks, which is never the tightest limit.
     let writes = units[0] + units[2] + units[3] + 1.0;
@@ -388,7 +388,7 @@ fn following_the_recommendations_removes_the_backlog() {
 #[test]
 fn late_replies_are_reported() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
-    settings.deployment.scheduler = 11.0;
+    settings.deployment.scheduler = 8.0;
     let late = scale(&settings).unwrap().late;
     assert!(late.share > 0.3, "{late:?}");
     // Half of the load is sustained, and each reply waits: up to ten seconds by then.
@@ -401,7 +401,7 @@ fn late_replies_are_reported() {
 #[test]
 fn capping_intake_avoids_late_replies() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
-    settings.deployment.scheduler = 11.0;
+    settings.deployment.scheduler = 8.0;
     let report = scale(&settings).unwrap();
     settings.deployment.submission = report.let_in.unwrap();
     let capped = scale(&settings).unwrap();

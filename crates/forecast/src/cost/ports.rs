@@ -161,7 +161,7 @@ impl CountedCalls {
     /// Counts the documents that are new in the task's item.
     fn writes_inline_documents(&self, before: Option<&Task>, after: &Task) {
         let is_new = |document: &Document| {
-            before.is_none_or(|before| before.documents.body(&document.key).is_none())
+            before.is_none_or(|before| !before.documents.contains(&document.key))
         };
         after.documents.iter().filter(is_new).for_each(|document| self.writes_document(&document));
     }

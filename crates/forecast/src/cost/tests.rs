@@ -66,19 +66,19 @@ fn a_task_of_one_step_has_the_usage_counted_by_dynamodb() {
     let body = json!({ "order": "${ task.id }", "input": "${ input }" });
     let one = json!({ "agent": "a", "request": { "path": "/x", "body": body } });
     let report = run(steps(json!({ "step_1": one })));
-    assert_usage(&report.usage, 10.0, 3.0, 1.1, 0.4);
+    assert_usage(&report.usage, 6.0, 2.0, 1.1, 0.4);
 }
 
-/// Each further step adds 2 write units, 2 read units, 0.6 requests and 0.2 invocations, as in `tests/cost.rs`. One
-/// more read unit: `ship` reads the output of `reserve`, which is not the step directly before it.
+/// Each further step adds 1 write unit, 1 read unit, 0.6 requests and 0.2 invocations, as in `tests/cost.rs`. All documents
+/// fit into the item of the task.
 #[test]
 fn the_order_has_the_usage_counted_by_dynamodb() {
     let report = run(order());
     assert_eq!(count(&report, "Processed"), 50);
-    assert_usage(&report.usage, 14.0, 8.0, 2.3, 0.8);
+    assert_usage(&report.usage, 8.0, 4.0, 2.3, 0.8);
     let dollars = report.dollars_per_million;
-    assert!(dollars.total > 9.0 && dollars.total < 15.0, "{dollars:?}");
-    assert!((dollars.dynamodb - 9.75).abs() < 1e-6, "{dollars:?}");
+    assert!(dollars.total > 6.0 && dollars.total < 7.0, "{dollars:?}");
+    assert!((dollars.dynamodb - 5.5).abs() < 1e-6, "{dollars:?}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_child_workflow_is_run_if_it_is_given_and_counts_as_a_call_if_not() {
     assert_eq!(count(&report, "Processed"), 20, "{:?}", report.reasons);
     assert_eq!(step(&report, "delivery.fly").started, 20);
     let call = run(ForecastSettings { runs: 20, ..ForecastSettings::new(parent()) });
-    assert!(report.usage.write_units > call.usage.write_units + 8.0, "{:?}", report.usage);
+    assert!(report.usage.write_units > call.usage.write_units + 5.0, "{:?}", report.usage);
     let failing =
         ForecastSettings { fail: option("delivery.fly=100%"), ..ForecastSettings::new(parent()) };
     assert_eq!(count(&run(inside(failing)), "Processed"), 0);
@@ -351,7 +351,7 @@ fn a_value_of_the_wrong_kind_is_an_error_with_its_location() {
 #[test]
 fn batches_of_one_message_cost_more() {
     let report = run(ForecastSettings { batch: 1, ..order() });
-    assert_usage(&report.usage, 14.0, 8.0, 23.0, 8.0);
+    assert_usage(&report.usage, 8.0, 4.0, 23.0, 8.0);
     let error: ForecastError =
         forecast(ForecastSettings { batch: 0, ..order() }, &|| {}).unwrap_err();
     assert!(matches!(error, ForecastError::OutOfLimits { option: "batch", .. }));

@@ -318,7 +318,7 @@ impl FaultInjector {
                 state.ledger.forget(&task.task_id);
             }
             let inline = task.documents.body(&DocumentKey::Submission);
-            let submitted = separate.map(|document| &document.body).or(inline);
+            let submitted = separate.map(|document| &document.body).or(inline.as_ref());
             state.oracle.observe_creation(task, submitted, &state.ledger, now);
         }
     }

@@ -145,12 +145,14 @@ async fn create_ended(
     ms: i64,
     attempts: &[(&str, [i64; 3])],
 ) {
+    // In 2093, so that the task has not expired.
+    let start = 3_900_000_000_000_i64;
     let task = json!({
         "task_id": id, "workflow": of, "version": 1, "process_state": "Processed", "revision": 1,
-        "submitted_at": 0, "ended_at": ms, "complete_by": 4_000_000_000_000_i64,
+        "submitted_at": start, "ended_at": start + ms, "complete_by": start + 1_000,
     });
     let task: Task = serde_json::from_value(task).unwrap();
-    let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+    let at = |ms: i64| Timestamp::from_millisecond(start + ms).unwrap();
     let store = console.ports.store();
     let submitted = Document::new(DocumentKey::Submission, at(0), json!({ "input": null }));
     store.create(&task, Some(&submitted)).await.unwrap();
