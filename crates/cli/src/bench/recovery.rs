@@ -73,9 +73,9 @@ impl RecoveryBench {
         Duration::from_secs(self.complete_within_s).mul_f64(0.8 * fastrand::f64())
     }
 
-    /// The name of the agent and of the workflow of task `n`. Each agent that is killed has one task.
-    fn agent(&self, n: usize) -> String {
-        if n < self.runs { format!("killed-{n}") } else { "silent".to_owned() }
+    /// The name of the agent and of the workflow of task `n`. Each task has its own agent, so that no circuit breaker opens.
+    fn agent(n: usize) -> String {
+        format!("agent-{n}")
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn run(bench: &RecoveryBench) -> Result<Measurements> {
         let (host, bench) = (host.clone(), bench.clone());
         running.spawn(async move {
             tokio::time::sleep(bench.submit_after(n)).await;
-            submit(&host, &bench, n).await?;
+            submit(&host, n).await?;
             let mut silent_since = calls.recv().await.context("the step was not called")?;
             let is_killed = n < bench.runs;
             if is_killed {
@@ -155,10 +155,10 @@ async fn respond(
     "{}"
 }
 
-async fn submit(host: &Host, bench: &RecoveryBench, n: usize) -> Result<()> {
+async fn submit(host: &Host, n: usize) -> Result<()> {
     let address = host.address.context("the host does not listen")?;
     let submission = json!({
-        "task_id": format!("task-{n}"), "workflow": bench.agent(n), "input": { "task": n },
+        "task_id": format!("task-{n}"), "workflow": RecoveryBench::agent(n), "input": { "task": n },
     });
     let post = reqwest::Client::new().post(format!("http://{address}/tasks"));
     let status = post.body(submission.to_string()).send().await?.status();
@@ -175,7 +175,7 @@ fn kill_agent(host: &Host, n: usize) -> Result<()> {
 }
 
 async fn start_host(bench: &RecoveryBench, base_url: &str) -> Result<Host> {
-    let names: Vec<_> = (0..=bench.runs).map(|n| bench.agent(n)).collect();
+    let names: Vec<_> = (0..2 * bench.runs).map(RecoveryBench::agent).collect();
     let workflows = names.iter().map(|name| bench.workflow(name));
     let agents = names.iter().map(|name| Ok((name.parse()?, base_url.parse()?)));
     let seconds = Duration::from_secs;
