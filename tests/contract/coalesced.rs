@@ -62,10 +62,11 @@ fn unique_number() -> u32 {
 }
 
 impl UnrelatedWrites {
-    /// Creates an unrelated task without a due time, so that it is in no index.
-    async fn create_unrelated_task(&self) {
+    /// Creates an unrelated task without a due time, so that it is in no index; with a separate document or without one.
+    async fn create_unrelated_task(&self, has_separate: bool) {
         let another = task_due(&format!("another-{}", unique_number()), None);
-        let created = self.0.create(&another, Some(&submission(&another))).await;
+        let separate = has_separate.then(|| submission(&another));
+        let created = self.0.create(&another, separate.as_ref()).await;
         assert_eq!(created.unwrap(), CreateOutcome::Created);
     }
 
@@ -85,8 +86,8 @@ impl Interceptor for UnrelatedWrites {
         effect: impl Future<Output = Result<T, PortError>> + Send,
         _: impl Fn(&T) -> StoreReply<'_> + Send,
     ) -> Result<T, PortError> {
-        if matches!(call, StoreCall::Create(..)) {
-            join!(effect, self.create_unrelated_task()).0
+        if let StoreCall::Create(_, separate) = call {
+            join!(effect, self.create_unrelated_task(separate.is_some())).0
         } else if matches!(call, StoreCall::Save(_) | StoreCall::PutDocument(..)) {
             join!(effect, self.put_unrelated_document()).0
         } else {

@@ -168,7 +168,15 @@ impl DynamoStore {
     ) -> Result<WriteOutcome, PortError> {
         let operation = || format!("create task {}", task.task_id);
         let put = ConditionalPut::new(&self.tasks, self.items.task(task)?, condition);
-        let Some(document) = separate else { return self.writer.put(put, operation).await };
+        let Some(document) = separate else {
+            return match condition {
+                WriteCondition::IsNew => self.writer.put(put, operation).await,
+                // Rare: an expired task is replaced. The submission function may not send updates.
+                WriteCondition::Same(..) | WriteCondition::Revision(_) => {
+                    self.writer.put_alone(put, operation).await
+                }
+            };
+        };
         let item = self.items.document(&task.document_owner(), task.document_retention(), document);
         let document = ConditionalPut::new(&self.documents, item, WriteCondition::IsNew);
         self.writer.create(TaskCreation { document, task: put }, operation).await

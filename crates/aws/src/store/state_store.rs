@@ -73,10 +73,15 @@ impl StateStore for DynamoStore {
         }
         // Replaces the expired task, on the condition that it has not changed since the read.
         let unchanged = WriteCondition::Same(existing.revision, existing.submitted_at);
-        Ok(match self.write_new(task, separate, unchanged).await? {
-            WriteOutcome::Done => CreateOutcome::Created,
-            WriteOutcome::ConditionFailed(_) => CreateOutcome::Exists(None),
-        })
+        match self.write_new(task, separate, unchanged).await? {
+            WriteOutcome::Done => Ok(CreateOutcome::Created),
+            // Another instance was faster, or the response to an earlier attempt of this request was lost.
+            WriteOutcome::ConditionFailed(item) => {
+                let now = item.map(read_task).transpose();
+                let now = now.map_err(corrupt(format!("read task {id}")))?;
+                Ok(CreateOutcome::Exists(now.map(Box::new)))
+            }
+        }
     }
 
     async fn save(&self, task: &Task) -> Result<SaveOutcome, PortError> {

@@ -39,7 +39,7 @@ const STORE_BYTES: usize = 200;
 const SHARD_BYTES: usize = "shard".len() + 3;
 
 /// The bytes of the attributes `expires_at` and `ended`, which the state store adds when the task has ended.
-const END_BYTES: usize = "expires_at".len() + 6 + "ended".len() + "Processed#12".len();
+const END_BYTES: usize = "expires_at".len() + 6 + "ended".len() + "Processed#127".len();
 
 /// The maximum characters of an instance's name, such as `scheduler-0badcafe`.
 const INSTANCE_CHARS: usize = 64;

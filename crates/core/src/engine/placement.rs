@@ -29,6 +29,9 @@ const OPEN_ITEM_BYTES: usize = 30;
 /// Bytes of the items of a step without the items in progress: the names of the fields, and the records of passed items.
 const PASSED_ITEMS_BYTES: usize = 60;
 
+/// Bytes that a record takes in addition while a callback is awaited, and after one that came before the agent's reply.
+const CALLBACK_BYTES: usize = 20;
+
 /// Stores those of the new documents in `task` that fit. Returns the others.
 pub(crate) fn place_documents(
     task: &mut Task,
@@ -57,6 +60,10 @@ fn place_within(task: &mut Task, reserved: usize, documents: Vec<Document>) -> V
     let Some(mut free) = INLINE_DOCUMENTS_BYTES_MAX.checked_sub(used) else { return documents };
     let mut separate = Vec::new();
     for document in documents {
+        // A document is written once: the first one counts.
+        if task.documents.contains(&document.key) {
+            continue;
+        }
         let inline = InlineDocument::from(&document);
         let bytes = size::inline_bytes(&document.key, &inline);
         if bytes <= free {
@@ -84,14 +91,19 @@ fn map_bytes(task: &Task) -> usize {
 
 /// The bytes that the steps still need in the item.
 fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
-    if task.process_state.is_final() {
-        return 0;
+    let is_final = task.process_state.is_final();
+    let locked_by = if task.locked_by.is_some() || is_final { 0 } else { INSTANCE_BYTES };
+    let saved_by = if task.saved_by.is_some() { 0 } else { INSTANCE_BYTES };
+    if is_final {
+        return saved_by;
     }
-    let instances = [&task.locked_by, &task.saved_by].into_iter().filter(|name| name.is_none());
-    let mut reserved = GROWTH_BYTES + instances.count() * INSTANCE_BYTES;
+    let mut reserved = GROWTH_BYTES + locked_by + saved_by;
     let mut steps_to_start = 0;
     for (name, step) in &plan.steps {
         let items_at_once = step.for_each.as_ref().map_or(0, |each| each.at_once as usize);
+        if step.callback.is_some() && !task.has_passed(name) {
+            reserved += CALLBACK_BYTES * items_at_once.max(1);
+        }
         reserved += match task.steps.get(name) {
             Some(record) => {
                 record.items.as_ref().map_or(0, |items| reserved_for_items(items, items_at_once))
@@ -175,6 +187,7 @@ mod tests {
             StepRecord::new(StepState::Completed { attempt: Some(1) }),
         );
         task.process_state = crate::model::task::ProcessState::Processed;
+        task.saved_by = Some("scheduler-0badcafe".to_owned());
         let free = INLINE_DOCUMENTS_BYTES_MAX - size::item_bytes(&task);
         let bytes = free - inline_bytes(&output(1, 0));
         for (bytes, fits) in [(bytes, true), (bytes + 1, false)] {
@@ -198,19 +211,37 @@ mod tests {
 
     #[test]
     fn the_records_of_later_steps_keep_their_room() {
-        let names: Vec<_> = (0..20).map(|n| format!("step_{n:02}")).collect();
-        let steps: Value = names.iter().map(|name| (name.clone(), call(&[]))).collect();
-        let plan = plan(&steps);
-        let running = StepState::Running { attempt: 1, complete_by: Timestamp::MAX };
-        let fits = |bytes: &usize| submitted(&plan, *bytes).1.is_none();
-        let largest = (0..1_024).take_while(fits).last().unwrap();
-        let (mut task, _) = submitted(&plan, largest);
-        task.steps =
-            names.iter().map(|n| (n.parse().unwrap(), StepRecord::new(running.clone()))).collect();
-        let name = || Some("scheduler-0badcafe".to_owned());
-        (task.locked_by, task.saved_by) = (name(), name());
-        let bytes = size::item_bytes(&task);
-        assert!((990..=INLINE_DOCUMENTS_BYTES_MAX).contains(&bytes), "{bytes}");
+        let (attempt, complete_by) = (1, Timestamp::MAX);
+        let running = StepState::Running { attempt, complete_by };
+        let awaiting = StepState::AwaitingCallback { attempt, complete_by, answer_by: complete_by };
+        let mut callback = call(&[]);
+        callback["callback"] = json!({ "within": "1h" });
+        for (definition, state) in [(call(&[]), running), (callback, awaiting)] {
+            let names: Vec<_> = (0..15).map(|n| format!("step_{n:02}")).collect();
+            let steps: Value =
+                names.iter().map(|name| (name.clone(), definition.clone())).collect();
+            let plan = plan(&steps);
+            let fits = |bytes: &usize| submitted(&plan, *bytes).1.is_none();
+            let largest = (0..1_024).take_while(fits).last().unwrap();
+            let (mut task, _) = submitted(&plan, largest);
+            let record = |name: &String| (name.parse().unwrap(), StepRecord::new(state.clone()));
+            task.steps = names.iter().map(record).collect();
+            let name = || Some("scheduler-0badcafe".to_owned());
+            (task.locked_by, task.saved_by) = (name(), name());
+            let bytes = size::item_bytes(&task);
+            assert!((800..=INLINE_DOCUMENTS_BYTES_MAX).contains(&bytes), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_documents_with_one_key_counts() {
+        let plan = plan(&json!({ "a": call(&[]) }));
+        let (mut task, _) = submitted(&plan, 0);
+        for (bytes, expected) in [(10, 10), (20, 10), (2_000, 10)] {
+            let separate = place_documents(&mut task, &plan, vec![output(1, bytes)]);
+            assert_eq!(separate, []);
+            assert_eq!(task.documents.get(&output(1, 0).key), Some(output(1, expected)));
+        }
     }
 
     #[test]

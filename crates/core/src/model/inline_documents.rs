@@ -10,10 +10,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{Error as _, IgnoredAny},
-};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 use crate::model::{
@@ -45,7 +42,8 @@ pub struct InlineDocument {
 
 fn valid_json<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
-    serde_json::from_str::<IgnoredAny>(&text).map_err(D::Error::custom)?;
+    // `IgnoredAny` would accept texts that are not values, such as a lone surrogate.
+    serde_json::from_str::<Value>(&text).map_err(D::Error::custom)?;
     Ok(text)
 }
 

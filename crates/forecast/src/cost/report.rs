@@ -260,7 +260,7 @@ fn assumes(plan: &ForecastPlan) -> Vec<String> {
             .to_owned(),
     ];
     let generated = matches!(plan.input, super::sample::SampleValue::Generated(_));
-    assumes.extend(generated.then(|| "a generated input (--input)".to_owned()));
+    assumes.extend(generated.then(|| "generated inputs and outputs, which are small: they fit into the item of their task; larger ones cost more (--input, --output)".to_owned()));
     let outside: Vec<_> = plan
         .all_steps()
         .filter_map(|(key, step)| {
