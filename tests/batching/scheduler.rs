@@ -94,18 +94,19 @@ async fn replies_for_one_task_in_one_batch_share_one_load_and_one_save() {
         let (response, calls) =
             aws.observe(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
-        // The load with the input for the next step, and the save with the outputs of all items.
-        let (reads, saves) = (batched_reads(tasks.len()), batched_writes(tasks.len(), 1));
+        // The load with the input for the next step, the output of the only item that does not fit, and the save.
+        let (reads, outputs) = (batched_reads(tasks.len()), batched_writes(tasks.len(), 1));
+        let saves = batched_writes(tasks.len(), 1);
         let sends = ("SQS.SendMessageBatch", tasks.len().div_ceil(10));
         let [write, read, put] =
             ["BatchExecuteStatement", "BatchGetItem", "PutItem"].map(|o| format!("DynamoDB.{o}"));
         let requests = match tasks.len() {
             // A single task shares no requests.
-            1 => vec![("DynamoDB.GetItem", reads), (&*put, saves), sends],
-            _ => vec![(&*write, saves), (&*read, reads), sends],
+            1 => vec![("DynamoDB.GetItem", reads), (&*put, outputs + saves), sends],
+            _ => vec![(&*write, outputs + saves), (&*read, reads), sends],
         };
-        // Load, save.
-        let sequential = 2 * rounds(tasks.len(), TASKS_AT_ONCE) + super::send_rounds(tasks.len());
+        // Load, output, save.
+        let sequential = 3 * rounds(tasks.len(), TASKS_AT_ONCE) + super::send_rounds(tasks.len());
         assert_calls(&response, &calls, &requests, sequential);
         for id in &tasks {
             assert_eq!(deployment.task(id).await.revision, 3, "one save for ten replies");

@@ -8,7 +8,7 @@ use steward_core::definition::plan::Plan;
 use futures_util::future::AbortHandle;
 use jiff::Timestamp;
 use steward_core::model::{
-    attempt::Action,
+    attempt::{Action, AttemptId},
     document::{Document, DocumentKey, DocumentOwner},
     events::BusEvent,
     names::WorkflowName,
@@ -259,6 +259,9 @@ impl Interceptor for FaultInjector {
     ) -> Result<T, PortError> {
         let observed_call = async move {
             let before = self.task_before(call).await?;
+            if let StoreCall::PutDocument(owner, _, document) = call {
+                self.observe_put(owner, document).await?;
+            }
             let reply = store_call.await.map_err(|error| self.check_write_error(call, error))?;
             match (call, as_reply(&reply)) {
                 (StoreCall::Create(task, separate), StoreReply::Created(created)) => {
@@ -290,6 +293,24 @@ impl FaultInjector {
         } else {
             Ok(None)
         }
+    }
+
+    /// Notes a failed attempt whose document was written by a decision that lost its race, with another reason.
+    async fn observe_put(
+        &self,
+        owner: &DocumentOwner,
+        document: &Document,
+    ) -> Result<(), PortError> {
+        let DocumentKey::Failure(AttemptId { step, action, number }) = &document.key else {
+            return Ok(());
+        };
+        let keys = std::slice::from_ref(&document.key);
+        let existing = self.memory().store().documents(owner, keys).await?;
+        if existing.iter().any(|existing| existing.body != document.body) {
+            let key = (owner.task_id.clone(), step.clone(), *action, *number);
+            self.deployment.state().oracle.kept_reasons.insert(key);
+        }
+        Ok(())
     }
 
     fn check_write_error(&self, call: StoreCall<'_>, error: PortError) -> PortError {

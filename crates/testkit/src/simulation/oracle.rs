@@ -72,6 +72,9 @@ pub(super) struct Oracle {
     pub(super) callbacks_received: BTreeSet<(TaskId, Part)>,
     /// The parts whose child task reported its end.
     pub(super) child_reports_received: BTreeSet<(TaskId, Part)>,
+    /// Failed attempts whose document has the reason of an earlier decision, which lost its race: the first document is
+    /// kept.
+    pub(super) kept_reasons: BTreeSet<AttemptKey>,
     /// When each wait was saved, and until when it lasts.
     pub(super) waits: BTreeMap<AttemptKey, (Timestamp, Timestamp)>,
     /// Parts and undos that an operator completed or skipped.
@@ -119,6 +122,7 @@ impl Oracle {
             agent_replies: BTreeSet::new(),
             callbacks_received: BTreeSet::new(),
             child_reports_received: BTreeSet::new(),
+            kept_reasons: BTreeSet::new(),
             waits: BTreeMap::new(),
             completed_or_skipped_by_operator: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -213,6 +217,7 @@ impl Oracle {
         self.agent_replies.retain(|(of, ..)| of != id);
         self.callbacks_received.retain(|(of, _)| of != id);
         self.child_reports_received.retain(|(of, _)| of != id);
+        self.kept_reasons.retain(|(of, ..)| of != id);
         self.waits.retain(|(of, ..), _| of != id);
         self.completed_or_skipped_by_operator.retain(|(of, ..)| of != id);
         self.skipped.retain(|(of, _)| of != id);
