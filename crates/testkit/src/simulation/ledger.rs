@@ -255,8 +255,9 @@ pub(super) fn output(key: &str, now: Millis) -> Value {
     let roll = (sum >> 3) % 100;
     let items: Vec<_> = (0..roll % 5).map(|n| roll + n).collect();
     let mut output = json!({ "for": key, "at": now, "roll": roll, "items": items });
-    if (sum >> 13) % 4 == 0 {
-        output["note"] = "x".repeat(12 * usize::try_from(roll).unwrap_or_default()).into();
+    if let (0, Some(fields)) = ((sum >> 13) % 4, output.as_object_mut()) {
+        let bytes = 12 * usize::try_from(roll).unwrap_or_default();
+        fields.insert("note".to_owned(), "x".repeat(bytes).into());
     }
     output
 }
