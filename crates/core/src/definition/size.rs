@@ -22,7 +22,7 @@ use crate::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         inline_documents::{InlineDocument, InlineDocuments},
-        items::{ItemRecords, distinct_runs_bytes},
+        items::{ItemRecords, text::distinct_runs_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         retention::DocumentRetention,
@@ -208,7 +208,7 @@ fn bytes_of(value: &impl Serialize) -> usize {
 /// The maximum bytes that `count` started items add to the record of their step: the field `p`, a map with `n`, the list
 /// `d` and the text `l`. Items with different records need most.
 fn items_bytes(count: u32, record: usize) -> usize {
-    let none = bytes_of(&ItemRecords::new(count));
+    let none = bytes_of(&ItemRecords::<StepRecord>::new(count));
     let entry = 1 + "p".len();
     let distinct = 1 + "d".len() + 3 + count as usize * (1 + record);
     let runs = 1 + "l".len() + distinct_runs_bytes(count);

@@ -13,7 +13,10 @@ use crate::{
         size::{self, COMPLETED_RECORD_BYTES, RUNNING_RECORD_BYTES},
     },
     limits::INLINE_DOCUMENTS_BYTES_MAX,
-    model::{document::Document, inline_documents::InlineDocument, items::ItemRecords, task::Task},
+    model::{
+        document::Document, inline_documents::InlineDocument, items::ItemRecords, step::StepRecord,
+        task::Task,
+    },
 };
 
 /// Bytes that the item of a task in progress may grow by longer numbers, and at its end.
@@ -79,7 +82,7 @@ fn place_within(task: &mut Task, reserved: usize, documents: Vec<Document>) -> V
 /// A lower bound of the bytes of a task's records: each step has a record of at least this size, and each run of items has
 /// a letter.
 fn least_bytes(task: &Task) -> usize {
-    let runs = |items: &ItemRecords| items.runs().count();
+    let runs = |items: &ItemRecords<StepRecord>| items.runs().count();
     let steps = task.steps.values();
     steps.map(|record| COMPLETED_RECORD_BYTES + record.items.as_ref().map_or(0, runs)).sum()
 }
@@ -124,7 +127,7 @@ fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
 
 /// The bytes that the items of a started step still need. As many items as may be in progress have records of their own
 /// in the worst case; the others have passed and share a few records.
-fn reserved_for_items(items: &ItemRecords, at_once: usize) -> usize {
+fn reserved_for_items(items: &ItemRecords<StepRecord>, at_once: usize) -> usize {
     let (passed, open): (Vec<_>, Vec<_>) =
         items.runs().partition(|(_, record)| record.run.state.is_completed_or_skipped());
     let passed: usize = passed.iter().map(|(items, _)| items.len()).sum();
@@ -268,7 +271,7 @@ mod tests {
     }
 
     /// Every other item of the first 2 × `open` is in progress, each since another time. All before are completed.
-    fn items_in_progress(count: u32, open: u32) -> ItemRecords {
+    fn items_in_progress(count: u32, open: u32) -> ItemRecords<StepRecord> {
         let completed = || StepRecord::new(StepState::Completed { attempt: Some(1) });
         let running = |number: u32| {
             let complete_by = Timestamp::from_second(1_795_000_000 + i64::from(number)).unwrap();

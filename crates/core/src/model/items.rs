@@ -1,36 +1,30 @@
-//! The records of the items of a step with `for_each`.
+//! The records of the items of a step with `for_each`, for any type of record.
 //!
 //! Most items of a long list have equal records: they completed at the first attempt. So the records are kept as *runs*:
 //! a run is a number of successive items, and the one record that they share. A task with thousands of items so stays
-//! small in memory and in the [state store](text).
+//! small in memory and in the state store (`text.rs`).
 
 use std::ops::Range;
 
-use jiff::Timestamp;
-
-use crate::model::step::{Progress, StepRecord};
-
-mod text;
-
-pub(crate) use text::distinct_runs_bytes;
+pub(crate) mod text;
 
 /// The items of a step with `for_each`.
 #[derive(Debug, Clone)]
-pub struct ItemRecords {
+pub struct ItemRecords<R> {
     /// The number of items.
     count: u32,
     /// The records of the items that have started. Items start in order.
-    runs: Vec<Run>,
+    runs: Vec<Run<R>>,
 }
 
 /// Successive items with equal records.
 #[derive(Debug, Clone)]
-struct Run {
+struct Run<R> {
     len: u32,
-    record: StepRecord,
+    record: R,
 }
 
-impl ItemRecords {
+impl<R: Clone + PartialEq> ItemRecords<R> {
     /// The records of `count` items, none of which has started.
     #[must_use]
     pub fn new(count: u32) -> Self {
@@ -39,7 +33,7 @@ impl ItemRecords {
 
     /// The records of `count` items, of which the first have started.
     #[must_use]
-    pub fn with_started(count: u32, started: impl IntoIterator<Item = StepRecord>) -> Self {
+    pub fn with_started(count: u32, started: impl IntoIterator<Item = R>) -> Self {
         let mut items = Self::new(count);
         started.into_iter().for_each(|record| items.push(record));
         items
@@ -59,29 +53,29 @@ impl ItemRecords {
 
     /// The record of an item. `None` if it has not started.
     #[must_use]
-    pub fn get(&self, index: u32) -> Option<&StepRecord> {
+    pub fn get(&self, index: u32) -> Option<&R> {
         self.runs().find(|(items, _)| items.contains(&index)).map(|(_, record)| record)
     }
 
     /// The record of an item, mutable. A change affects no other item.
     #[must_use]
-    pub fn get_mut(&mut self, index: u32) -> Option<&mut StepRecord> {
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut R> {
         let position = self.isolate(index)?;
         self.runs.get_mut(position).map(|run| &mut run.record)
     }
 
     /// Starts the next item.
-    pub fn push(&mut self, record: StepRecord) {
+    pub fn push(&mut self, record: R) {
         self.append(Run { len: 1, record });
     }
 
     /// The records of the items that have started, in the order of the list.
-    pub fn iter(&self) -> impl Iterator<Item = &StepRecord> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = &R> + Clone {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(&run.record, run.len as usize))
     }
 
     /// The items that have started, in the order of the list: successive items, and the record that they share.
-    pub fn runs(&self) -> impl Iterator<Item = (Range<u32>, &StepRecord)> + Clone {
+    pub fn runs(&self) -> impl Iterator<Item = (Range<u32>, &R)> + Clone {
         self.runs.iter().scan(0, |end, run| {
             let start = *end;
             *end += run.len;
@@ -90,38 +84,19 @@ impl ItemRecords {
     }
 
     /// The records that successive items share, mutable. A change affects all items of a run.
-    pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut StepRecord> {
+    pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut R> {
         self.runs.iter_mut().map(|run| &mut run.record)
     }
 
-    /// Whether every item has completed or was skipped.
-    #[must_use]
-    pub fn are_completed_or_skipped(&self) -> bool {
-        self.started() >= self.count
-            && self.runs.iter().all(|run| run.record.run.state.is_completed_or_skipped())
-    }
-
-    /// Reduces the number of runs before the task is saved. It joins the runs with equal records. The times until which
-    /// calls of passed items may be in progress differ, so it drops those that are over, and sets the others to the latest
-    /// of them. That is safe, because an undo may always wait longer.
-    pub(crate) fn compact(&mut self, now: Timestamp) {
-        let passed = || self.runs.iter().map(|run| &run.record).filter(|record| has_passed(record));
-        let run_until = passed().filter_map(|record| record.run.in_progress(now)).max();
-        let undos = passed().filter_map(|record| record.undo.as_ref());
-        let undo_until = undos.filter_map(|undo| undo.in_progress(now)).max();
-        let share = |progress: &mut Progress, latest| {
-            progress.call_may_run_until = progress.in_progress(now).and(latest);
-        };
+    /// Replaces each record, and joins the runs whose records are equal then.
+    pub(crate) fn replace_records(&mut self, replace: impl Fn(&mut R)) {
         for Run { len, mut record } in std::mem::take(&mut self.runs) {
-            if has_passed(&record) {
-                share(&mut record.run, run_until);
-                record.undo.iter_mut().for_each(|undo| share(undo, undo_until));
-            }
+            replace(&mut record);
             self.append(Run { len, record });
         }
     }
 
-    fn append(&mut self, run: Run) {
+    fn append(&mut self, run: Run<R>) {
         match self.runs.last_mut() {
             Some(last) if last.record == run.record => last.len += run.len,
             Some(_) | None => self.runs.push(run),
@@ -149,7 +124,7 @@ impl ItemRecords {
     }
 
     /// The runs with their lengths, where successive runs differ.
-    fn joined(&self) -> impl Iterator<Item = (u32, &StepRecord)> {
+    fn joined(&self) -> impl Iterator<Item = (u32, &R)> {
         let mut runs = self.runs.iter().peekable();
         std::iter::from_fn(move || {
             let first = runs.next()?;
@@ -162,25 +137,21 @@ impl ItemRecords {
     }
 }
 
-/// Whether neither the item nor its undo goes on.
-fn has_passed(record: &StepRecord) -> bool {
-    record.run.state.is_completed_or_skipped()
-        && record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped())
-}
-
 /// Equal records of items may be divided into runs in several ways. That makes no difference.
-impl PartialEq for ItemRecords {
+impl<R: Clone + PartialEq> PartialEq for ItemRecords<R> {
     fn eq(&self, other: &Self) -> bool {
         self.count == other.count && self.joined().eq(other.joined())
     }
 }
 
-impl Eq for ItemRecords {}
+impl<R: Clone + Eq> Eq for ItemRecords<R> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::step::StepState;
+    use jiff::Timestamp;
+
+    use crate::model::step::{Progress, StepRecord, StepState};
 
     fn completed(attempt: u32) -> StepRecord {
         StepRecord::new(StepState::Completed { attempt: Some(attempt) })

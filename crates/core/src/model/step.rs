@@ -292,7 +292,7 @@ pub struct StepRecord {
     pub undo: Option<Progress>,
     /// The items of a step with `for_each`. They run and are undone instead of the step.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    pub items: Option<ItemRecords>,
+    pub items: Option<ItemRecords<StepRecord>>,
 }
 
 impl StepRecord {
@@ -327,6 +327,17 @@ impl StepRecord {
             Action::Do => Some(&mut self.run),
             Action::Undo => self.undo.as_mut(),
         }
+    }
+
+    /// The parts of the step with their records, in runs: its started items, or the step itself.
+    pub fn part_runs<'t>(
+        &'t self,
+        step: &'t StepName,
+    ) -> impl Iterator<Item = (PartRun<'t>, &'t Self)> {
+        let whole = self.items.is_none().then_some((PartRun { step, items: None }, self));
+        let items = self.items.iter().flat_map(|items| items.runs());
+        let items = items.map(|(items, record)| (PartRun { step, items: Some(items) }, record));
+        whole.into_iter().chain(items)
     }
 
     /// The parts of the step with their records: its started items, or the step itself.
@@ -376,4 +387,38 @@ impl StepRecord {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+impl ItemRecords<StepRecord> {
+    /// Whether every item has completed or was skipped.
+    #[must_use]
+    pub fn are_completed_or_skipped(&self) -> bool {
+        self.started() >= self.count()
+            && self.runs().all(|(_, record)| record.run.state.is_completed_or_skipped())
+    }
+
+    /// Reduces the number of runs before the task is saved. It joins the runs with equal records. The times until which
+    /// calls of passed items may be in progress differ, so it drops those that are over, and sets the others to the latest
+    /// of them. That is safe, because an undo may always wait longer.
+    pub(crate) fn compact(&mut self, now: Timestamp) {
+        let passed = || self.runs().map(|(_, record)| record).filter(|record| has_passed(record));
+        let run_until = passed().filter_map(|record| record.run.in_progress(now)).max();
+        let undos = passed().filter_map(|record| record.undo.as_ref());
+        let undo_until = undos.filter_map(|undo| undo.in_progress(now)).max();
+        let share = |progress: &mut Progress, latest| {
+            progress.call_may_run_until = progress.in_progress(now).and(latest);
+        };
+        self.replace_records(|record| {
+            if has_passed(record) {
+                share(&mut record.run, run_until);
+                record.undo.iter_mut().for_each(|undo| share(undo, undo_until));
+            }
+        });
+    }
+}
+
+/// Whether neither the item nor its undo goes on.
+fn has_passed(record: &StepRecord) -> bool {
+    record.run.state.is_completed_or_skipped()
+        && record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped())
 }

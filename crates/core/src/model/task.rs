@@ -49,6 +49,7 @@ use crate::{
         inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, WorkflowName},
+        part_run::PartRun,
         retention::{DocumentRetention, retention_start},
     },
 };
@@ -309,6 +310,22 @@ impl Task {
     #[must_use]
     pub fn has_passed(&self, step: &StepName) -> bool {
         self.steps.get(step).is_some_and(|record| record.run.state.is_completed_or_skipped())
+    }
+
+    /// The parts that have started, with their records, in runs.
+    pub fn part_runs(&self) -> impl Iterator<Item = (PartRun<'_>, &StepRecord)> {
+        self.steps.iter().flat_map(|(name, record)| record.part_runs(name))
+    }
+
+    /// Everything that has started: the parts, and their undos.
+    pub fn action_runs(&self) -> impl Iterator<Item = (PartRun<'_>, Action, &Progress)> {
+        self.part_runs().flat_map(|(run, record)| {
+            let undo = record.undo.iter().map({
+                let run = run.clone();
+                move |undo| (run.clone(), Action::Undo, undo)
+            });
+            std::iter::once((run, Action::Do, &record.run)).chain(undo)
+        })
     }
 
     /// The parts that have started, with their records.

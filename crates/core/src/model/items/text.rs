@@ -13,7 +13,7 @@
 //! list, and fails to read the task. That is intended: if the runs had a key of their own, it would take the task for one
 //! whose items have not started, and start all of them again.
 
-use std::fmt;
+use std::{fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -22,7 +22,6 @@ use serde::{
 };
 
 use super::{ItemRecords, Run};
-use crate::model::step::StepRecord;
 
 /// The maximum number of items in a stored record.
 const STORED_ITEMS_MAX: u32 = 10_000;
@@ -49,60 +48,61 @@ enum RunsError {
 
 /// The items as they are read.
 #[derive(Deserialize)]
-struct StoredItems {
+#[serde(bound = "R: Deserialize<'de>")]
+struct StoredItems<R> {
     #[serde(rename = "n")]
     count: u32,
     #[serde(rename = "d", default)]
-    distinct: Vec<StepRecord>,
+    distinct: Vec<R>,
     #[serde(rename = "l", default)]
-    started: StartedItems,
+    started: StartedItems<R>,
 }
 
 /// The items that have started, in one of the two formats.
-enum StartedItems {
+enum StartedItems<R> {
     /// The record of each item: the format of older releases.
-    List(Vec<StepRecord>),
+    List(Vec<R>),
     /// Runs of items.
     Runs(String),
 }
 
-impl Default for StartedItems {
+impl<R> Default for StartedItems<R> {
     fn default() -> Self {
         Self::Runs(String::new())
     }
 }
 
-impl<'de> Deserialize<'de> for StartedItems {
+impl<'de, R: Deserialize<'de>> Deserialize<'de> for StartedItems<R> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct ListOrText;
+        struct ListOrText<R>(PhantomData<R>);
 
-        impl<'de> Visitor<'de> for ListOrText {
-            type Value = StartedItems;
+        impl<'de, R: Deserialize<'de>> Visitor<'de> for ListOrText<R> {
+            type Value = StartedItems<R>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("runs of items, or a list of records")
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<StartedItems, E> {
+            fn visit_str<E>(self, text: &str) -> Result<StartedItems<R>, E> {
                 Ok(StartedItems::Runs(text.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<StartedItems, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<StartedItems<R>, A::Error> {
                 Deserialize::deserialize(SeqAccessDeserializer::new(list)).map(StartedItems::List)
             }
         }
 
-        from.deserialize_any(ListOrText)
+        from.deserialize_any(ListOrText(PhantomData))
     }
 }
 
-impl<'de> Deserialize<'de> for ItemRecords {
+impl<'de, R: Deserialize<'de> + Clone + PartialEq> Deserialize<'de> for ItemRecords<R> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         read(StoredItems::deserialize(from)?).map_err(serde::de::Error::custom)
     }
 }
 
-impl Serialize for ItemRecords {
+impl<R: Serialize + Clone + PartialEq> Serialize for ItemRecords<R> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let (distinct, runs) = write(self);
         let fields = if distinct.is_empty() { 1 } else { 3 };
@@ -122,8 +122,8 @@ pub(crate) fn distinct_runs_bytes(count: u32) -> usize {
 }
 
 /// Returns the distinct records, and the text of the runs.
-fn write(items: &ItemRecords) -> (Vec<&StepRecord>, String) {
-    let mut distinct: Vec<(&StepRecord, usize)> = Vec::new();
+fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
+    let mut distinct: Vec<(&R, usize)> = Vec::new();
     let mut runs: Vec<(u32, usize)> = Vec::new();
     for (len, record) in items.joined() {
         let known = distinct.iter_mut().enumerate().find(|(_, (known, _))| *known == record);
@@ -163,7 +163,7 @@ fn write(items: &ItemRecords) -> (Vec<&StepRecord>, String) {
 }
 
 /// Reads the stored items. Every mistake is an error, because fewer or other items than stored would start again.
-fn read(stored: StoredItems) -> Result<ItemRecords, RunsError> {
+fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, RunsError> {
     let StoredItems { count, distinct, started } = stored;
     if count > STORED_ITEMS_MAX {
         return Err(RunsError::TooManyItems(count));
@@ -255,7 +255,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::step::{Progress, StepState};
+    use crate::model::step::{Progress, StepRecord, StepState};
 
     /// The records of items as releases before the runs define them.
     #[derive(Debug, Deserialize, Serialize)]
@@ -291,7 +291,7 @@ mod tests {
             records in proptest::collection::vec(record(), 1..80),
             picks in proptest::collection::vec((any::<prop::sample::Index>(), 1_u32..200), 0..300),
             not_started in 0_u32..100,
-        ) -> ItemRecords {
+        ) -> ItemRecords<StepRecord> {
             let mut items = ItemRecords::new(0);
             for (pick, len) in picks {
                 let len = len.min(STORED_ITEMS_MAX - items.started());
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    fn read_back(stored: &Value) -> Result<ItemRecords, String> {
+    fn read_back(stored: &Value) -> Result<ItemRecords<StepRecord>, String> {
         serde_json::from_value(stored.clone()).map_err(|error| error.to_string())
     }
 
@@ -364,7 +364,10 @@ mod tests {
         assert_eq!(serde_json::to_value(&items).unwrap(), stored("4a3ba"));
         let runs: Vec<_> = items.runs().map(|(items, _)| items).collect();
         assert_eq!(runs, [0..4, 4..7, 7..8]);
-        assert_eq!(serde_json::to_value(ItemRecords::new(7)).unwrap(), json!({ "n": 7 }));
+        assert_eq!(
+            serde_json::to_value(ItemRecords::<StepRecord>::new(7)).unwrap(),
+            json!({ "n": 7 })
+        );
         assert_eq!(read_back(&json!({ "n": 7 })).unwrap(), ItemRecords::new(7));
     }
 
