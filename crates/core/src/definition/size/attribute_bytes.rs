@@ -105,8 +105,8 @@ impl Serializer for AttributeBytes {
     type Ok = usize;
     type Error = NotCounted;
     type SerializeSeq = ContainerBytes;
-    type SerializeTuple = ContainerBytes;
-    type SerializeTupleStruct = ContainerBytes;
+    type SerializeTuple = Impossible<usize, NotCounted>;
+    type SerializeTupleStruct = Impossible<usize, NotCounted>;
     type SerializeTupleVariant = Impossible<usize, NotCounted>;
     type SerializeMap = ContainerBytes;
     type SerializeStruct = ContainerBytes;
@@ -183,16 +183,16 @@ impl Serializer for AttributeBytes {
         Ok(self.container())
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<ContainerBytes, NotCounted> {
-        Ok(self.container())
+    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, NotCounted> {
+        Err(not_stored("a tuple"))
     }
 
     fn serialize_tuple_struct(
         self,
-        _: &'static str,
+        name: &'static str,
         _: usize,
-    ) -> Result<ContainerBytes, NotCounted> {
-        Ok(self.container())
+    ) -> Result<Self::SerializeTupleStruct, NotCounted> {
+        Err(not_stored(name))
     }
 
     fn serialize_tuple_variant(
@@ -228,9 +228,9 @@ impl Serializer for AttributeBytes {
     }
 }
 
-/// Items contain no variants with several values.
-fn not_stored(variant: &str) -> NotCounted {
-    NotCounted(format!("the variant `{variant}` is not part of an item"))
+/// Items contain no tuples, and no variants with several values.
+fn not_stored(name: &str) -> NotCounted {
+    NotCounted(format!("{name} is not part of an item"))
 }
 
 impl ser::SerializeSeq for ContainerBytes {
@@ -238,32 +238,6 @@ impl ser::SerializeSeq for ContainerBytes {
     type Error = NotCounted;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotCounted> {
-        self.add_value(value)
-    }
-
-    fn end(self) -> Result<usize, NotCounted> {
-        Ok(self.bytes)
-    }
-}
-
-impl ser::SerializeTuple for ContainerBytes {
-    type Ok = usize;
-    type Error = NotCounted;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotCounted> {
-        self.add_value(value)
-    }
-
-    fn end(self) -> Result<usize, NotCounted> {
-        Ok(self.bytes)
-    }
-}
-
-impl ser::SerializeTupleStruct for ContainerBytes {
-    type Ok = usize;
-    type Error = NotCounted;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotCounted> {
         self.add_value(value)
     }
 

@@ -1,0 +1,214 @@
+//! The largest size of a task's item, and the limit.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::definition::plan::Plan;
+
+use crate::{
+    engine::{
+        decision::{DecisionContext, IgnoreReason, Transition},
+        documents::LoadedDocuments,
+        effect::Effect,
+        event::Event,
+        transition::transition,
+    },
+    model::time::Timing,
+};
+
+/// A workflow with this many parallel steps with items, and names of the maximum length.
+fn wide(steps: usize, undo: bool) -> Workflow {
+    let step = |n: usize| {
+        let mut step = json!({
+            "agent": "a", "for_each": { "items": "${ input.items }", "at_once": 100 },
+            "request": { "path": "/x" },
+        });
+        if undo {
+            step["undo"] = json!({ "request": { "path": "/y" } });
+        }
+        (format!("step_{n:035}"), step)
+    };
+    let steps: serde_json::Map<_, _> = (0..steps).map(step).collect();
+    serde_json::from_value(json!({ "name": "wide", "version": 1, "steps": steps })).unwrap()
+}
+
+/// The largest task as a value.
+fn largest_task_value(workflow: &Workflow) -> Task {
+    let steps = workflow.steps.iter().map(|(name, step)| {
+        let has_undo = step.action(Action::Undo).is_some();
+        let mut record = largest_record(has_undo);
+        if step.for_each.is_some() {
+            let count = limits::ITEMS_MAX;
+            let started = distinct(&record, count);
+            record.items = Some(ItemRecords::with_started(count, started));
+        }
+        (name.clone(), record)
+    });
+    Task { steps: steps.collect(), ..largest_without_steps().unwrap() }
+}
+
+/// This many records of the same size, of which no two are equal.
+fn distinct(record: &StepRecord, count: u32) -> Vec<StepRecord> {
+    let of = |number| {
+        let mut record = record.clone();
+        record.run.failure_count = u32::MAX - 1 - number;
+        record
+    };
+    (0..count).map(of).collect()
+}
+
+#[test]
+fn the_computed_size_is_that_of_the_largest_task() {
+    for workflow in [wide(1, true), wide(3, false), wide(13, true)] {
+        let largest = largest_task_value(&workflow);
+        let (computed, written) = (workflow.largest_task().bytes, task_bytes(&largest));
+        assert_eq!(computed, written);
+        assert_eq!(workflow.largest_task_with_parts_of(&largest), computed);
+    }
+}
+
+#[test]
+fn usual_records_have_the_size_of_the_constants() {
+    let complete_by = "2026-06-01T12:00:00.123Z".parse().unwrap();
+    for (state, bytes) in [
+        (StepState::Running { attempt: 1, complete_by }, RUNNING_RECORD_BYTES),
+        (StepState::Completed { attempt: Some(1) }, COMPLETED_RECORD_BYTES),
+    ] {
+        assert_eq!(bytes_of(&StepRecord::new(state)), bytes);
+    }
+}
+
+#[test]
+fn the_upper_bounds_are_large_enough() {
+    assert!(bytes_of(&largest_record(true)) + 50 < PART_BYTES_BOUND);
+    let rest = task_bytes(&largest_without_steps().unwrap());
+    assert!(rest < REST_BYTES_BOUND, "{rest}");
+    assert!(!is_over_limit(&largest_task_value(&wide(3, true))));
+    assert!(is_over_limit(&largest_task_value(&wide(20, true))));
+}
+
+#[test]
+fn a_definition_whose_tasks_could_be_too_large_is_refused_with_the_steps_that_need_most() {
+    let problems = |workflow: &Workflow| {
+        workflow.problems().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    // A thousand parts are allowed.
+    assert_eq!(problems(&wide(10, true)), [""; 0]);
+    // Forty small steps, then three larger ones with an undo, the smallest of these first.
+    let mut workflow = wide(40, false);
+    let with_undo = wide(1, true).steps[0].clone();
+    for name in ["large", "larger", "largest"] {
+        workflow.steps.insert(name.parse().unwrap(), with_undo.clone());
+    }
+    let refused = problems(&workflow);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    for text in ["steps: a task could need ", "the limit is 350 KB", "100 items", "`workflow`"] {
+        assert!(refused[0].contains(text), "{refused:?}");
+    }
+    let at = |name: &str| refused[0].find(&format!("`{name}`")).unwrap();
+    assert!(at("largest") < at("larger") && at("larger") < at("large"), "{refused:?}");
+    assert!(!refused[0].contains("step_0"), "{refused:?}");
+}
+
+#[test]
+fn the_limit_leaves_a_reserve_below_the_limit_of_the_state_store() {
+    let error = 4 * limits::ERROR_CHARS_MAX + 100;
+    assert!(limits::TASK_ITEM_BYTES_MAX + error + 40_000 < 400 * 1_024);
+}
+
+/// A task with 5,300 running parts, all of them different: its item is just below the limit. Its definition is over the limit.
+fn near_the_limit() -> (Plan, Task) {
+    let mut workflow = wide(53, false);
+    let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
+    let progress = Progress { input_edit_id: longest(36), ..Progress::new(running) };
+    let part = StepRecord { run: progress, undo: None, items: None };
+    let count = limits::ITEMS_MAX;
+    let steps = workflow.steps.keys().map(|name| {
+        let started = distinct(&part, count);
+        let items = Some(ItemRecords::with_started(count, started));
+        (name.clone(), StepRecord { items, ..StepRecord::new(StepState::RunningItems) })
+    });
+    let task = Task {
+        steps: steps.collect(),
+        commands: Vec::new(),
+        ended_at: None,
+        paused_at: None,
+        error: None,
+        undo_reason: None,
+        input_edit_id: None,
+        complete_by: Timestamp::MAX,
+        due: Some(Timestamp::UNIX_EPOCH),
+        failure_count: 0,
+        ..largest_without_steps().unwrap()
+    };
+    // One more step, which the task has not started.
+    workflow.steps.insert("more".parse().unwrap(), workflow.steps[0].clone());
+    (Plan::new(workflow).unwrap(), task)
+}
+
+#[test]
+fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuses_commands_once_it_is_full()
+ {
+    let (plan, task) = near_the_limit();
+    let before = task_bytes(&task);
+    assert!((300_000..limits::TASK_ITEM_BYTES_MAX).contains(&before), "{before}");
+    let timing = Timing {
+        pickup_within: Duration::from_secs(60),
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let context = DecisionContext { now, actor: "supervisor", redelivered: false, timing };
+    let no_documents = LoadedDocuments::new();
+
+    // The sweep abandons every part, which needs more space than there is.
+    let swept = transition(&plan, &task, &no_documents, &Event::Swept, context).unwrap();
+
+    let Transition::Apply { task: stopped, documents, effects } = swept else {
+        panic!("{swept:?}")
+    };
+    assert_eq!((stopped.process_state, documents.len()), (ProcessState::Error, 0));
+    assert!(stopped.error.as_ref().unwrap().contains("350 KB"), "{:?}", stopped.error);
+    assert!(task_bytes(&stopped) < before + 700);
+    let is_alert =
+        |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.is_task_alert());
+    assert_eq!(effects.iter().filter(is_alert).count(), 1);
+
+    // Commands are recorded until there is no space left. Further commands are refused with an event.
+    let mut task = *stopped;
+    let command = |n: usize| {
+        let order = json!({
+            "command_id": format!("c-{n}"), "task_id": task.task_id, "by": "b".repeat(200),
+            "why": "w".repeat(200), "order": { "command": "pause" },
+        });
+        Event::CommandReceived(serde_json::from_value(order).unwrap())
+    };
+    let commands: Vec<_> = (0..200).map(command).collect();
+    let mut refused = 0;
+    // Leaves room for only a few commands.
+    let free = u32::try_from(limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)).unwrap();
+    task.steps.insert(
+        "more".parse().unwrap(),
+        StepRecord {
+            items: Some(ItemRecords::with_started(
+                100,
+                distinct(&largest_record(true), free / 310),
+            )),
+            ..StepRecord::new(StepState::RunningItems)
+        },
+    );
+    for event in &commands {
+        match transition(&plan, &task, &no_documents, event, context).unwrap() {
+            Transition::Apply { task: next, .. } => task = *next,
+            Transition::Ignore { reason, effects } => {
+                assert_eq!((reason, effects.len()), (IgnoreReason::NoRoom, 1));
+                refused += 1;
+            }
+            Transition::Illegal(reason) => panic!("{reason}"),
+        }
+        assert!(task_bytes(&task) <= limits::TASK_ITEM_BYTES_MAX + 700);
+    }
+    assert!(refused > 0);
+}

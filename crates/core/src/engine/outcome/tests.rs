@@ -1,0 +1,78 @@
+//! The times that are stored with the outcome of an attempt.
+
+use super::*;
+use crate::{
+    definition::plan::Plan,
+    engine::{
+        decision::{DecisionContext, Transition},
+        documents::LoadedDocuments,
+        event::Event,
+        transition::transition,
+    },
+    model::time::Timing,
+    submission::{accept, parse},
+};
+
+/// Returns the documents of the step that a task with one step of 30 seconds stores for these events, each at a time
+/// in seconds.
+fn documents(events: &[(i64, Event)]) -> Vec<Document> {
+    let workflow: Plan = serde_json::from_value(json!({
+        "name": "w", "version": 1, "complete_within": "10m",
+        "steps": { "a": { "agent": "a", "complete_within": "30s", "request": { "path": "/a" } } },
+    }))
+    .unwrap();
+    let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
+    let timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+    let (mut task, submitted) = accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
+    let (loaded, mut stored) = (LoadedDocuments::from_iter(submitted), Vec::new());
+    for (seconds, event) in events {
+        let now = Timestamp::from_second(*seconds).unwrap();
+        let context = DecisionContext { now, actor: "test", redelivered: false, timing };
+        match transition(&workflow, &task, &loaded, event, context).unwrap() {
+            Transition::Apply { task: next, documents, .. } => {
+                task = *next;
+                stored.extend(documents);
+            }
+            other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
+        }
+    }
+    let inline = task.documents.iter();
+    stored.extend(inline.filter(|document| document.key != DocumentKey::Submission));
+    stored
+}
+
+fn completed(times: AttemptTimes) -> Event {
+    Event::ReplyReceived(StepReply {
+        task_id: "t".parse().unwrap(),
+        step: "a".parse().unwrap(),
+        action: Action::Do,
+        attempt: 1,
+        outcome: ReplyOutcome::Completed { output: Value::Null, may_continue: false },
+        incarnation: None,
+        times,
+    })
+}
+
+fn at(second: i64) -> Option<Timestamp> {
+    Timestamp::from_second(second).ok()
+}
+
+#[test]
+fn the_times_in_a_reply_are_stored_with_the_output() {
+    let times = AttemptTimes { queued_at: at(6), called_at: at(7), answered_at: at(8) };
+    let stored = documents(&[(5, Event::Wake), (9, completed(times))]);
+    assert_eq!(stored.iter().map(|document| document.times).collect::<Vec<_>>(), [times]);
+}
+
+#[test]
+fn the_send_time_of_an_attempt_is_known_without_a_reply_or_without_times_in_it() {
+    let sent = AttemptTimes { queued_at: at(5), ..AttemptTimes::default() };
+    for end in [(9, completed(AttemptTimes::default())), (36, Event::Swept)] {
+        let stored = documents(&[(5, Event::Wake), end]);
+        assert_eq!(stored.iter().map(|document| document.times).collect::<Vec<_>>(), [sent]);
+    }
+}
