@@ -21,8 +21,12 @@ class NoManagedPolicies:
         return {}
 
 
-# X-Ray has no resources that a statement could name.
-NAMELESS = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+# X-Ray has no resources that a statement could name. Lambda needs the actions for network interfaces on all resources.
+NAMELESS = {
+    "xray:PutTraceSegments", "xray:PutTelemetryRecords",
+    "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+}
 
 
 def statements(role):

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::{
     Agent,
-    http::{Headers, HttpService},
+    http::{HttpService, HttpSettings},
+    response::CallResponse,
 };
 use steward_core::{
     breaker::BreakerSettings,
@@ -70,7 +71,8 @@ impl ScriptedService {
         let router = Router::new().fallback(handler);
         server.spawn(async move { axum::serve(listener, router).await.unwrap() });
         let timeout = Duration::from_secs(30);
-        let http = HttpService::new(base_url.parse().unwrap(), Headers::default(), timeout);
+        let settings = HttpSettings::new(base_url.parse().unwrap());
+        let http = HttpService::new(HttpSettings { call_timeout: timeout, ..settings });
         let agent = Agent::new("a".parse().unwrap(), http.unwrap(), BreakerSettings::default());
         Self { agent, calls, release, _server: server }
     }
@@ -84,7 +86,10 @@ impl ScriptedService {
 async fn respond(path: &str, nth: usize, hanging: &Semaphore) -> Response {
     match path {
         BUSY_AT_FIRST if nth == 1 => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-        CONFLICT => (StatusCode::CONFLICT, r#"{"title":"Sold out"}"#).into_response(),
+        CONFLICT => {
+            let problem = [("content-type", "application/problem+json")];
+            (StatusCode::CONFLICT, problem, r#"{"title":"Sold out"}"#).into_response()
+        }
         HANGS => {
             hanging.acquire().await.unwrap().forget();
             r#"{"id":"late"}"#.into_response()
@@ -112,11 +117,14 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         idempotent: true,
         call_within_ms: None,
         responses: steward_core::model::responses::ResponseOverrides::NONE,
+        exclusive: false,
         may_have_run: false,
         agent: "a".parse().unwrap(),
         method: HttpMethod::Post,
         path: path.to_owned(),
         body: Some(json!({ "order": task }).into()),
+        auth: None,
+        output: None,
         incarnation: None,
     }
 }
@@ -138,7 +146,10 @@ async fn handle<S: RemoteService>(
 }
 
 fn reply(task: &str, outcome: Value) -> Value {
-    json!({ "type": "reply", "task_id": task, "step": "step_1", "action": "do", "attempt": 3, "outcome": outcome })
+    json!({
+        "type": "reply", "task_id": task, "step": "step_1", "action": "do", "attempt": 3, "outcome": outcome,
+        "agent": "a",
+    })
 }
 
 fn completed(task: &str, output: Value) -> Value {
@@ -219,7 +230,7 @@ async fn each_reply_has_the_outcome_and_the_trace_of_its_own_request() {
     event.records[0].message_attributes.insert("traceparent".to_owned(), attribute);
 
     assert_eq!(handle(&ports, &service.agent, event).await, SqsBatchResponse::default());
-    let refused = json!({ "status": "failed", "reason": "HTTP 409 Conflict: Sold out", "may_have_run": true });
+    let refused = json!({ "status": "failed", "reason": "HTTP 409 Conflict: Sold out", "may_have_run": true, "detail": r#"{"title":"Sold out"}"# });
     let mut sent = deployment.take_messages(&deployment.config.scheduler_queue_url).await;
     sent.sort_by_key(|message| message.body().unwrap().to_owned());
     let expected = [
@@ -302,15 +313,17 @@ async fn corrupt_messages_fail_and_are_alerted_on_their_first_delivery() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_past_its_complete_by_causes_no_call_and_no_reply() {
+async fn a_request_past_its_complete_by_causes_no_call_and_is_deferred() {
     let (deployment, ports) = deployment_with_agent().await;
     let service = ScriptedService::start().await;
     let late =
         |ms| StepRequest { complete_by: millis_from_now(&ports, ms), ..request(&ports, "t", DONE) };
-    let event = request_event(&[late(-60_000), late(0)]);
+    let event = request_event(&[late(-60_000), late(0), late(-3_600_000)]);
     assert_eq!(handle(&ports, &service.agent, event).await, SqsBatchResponse::default());
     assert_eq!(service.calls().len(), 0);
-    assert_eq!(take_replies(&deployment).await, NONE);
+    let replies = take_replies(&deployment).await;
+    let outcomes = replies.iter().map(|reply| reply["outcome"]["status"].as_str().unwrap());
+    assert_eq!(outcomes.collect::<Vec<_>>(), ["deferred", "deferred"], "{replies:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -352,9 +365,13 @@ async fn a_call_that_would_exceed_the_functions_time_returns_to_the_queue() {
 struct PanickingService;
 
 impl RemoteService for PanickingService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
         assert_ne!(request.task_id.as_str(), "t-1", "a bug in the adapter");
-        Ok(json!({ "id": "x" }))
+        Ok(json!({ "id": "x" }).into())
     }
 }
 

@@ -11,6 +11,7 @@
 
 #![cfg(test)]
 
+mod agents;
 mod backends;
 mod bus;
 mod channel;
@@ -94,6 +95,13 @@ contract! {
         shared_records_are_listed_by_their_kind,
         the_expiry_of_a_shared_record_is_stored_in_seconds,
         a_shared_record_cannot_be_loaded_as_a_task;
+    agents:
+        a_registered_agent_is_found_and_listed,
+        one_of_sixteen_stacks_registers_an_agent,
+        a_stack_replaces_its_own_registration,
+        an_agent_is_registered_again_after_its_deletion,
+        an_agent_that_was_never_registered_is_deregistered_without_effect,
+        a_missing_dead_letter_queue_has_its_own_error;
     due:
         a_task_is_listed_from_its_due_time_on,
         due_tasks_are_listed_earliest_first,

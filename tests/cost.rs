@@ -10,6 +10,7 @@ use steward_forecast::cost::{
 
 use crate::support::sequential_workflow;
 
+mod items;
 mod usage;
 
 use usage::{AwsUsage, ReplyBatching, RoundedUsage, TASKS, UsageByFunction, UsageScenario};

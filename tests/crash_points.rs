@@ -106,6 +106,11 @@ fn task_with_branches_survives_any_fault() {
 }
 
 #[test]
+fn task_with_a_list_in_slices_survives_any_fault() {
+    inject_at_every_call(&scenarios::items_undone(), CRASHES_AND_LOSSES, &[]);
+}
+
+#[test]
 fn two_tasks_in_a_batch_survive_any_fault() {
     inject_at_every_call(&scenarios::two_tasks(), CRASHES_AND_LOSSES, &[]);
 }

@@ -17,6 +17,7 @@ mod events;
 mod functions;
 mod http;
 mod killed_functions;
+mod own_agent;
 mod permissions;
 mod recovery;
 mod stack;
@@ -72,6 +73,7 @@ async fn run_all_checks(stack: &Rc<Stack>) {
     checks.start("schedule", events::schedule_submits_a_task(stack.clone()));
     checks.start("http", http::function_url_accepts_submissions(stack.clone()));
     checks.start("console", console::operator_uses_the_console(stack.clone()));
+    checks.start("own agent", own_agent::agent_is_a_stack_of_its_own(stack.clone()));
     checks.end().await;
     // Runs alone: if a scheduler were killed meanwhile, it would send the killed agent's request again.
     checks

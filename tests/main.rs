@@ -17,7 +17,9 @@
     reason = "clippy.toml allows these in test functions, but not in their helpers"
 )]
 
+mod agent_contract;
 mod agents;
+mod agents_for_aws;
 mod aws_limits;
 mod bad_input;
 mod batching;
@@ -37,8 +39,11 @@ mod golden;
 mod history;
 mod lifetimes;
 mod missing_agents;
+mod overload;
 mod races;
+mod rate_limits;
 mod regressions;
+mod repeated_effects;
 mod step_kinds;
 mod supervision;
 mod support;

@@ -7,7 +7,11 @@ use aws_lambda_events::sqs::SqsBatchResponse;
 use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, model::messages::StepRequest};
 
-use crate::support::{TestDeployment, completed_reply, sqs_event, wake_message};
+use steward_runtime::{agents, ports::Ports};
+
+use crate::support::{
+    TestDeployment, agent_registration, completed_reply, sqs_event, wake_message,
+};
 
 /// A workflow with a step of agent `a`, which has a queue, and a step of agent `nobody`, which has none.
 fn workflow() -> Workflow {
@@ -99,4 +103,37 @@ async fn a_resent_request_may_have_reached_its_agent_before_its_queue_was_delete
         resent.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     assert_eq!(replies.len(), 1, "{replies:?}");
     assert_eq!(replies[0]["outcome"]["may_have_run"], true, "{replies:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_says_when_the_agent_was_deleted() {
+    let (deployment, requests) = task_with_first_request().await;
+    let (ports, name) = (deployment.ports("registrar"), "nobody".parse().unwrap());
+    let registration = agent_registration("nobody", "local");
+    agents::register(ports.store(), &name, &registration).await.unwrap();
+    let deleted_at = "2026-06-01T12:00:00.25Z".parse().unwrap();
+    assert!(
+        agents::deregister(ports.store(), &name, &registration.owner, deleted_at).await.unwrap()
+    );
+    deliver(&deployment, requests.iter().map(completed_reply), 1).await;
+    let replies = deployment.take_scheduler_messages().await;
+    let reply: Value = serde_json::from_str(&replies[0]).unwrap();
+    let reason = "agent `nobody` has no queue: it was deleted at 2026-06-01T12:00:00Z";
+    assert_eq!(reply["outcome"]["reason"], reason);
+}
+
+/// No instance remembers that an agent does not exist: its first request after its deployment is sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_sent_as_soon_as_the_queue_exists_without_a_registration() {
+    let (deployment, requests) = task_with_first_request().await;
+    let ports = deployment.ports("scheduler");
+    let url = deployment.config.agent_queue_url.of(&"nobody".parse().unwrap());
+    let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
+    let (_, queue) = url.rsplit_once('/').unwrap();
+    sqs.create_queue().queue_name(queue).send().await.unwrap();
+    let replies = requests.iter().map(completed_reply);
+    let response = steward_scheduler::handle(&ports, sqs_event(replies, 1)).await;
+    assert_eq!(response, SqsBatchResponse::default());
+    assert_eq!(deployment.take_messages(&url).await.len(), 1);
+    assert_eq!(agents::registered(ports.store()).await.unwrap(), []);
 }

@@ -18,15 +18,17 @@ use steward_core::{
     },
     submission::accept,
 };
+use steward_emulator::resources;
 use steward_runtime::{
+    agents::{self, RegisterOutcome},
     drive::TASKS_AT_ONCE,
     ports::{Clock, Ports, PutOutcome, StateStore, shard_of},
 };
 use steward_supervisor::{run_once, sweep};
 
 use crate::support::{
-    InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
-    sqs_event,
+    InjectedFault, SdkFaultInjector, TestDeployment, agent_registration, completed_reply,
+    sequential_workflow, sqs_event,
 };
 
 const TASKS: usize = 100_000;
@@ -199,6 +201,76 @@ async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
     assert_eq!(deployment.take_alerts().await.len(), 1);
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
     assert_eq!(run_and_take_alerts(&deployment).await.len(), 0);
+}
+
+/// Registers an agent of the local host with this name.
+async fn register_agent(deployment: &TestDeployment, name: &str) {
+    let registration = agent_registration(name, "local");
+    let ports = deployment.ports("registrar");
+    let outcome =
+        agents::register(ports.store(), &name.parse().unwrap(), &registration).await.unwrap();
+    assert_eq!(outcome, RegisterOutcome::Registered);
+}
+
+/// Puts a message into the dead-letter queue of agent `a`.
+async fn send_dead_letter_of_agent(deployment: &TestDeployment) {
+    let queue = deployment.config.agent_queue_url.of(&"a".parse().unwrap());
+    let queue = format!("{queue}{}", resources::DEAD_LETTERS);
+    let client = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
+    client.send_message().queue_url(queue).message_body("{").send().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_dead_letter_queue_does_not_hide_the_letters_of_another() {
+    let mut deployment = deployment_with_dead_letter().await;
+    deployment.config.dead_letter_queues = "steward-agent-old-dead-letters".parse().unwrap();
+    register_agent(&deployment, "gone").await;
+    let alerts = run_and_take_alerts(&deployment).await;
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    assert_eq!(alerts[0]["detail"]["data"]["queue"], "steward-scheduler-dead-letters");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_registered_between_two_runs_is_watched_at_the_second() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    send_dead_letter_of_agent(&deployment).await;
+    assert_eq!(run_and_take_alerts(&deployment).await, [] as [Value; 0], "it is not registered");
+    register_agent(&deployment, "a").await;
+    let alerts = run_and_take_alerts(&deployment).await;
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    assert_eq!(alerts[0]["detail"]["data"]["queue"], "steward-agent-a-dead-letters");
+}
+
+#[tokio::test]
+async fn the_dead_letters_of_a_deleted_agent_are_watched_while_its_queue_exists() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    register_agent(&deployment, "a").await;
+    let (owner, now) = (agent_registration("a", "local").owner, deployment.clock.now());
+    let ports = deployment.ports("registrar");
+    assert!(agents::deregister(ports.store(), &"a".parse().unwrap(), &owner, now).await.unwrap());
+    send_dead_letter_of_agent(&deployment).await;
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_dead_letter_queue_that_is_both_listed_and_registered_is_counted_once() {
+    let mut deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    deployment.config.dead_letter_queues = "steward-agent-a-dead-letters".parse().unwrap();
+    register_agent(&deployment, "a").await;
+    send_dead_letter_of_agent(&deployment).await;
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_other_dead_letters_are_alerted_if_the_registry_cannot_be_read() {
+    let deployment = deployment_with_dead_letter().await;
+    register_agent(&deployment, "a").await;
+    send_dead_letter_of_agent(&deployment).await;
+    let injector = SdkFaultInjector::always("Query", "\"#agent\"", InjectedFault::FailBefore);
+    let ports = deployment.ports_with_faults("supervisor", injector);
+    run_once(&ports, 0, Timestamp::MAX).await.unwrap();
+    assert_eq!(deployment.take_alerts().await.len(), 1);
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 1, "the next run reads the registry");
 }
 
 /// A deployment with the task `t`, whose agent has its request and does not reply.

@@ -20,12 +20,15 @@ use steward_core::{
     model::{
         messages::StepRequest,
         names::{AgentName, TaskId},
+        registration::{AGENT_CONTRACT, AgentRegistration, RegistrationOwner},
         task::Task,
         time::Timing,
     },
 };
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Clock, Ports, StateStore};
+
+use crate::agent_contract::ContractCheck;
 
 pub(crate) use fault_injection::{InjectedFault, SdkFaultInjector};
 pub(crate) use http_client::{with_request_handler, without_operation};
@@ -160,8 +163,9 @@ impl TestDeployment {
         &self,
         role: &str,
         sdk: &aws_config::SdkConfig,
-        interceptors: Vec<SharedInterceptor>,
+        mut interceptors: Vec<SharedInterceptor>,
     ) -> AdapterPorts {
+        interceptors.push(SharedInterceptor::new(ContractCheck));
         let aws = AwsPorts::with_interceptors(sdk, &self.config, role, interceptors);
         AdapterPorts { aws, clock: self.clock.clone() }
     }
@@ -246,6 +250,24 @@ pub(crate) fn submission_message(id: &str) -> String {
 /// The wake that follows a submission.
 pub(crate) fn wake_message(id: &str) -> String {
     json!({ "type": "wake", "task_id": id, "cause": "submitted" }).to_string()
+}
+
+/// The registration of an agent by a stack. Its queues have the names of `steward local`.
+pub(crate) fn agent_registration(name: &str, stack: &str) -> AgentRegistration {
+    let queue = resources::AGENT_QUEUE.replace("{agent}", name);
+    AgentRegistration {
+        kind: "http".parse().unwrap(),
+        dead_letter_queue: format!("{queue}{}", resources::DEAD_LETTERS).parse().unwrap(),
+        queue: queue.parse().unwrap(),
+        contract: AGENT_CONTRACT,
+        version: None,
+        owner: RegistrationOwner { stack: stack.parse().unwrap(), resource: None },
+        calls_at_once: None,
+        rate_per_second: None,
+        burst: None,
+        at: Timestamp::from_second(1_780_000_000).unwrap(),
+        deleted_at: None,
+    }
 }
 
 /// The reply of an agent that completed the request; its output has the id `STEP-1`.

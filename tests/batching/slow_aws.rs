@@ -10,7 +10,10 @@ use std::{
 };
 
 use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture};
-use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::{
+    attempt::{CallFault, RemoteService},
+    response::CallResponse,
+};
 use steward_aws::{
     meter::{AwsMeter, UsageByOperation},
     ports::SharedInterceptor,
@@ -124,8 +127,8 @@ impl RemoteService for SlowService {
         &self,
         request: &StepRequest,
         _: Option<&str>,
-    ) -> Result<serde_json::Value, CallFault> {
+    ) -> Result<CallResponse, CallFault> {
         sleep(CALL).await;
-        Ok(serde_json::json!({ "id": request.step }))
+        Ok(serde_json::json!({ "id": request.step }).into())
     }
 }

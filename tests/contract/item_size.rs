@@ -152,7 +152,8 @@ impl SeededRandom {
             let (has_items, has_undo) = (self.chance(), self.chance());
             let mut definition = serde_json::json!({ "agent": "a", "request": { "path": "/x" } });
             if has_items {
-                definition["for_each"] = serde_json::json!({ "items": "${ input.items }" });
+                definition["for_each"] =
+                    serde_json::json!({ "items": "${ input.items }", "at_once": 100 });
             }
             if has_undo {
                 definition["undo"] = serde_json::json!({ "request": { "path": "/y" } });

@@ -11,7 +11,7 @@ use steward_core::{
         command::CommandRecord,
         document::{Document, DocumentKey, DocumentOwner},
         inline_documents::InlineDocuments,
-        items::ItemRecords,
+        items::{ItemRecords, ListSlices},
         messages::ParentStep,
         names::{Incarnation, StepName, TaskId},
         retention::DocumentRetention,
@@ -81,10 +81,10 @@ fn with_items(until: Timestamp) -> StepRecord {
         ..StepRecord::new(StepState::Completed { attempt: Some(1) })
     };
     let started = vec![first, StepRecord::new(awaiting_callback)];
-    StepRecord {
-        items: Some(ItemRecords::with_started(3, started)),
-        ..StepRecord::new(StepState::RunningItems)
-    }
+    let slices = ListSlices { len: NonZeroU32::MIN, fingerprint: u32::MAX };
+    let mut items = ItemRecords::with_started(3, started).with_slices(Some(slices));
+    items.add_output(4_711);
+    StepRecord { items: Some(items), ..StepRecord::new(StepState::RunningItems) }
 }
 
 /// Two documents in the item of a task.
@@ -102,12 +102,6 @@ pub(super) fn small_documents() -> InlineDocuments {
 
 /// A task with a value in every field, and a step in every state.
 pub(super) fn full_task(task_id: &str) -> Task {
-    let record = |state, failure_count| StepRecord {
-        run: Progress { failure_count, ..Progress::new(state) },
-        undo: None,
-        items: None,
-    };
-    let (complete_by, until) = (at(90), at(95));
     Task {
         version: u32::MAX,
         process_state: ProcessState::Error,
@@ -135,40 +129,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
             .to_vec(),
         documents: small_documents(),
         error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
-        steps: [
-            (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0)),
-            (step("charge"), record(StepState::Failed { attempt: Some(3) }, 3)),
-            (step("notify"), record(StepState::waiting(Some(2), until), 2)),
-            (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99)),
-            (
-                step("reserve"),
-                StepRecord {
-                    undo: Some(Progress {
-                        failure_count: 4,
-                        input_edit_id: Some("c-1".parse().unwrap()),
-                        ..Progress::new(StepState::Running { attempt: 5, complete_by })
-                    }),
-                    ..record(StepState::Completed { attempt: Some(2) }, 1)
-                },
-            ),
-            (
-                step("ship"),
-                StepRecord {
-                    run: Progress {
-                        may_have_run: true,
-                        ..Progress::new(StepState::Skipped { attempt: None })
-                    },
-                    undo: Some(Progress::new(StepState::Waiting {
-                        attempt: Some(1),
-                        until,
-                        complete_by: Some(complete_by),
-                    })),
-                    items: None,
-                },
-            ),
-            (step("pick"), with_items(until)),
-        ]
-        .into(),
+        steps: steps_in_many_states().into(),
         parent: Some(ParentStep {
             task_id: id("parent"),
             step: "pack[3]".parse().unwrap(),
@@ -179,6 +140,48 @@ pub(super) fn full_task(task_id: &str) -> Task {
         retention_s: Some(86_400),
         ..new_task(task_id)
     }
+}
+
+fn steps_in_many_states() -> [(StepName, StepRecord); 7] {
+    let record = |state, failure_count| StepRecord {
+        run: Progress { failure_count, ..Progress::new(state) },
+        undo: None,
+        items: None,
+    };
+    let (complete_by, until) = (at(90), at(95));
+    [
+        (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0)),
+        (step("charge"), record(StepState::Failed { attempt: Some(3) }, 3)),
+        (step("notify"), record(StepState::waiting(Some(2), until), 2)),
+        (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99)),
+        (
+            step("reserve"),
+            StepRecord {
+                undo: Some(Progress {
+                    failure_count: 4,
+                    input_edit_id: Some("c-1".parse().unwrap()),
+                    ..Progress::new(StepState::Running { attempt: 5, complete_by })
+                }),
+                ..record(StepState::Completed { attempt: Some(2) }, 1)
+            },
+        ),
+        (
+            step("ship"),
+            StepRecord {
+                run: Progress {
+                    may_have_run: true,
+                    ..Progress::new(StepState::Skipped { attempt: None })
+                },
+                undo: Some(Progress::new(StepState::Waiting {
+                    attempt: Some(1),
+                    until,
+                    complete_by: Some(complete_by),
+                })),
+                items: None,
+            },
+        ),
+        (step("pick"), with_items(until)),
+    ]
 }
 
 /// The task with the next revision.

@@ -12,12 +12,16 @@ use super::{
     tasks::race,
 };
 
-const KINDS: [SharedRecordKind; 5] = [
+const KINDS: [SharedRecordKind; 9] = [
     SharedRecordKind::Breaker,
     SharedRecordKind::DeadLetters,
     SharedRecordKind::History,
     SharedRecordKind::Supervisor,
     SharedRecordKind::Bulk,
+    SharedRecordKind::Intake,
+    SharedRecordKind::Agent,
+    SharedRecordKind::AgentSeen,
+    SharedRecordKind::Rate,
 ];
 
 fn record(kind: SharedRecordKind, name: &str, revision: u64, body: Value) -> SharedRecord {
@@ -87,8 +91,8 @@ pub(super) async fn shared_records_are_listed_by_their_kind(backend: impl Backen
     }
     let names = ["inventory", "payment", "shipping"];
     for name in names {
-        let bodies = [json!(name), json!(1), json!(2), json!(3), json!([])];
-        for (kind, body) in KINDS.into_iter().zip(bodies) {
+        for (n, kind) in KINDS.into_iter().enumerate() {
+            let body = if kind == SharedRecordKind::Breaker { json!(name) } else { json!(n) };
             assert_eq!(save(ports, &record(kind, name, 1, body)).await, SharedSaveOutcome::Saved);
         }
     }

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::response::CallResponse;
 use steward_aws::{
     meter::{AwsMeter, total},
     ports::SharedInterceptor,
@@ -24,7 +25,7 @@ use crate::support::{AdapterPorts, TestDeployment, sqs_event};
 /// The number of messages in a batch.
 const BATCH: usize = 10;
 
-/// The number of measured tasks: one batch, so that every batch is full.
+/// The number of measured tasks of most scenarios: one batch, so that every batch is full.
 pub(super) const TASKS: usize = BATCH;
 
 /// The average usage of one task, or of one step.
@@ -49,7 +50,7 @@ impl AwsUsage {
             .map(|figure| (figure * 1_000.0).round() / 1_000.0)
     }
 
-    fn map(self, other: Self, f: fn(f64, f64) -> f64) -> Self {
+    fn map(self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
         Self {
             write_units: f(self.write_units, other.write_units),
             read_units: f(self.read_units, other.read_units),
@@ -133,12 +134,14 @@ pub(super) struct UsageScenario {
     /// The output of every step.
     pub(super) output: Value,
     pub(super) replies: ReplyBatching,
+    /// The number of measured tasks.
+    pub(super) tasks: usize,
 }
 
 impl UsageScenario {
     pub(super) fn new(workflow: Workflow) -> Self {
         let (input, output) = (json!({ "n": 1 }), json!({ "id": "step-1" }));
-        Self { workflow, input, output, replies: ReplyBatching::SeparateBatches }
+        Self { workflow, input, output, replies: ReplyBatching::SeparateBatches, tasks: TASKS }
     }
 
     /// Measures a run. The load is steady: the instances have cached the definition and the circuit breaker. The
@@ -158,11 +161,11 @@ impl UsageScenario {
         };
         functions.run(&deployment, "warm-up1", 1).await;
         let before = functions.usage();
-        let invocations = functions.run(&deployment, "counted1", TASKS).await;
+        let invocations = functions.run(&deployment, "counted1", self.tasks).await;
         let used = functions.usage().map(before, |after, before| after - before);
         used.map(invocations, |used, invocations| {
             let polls = AwsUsage { sqs_requests: 2.0 * invocations.invocations, ..invocations };
-            (used + polls).map(AwsUsage::default(), |figure, _| figure / TASKS as f64)
+            (used + polls).map(AwsUsage::default(), |figure, _| figure / self.tasks as f64)
         })
     }
 }
@@ -172,8 +175,8 @@ impl UsageScenario {
 struct ConstantService(Value);
 
 impl RemoteService for ConstantService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
-        Ok(self.0.clone())
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
+        Ok(self.0.clone().into())
     }
 }
 

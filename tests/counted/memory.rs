@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::response::CallResponse;
 use steward_core::{
     breaker::BreakerSettings,
     limits,
@@ -125,9 +126,9 @@ fn submission() -> u64 {
 struct LargeResponseService;
 
 impl RemoteService for LargeResponseService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
         tokio::task::yield_now().await;
-        Ok("x".repeat(limits::DOCUMENT_BYTES_MAX - 2).into())
+        Ok(Value::from("x".repeat(limits::DOCUMENT_BYTES_MAX - 2)).into())
     }
 }
 

@@ -166,9 +166,13 @@ impl Channel for ConstantPorts {
         messages.iter().map(|_| Ok(())).collect()
     }
 
-    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
+    fn configured_dead_letter_queues(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
         yield_now().await;
-        Ok(Vec::new())
+        Vec::new()
     }
 }
 

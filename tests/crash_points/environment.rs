@@ -98,7 +98,7 @@ impl Environment {
             }
         }
         // The clock of the queues continues at the same time.
-        let time = self.opened.1 + SignedDuration::try_from(self.opened.0.elapsed()).unwrap();
+        let time = self.queue_time();
         let aws = EmbeddedAws::on_disk(copy.path()).unwrap();
         self.opened = (Instant::now(), Timestamp::now());
         let ahead = Duration::try_from(time.duration_since(self.opened.1)).unwrap_or_default();
@@ -115,12 +115,13 @@ impl Environment {
         self.data_dir = Some(copy);
     }
 
-    /// Starts the next run; returns the suffix of its task ids. Deletes delayed wakes of earlier runs.
+    /// Starts the next run; returns the suffix of its task ids, which is equally long in each run. Deletes delayed wakes of
+    /// earlier runs.
     pub(super) async fn next_run(&mut self) -> String {
         let queue = self.queue(resources::SCHEDULER_QUEUE);
         self.sqs.purge_queue().queue_url(queue).send().await.unwrap();
         self.runs += 1;
-        format!("-run{}", self.runs)
+        format!("-run{:05}", self.runs)
     }
 
     pub(super) fn queue(&self, name: &str) -> String {
@@ -180,25 +181,34 @@ impl Environment {
     pub(super) async fn due(&self) -> Vec<TaskId> {
         self.ports.store().due_tasks(0, Timestamp::MAX, None).await.unwrap().task_ids
     }
-}
 
-/// Converts messages to Lambda's event.
-pub(super) fn event(messages: &[Message]) -> SqsEvent {
-    let records: Vec<_> = messages
-        .iter()
-        .map(|message| {
-            let attributes = message.attributes.iter().flatten();
-            let attributes: BTreeMap<_, _> =
-                attributes.map(|(name, value)| (name.as_str(), value)).collect();
-            json!({
-                "messageId": message.message_id,
-                "receiptHandle": message.receipt_handle,
-                "body": message.body,
-                "attributes": attributes,
+    /// Converts messages to Lambda's event. By the test's clock, a message has waited for as long as by the clock of the queues.
+    pub(super) fn event(&self, messages: &[Message]) -> SqsEvent {
+        let ahead = self.deployment.clock.now().duration_since(self.queue_time()).as_millis();
+        let records: Vec<_> = messages
+            .iter()
+            .map(|message| {
+                let attributes = message.attributes.iter().flatten();
+                let mut attributes: BTreeMap<_, _> =
+                    attributes.map(|(name, value)| (name.as_str(), value.clone())).collect();
+                if let Some(sent) = attributes.get_mut("SentTimestamp") {
+                    *sent = (sent.parse::<i128>().unwrap() + ahead).to_string();
+                }
+                json!({
+                    "messageId": message.message_id,
+                    "receiptHandle": message.receipt_handle,
+                    "body": message.body,
+                    "attributes": attributes,
+                })
             })
-        })
-        .collect();
-    serde_json::from_value(json!({ "Records": records })).unwrap()
+            .collect();
+        serde_json::from_value(json!({ "Records": records })).unwrap()
+    }
+
+    /// The time by the clock of the queues.
+    fn queue_time(&self) -> Timestamp {
+        self.opened.1 + SignedDuration::try_from(self.opened.0.elapsed()).unwrap()
+    }
 }
 
 /// The number of deliveries of a message.

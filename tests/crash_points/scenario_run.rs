@@ -38,7 +38,7 @@ use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports, Queue};
 
 use super::{
-    environment::{AGENT_QUEUE, CLIENT_QUEUE, Environment, acknowledge, event, receives},
+    environment::{AGENT_QUEUE, CLIENT_QUEUE, Environment, acknowledge, receives},
     fault_injection::{
         AwsCall, CallLog, FaultAt, FaultInjector, FunctionRole, InjectedFault, SimulatedProcess,
     },
@@ -229,7 +229,8 @@ impl ScenarioRun<'_> {
         self.delivered.extend(bodies.map(|body| (queue.clone(), body)));
         let process_of = self.process_of(role);
         let work = async {
-            let answer = self.handle(role, &process_of.ports, event(&messages)).await;
+            let answer =
+                self.handle(role, &process_of.ports, self.environment.event(&messages)).await;
             acknowledge(&process_of.sqs, &queue, &messages, &answer).await
         };
         let done = tokio::select! {

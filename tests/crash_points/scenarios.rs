@@ -237,6 +237,27 @@ pub(super) fn branches() -> Scenario {
     }
 }
 
+/// The list of the first step is stored in slices of one item. The second step fails, and the items are undone.
+pub(super) fn items_undone() -> Scenario {
+    let mut workflow = serde_json::to_value(line("undo")).unwrap();
+    let items = &mut workflow["steps"]["step_1"];
+    let item = |name: &str| format!("input.note + input.note + '{name}'");
+    let list = ["x", "y"].map(item).join(", ");
+    items["for_each"] = json!({ "items": format!("${{ [{list}] }}"), "at_once": 1 });
+    items["request"]["body"]["item"] = json!("${ item }");
+    items["undo"]["request"]["body"]["item"] = json!("${ item }");
+    workflow["steps"]["step_2"]["request"]["body"]["before"] = json!("${ steps.step_1.output }");
+    Scenario {
+        name: "items undone",
+        workflow: serde_json::from_value(workflow).unwrap(),
+        ending: ExpectedEnding {
+            effects: &["step_1[0]/do", "step_1[1]/do", "step_1[0]/undo", "step_1[1]/undo"],
+            ..undone().ending
+        },
+        ..undone()
+    }
+}
+
 /// Two tasks share every batch.
 pub(super) fn two_tasks() -> Scenario {
     Scenario { name: "two tasks", tasks: &["t", "u"], ..silent_at_first() }

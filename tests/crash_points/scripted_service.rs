@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::response::CallResponse;
 use steward_core::model::{attempt::Action, messages::StepRequest, names::TaskId};
 
 /// The behavior of the service for the calls of a step.
@@ -102,23 +103,31 @@ impl ScriptedService {
 }
 
 impl RemoteService for ScriptedService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
         self.count(request);
         let behavior = self.behaviors.get(&(request.step.step.as_str(), request.action));
         let is_repaired = self.state.lock().unwrap().is_repaired;
         match behavior {
             Some(ServiceBehavior::FailsUntilRepaired) if is_repaired => {
-                Ok(self.take_effect(request))
+                Ok(self.take_effect(request).into())
             }
             Some(ServiceBehavior::Fails | ServiceBehavior::FailsUntilRepaired) => {
-                Err(CallFault::Permanent { reason: "refused".to_owned(), may_have_run: false })
+                Err(CallFault::Permanent {
+                    reason: "refused".to_owned(),
+                    may_have_run: false,
+                    detail: None,
+                })
             }
             Some(ServiceBehavior::SilentAtFirst) if request.attempt == 1 => {
                 self.take_effect(request);
                 pending().await
             }
             Some(ServiceBehavior::Silent) => pending().await,
-            Some(ServiceBehavior::SilentAtFirst) | None => Ok(self.take_effect(request)),
+            Some(ServiceBehavior::SilentAtFirst) | None => Ok(self.take_effect(request).into()),
         }
     }
 }

@@ -46,7 +46,7 @@ const QUEUES: [&str; 8] = [
 ];
 
 /// The permissions of every function.
-const PERMISSIONS: [(&str, &[&str]); 6] = [
+const PERMISSIONS: [(&str, &[&str]); 7] = [
     (
         "submission",
         &[
@@ -60,6 +60,7 @@ const PERMISSIONS: [(&str, &[&str]); 6] = [
             "GetItem workflows",
             "Query workflows",
             "SendMessage scheduler",
+            "SendMessage submissions",
             "SendMessage rejected",
             "SendMessage client",
             "PutEvents",
@@ -183,6 +184,16 @@ const PERMISSIONS: [(&str, &[&str]); 6] = [
             "ChangeMessageVisibility agent-payment-dead-letters",
             "DeleteMessage submissions-dead-letters",
             "ChangeMessageVisibility submissions-dead-letters",
+        ],
+    ),
+    // The emulator does not check that the keys are those of registrations: `tests/template/registrar.rs` does.
+    (
+        "registrar",
+        &[
+            "GetItem documents",
+            "PutItem documents",
+            "GetQueueAttributes agent-payment-requests",
+            "GetQueueAttributes agent-shipping-requests",
         ],
     ),
 ];

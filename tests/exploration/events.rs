@@ -118,7 +118,7 @@ pub(super) fn completed(step: &Part, number: u32) -> ReplyOutcome {
 fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<ModelEvent> {
     let mut events = Vec::new();
     let sent = model.dispatches.iter().filter(|(_, dispatch)| dispatch.sent);
-    for (attempt, _) in sent.filter(|(attempt, _)| !workflow.runs_child(&attempt.step)) {
+    for (attempt, dispatch) in sent.filter(|(attempt, _)| !workflow.runs_child(&attempt.step)) {
         let mut add = |outcome, redelivered| {
             let AttemptId { step, action, number } = attempt.clone();
             let reply = StepReply {
@@ -129,6 +129,7 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
                 outcome,
                 incarnation: None,
                 times: AttemptTimes::default(),
+                agent: None,
             };
             events.push(ModelEvent::MessageArrives {
                 event: Event::ReplyReceived(reply),
@@ -136,11 +137,21 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
             });
         };
         let completed = || completed(&attempt.step, attempt.number);
-        let failed = |may_have_run| ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run };
-        let deferred = |may_have_run| {
-            let (reason, retry_after_ms) = ("breaker open".to_owned(), 10_000);
-            ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run }
+        let failed = |may_have_run| ReplyOutcome::Failed {
+            reason: "no".to_owned(),
+            may_have_run,
+            detail: None,
         };
+        let deferred = |may_have_run, certain| {
+            let (reason, retry_after_ms) = ("breaker open".to_owned(), 10_000);
+            ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain }
+        };
+        // The agent has recorded its refusal, and repeats it.
+        if dispatch.refused {
+            add(deferred(false, true), false);
+            add(deferred(false, true), true);
+            continue;
+        }
         let progress = task.progress(&attempt.step, attempt.action);
         let is_awaited = progress.is_some_and(|progress| {
             progress.state.is_running() && progress.state.attempt_count() == attempt.number
@@ -163,8 +174,11 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
             add(ReplyOutcome::Unknown { reason: "the call was cut".to_owned() }, false);
         }
         if model.budget.deferrals > 0 {
-            add(deferred(false), false);
-            add(deferred(true), false);
+            add(deferred(false, false), false);
+            add(deferred(true, false), false);
+            if dispatch.exclusive {
+                add(deferred(false, true), false);
+            }
         }
         for output in workflow.outputs.iter().filter(|_| attempt.action == Action::Do) {
             add(ReplyOutcome::Completed { output: output.clone(), may_continue: false }, false);

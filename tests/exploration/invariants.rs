@@ -23,6 +23,7 @@ use super::{
     workflows::{Ending, ExploredWorkflow},
 };
 
+mod agents;
 mod attempts;
 mod callbacks;
 mod children;
@@ -170,6 +171,7 @@ pub(super) fn violated_by_transition(transition: &CheckedTransition<'_>) -> Vec<
     let mut violated = Vec::new();
     let (before, after) = transition.tasks();
     transition.check_requests(before, after, &mut violated);
+    transition.check_agents(&mut violated);
     transition.check_redelivery(after, &mut violated);
     transition.check_item_requests(after, &mut violated);
     transition.check_submissions(&mut violated);

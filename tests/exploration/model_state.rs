@@ -16,7 +16,7 @@ use steward_core::{
         command::Command,
         document::DocumentKey,
         items::ItemRecords,
-        names::Part,
+        names::{AgentName, Part},
         step::{Progress, StepState},
         task::{ProcessState, Task},
         time::later,
@@ -54,6 +54,12 @@ pub(super) struct Dispatch {
     /// Whether a call of the attempt may still be in progress at the service after its agent has given it up, because
     /// no message has reported its end. The same holds for another delivery of a deferred request.
     pub(super) may_be_in_progress: bool,
+    /// The agent to which the request was sent.
+    pub(super) agent: Option<AgentName>,
+    /// Whether the request was sent as `exclusive`.
+    pub(super) exclusive: bool,
+    /// Whether the agent has refused the attempt for certain. Then no delivery of the request makes a call.
+    pub(super) refused: bool,
 }
 
 /// A message whose effects were lost. It will be redelivered.

@@ -36,6 +36,9 @@ pub(super) fn save(
             known_outcome: KnownOutcome::Unknown,
             begins_by: complete_by,
             may_be_in_progress: true,
+            agent: None,
+            exclusive: false,
+            refused: false,
         };
         after.dispatches.entry(attempt).or_insert(dispatch);
     }
@@ -141,7 +144,8 @@ fn record_reply(
     };
     // Only one delivery of a request that is not idempotent makes a call.
     let is_called_once = *action == Action::Do && !workflow.definition.steps[&step.step].idempotent;
-    let may_act = matches!(outcome, ReplyOutcome::Deferred { .. }) && !is_called_once;
+    let refused = matches!(outcome, ReplyOutcome::Deferred { certain: true, .. });
+    let may_act = matches!(outcome, ReplyOutcome::Deferred { .. }) && !is_called_once && !refused;
     let is_late = !before.progress(step, *action).is_some_and(is_awaited);
     let attempt = AttemptId { step: step.clone(), action: *action, number: *number };
     let Some(dispatch) = after.dispatches.get_mut(&attempt) else { return };
@@ -153,6 +157,7 @@ fn record_reply(
         KnownOutcome::Unknown | KnownOutcome::DidNotRun => KnownOutcome::DidNotRun,
     };
     dispatch.may_be_in_progress = !is_over && (ran || may_act);
+    dispatch.refused |= refused;
     // The other delivery was reported before.
     if is_late {
         dispatch.begins_by = dispatch.begins_by.min(after.now);

@@ -236,6 +236,7 @@ fn successful_responses(
                 outcome: completed(&step, number),
                 incarnation: None,
                 times: AttemptTimes::default(),
+                agent: None,
             });
             let awaits_callback =
                 workflow.callback(&step).is_some() && request.action == Action::Do;

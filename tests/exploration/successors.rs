@@ -173,7 +173,13 @@ fn context<'a>(
     redelivered: bool,
 ) -> DecisionContext<'a> {
     let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
-    DecisionContext { now: model.now, actor, redelivered, timing: workflow.timing }
+    DecisionContext {
+        now: model.now,
+        actor,
+        redelivered,
+        lost_starts: None,
+        timing: workflow.timing,
+    }
 }
 
 /// Makes the core's decision, and creates the states in which its effects are sent and lost.
@@ -362,6 +368,10 @@ fn send(after: &mut ModelState, effects: &[Effect]) {
         let attempt = requested_attempt(&task, effect);
         if let Some(dispatch) = attempt.and_then(|attempt| after.dispatches.get_mut(&attempt)) {
             dispatch.sent = true;
+            if let Effect::Request(request) = effect {
+                dispatch.agent = Some(request.agent.clone());
+                dispatch.exclusive = request.exclusive;
+            }
         }
         if let Effect::Submit(submission) = effect
             && let Some(parent) = &submission.parent

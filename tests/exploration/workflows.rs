@@ -212,6 +212,9 @@ fn workflows() -> Vec<ExploredWorkflow> {
         commanded_backward(),
         impossible(),
         slow_calls(),
+        several_agents(),
+        several_agents_commanded(),
+        items_of_several_agents(),
         weeks_pass(),
     ];
     agents.into_iter().chain(step_kinds::all()).collect()
@@ -323,6 +326,39 @@ fn slow_calls() -> ExploredWorkflow {
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
     let budget = Budget { deferrals: 1, ..ONE_CRASH };
     ExploredWorkflow { slow: true, ..workflow("slow_calls", steps, budget, &endings) }
+}
+
+/// A step whose second agent is tried only if the first certainly did not run it.
+fn several_agents() -> ExploredWorkflow {
+    let a = with(undoable(&[], 2, "undo"), "agent", json!(["x", "y"]));
+    let steps = json!({ "a": a, "b": step(&["a"], 1, "undo") });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { deferrals: 3, ..ONE_CRASH };
+    ExploredWorkflow { slow: true, ..workflow("several_agents", steps, budget, &endings) }
+}
+
+/// The same with operators, for a step that is not idempotent and one whose agent the input chooses.
+fn several_agents_commanded() -> ExploredWorkflow {
+    let a = with(undoable(&[], 1, "alert"), "agent", json!(["x", "y"]));
+    let choice = json!({ "choose": "${ input.n == 1 ? 'x' : 'y' }", "of": ["x", "y"] });
+    let b = with(undoable(&["a"], 1, "alert"), "agent", choice);
+    let steps = json!({ "a": with(a, "idempotent", json!(false)), "b": b });
+    let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { commands: 2, crashes: 1, deferrals: 2, long_pauses: 0 };
+    let orders = orders();
+    ExploredWorkflow { orders, ..workflow("several_agents_commanded", steps, budget, &endings) }
+}
+
+/// Each item has its own agent.
+fn items_of_several_agents() -> ExploredWorkflow {
+    let mut a = with(undoable(&[], 1, "undo"), "agent", json!(["x", "y"]));
+    a["for_each"] = json!({ "items": "${ input.list }", "at_once": 2 });
+    a["request"]["body"] = json!({ "item": "${ item }" });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { deferrals: 2, ..ONE_CRASH };
+    let input = json!({ "n": 1, "list": [1, 2] });
+    let explored = workflow("items_of_several_agents", json!({ "a": a }), budget, &endings);
+    ExploredWorkflow { input, ..explored }
 }
 
 /// A task may be stopped for weeks, for example because of a dead letter. Its documents may expire.

@@ -38,6 +38,7 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
             now: deployment.ports.clock().now(),
             actor: "other",
             redelivered: false,
+            lost_starts: None,
             timing: deployment.ports.timing(),
         };
         match transition(&definition, task, &LoadedDocuments::new(), event, context).unwrap() {

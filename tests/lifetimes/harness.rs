@@ -142,6 +142,7 @@ impl MemoryDeployment {
             outcome,
             incarnation,
             times: Default::default(),
+            agent: None,
         }
     }
 
@@ -253,7 +254,7 @@ pub(super) fn charge_wait_ship(retention: &str, complete_within: &str, wait: &st
 }
 
 pub(super) fn refused_outcome() -> ReplyOutcome {
-    ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false }
+    ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None }
 }
 
 /// The body of the latest request of a step.

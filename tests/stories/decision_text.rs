@@ -50,6 +50,7 @@ pub(super) fn saved_changes(
     texts.extend(new_documents.values().map(|Document { key, body, .. }| match key {
         DocumentKey::Input(_) => format!("input {} kept", body["input"]),
         DocumentKey::Result(_) => format!("returns {body}"),
+        DocumentKey::Items { .. } => format!("items kept in {key}"),
         DocumentKey::Submission
         | DocumentKey::Output(_)
         | DocumentKey::OperatorOutput(..)
@@ -279,7 +280,11 @@ fn request_text(request: &StepRequest) -> String {
         Action::Do => ("", format!("/{}", step.step)),
         Action::Undo => ("undo of ", format!("/{}/undo", step.step)),
     };
-    let mut text = format!("request {of}{step} #{attempt} by {}", since_start(*complete_by));
+    let mut text = format!("request {of}{step} #{attempt}");
+    if request.agent.as_str() != format!("{}-agent", step.step) {
+        text.push_str(&format!(" to {}", request.agent));
+    }
+    text.push_str(&format!(" by {}", since_start(*complete_by)));
     if *path != default_path {
         text.push_str(&format!(" at {path}"));
     }

@@ -195,6 +195,10 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
         Some(text) => (text, true),
         None => (text, false),
     };
+    let (text, certain) = match text.strip_suffix(", for certain") {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
     let (text, may_continue) = match text.strip_suffix(", and an earlier call may continue") {
         Some(text) => (text, true),
         None => (text, false),
@@ -211,14 +215,14 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
             let output = value(text.strip_prefix("with ").unwrap_or("null"));
             ReplyOutcome::Completed { output, may_continue }
         }
-        "fails" => ReplyOutcome::Failed { reason: reason()?, may_have_run },
+        "fails" => ReplyOutcome::Failed { reason: reason()?, may_have_run, detail: None },
         "cuts" => ReplyOutcome::Unknown { reason: reason()? },
         _ => {
             let pause = text.strip_prefix("for ").and_then(|text| text.split(' ').next());
             let pause = duration(pause.ok_or("a step is deferred `for 10s`")?)?;
             let retry_after_ms =
                 u64::try_from(pause.as_millis()).map_err(|error| error.to_string())?;
-            ReplyOutcome::Deferred { reason: reason()?, retry_after_ms, may_have_run }
+            ReplyOutcome::Deferred { reason: reason()?, retry_after_ms, may_have_run, certain }
         }
     };
     Ok(StepReply {
@@ -229,6 +233,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
         outcome,
         incarnation: None,
         times: AttemptTimes::default(),
+        agent: None,
     })
 }
 

@@ -123,7 +123,7 @@ const ACTION_OPTIONS: [&str; 6] =
 /// Parses a step: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
 fn step(name: &str, text: &str) -> Result<Value, String> {
     let general = ["after", "then", "not idempotent", "point of no return", "undo"];
-    let kinds = ["when", "for each", "wait", "callback within", "workflow"];
+    let kinds = ["when", "for each", "wait", "callback within", "workflow", "agents"];
     let mut found = options(text, &[&general[..], &kinds, &ACTION_OPTIONS].concat())?;
     let after = found.remove("after").unwrap_or_default();
     let after: Value = after.split(" and ").filter(|step| !step.is_empty()).collect();
@@ -139,8 +139,9 @@ fn step(name: &str, text: &str) -> Result<Value, String> {
         for_each(&mut found, &mut definition)?;
         return Ok(with_when(&mut found, definition.into()));
     }
+    let agents = found.remove("agents").map(|agents| agents.split(" and ").collect());
     let fields = Map::from_iter([
-        ("agent".to_owned(), json!(format!("{name}-agent"))),
+        ("agent".to_owned(), agents.unwrap_or(json!(format!("{name}-agent")))),
         ("after".to_owned(), after),
         ("idempotent".to_owned(), json!(!found.contains_key("not idempotent"))),
         ("point_of_no_return".to_owned(), json!(found.contains_key("point of no return"))),

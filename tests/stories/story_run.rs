@@ -175,7 +175,13 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
 
     fn context(&self, event: &Event, redelivered: bool) -> DecisionContext<'static> {
         let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
-        DecisionContext { now: self.now, actor, redelivered, timing: self.story.timing }
+        DecisionContext {
+            now: self.now,
+            actor,
+            redelivered,
+            lost_starts: None,
+            timing: self.story.timing,
+        }
     }
 
     /// Calls the core with the documents that it wants, and checks that it wants only existing documents, each once.
@@ -296,6 +302,9 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 Action::Do => *outcome == ChildOutcome::Processed { output: body.clone() },
                 Action::Undo => *body == Value::Null,
             },
+            (DocumentKey::Items { .. }, _) => {
+                body.as_array().is_some_and(|items| !items.is_empty())
+            }
             (DocumentKey::Result(_), _) => task.process_state == ProcessState::Processed,
             (DocumentKey::Output(_), _) => false,
             (DocumentKey::OperatorOutput(..), _) => {
@@ -309,7 +318,12 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 let has_text =
                     |key| body.get(key).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
                 let attempt = task.progress(step, *action).map(|p| p.state.attempt_count());
-                attempt == Some(*number) && has_text("reason") && has_text("verdict")
+                // After a refusal, the next attempt starts at once, at the next agent.
+                let refused = matches!(event, Event::ReplyReceived(reply)
+                    if reply.attempt == *number
+                        && matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. }));
+                let is_newest = attempt == Some(*number) || refused && attempt == Some(number + 1);
+                is_newest && has_text("reason") && has_text("verdict")
             }
             (DocumentKey::Input(id), Event::CommandReceived(command)) => {
                 *id == command.command_id && body.get("input") == Some(&self.edited(order))

@@ -6,6 +6,7 @@ use std::{num::NonZeroU32, str::FromStr, time::Duration};
 use envconfig::Envconfig;
 use steward_core::{model::time::Timing, submission::ReplyQueues};
 
+use crate::sqs::beside;
 pub use crate::sqs::{AgentQueueUrl, NoAgentInUrl};
 
 /// The configuration that all functions of a deployment share. `template.yaml` sets it in one place.
@@ -35,7 +36,8 @@ pub struct Config {
     /// The queue of the supervisor's ticks. Only the supervisor uses it.
     #[envconfig(from = "STEWARD_SWEEPS_QUEUE_URL", default = "")]
     pub sweeps_queue_url: String,
-    /// The dead-letter queues that the supervisor watches, by name or URL, separated by commas.
+    /// Dead-letter queues that the supervisor watches beside its own and those of registered agents, by name or URL,
+    /// separated by commas: those of agents whose stacks do not register them yet.
     #[envconfig(from = "STEWARD_DEAD_LETTER_QUEUES", default = "")]
     pub dead_letter_queues: QueueNames,
     /// The queues that clients may choose for notifications: URLs, separated by commas. Each is exact, or a prefix that ends
@@ -98,13 +100,9 @@ pub struct QueueNames(pub Vec<String>);
 
 impl QueueNames {
     /// The URLs of the queues. A queue that is given by name is in the same account and region as the queue with the URL
-    /// `beside`.
-    pub(crate) fn urls(&self, beside: &str) -> Vec<String> {
-        let base = beside.rsplit_once('/').map_or("", |(base, _)| base);
-        let url = |name: &String| {
-            if name.contains("://") { name.clone() } else { format!("{base}/{name}") }
-        };
-        self.0.iter().map(url).collect()
+    /// `other`.
+    pub(crate) fn urls(&self, other: &str) -> Vec<String> {
+        self.0.iter().map(|name| beside(other, name)).collect()
     }
 }
 

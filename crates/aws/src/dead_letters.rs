@@ -14,6 +14,5 @@ mod redrive;
 
 pub use dead_letter::DeadLetter;
 pub use error::DeadLettersError;
-pub(crate) use queue::SUFFIX;
-pub use queue::{DeadLetterQueue, QueueContents};
+pub use queue::{DeadLetterQueue, QueueContents, SUFFIX};
 pub use redrive::{RedriveOutcome, RedriveRequest};

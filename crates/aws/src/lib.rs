@@ -9,14 +9,17 @@
 //!
 //! | other module | contents |
 //! | --- | --- |
+//! | [`agents`] | what is known about each agent, for people |
 //! | [`batch`] | batches of SQS messages in the format of Lambda |
 //! | [`config`], [`function`] | configuration and start of a function |
 //! | [`dead_letters`] | reading and redriving dead letters |
 //! | [`meter`] | counts the requests and units that AWS bills |
+//! | [`polling`] | the work of Lambda's poller, for a process |
 //! | [`publisher`], [`rules`] | publication of definitions, with the EventBridge rules of their triggers |
 //! | [`queues`] | the queue settings of `template.yaml` |
 //! | [`telemetry`] | logs, metrics and traces of a function |
 
+pub mod agents;
 pub mod batch;
 pub mod bus;
 pub mod channel;
@@ -28,6 +31,7 @@ mod field_names;
 pub mod function;
 pub mod items;
 pub mod meter;
+pub mod polling;
 pub mod ports;
 pub mod publisher;
 pub mod queues;

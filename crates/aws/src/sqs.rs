@@ -84,6 +84,16 @@ pub async fn queue_url(client: &Client, name_or_url: &str) -> Result<Option<Stri
     }
 }
 
+/// The URL of a queue that is given by name or URL. A queue that is given by name is in the same account and region as
+/// the queue with the URL `other`.
+pub(crate) fn beside(other: &str, name_or_url: &str) -> String {
+    if name_or_url.contains("://") {
+        return name_or_url.to_owned();
+    }
+    let base = other.rsplit_once('/').map_or("", |(base, _)| base);
+    format!("{base}/{name_or_url}")
+}
+
 /// The name of a queue: the last segment of its URL.
 #[must_use]
 pub fn queue_name(url: &str) -> &str {

@@ -11,8 +11,10 @@
 use std::{io::Write, sync::OnceLock};
 
 use metrics_cloudwatch_embedded::{Builder, Collector};
+use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter,
+    filter::filter_fn,
     fmt::{self, MakeWriter},
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -60,13 +62,19 @@ fn start_logging() {
     }));
 }
 
+/// Whether a log line contains no payload, at any setting of `RUST_LOG`. Below `info`, the Lambda runtime, the AWS SDK and
+/// the HTTP client log whole events and requests.
+fn contains_no_payload(line: &Metadata<'_>) -> bool {
+    *line.level() <= Level::INFO || line.target().starts_with("steward")
+}
+
 /// A subscriber that writes a line of JSON for each event. The line includes the span of the Lambda runtime with the
 /// request id, so that all lines of one invocation can be found.
 fn lines(
     to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
 ) -> impl tracing::Subscriber + for<'s> LookupSpan<'s> {
     let json = fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(to);
-    tracing_subscriber::registry().with(json)
+    tracing_subscriber::registry().with(json).with(filter_fn(contains_no_payload))
 }
 
 /// Runs an invocation, and then flushes its metrics and spans. A failure to do so does not fail the invocation. A
@@ -131,6 +139,21 @@ mod tests {
         assert_eq!(line["task_id"], "t-1", "{line}");
     }
 
+    #[test]
+    fn other_crates_log_nothing_below_info() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        tracing::subscriber::with_default(super::lines(Arc::new(writer)), || {
+            tracing::trace!(target: "lambda_runtime::layers", body = "s3cret", "raw event");
+            tracing::debug!(target: "aws_smithy_runtime", "s3cret");
+            tracing::info!(target: "lambda_runtime", "started");
+            tracing::trace!(target: "steward_core", "detail");
+        });
+        let lines: Vec<Value> =
+            serde_json::Deserializer::from_reader(reader).into_iter().map(Result::unwrap).collect();
+        let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+        assert_eq!(messages, ["started", "detail"]);
+    }
+
     fn lines(collector: &Collector) -> Vec<Value> {
         let mut text = Vec::new();
         write_metrics(collector, &mut text).unwrap();
@@ -175,10 +198,12 @@ mod tests {
         metrics::call_retried();
         metrics::agent_silent();
         metrics::deferred();
+        metrics::call_rate_limited("deferred");
         metrics::breaker_turned(BreakerTransition::Opened);
         metrics::breaker_turned(BreakerTransition::Closed);
         metrics::swept();
         metrics::submission_refused();
+        metrics::submission_held_back();
         metrics::messages_failed(3);
         metrics::statements_refused("AccessDenied", 2);
     }
@@ -186,7 +211,7 @@ mod tests {
     /// A metric: its name, its label, and the expected count.
     type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const EXPECTED: [ExpectedMetric; 17] = [
+    const EXPECTED: [ExpectedMetric; 19] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
         ("steward_tasks_ended_total", Some(("state", "Undone")), 1),
         ("steward_tasks_ended_total", Some(("state", "Error")), 2),
@@ -197,11 +222,13 @@ mod tests {
         ("steward_calls_retried_total", None, 1),
         ("steward_agents_silent_total", None, 1),
         ("steward_attempts_deferred_total", None, 1),
+        ("steward_calls_rate_limited_total", Some(("by", "deferred")), 1),
         ("steward_breakers_turned_total", Some(("to", "Opened")), 1),
         ("steward_breakers_turned_total", Some(("to", "Closed")), 1),
         ("steward_undos_failed_total", None, 1),
         ("steward_sweeps_total", None, 1),
         ("steward_submissions_refused_total", None, 1),
+        ("steward_submissions_held_back_total", None, 1),
         ("steward_messages_failed_total", None, 3),
         ("steward_statements_refused_total", Some(("code", "AccessDenied")), 2),
     ];

@@ -55,7 +55,7 @@ pub(crate) struct DeploymentArgs {
     /// The number of shards of the due index: at least as many as the deployment has. With fewer, the console misses tasks.
     #[arg(long, env = "STEWARD_SHARDS", default_value_t = resources::SHARDS)]
     shards: NonZeroU32,
-    /// The dead-letter queues, by name or URL, separated by commas. By default, those that `steward local` names.
+    /// Dead-letter queues of agents that are not registered, by name or URL, separated by commas.
     #[arg(long, env = "STEWARD_DEAD_LETTER_QUEUES")]
     dead_letter_queues: Option<QueueNames>,
 }
@@ -89,10 +89,7 @@ impl DeploymentArgs {
             rejected_queue_url: queue_url(&sqs, &self.rejected_queue).await?,
             scheduler_queue_url,
             agent_queue_url,
-            dead_letter_queues: match &self.dead_letter_queues {
-                Some(urls) => urls.clone(),
-                None => dead_letter_queues(&sqs).await?,
-            },
+            dead_letter_queues: self.dead_letter_queues.clone().unwrap_or_default(),
             reply_queues: ReplyQueues::default(),
             event_bus: self.event_bus.clone(),
             shards: self.shards,
@@ -149,15 +146,6 @@ pub(crate) async fn sqs() -> Client {
 /// The event bus with this name.
 pub(crate) async fn event_bus(name: &str) -> EventBridgeBus {
     EventBridgeBus::new(aws_sdk_eventbridge::Client::new(&sdk_config().await), name.to_owned())
-}
-
-/// All dead-letter queues that are named as `steward local` names them.
-async fn dead_letter_queues(client: &Client) -> Result<QueueNames> {
-    let listing = client.list_queues().queue_name_prefix("steward-").max_results(1_000);
-    let urls = listing.into_paginator().items().send().try_collect().await;
-    let urls: Vec<String> = urls.context("list queues")?;
-    let are_dead_letters = |url: &String| url.ends_with(resources::DEAD_LETTERS);
-    Ok(QueueNames(urls.into_iter().filter(are_dead_letters).collect()))
 }
 
 /// The URL of a queue, given by name or URL.

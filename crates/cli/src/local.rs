@@ -1,13 +1,16 @@
 //! `steward local`: runs all functions in this process, with the user's own workflows and services.
 
-use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io::Write, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use steward_agent::http::BaseUrl;
-use steward_core::model::names::AgentName;
+use steward_core::{
+    model::{names::AgentName, registration::CallRate},
+    rate::RateLimit,
+};
 use steward_definition_file::read_dir;
 use steward_emulator::{
+    agent_target::AgentTarget,
     embedded::{AwsService, ExternalEndpoints},
     host::{Host, HostOptions},
     resources,
@@ -21,9 +24,18 @@ pub(crate) struct LocalArgs {
     /// A folder of workflow definitions (YAML or JSON) to publish at startup.
     #[arg(long, default_value = "workflows")]
     workflows: PathBuf,
-    /// The base URL of the service that an agent calls, as NAME=BASE_URL; repeatable.
+    /// An agent and what it calls, as NAME=BASE_URL; repeatable. Also NAME=sqs:QUEUE,… and NAME=events:BUS,… for queues,
+    /// which are created, and event buses of this process.
     #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]
-    agents: Vec<(AgentName, BaseUrl)>,
+    agents: Vec<(AgentName, AgentTarget)>,
+    /// An agent in another process, in any language: its queue `steward-agent-NAME` is created and registered, and nothing is
+    /// started; repeatable.
+    #[arg(long = "queue-agent", value_name = "NAME")]
+    queue_agents: Vec<AgentName>,
+    /// The rate limit of an agent, as NAME=CALLS/s or NAME=CALLS/s:BURST, for example `payment=5/s:10`; repeatable. Further
+    /// calls wait, which costs no attempt.
+    #[arg(long = "rate", value_name = "NAME=CALLS/s[:BURST]", value_parser = parse_rate)]
+    rates: Vec<(AgentName, RateLimit)>,
     /// The folder for tables and queues; without it, they are in memory. Only one process can use a folder at a time.
     #[arg(long)]
     data: Option<PathBuf>,
@@ -42,9 +54,19 @@ pub(crate) struct LocalArgs {
     sweep_every: Option<Duration>,
 }
 
-fn parse_agent(text: &str) -> Result<(AgentName, BaseUrl)> {
+fn parse_agent(text: &str) -> Result<(AgentName, AgentTarget)> {
     let (name, url) = text.split_once('=').context("expected NAME=BASE_URL")?;
     Ok((name.parse()?, url.parse()?))
+}
+
+fn parse_rate(text: &str) -> Result<(AgentName, RateLimit)> {
+    const EXPECTED: &str = "expected NAME=CALLS/s or NAME=CALLS/s:BURST, such as payment=5/s:10";
+    let (name, limit) = text.split_once('=').context(EXPECTED)?;
+    let (rate, burst) =
+        limit.split_once(':').map_or((limit, None), |(rate, burst)| (rate, Some(burst)));
+    let rate: f64 = rate.strip_suffix("/s").and_then(|rate| rate.parse().ok()).context(EXPECTED)?;
+    let burst: Option<NonZeroU32> = burst.map(str::parse).transpose().context(EXPECTED)?;
+    Ok((name.parse()?, RateLimit::new(CallRate::try_from(rate)?, burst)))
 }
 
 /// Runs the functions until Ctrl-C.
@@ -54,7 +76,21 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         .iter()
         .map(|workflow| format!("{} {}", workflow.name, workflow.version))
         .collect();
-    let agents: Vec<_> = args.agents.iter().map(|(name, url)| format!("{name} → {url}")).collect();
+    let http = args.agents.iter().map(|(name, url)| {
+        let limit = args.rates.iter().find(|(limited, _)| limited == name);
+        let limit = limit.map(|(_, limit)| format!(" ({limit})")).unwrap_or_default();
+        format!("{name} → {url}{limit}")
+    });
+    let queues = args.queue_agents.iter().map(|name| format!("{name} → its queue"));
+    let agents: Vec<_> = http.chain(queues).collect();
+    if let Some((name, _)) = args.agents.iter().find(|(name, _)| args.queue_agents.contains(name)) {
+        bail!("agent `{name}` is given with both --agent and --queue-agent");
+    }
+    if let Some((name, _)) =
+        args.rates.iter().find(|(name, _)| args.agents.iter().all(|(agent, _)| agent != name))
+    {
+        bail!("--rate names agent `{name}`, but there is no --agent {name}=…");
+    }
     let external = args.aws.endpoints()?;
     ensure!(
         args.data.is_none() || !external.as_ref().is_some_and(ExternalEndpoints::are_all_external),
@@ -79,6 +115,8 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         external: external.clone(),
         workflows,
         agents: args.agents,
+        queue_agents: args.queue_agents,
+        rate_limits: args.rates.into_iter().collect(),
         supervise_every: Some(args.supervise_every),
         sweep_every: args.sweep_every,
         ..HostOptions::default()
@@ -112,4 +150,30 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_of_calls_per_second_and_a_burst() {
+        for (text, shown) in [
+            ("payment=5/s:10", "at most 5 calls per second, 10 at once"),
+            ("payment=0.5/s", "at most 0.5 calls per second, 1 at once"),
+        ] {
+            let (name, limit) = parse_rate(text).unwrap();
+            assert_eq!((name.as_str(), limit.to_string().as_str()), ("payment", shown));
+        }
+    }
+
+    #[test]
+    fn an_invalid_rate_is_refused_with_what_is_expected() {
+        for text in ["payment", "payment=5", "payment=fast/s", "payment=5/s:0", "payment=5/s:x"] {
+            let error = parse_rate(text).unwrap_err().to_string();
+            assert!(error.starts_with("expected NAME=CALLS/s"), "{text}: {error}");
+        }
+        let error = parse_rate("payment=0.01/s").unwrap_err().to_string();
+        assert!(error.contains("not between 0.1 and 10000"), "{error}");
+    }
 }

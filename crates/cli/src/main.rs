@@ -4,12 +4,17 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use steward_core::model::{command::CommandAction, names::TaskId};
+use steward_core::model::{
+    command::CommandAction,
+    names::{Part, TaskId},
+};
 use tracing_subscriber::EnvFilter;
 
 #[macro_use]
 mod stdout;
 
+mod agent_check;
+mod agents;
 mod assumptions;
 mod bench;
 mod callback;
@@ -64,6 +69,14 @@ enum Command {
     Show {
         /// The task's id.
         task: TaskId,
+        /// Show the attempts at this item too, for example `ship[1234]`. Of a step with more than 200 items, only those at 50
+        /// items are shown: first those that failed, wait or run.
+        #[arg(long)]
+        part: Option<Part>,
+        /// Show what the services said in the bodies of their errors too. They may contain data of the task; values that
+        /// the workflow masks are hidden.
+        #[arg(long)]
+        errors: bool,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -93,6 +106,10 @@ enum Command {
     Callback(callback::CallbackCommand),
     /// Resubmit all tasks of a workflow that are in Error. Scans the whole table.
     RetryAll(retry_all::RetryAllArgs),
+    /// List the agents of a deployment: registration, circuit breaker, queue, dead letters, last reply. Subcommands for
+    /// authors of agents: `contract`, `check`.
+    #[command(visible_alias = "agent")]
+    Agents(Box<agents::AgentsArgs>),
     /// Serve the operator console on this machine, for a deployment or for its console function behind IAM.
     Console(Box<console_server::ConsoleArgs>),
     /// List dead-letter queues, show their messages, or redrive them.
@@ -138,7 +155,10 @@ async fn run() -> Result<()> {
         Command::Bench(args) => bench::run(args).await,
         Command::Cost(args) => cost::run(*args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
-        Command::Show { task, json, deployment } => show::show(&task, json, &deployment).await,
+        Command::Show { task, part, errors, json, deployment } => {
+            let options = show::ShowOptions { part: part.as_ref(), errors, json };
+            show::show(&task, options, &deployment).await
+        }
         Command::List(args) => tasks::list(args).await,
         Command::Resubmit(args) => operate::resubmit(args).await,
         Command::Skip(args) => operate::skip(args).await,
@@ -149,6 +169,7 @@ async fn run() -> Result<()> {
         Command::Resume(args) => operate::command(args, CommandAction::Resume).await,
         Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
+        Command::Agents(args) => agents::run(*args).await,
         Command::Console(args) => console_server::run(*args).await,
         Command::Dlq(command) => dead_letters::run(command).await,
         Command::Scale(args) => scale::run(*args).await,

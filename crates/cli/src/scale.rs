@@ -9,12 +9,16 @@ use steward_definition_file::{parse, read_file};
 use steward_forecast::{
     capacity::{
         DeploymentSizing, Limits, Load, RUNS, ScaleError, ScaleReport, ScaleSettings, Size,
-        StageRow, scale,
+        StageRow, overload as simulate_overload, scale,
     },
     cost::{self, BATCH_MAX, DurationValue, Json, StepOption, StepSelector},
 };
 
+use self::text::{load_text, number, percent, seconds};
 use crate::{assumptions::JsonOrFile, table::table, workflows::forecast::time};
+
+mod overload;
+mod text;
 
 /// The table leaves out limits with a lower utilisation.
 const UTILISATION_SHOWN_MIN: f64 = 0.1;
@@ -52,6 +56,9 @@ pub(crate) struct ScaleArgs {
     /// The CPU time that a function needs for a message, at its configured memory.
     #[arg(long, default_value = "3ms", value_parser = humantime::parse_duration)]
     compute: Duration,
+    /// Simulate twice the load that the deployment sustains for ten minutes, and then none.
+    #[arg(long, conflicts_with_all = ["rate", "lasts", "spike"])]
+    overload: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -112,9 +119,17 @@ struct CapacityArgs {
 }
 
 pub(crate) async fn run(args: ScaleArgs) -> Result<()> {
-    let json = args.json;
+    let (json, is_overload) = (args.json, args.overload);
     let settings = settings(args)?;
     // The forecast creates its own tokio runtimes, which is not possible inside this one.
+    if is_overload {
+        let report = tokio::task::spawn_blocking(move || simulate_overload(&settings)).await??;
+        match json {
+            true => outln!("{}", serde_json::to_string_pretty(&report)?),
+            false => overload::show(&report),
+        }
+        return Ok(());
+    }
     let report = tokio::task::spawn_blocking(move || scale(&settings)).await??;
     match json {
         true => outln!("{}", serde_json::to_string_pretty(&report)?),
@@ -222,18 +237,6 @@ fn largest<'r>(options: impl Iterator<Item = &'r str>) -> Vec<String> {
     largest.into_iter().map(|(name, value)| format!("{name} {value:.0}")).collect()
 }
 
-fn load_text(load: &Load) -> String {
-    let seconds = |s: f64| time((s * 1_000.0) as u64);
-    let steady =
-        format!("{} submissions per second for {}", number(load.rate), seconds(load.lasts_s));
-    match load.spike_lasts_s > 0.0 {
-        true => {
-            format!("{steady}, {} for {}", number(load.spike), seconds(load.spike_lasts_s))
-        }
-        false => steady,
-    }
-}
-
 fn stages(report: &ScaleReport) -> comfy_table::Table {
     let mut table = table(&[
         "stage",
@@ -248,7 +251,6 @@ fn stages(report: &ScaleReport) -> comfy_table::Table {
         "backlog from–until",
         "limited by",
     ]);
-    let seconds = |s: f64| time((s * 1_000.0).round() as u64);
     for stage in &report.stages {
         let StageRow { needed, set, utilisation, .. } = stage;
         let backlog =
@@ -293,8 +295,7 @@ fn raises(report: &ScaleReport) -> comfy_table::Table {
 }
 
 fn verdict(report: &ScaleReport) -> Vec<String> {
-    let seconds = |s: f64| time((s.max(0.0) * 1_000.0).round() as u64);
-    let ScaleReport { latency, late, cost, .. } = report;
+    let ScaleReport { latency, cost, .. } = report;
     let mut lines = Vec::new();
     lines.push(match &report.binds {
         Some((bound, share)) => format!(
@@ -328,13 +329,13 @@ fn verdict(report: &ScaleReport) -> Vec<String> {
         ms(latency.p99_ms),
         ms(latency.max_ms)
     ));
-    if let Some(from) = late.from_s {
+    if report.held_back_max > 0.0 {
         lines.push(format!(
-            "WARNING: from {} on, {} of the replies are handled after the attempt's deadline. Steward ignores those that come after the supervisor has given the attempt up, and retries the steps. These figures do not include the retries",
-            seconds(from),
-            percent(late.share)
+            "intake control holds back up to {} submissions at the same time, before the deadline of their task starts",
+            number(report.held_back_max.round())
         ));
     }
+    lines.extend(late_line(report));
     if let Some(concurrency) = report.let_in {
         lines.push(format!(
             "without raising limits: cap intake at the sustainable rate, with --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before the deadline of their task starts"
@@ -351,24 +352,24 @@ fn verdict(report: &ScaleReport) -> Vec<String> {
     lines
 }
 
-/// One decimal below 10, otherwise an integer with a comma between groups of three digits.
-fn number(value: f64) -> String {
-    if value < 10.0 && value.fract() != 0.0 {
-        return format!("{value:.1}");
+/// What messages cause that are handled after the deadline of their attempt, if it is more than waiting.
+fn late_line(report: &ScaleReport) -> Option<String> {
+    let from = seconds(report.late.from_s?);
+    let (shed, lost) = (report.shed_requests.round(), report.lost_attempts.round());
+    if lost > 0.0 {
+        return Some(format!(
+            "WARNING: from {from} on, {} of the replies are handled after the attempt's deadline, and {} requests are shed. {} attempts may be lost: the supervisor has given them up, and their steps are retried. These figures do not include those retries",
+            percent(report.late.share),
+            number(shed),
+            number(lost)
+        ));
     }
-    let digits = format!("{value:.0}");
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0}%", share * 100.0)
+    (shed > 0.0).then(|| {
+        format!(
+            "from {from} on, {} requests are shed: they waited past their attempt's deadline, and are sent again later. No attempt is lost",
+            number(shed)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -1,25 +1,73 @@
 //! `steward show`: a task's state, its timeline, and what happens next.
 
 use anyhow::{Context, Result};
-use serde_json::json;
-use steward_core::model::names::TaskId;
-use steward_operator::timeline::{TimelineEntry, timeline};
-use steward_operator::view::TaskView;
-use steward_runtime::ports::StateStore;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use steward_core::{
+    definition::mask::Mask,
+    model::{
+        attempt::{Action, AttemptId},
+        document::{Document, DocumentKey},
+        names::{Part, TaskId},
+        task::Task,
+    },
+};
+use steward_operator::{
+    masked_documents::{HiddenValues, masked_document},
+    shown_documents::{CutStep, ShownDocuments},
+    timeline::{TimelineEntry, timeline},
+    view::TaskView,
+};
+use steward_runtime::ports::{Definitions, StateStore};
 
 use crate::{client::DeploymentArgs, table::table};
 
+/// What to print of a task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShowOptions<'a> {
+    /// An item whose attempts are shown in any case.
+    pub(crate) part: Option<&'a Part>,
+    /// Whether to print error bodies.
+    pub(crate) errors: bool,
+    /// Whether to print JSON.
+    pub(crate) json: bool,
+}
+
+/// What a service said about a failed attempt.
+#[derive(Debug, Serialize)]
+struct ErrorBody {
+    step: Part,
+    action: Action,
+    attempt: u32,
+    at: Timestamp,
+    /// The body with its masked values hidden: JSON, or a text.
+    detail: Value,
+}
+
 /// Prints a task and its timeline.
-pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &DeploymentArgs) -> Result<()> {
+pub(crate) async fn show(
+    id: &TaskId,
+    options: ShowOptions<'_>,
+    deployment: &DeploymentArgs,
+) -> Result<()> {
     let store = deployment.store().await;
     let task = store.load(id).await?.with_context(|| format!("task `{id}` does not exist"))?;
-    let documents = store.all_documents(&task).await?;
+    let ShownDocuments { ranges, cut } = ShownDocuments::of(&task, options.part);
+    let documents = store.documents_in(&task, &ranges).await?;
     let view = TaskView::of(&task).with_reasons(&task, &documents);
     let lines = timeline(&task, &documents);
-    if as_json {
+    let errors = match options.errors {
+        true => Some(error_bodies(&mask(&task, deployment).await?, documents)),
+        false => None,
+    };
+    if options.json {
         let mut shown = serde_json::to_value(view)?;
         if let Some(fields) = shown.as_object_mut() {
             fields.insert("timeline".to_owned(), json!(lines));
+            if let Some(errors) = errors {
+                fields.insert("errors".to_owned(), json!(errors));
+            }
         }
         outln!("{}", serde_json::to_string_pretty(&shown)?);
         return Ok(());
@@ -29,8 +77,55 @@ pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &DeploymentArgs
     for line in lines {
         table.add_row(cells(line));
     }
-    outln!("{table}\nnext: {}", view.next);
+    outln!("{table}");
+    for CutStep { step, items, started } in cut {
+        outln!("{} of {started} started items of {step} are shown (--part)", items.len());
+    }
+    for error in errors.iter().flatten() {
+        outln!("{}", error_text(error)?);
+    }
+    outln!("next: {}", view.next);
     Ok(())
+}
+
+/// The mask of the task's workflow.
+async fn mask(task: &Task, deployment: &DeploymentArgs) -> Result<Mask> {
+    let (name, version) = (&task.workflow, task.version);
+    let workflow = deployment.definitions().await.workflow(name, Some(version)).await?;
+    let workflow = workflow.with_context(|| {
+        format!("without workflow `{name}` version {version} it is not known what its mask hides")
+    })?;
+    Ok(workflow.mask.clone())
+}
+
+/// The error bodies in the documents of a task, oldest first.
+fn error_bodies(mask: &Mask, mut documents: Vec<Document>) -> Vec<ErrorBody> {
+    let hidden = HiddenValues::of(mask, &documents);
+    documents.sort_by_key(|document| document.at);
+    let errors = documents.into_iter().filter_map(|document| {
+        let DocumentKey::Failure(AttemptId { step, action, number: attempt }) = &document.key
+        else {
+            return None;
+        };
+        let (step, action, attempt, at) = (step.clone(), *action, *attempt, document.at);
+        let detail = masked_document(mask, &hidden, &document).get_mut("detail")?.take();
+        Some(ErrorBody { step, action, attempt, at, detail })
+    });
+    errors.collect()
+}
+
+/// `error of charge, attempt 2:`, and the body.
+fn error_text(error: &ErrorBody) -> Result<String> {
+    let ErrorBody { step, action, attempt, at: _, detail } = error;
+    let undo = match action {
+        Action::Do => "",
+        Action::Undo => "the undo of ",
+    };
+    let detail = match detail.as_str() {
+        Some(text) => text.to_owned(),
+        None => serde_json::to_string_pretty(detail)?,
+    };
+    Ok(format!("error of {undo}{step}, attempt {attempt}:\n{detail}"))
 }
 
 /// The lines above the timeline.
@@ -44,15 +139,37 @@ fn header(view: &TaskView) -> String {
         "complete by {}, revision {}, failures {}",
         view.complete_by, view.revision, view.failure_count
     ));
-    let steps = view.steps.iter().map(|(name, step)| {
-        let unknown = if step.may_have_run { " (may have run)" } else { "" };
-        format!("{name} {}{unknown}", step.state)
-    });
-    let steps: Vec<_> = steps.collect();
-    if !steps.is_empty() {
-        lines.push(format!("steps: {}", steps.join(", ")));
+    if !view.steps.is_empty() {
+        lines.push(format!("steps: {}", step_states(view).join(", ")));
     }
     lines.join("\n")
+}
+
+/// The state of each step and item. Successive items with equal states share a text.
+fn step_states(view: &TaskView) -> Vec<String> {
+    let mut states: Vec<(&Part, Option<u32>, String)> = Vec::new();
+    for (part, step) in &view.steps {
+        let unknown = if step.may_have_run { " (may have run)" } else { "" };
+        let done = step.items.map_or_else(String::new, |items| {
+            format!(", {} of {items} items done", step.items_done())
+        });
+        let state = format!("{}{unknown}{done}", step.state);
+        match states.last_mut() {
+            Some((first, last, text))
+                if first.step == part.step
+                    && *text == state
+                    && last.is_some_and(|last| last.checked_add(1) == part.item) =>
+            {
+                *last = part.item;
+            }
+            Some(_) | None => states.push((part, part.item, state)),
+        }
+    }
+    let texts = states.into_iter().map(|(first, last, state)| match (first.item, last) {
+        (Some(start), Some(end)) if start < end => format!("{}[{start}–{end}] {state}", first.step),
+        (_, _) => format!("{first} {state}"),
+    });
+    texts.collect()
 }
 
 /// The table row for a line of the timeline.

@@ -3,7 +3,7 @@
 use std::{io::IsTerminal, path::PathBuf};
 
 use anyhow::{Result, bail};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use steward_core::{definition::workflow::json_schema, model::names::WorkflowName};
 use steward_definition_file::{DefinitionError, LocatedProblem, read_file};
@@ -20,11 +20,7 @@ mod stored;
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
     /// Check definition files, and print all errors and warnings.
-    Check {
-        /// Definition files.
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
+    Check(Box<CheckArgs>),
     /// Print the JSON Schema of definitions, for use in editors.
     Schema,
     /// Check definition files and publish them. A published version never changes.
@@ -58,9 +54,22 @@ pub(crate) enum WorkflowCommand {
     Graph(graph::GraphArgs),
 }
 
+/// Options of `steward workflow check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Definition files.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Also warn of agents that are not deployed or not registered. Without it, nothing is read but the files.
+    #[arg(long = "deployment")]
+    with_deployment: bool,
+    #[command(flatten)]
+    deployment: DeploymentArgs,
+}
+
 pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
     match command {
-        WorkflowCommand::Check { files } => check(&files)?,
+        WorkflowCommand::Check(args) => check(&args).await?,
         WorkflowCommand::Schema => outln!("{}", serde_json::to_string_pretty(&json_schema())?),
         WorkflowCommand::Publish { files, deployment } => {
             publish::publish(&files, &deployment).await?;
@@ -78,7 +87,8 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
 }
 
 #[expect(clippy::print_stderr, reason = "a command's output")]
-fn check(files: &[PathBuf]) -> Result<()> {
+async fn check(args: &CheckArgs) -> Result<()> {
+    let files = &args.files;
     // https://no-color.org: the variable counts if it is set and not empty.
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_fancy = std::io::stderr().is_terminal() && !no_color;
@@ -91,6 +101,9 @@ fn check(files: &[PathBuf]) -> Result<()> {
                 outln!("{}: {name} version {version}, {steps} steps: ok", file.display());
                 for warning in workflow.lint() {
                     eprintln!("{}: {warning}", file.display());
+                }
+                if args.with_deployment {
+                    publish::warn_of_agents(&workflow, &args.deployment).await;
                 }
             }
             Err(error) => {

@@ -100,10 +100,18 @@ fn submission(n: usize) -> String {
     submission.to_string()
 }
 
+/// Submits an order. While a queue is too long, it submits it again when the response says, as clients do.
 async fn submit(client: &reqwest::Client, steward: &Steward, n: usize) {
     let url = format!("{}/tasks", steward.address);
-    let response = client.post(url).body(submission(n)).send().await.unwrap();
-    assert_eq!(response.status(), 202);
+    loop {
+        let response = client.post(&url).body(submission(n)).send().await.unwrap();
+        if response.status() != 503 {
+            assert_eq!(response.status(), 202);
+            return;
+        }
+        let seconds = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
 }
 
 async fn state(client: &reqwest::Client, steward: &Steward, n: usize) -> String {

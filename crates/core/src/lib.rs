@@ -8,6 +8,9 @@
 //! | [`submission`] | turns a submission into a task, or refuses it |
 //! | [`engine`] | decides how a task reacts to an event: [`transition`](engine::transition::transition) |
 //! | [`breaker`] | the circuit breaker of an agent |
+//! | [`contract`] | the published contract for agents: AsyncAPI and JSON Schema |
+//! | [`intake`] | how many new tasks start while a queue is too long |
+//! | [`rate`] | how many calls the instances of an agent may make together |
 //! | [`limits`] | every limit, with its reason |
 //! | [`hint`] | suggestions for misspelled names in error messages |
 //!
@@ -19,10 +22,13 @@
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
 pub mod breaker;
+pub mod contract;
 pub mod definition;
 pub mod engine;
 pub mod expression;
 pub mod hint;
+pub mod intake;
 pub mod limits;
 pub mod model;
+pub mod rate;
 pub mod submission;

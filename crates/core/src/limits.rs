@@ -14,6 +14,23 @@ pub const NAME_CHARS_MAX: usize = 40;
 /// Characters in a command's id. A UUID has 36.
 pub const COMMAND_ID_CHARS_MAX: usize = 36;
 
+/// Characters in the name of a queue: SQS's limit.
+pub const QUEUE_NAME_CHARS_MAX: usize = 80;
+
+/// Characters in the version that an agent registers.
+pub const AGENT_VERSION_CHARS_MAX: usize = 64;
+
+/// Characters in the id of the stack that registered an agent. CloudFormation's ids have at most some 230.
+pub const STACK_ID_CHARS_MAX: usize = 256;
+
+/// The smallest and the largest rate of calls that an agent may register, in calls per second.
+pub const CALL_RATE_MIN: f64 = 0.1;
+/// See [`CALL_RATE_MIN`].
+pub const CALL_RATE_MAX: f64 = 10_000.0;
+
+/// How long the registration of a deleted agent is kept.
+pub const DELETED_REGISTRATION_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Commands in a task's record: the newest ones. Each command is also published as an event.
 pub const COMMAND_RECORDS_MAX: usize = 20;
 
@@ -39,8 +56,26 @@ pub const TASK_ITEM_BYTES_MAX: usize = 350_000;
 /// least one request. The limit bounds memory, because a scheduler holds up to 64 decisions at a time.
 pub const DECISION_BYTES_MAX: usize = 1024 * 1024;
 
-/// Items of one `for_each`. Each item has a record in the task's item, and an output document that later steps read.
-pub const ITEMS_MAX: u32 = 100;
+/// Items of one `for_each`. Items with equal records share one in the task's item. Each item has an output document.
+pub const ITEMS_MAX: u32 = 10_000;
+
+/// Items of one `for_each` that run at once. Each of them may have a record of its own in the task's item.
+pub const ITEMS_AT_ONCE_MAX: u32 = 100;
+
+/// Bytes of the list of a `for_each`, as JSON, up to which it is evaluated again for each item. A longer list is stored
+/// in slices, because evaluating it may read large documents.
+pub const ITEMS_INLINE_BYTES: usize = 2_000;
+
+/// Bytes of memory, as [`estimated_memory_bytes`] counts them, of the outputs of the items of one step that an expression
+/// may read as `steps.NAME.output`. A scheduler has 256 MB. Bytes of JSON would be no bound, because small objects take
+/// sixty times as much memory. Ten thousand small objects take five megabytes.
+pub const ITEM_OUTPUTS_MEMORY_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Agents of a step that are tried in order.
+pub const AGENTS_IN_ORDER_MAX: usize = 5;
+
+/// Agents of a step from which an expression chooses.
+pub const AGENTS_TO_CHOOSE_MAX: usize = 20;
 
 /// How deep child tasks may nest.
 pub const CHILD_DEPTH_MAX: u32 = 5;
@@ -65,6 +100,13 @@ pub const MASK_CHARS_MAX: usize = 200;
 
 /// Bytes of a document as compact JSON, such as the submission or the output of one step.
 pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes of a service's response from which the `output` of a step selects. The agent holds the response in memory,
+/// which takes up to sixty times as much.
+pub const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of the `output` of a step as compact JSON. Each request contains it.
+pub const OUTPUT_TEMPLATE_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes in one message body. A request may contain several documents. The limit is below 256 KiB, because the
 /// message attributes need room too. 256 KiB was the limit of SQS until August 2025 (since then 1 MiB), and is still the
@@ -116,6 +158,9 @@ pub const FAILURE_REASONS_READ_MAX: usize = 50;
 
 /// Characters of the reason that an agent reports for a failure.
 pub const REASON_CHARS_MAX: usize = 2_000;
+
+/// Bytes of a service's error body that are kept for operators.
+pub const ERROR_DETAIL_BYTES_MAX: usize = 4 * 1024;
 
 /// Characters in a `traceparent`. Version 00 of the W3C format has 55; later versions may be longer.
 pub const TRACEPARENT_CHARS_MAX: usize = 128;
@@ -214,16 +259,33 @@ pub fn truncate_bytes(mut text: String, bytes_max: usize) -> String {
 /// Estimates the bytes of memory that a value takes.
 #[must_use]
 pub fn estimated_memory_bytes(value: &serde_json::Value) -> usize {
+    size_of::<serde_json::Value>() + estimated_heap_bytes(value)
+}
+
+fn estimated_heap_bytes(value: &serde_json::Value) -> usize {
     use serde_json::Value;
-    let inside = match value {
+    match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(estimated_memory_bytes).sum(),
         Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + 64 + estimated_memory_bytes(value)).sum()
+            let inside =
+                fields.iter().map(|(name, value)| name.len() + estimated_heap_bytes(value));
+            field_slots(fields.len()) * FIELD_SLOT_BYTES + inside.sum::<usize>()
         }
-    };
-    size_of::<Value>() + inside
+    }
+}
+
+/// Bytes of a slot in the hash table of an object: name, value and hash for seven of eight slots, and the slot itself.
+const FIELD_SLOT_BYTES: usize = 100;
+
+/// The slots of the hash table of an object. The number is a power of two of which at most seven eighths are used.
+fn field_slots(fields: usize) -> usize {
+    match fields {
+        0 => 0,
+        1..=3 => 4,
+        _ => fields.saturating_mul(8).div_ceil(7).next_power_of_two(),
+    }
 }
 
 /// Whether `value` nests deeper than [`JSON_DEPTH_MAX`].
@@ -249,12 +311,32 @@ pub fn nests_too_deep(value: &serde_json::Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn long_text_is_cut_with_an_ellipsis() {
         assert_eq!(truncate_chars("abc", 3), "abc");
         assert_eq!(truncate_chars("abcd", 3), "ab…");
+    }
+
+    /// The measured bytes are those that a counting allocator saw while a list of many such values was cloned.
+    #[test]
+    fn the_estimated_memory_is_close_to_the_measured_memory() {
+        let six = json!({ "id": "p-1234", "a": 1, "b": 2, "c": "xx", "d": null, "e": true });
+        let sixty = Value::from_iter((0..60).map(|n| (format!("k{n:03}"), n)));
+        for (value, measured) in [
+            (json!(1), 72),
+            (json!({}), 72),
+            (json!([1]), 144),
+            (json!({ "a": 1 }), 437),
+            (json!({ "id": "p-1234" }), 444),
+            (six, 903),
+            (sixty, 13_128),
+            (json!("x".repeat(100)), 172),
+        ] {
+            let estimated = estimated_memory_bytes(&value);
+            assert!(estimated.abs_diff(measured) * 10 <= measured, "{estimated} for {value}");
+        }
     }
 
     #[test]

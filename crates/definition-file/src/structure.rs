@@ -221,12 +221,22 @@ fn explain(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
             let key = property.as_str().unwrap_or_default().to_owned();
             add(format!("missing key `{key}`"), None, Repair::InsertKey(key));
         }
-        // An optional value is a type or null. The error is about the type.
+        // An optional value is a type or null. The error is about the type. A value with a short and a long form is a
+        // string or a mapping. The error is about the form that the author chose, or else about both.
         Kind::AnyOf { context } => {
-            let is_other_type = |errors: &&Vec<ValidationError<'static>>| {
+            let is_null = |errors: &&Vec<ValidationError<'static>>| {
                 errors.iter().any(|error| is_null_wanted(error.kind()))
             };
-            for error in context.iter().filter(|errors| !is_other_type(errors)).flatten() {
+            let is_other_form = |errors: &Vec<ValidationError<'static>>| {
+                let of_value =
+                    |of: &ValidationError<'_>| of.instance_path() == error.instance_path();
+                errors.iter().any(|of| of_value(of) && matches!(of.kind(), Kind::Type { .. }))
+            };
+            let forms: Vec<_> = context.iter().filter(|errors| !is_null(errors)).collect();
+            let chosen = forms.iter().any(|errors| !is_other_form(errors));
+            for error in
+                forms.iter().filter(|errors| !chosen || !is_other_form(errors)).copied().flatten()
+            {
                 explain(error, violations);
             }
         }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     num::NonZeroU32,
     path::PathBuf,
@@ -23,10 +24,7 @@ use axum::{
     middleware::{Next, from_fn},
 };
 use jiff::Timestamp;
-use steward_agent::{
-    Agent,
-    http::{BaseUrl, Headers, HttpService},
-};
+use steward_agent::{Agent, kind::AnyService};
 use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_console::{Console, caller::Caller};
 use steward_core::{
@@ -37,15 +35,20 @@ use steward_core::{
         names::AgentName,
         time::{Timing, later},
     },
+    rate::RateLimit,
 };
 use steward_runtime::ports::{Clock, PortError, Ports, Queue, error_chain};
+use steward_scheduler::{AgentSightings, handle_with_sightings};
+use steward_submission::{IntakeView, handle_with_intake};
 use steward_supervisor::{SweepResult, SweepSchedule};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
+    agent_target::AgentTarget,
     cpu::{CpuAccount, with_cpu_account},
     embedded::{AwsService, EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, ExternalEndpoints},
     event_source::EventSource,
+    registrations::{LocalAgent, OTHER_PROCESS, register_agents},
     resources,
 };
 
@@ -86,8 +89,12 @@ pub struct HostOptions {
     pub external: Option<ExternalEndpoints>,
     /// Definitions that the host publishes when it starts.
     pub workflows: Vec<Workflow>,
-    /// The agents by name, each with the base URL of its remote service. The host starts an HTTP agent for each.
-    pub agents: Vec<(AgentName, BaseUrl)>,
+    /// The agents by name, each with its remote service.
+    pub agents: Vec<(AgentName, AgentTarget)>,
+    /// Agents of other processes, in any language: the host creates and registers their queues, and starts nothing.
+    pub queue_agents: Vec<AgentName>,
+    /// The limits of the agents' calls, for those that have one.
+    pub rate_limits: BTreeMap<AgentName, RateLimit>,
     /// How often the supervisor runs. Without it, the supervisor never runs.
     pub supervise_every: Option<Duration>,
     /// The time between two sweeps of the due index, if it is shorter than the time between two runs of the supervisor:
@@ -111,6 +118,8 @@ impl Default for HostOptions {
             external: None,
             workflows: Vec::new(),
             agents: Vec::new(),
+            queue_agents: Vec::new(),
+            rate_limits: BTreeMap::new(),
             supervise_every: None,
             sweep_every: None,
             timing: None,
@@ -170,13 +179,17 @@ impl Host {
         }
         let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
-        let mut config = resources::create(&aws, &names).await.with_context(|| {
+        let with_queue: Vec<_> = names.iter().chain(&options.queue_agents).cloned().collect();
+        let mut config = resources::create(&aws, &with_queue).await.with_context(|| {
             let elsewhere = options.external.as_ref().map(ExternalEndpoints::to_string);
             let location = elsewhere.as_deref().unwrap_or("in this process");
             format!("create the tables and queues ({location})")
         })?;
         if let Some(timing) = options.timing {
             config.set_timing(timing);
+        }
+        for (name, target) in &options.agents {
+            target.create_queues(&aws).await.with_context(|| format!("agent {name}"))?;
         }
         // The process that used this data directory before has ended, and its functions with it: release the
         // messages that they had received.
@@ -186,6 +199,13 @@ impl Host {
             }
         }
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
+        let own = options.agents.iter().map(|(name, target)| (name, target.kind()));
+        let others = options.queue_agents.iter().map(|name| (name, OTHER_PROCESS));
+        let agents = own.chain(others).map(|(name, kind)| {
+            let rate_limit = options.rate_limits.get(name).copied();
+            (name.clone(), LocalAgent { kind, rate_limit })
+        });
+        register_agents(&ports, &agents.collect()).await.context("register the agents")?;
         let publisher = publisher(&aws, &config, &ports);
         for workflow in &options.workflows {
             publisher.publish(workflow).await?;
@@ -209,9 +229,11 @@ impl Host {
     fn start_instances(&mut self, options: &HostOptions) -> Result<()> {
         self.start_submission();
         self.start_scheduler();
-        for (name, base_url) in &options.agents {
-            let service = HttpService::new(base_url.clone(), Headers::default(), CALL_TIMEOUT)?;
-            self.start_agent(name.clone(), service);
+        let own_url = self.address.map(|address| format!("http://{address}"));
+        for (name, target) in &options.agents {
+            let service = target.service(&self.aws, own_url.as_deref());
+            let service = service.with_context(|| format!("agent {name}"))?;
+            self.start_agent(name.clone(), service, options.rate_limits.get(name).copied());
         }
         if let Some(run_every) = options.supervise_every {
             let sweep_every = options.sweep_every.unwrap_or(run_every);
@@ -274,11 +296,12 @@ impl Host {
         let (aws, queue_url) = (self.aws.clone(), self.queue_url(resources::SUBMISSIONS_QUEUE));
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         self.start_instance("submission", move |ports, running| {
-            let reply_queues = reply_queues.clone();
+            let (reply_queues, intake) = (reply_queues.clone(), Arc::new(IntakeView::default()));
             let handler = move |event| {
                 let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
+                let intake = intake.clone();
                 with_cpu_account(CpuAccount::Submission, async move {
-                    let handle = |event| steward_submission::handle(&*ports, &reply_queues, event);
+                    let handle = |event| handle_with_intake(&*ports, &intake, &reply_queues, event);
                     ports.channel().process_batch(&Queue::Submissions, event, handle).await
                 })
             };
@@ -290,10 +313,11 @@ impl Host {
     fn start_scheduler(&mut self) {
         let (aws, queue_url) = (self.aws.clone(), self.config.scheduler_queue_url.clone());
         self.start_instance("scheduler", move |ports, running| {
+            let sightings = Arc::new(AgentSightings::default());
             let handler = move |event| {
-                let ports = ports.clone();
+                let (ports, sightings) = (ports.clone(), sightings.clone());
                 with_cpu_account(CpuAccount::Scheduler, async move {
-                    let handle = |event| steward_scheduler::handle(&*ports, event);
+                    let handle = |event| handle_with_sightings(&*ports, &sightings, event);
                     ports.channel().process_batch(&Queue::Scheduler, event, handle).await
                 })
             };
@@ -302,10 +326,11 @@ impl Host {
         });
     }
 
-    fn start_agent(&mut self, name: AgentName, service: HttpService) {
+    fn start_agent(&mut self, name: AgentName, service: AnyService, rate: Option<RateLimit>) {
         let (aws, queue_url) = (self.aws.clone(), self.config.agent_queue_url.of(&name));
         self.start_instance("agent", move |ports, running| {
-            let agent = Arc::new(Agent::new(name.clone(), service.clone(), breaker()));
+            let agent = Agent::new(name.clone(), service.clone(), breaker());
+            let agent = Arc::new(agent.with_rate_limit(rate));
             let handler = move |event| {
                 let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);

@@ -2,10 +2,13 @@
 //!
 //! The real handlers run through the real AWS SDK clients against [`embedded`] services. The [`event_source`] loops
 //! do the work of Lambda between a queue and a function. [`resources`] creates the tables and queues of the template,
-//! and [`host`] starts everything. [`cpu`] measures the CPU time of each part.
+//! [`registrations`] registers the agents, and [`host`] starts everything. [`agent_target`] is what an agent calls.
+//! [`cpu`] measures the CPU time of each part.
 
+pub mod agent_target;
 pub mod cpu;
 pub mod embedded;
 pub mod event_source;
 pub mod host;
+pub mod registrations;
 pub mod resources;

@@ -87,17 +87,12 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let base = scheduler_queue_url
         .strip_suffix(SCHEDULER_QUEUE)
         .context("a queue's URL ends in its name")?;
-    let watched = agent_queues.iter().map(String::as_str);
-    let dead_letters = watched
-        .chain([SUBMISSIONS_QUEUE, SCHEDULER_QUEUE])
-        .map(|queue| format!("{queue}{DEAD_LETTERS}"))
-        .collect();
     Ok(Config {
         tasks_table: TASKS_TABLE.to_owned(),
         documents_table: DOCUMENTS_TABLE.to_owned(),
         workflows_table: WORKFLOWS_TABLE.to_owned(),
         agent_queue_url: format!("{base}{AGENT_QUEUE}").parse()?,
-        dead_letter_queues: QueueNames(dead_letters),
+        dead_letter_queues: QueueNames::default(),
         reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
         event_bus: EVENT_BUS.to_owned(),
         shards: SHARDS,

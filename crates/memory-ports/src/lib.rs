@@ -136,7 +136,7 @@ impl MemoryChannel {
         lock(&self.queues).waiting.remove(queue).unwrap_or_default()
     }
 
-    /// Sets how many dead letters a queue holds.
+    /// Sets how many dead letters a queue holds. The configuration lists this queue.
     pub fn set_dead_letters(&self, queue: &str, messages: u64) {
         lock(&self.queues).dead_letters.insert(queue.to_owned(), messages);
     }
@@ -175,9 +175,20 @@ impl Channel for MemoryChannel {
         messages.into_iter().map(send).collect()
     }
 
-    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        let queues = lock(&self.queues);
-        Ok(queues.dead_letters.iter().map(|(queue, count)| (queue.clone(), *count)).collect())
+    fn configured_dead_letter_queues(&self) -> Vec<String> {
+        lock(&self.queues).dead_letters.keys().cloned().collect()
+    }
+
+    async fn dead_letters(&self, queues: &[String]) -> Vec<(String, Result<u64, PortError>)> {
+        let stored = &lock(&self.queues).dead_letters;
+        let count = |queue: &String| {
+            let count = stored.get(queue).copied().ok_or_else(|| {
+                let operation = format!("count the messages of {queue}");
+                PortError { operation, retryable: false, source: Box::new(NoSuchQueue) }
+            });
+            (queue.clone(), count)
+        };
+        queues.iter().map(count).collect()
     }
 }
 

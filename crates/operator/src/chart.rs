@@ -184,6 +184,7 @@ fn recorded_bar(document: &Document) -> Option<((Part, Action), Bar)> {
         DocumentKey::Deferral(attempt) => (attempt, BarOutcome::Deferred),
         DocumentKey::Submission
         | DocumentKey::Input(_)
+        | DocumentKey::Items { .. }
         | DocumentKey::Result(_)
         | DocumentKey::Claim(_) => return None,
     };

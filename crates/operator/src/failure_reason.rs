@@ -20,6 +20,7 @@ pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Opt
         DocumentKey::Deferral(attempt) => Some((attempt.clone(), false)),
         DocumentKey::Submission
         | DocumentKey::Input(_)
+        | DocumentKey::Items { .. }
         | DocumentKey::Result(_)
         | DocumentKey::Output(_)
         | DocumentKey::OperatorOutput(..)

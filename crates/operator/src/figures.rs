@@ -65,6 +65,7 @@ pub fn figures<'a>(
             DocumentKey::Failure(attempt) => (attempt, true),
             DocumentKey::Submission
             | DocumentKey::Input(_)
+            | DocumentKey::Items { .. }
             | DocumentKey::Result(_)
             | DocumentKey::Deferral(_)
             | DocumentKey::Claim(_) => continue,

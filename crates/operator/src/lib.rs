@@ -6,12 +6,16 @@
 //! - [`next`]: what happens to a task next.
 //! - [`timeline`]: the history of a task as a table; [`chart`]: the same as a picture.
 //! - [`preview`]: what a command would do to a task.
-//! - [`mask`]: documents with their masked values hidden, and edits of them.
+//! - [`shown_documents`]: which documents of a task people read.
+//! - [`mask`]: values with their masked parts hidden, and edits of them.
+//! - [`masked_documents`]: documents with their masked values hidden.
+//! - [`agents`]: what is wrong with an agent.
 //! - [`dead_letter`]: a summary of a dead letter.
 //! - [`graph`]: a workflow as a picture, optionally with the states of a task's steps.
 //! - [`changes`]: the differences between two definitions, and which of them are risky.
 //! - [`figures`](mod@figures): attempts, failures and durations of each step.
 
+pub mod agents;
 pub mod changes;
 pub mod chart;
 pub mod dead_letter;
@@ -19,8 +23,10 @@ mod failure_reason;
 pub mod figures;
 pub mod graph;
 pub mod mask;
+pub mod masked_documents;
 pub mod next;
 pub mod preview;
+pub mod shown_documents;
 pub mod state;
 pub mod timeline;
 pub mod view;

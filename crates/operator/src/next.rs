@@ -181,7 +181,8 @@ impl OpenPart<'_> {
     ) -> Option<(String, String)> {
         let (attempt, then) = (self.attempt_label(attempt), self.at_deadline());
         let what = match work {
-            Some(StepWork::Call { agent, .. }) => {
+            Some(StepWork::Call { agents, .. }) => {
+                let agent = agents.shown(self.task.agent_position(&self.part));
                 format!("Agent {agent} is running {name} ({attempt}). Without a reply by")
             }
             Some(StepWork::Child(child)) => {

@@ -35,45 +35,44 @@ pub enum Preview {
     /// The scheduler would carry the command out, with these effects. Each is a sentence without its full stop, and
     /// contains no payload.
     Does(Vec<String>),
+    /// It is not known whether the scheduler would carry the command out, for this reason. [`preview`] does not return it: its
+    /// caller does, if it does not read all documents that the decision needs.
+    Unknown(String),
 }
 
-/// Makes a dry run of `command` on `task`. `documents` must contain all documents of the task; keys that the decision
-/// wants and that do not exist are added as missing.
-#[must_use]
+/// Makes a dry run of `command` on `task`.
+///
+/// # Errors
+/// The decision needs these documents too. Repeat the dry run with them.
 pub fn preview(
     workflow: &Plan,
     task: &Task,
-    documents: &mut LoadedDocuments,
+    documents: &LoadedDocuments,
     command: &Command,
     now: Timestamp,
-) -> Preview {
+) -> Result<Preview, NeededDocuments> {
     let timing = Timing {
         pickup_within: std::time::Duration::ZERO,
         clock_skew: std::time::Duration::ZERO,
         retention: Timing::RETENTION,
     };
-    let context = DecisionContext { now, actor: "preview", redelivered: false, timing };
+    let context =
+        DecisionContext { now, actor: "preview", redelivered: false, lost_starts: None, timing };
     let event = Event::CommandReceived(command.clone());
-    let decided = loop {
-        match transition(workflow, task, documents, &event, context) {
-            Ok(decided) => break decided,
-            Err(NeededDocuments(keys)) => {
-                keys.into_iter().for_each(|key| documents.mark_absent(key))
-            }
-        }
-    };
+    let decided = transition(workflow, task, documents, &event, context)?;
     let Transition::Apply { task: next, effects, documents: written } = decided else {
-        return Preview::Refused("the scheduler has already processed this command".to_owned());
+        let reason = "the scheduler has already processed this command".to_owned();
+        return Ok(Preview::Refused(reason));
     };
     let record = next.commands.last().filter(|record| record.id == command.command_id);
-    match record.and_then(|record| record.refused.clone()) {
+    Ok(match record.and_then(|record| record.refused.clone()) {
         Some(reason) => Preview::Refused(reason),
         None => {
             let changes =
                 TaskChanges { workflow, before: task, after: &next, documents: &written, now };
             Preview::Does(changes.sentences(&effects))
         }
-    }
+    })
 }
 
 /// A task before and after a decision.
@@ -139,7 +138,8 @@ impl TaskChanges<'_> {
             definition.and_then(|step| step.action(action)).map(|definition| definition.work);
         Some(match &now.state {
             StepState::Running { attempt, .. } => match work {
-                Some(StepWork::Call { agent, .. }) => {
+                Some(StepWork::Call { agents, .. }) => {
+                    let agent = agents.shown(self.after.agent_position(part));
                     format!("Agent {agent} gets a request for {name} (attempt {attempt})")
                 }
                 Some(StepWork::Child(child)) => {
@@ -253,7 +253,11 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let (mut task, submitted) = accept(&parse(text).unwrap(), &workflow, None, now, timing);
         let mut documents = LoadedDocuments::from_iter(submitted);
-        let failed = ReplyOutcome::Failed { reason: "HTTP 402".to_owned(), may_have_run: true };
+        let failed = ReplyOutcome::Failed {
+            reason: "HTTP 402".to_owned(),
+            may_have_run: true,
+            detail: None,
+        };
         let completed =
             ReplyOutcome::Completed { output: json!({ "secret": 1 }), may_continue: false };
         let reply = |step: &str, outcome| {
@@ -265,10 +269,17 @@ mod tests {
                 outcome,
                 incarnation: None,
                 times: AttemptTimes::default(),
+                agent: None,
             })
         };
         for event in [Event::Wake, reply("reserve", completed), reply("charge", failed)] {
-            let context = DecisionContext { now, actor: "test", redelivered: false, timing };
+            let context = DecisionContext {
+                now,
+                actor: "test",
+                redelivered: false,
+                lost_starts: None,
+                timing,
+            };
             match transition(&workflow, &task, &documents, &event, context).unwrap() {
                 Transition::Apply { task: next, documents: written, .. } => {
                     task = *next;
@@ -298,9 +309,9 @@ mod tests {
 
     /// The preview so many seconds after the submission. The call of the failed attempt may be in progress until second 120.
     fn preview_at(seconds: i64, order: CommandAction) -> Preview {
-        let (workflow, task, mut documents) = stopped();
+        let (workflow, task, documents) = stopped();
         let now = Timestamp::from_second(seconds).unwrap();
-        preview(&workflow, &task, &mut documents, &command(order), now)
+        preview(&workflow, &task, &documents, &command(order), now).unwrap()
     }
 
     fn does(sentences: &[&str]) -> Preview {
@@ -376,14 +387,23 @@ mod tests {
     }
 
     #[test]
+    fn a_decision_that_needs_another_document_says_which() {
+        let (workflow, mut task, _) = stopped();
+        task.documents = Default::default();
+        let now = Timestamp::from_second(180).unwrap();
+        let order = command(resubmit(Some(json!({ "amount": 2 })), true));
+        let needed = preview(&workflow, &task, &LoadedDocuments::new(), &order, now).unwrap_err();
+        let keys = ["submission", "step/reserve/1/output"].map(|key| key.parse().unwrap());
+        assert_eq!(needed, NeededDocuments(keys.into()));
+    }
+
+    #[test]
     fn a_command_that_was_processed_is_not_previewed_again() {
-        let (workflow, mut task, mut documents) = stopped();
+        let (workflow, mut task, documents) = stopped();
         let command = command(resubmit(None, true));
         let now = Timestamp::from_second(180).unwrap();
-        let of = |task: &Task, documents: &mut LoadedDocuments| {
-            preview(&workflow, task, documents, &command, now)
-        };
-        assert!(matches!(of(&task, &mut documents), Preview::Does(_)));
+        let of = |task: &Task| preview(&workflow, task, &documents, &command, now).unwrap();
+        assert!(matches!(of(&task), Preview::Does(_)));
         let record = steward_core::model::command::CommandRecord {
             id: command.command_id.clone(),
             command: String::new(),
@@ -393,7 +413,7 @@ mod tests {
             refused: None,
         };
         task.commands.push(record);
-        let again = of(&task, &mut documents);
+        let again = of(&task);
         assert_eq!(
             again,
             Preview::Refused("the scheduler has already processed this command".to_owned())

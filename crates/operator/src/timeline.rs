@@ -105,7 +105,7 @@ impl TimelineEntry {
 #[must_use]
 pub fn timeline(task: &Task, documents: &[Document]) -> Vec<TimelineEntry> {
     let mut lines: Vec<_> = task.commands.iter().map(TimelineEntry::of_command).collect();
-    lines.extend(documents.iter().map(|document| past_entry(task, document)));
+    lines.extend(documents.iter().filter_map(|document| past_entry(task, document)));
     lines.extend(task.ended_at.map(|at| TimelineEntry::new(at, task.process_state.to_string())));
     // The sort is stable: effects of a command stay after it, and the end of the task stays last.
     lines.sort_by_key(|line| line.at);
@@ -116,8 +116,8 @@ pub fn timeline(task: &Task, documents: &[Document]) -> Vec<TimelineEntry> {
     lines
 }
 
-/// The entry for a document.
-fn past_entry(task: &Task, document: &Document) -> TimelineEntry {
+/// The entry for a document. `None` if it does not record an event.
+fn past_entry(task: &Task, document: &Document) -> Option<TimelineEntry> {
     let at = document.at;
     let line = match &document.key {
         DocumentKey::Submission => TimelineEntry::new(at, "submitted"),
@@ -131,6 +131,7 @@ fn past_entry(task: &Task, document: &Document) -> TimelineEntry {
             };
             TimelineEntry::of_attempt(at, attempt, what)
         }
+        DocumentKey::Items { .. } => return None,
         DocumentKey::Result(_) => TimelineEntry::new(at, "returned its output"),
         DocumentKey::Claim(attempt) => {
             TimelineEntry::of_attempt(at, attempt, "about to call the service")
@@ -138,7 +139,7 @@ fn past_entry(task: &Task, document: &Document) -> TimelineEntry {
         DocumentKey::Failure(attempt) => unsuccessful(at, attempt, "failed", &document.body),
         DocumentKey::Deferral(attempt) => unsuccessful(at, attempt, "deferred", &document.body),
     };
-    TimelineEntry { times: document.times, ..line }
+    Some(TimelineEntry { times: document.times, ..line })
 }
 
 /// An attempt that failed or was deferred, with the reason and the verdict of the recovery policy.

@@ -131,17 +131,15 @@ fn item_states(record: &StepRecord) -> BTreeMap<PartState, u32> {
     states
 }
 
-/// The items of a step that a view shows.
-fn shown_items<'t>(
+/// The items of a step that have started: first those that failed, then those that wait or run, then the others.
+pub(crate) fn items_by_attention<'t>(
     name: &'t StepName,
     record: &'t StepRecord,
 ) -> impl Iterator<Item = (Part, &'t StepRecord)> {
     let mut runs: Vec<_> = record.part_runs(name).filter(|(run, _)| run.items.is_some()).collect();
     // The sort is stable: items of the same rank keep the order of the list.
     runs.sort_by_key(|(_, record)| PartState::of(record).rank());
-    let items =
-        runs.into_iter().flat_map(|(run, record)| run.parts().map(move |part| (part, record)));
-    items.take(ITEMS_SHOWN_MAX)
+    runs.into_iter().flat_map(|(run, record)| run.parts().map(move |part| (part, record)))
 }
 
 impl TaskView {
@@ -167,10 +165,13 @@ impl TaskView {
     #[must_use]
     pub fn of(task: &Task) -> Self {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
-        let steps: BTreeMap<_, _> = whole
-            .chain(task.steps.iter().flat_map(|(name, record)| shown_items(name, record)))
-            .map(|(part, record)| (part, StepView::of(record)))
-            .collect();
+        let steps: BTreeMap<_, _> =
+            whole
+                .chain(task.steps.iter().flat_map(|(name, record)| {
+                    items_by_attention(name, record).take(ITEMS_SHOWN_MAX)
+                }))
+                .map(|(part, record)| (part, StepView::of(record)))
+                .collect();
         let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
         Self {
             task_id: task.task_id.clone(),

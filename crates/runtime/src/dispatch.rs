@@ -3,7 +3,10 @@
 //! Store first, send second. Any effect may be lost or repeated. The supervisor replaces a lost request or wake after
 //! the due time. The receiver of a repeated request or reply recognises it by the attempt number.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures_util::future::join;
 use jiff::Timestamp;
@@ -12,7 +15,7 @@ use steward_core::{
     engine::effect::Effect,
     limits,
     model::{
-        attempt::{Action, AttemptTimes},
+        attempt::{Action, AttemptId, AttemptTimes},
         command::Command,
         events::{BusEvent, EventData},
         json_text::{JsonText, escape_for_sqs, to_json_text},
@@ -21,9 +24,14 @@ use steward_core::{
     },
 };
 
-use crate::ports::{
-    Channel, Clock, EventBus, OutgoingMessage, PortError, Ports, Queue, error_chain,
+use crate::{
+    agents::registration,
+    claims::{ClaimKey, OtherClaim, Refusal, claim},
+    ports::{Channel, Clock, EventBus, OutgoingMessage, PortError, Ports, Queue, error_chain},
 };
+
+/// How long a step waits if the last of its agents has no queue, in milliseconds.
+const MISSING_AGENT_RETRY_MS: u64 = 60_000;
 
 /// An effect to send, with the W3C `traceparent` of its message.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,6 +163,8 @@ struct RequestSummary {
     agent: AgentName,
     incarnation: Option<Incarnation>,
     may_have_run: bool,
+    /// Until when a claim is needed, if the request is exclusive.
+    exclusive_until: Option<Timestamp>,
     traceparent: Option<String>,
 }
 
@@ -169,42 +179,122 @@ impl RequestSummary {
             agent: request.agent.clone(),
             incarnation: request.incarnation,
             may_have_run: false,
+            exclusive_until: request.exclusive.then_some(request.complete_by),
             traceparent: traceparent.clone(),
         })
     }
 
-    /// The reply that the request failed, and the alert.
-    fn failed(self, now: Timestamp) -> (OutgoingMessage, BusEvent) {
-        let Self { task_id, step, action, attempt, agent, incarnation, may_have_run, traceparent } =
-            self;
-        let reason = format!("agent `{agent}` has no queue");
+    /// Refuses an exclusive request for certain, so that the step may use another agent. The claim prevents a call by the
+    /// agent, if its queue is created now and the request is sent again. `None` if the request is not exclusive, or if
+    /// the agent may have received it.
+    async fn refuse<P: Ports>(
+        &mut self,
+        ports: &P,
+        reason: &str,
+    ) -> Result<Option<Refusal>, PortError> {
+        let Some(complete_by) = self.exclusive_until.filter(|_| !self.may_have_run) else {
+            return Ok(None);
+        };
+        let Self { task_id, step, action, attempt, incarnation, .. } = self;
+        let number = *attempt;
+        let attempt = AttemptId { step: step.clone(), action: *action, number };
+        let (task_id, incarnation) = (task_id.clone(), *incarnation);
+        let key = ClaimKey { task_id, incarnation, attempt, complete_by };
+        let retry_after_ms = MISSING_AGENT_RETRY_MS;
+        let refusal = Refusal { reason: reason.to_owned(), retry_after_ms };
+        let other = claim(ports, &key, self.agent.as_str(), Some(&refusal)).await?;
+        Ok(match other {
+            None => Some(refusal),
+            Some(OtherClaim::Refused(earlier)) => Some(earlier),
+            Some(OtherClaim::Call) => {
+                self.may_have_run = true;
+                None
+            }
+        })
+    }
+
+    /// The reason why the request was not sent. `deleted_at` is the time at which the agent was deleted, if it is known.
+    fn reason(&self, deleted_at: Option<Timestamp>) -> String {
+        let deleted = deleted_at.map(|at| format!(": it was deleted at {}", at.strftime("%FT%TZ")));
+        format!("agent `{}` has no queue{}", self.agent, deleted.unwrap_or_default())
+    }
+
+    /// The reply in place of the agent, and the alert.
+    fn answered(
+        self,
+        now: Timestamp,
+        reason: String,
+        refusal: Option<Refusal>,
+    ) -> (OutgoingMessage, BusEvent) {
+        let Self { task_id, step, action, attempt, agent, incarnation, may_have_run, .. } = self;
+        let traceparent = self.traceparent;
         tracing::error!(%task_id, %step, action = action.name(), attempt, %agent, "agent has no queue");
         let data = EventData::AgentMissing { task_id: task_id.clone(), step: step.clone(), agent };
         let alert = BusEvent::new(&format!("{task_id}/{step}"), now, data);
-        let outcome = ReplyOutcome::Failed { reason, may_have_run };
-        let times = AttemptTimes::default();
-        let reply = StepReply { task_id, step, action, attempt, outcome, incarnation, times };
+        let failed = || ReplyOutcome::Failed { reason, may_have_run, detail: None };
+        let outcome = refusal.map_or_else(failed, Refusal::into_outcome);
+        let (times, agent) = (AttemptTimes::default(), None);
+        let reply =
+            StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
         (outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent), alert)
     }
 }
 
-/// Fails the steps of requests whose agents have no queue: sends the reply *failed* to the scheduler's queue in place of
-/// the agent, and publishes an alert.
+/// Answers the requests whose agents have no queue: sends the reply *failed* to the scheduler's queue in place of the
+/// agent, or *deferred* if another agent may do the step, and publishes an alert.
 async fn reply_for_missing_agents<P: Ports>(
     ports: &P,
     requests: Vec<(usize, Box<RequestSummary>)>,
     results: &mut [Result<(), PortError>],
 ) {
     let now = ports.clock().now();
-    let (positions, failed): (Vec<_>, Vec<_>) =
-        requests.into_iter().map(|(position, request)| (position, request.failed(now))).unzip();
-    let (replies, alerts) = failed.into_iter().unzip();
+    let agents: BTreeSet<_> = requests.iter().map(|(_, request)| request.agent.clone()).collect();
+    let deleted = deletions(ports, agents).await;
+    let (mut positions, mut replies, mut alerts) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, mut request) in requests {
+        let reason = request.reason(deleted.get(&request.agent).copied());
+        match Box::pin(request.refuse(ports, &reason)).await {
+            Ok(refusal) => {
+                let (reply, alert) = request.answered(now, reason, refusal);
+                positions.push(position);
+                replies.push(reply);
+                alerts.push(alert);
+            }
+            // The message that caused the request is redelivered, and the request is sent again.
+            Err(error) => {
+                if let Some(slot) = results.get_mut(position) {
+                    *slot = Err(error);
+                }
+            }
+        }
+    }
     let (sent, published) = join(ports.channel().send(replies), ports.bus().publish(alerts)).await;
     for ((position, sent), published) in positions.into_iter().zip(sent).zip(published) {
         if let Some(slot) = results.get_mut(position) {
             *slot = sent.and(published);
         }
     }
+}
+
+/// When these agents were deleted, as far as their registrations say.
+async fn deletions<P: Ports>(
+    ports: &P,
+    agents: BTreeSet<AgentName>,
+) -> BTreeMap<AgentName, Timestamp> {
+    let mut deletions = BTreeMap::new();
+    for agent in agents {
+        match Box::pin(registration(ports.store(), &agent)).await {
+            Ok(registration) => {
+                let deleted_at = registration.and_then(|registration| registration.deleted_at);
+                deletions.extend(deleted_at.map(|at| (agent, at)));
+            }
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::warn!(%agent, error, "registration of a missing agent not read");
+            }
+        }
+    }
+    deletions
 }
 
 /// Ignores a permanent error of a notification: the client's queue was deleted, or Steward may not send to it.

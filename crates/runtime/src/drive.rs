@@ -41,6 +41,7 @@ pub use task::TASKS_AT_ONCE;
 
 mod conflict_backoff;
 mod delivery;
+mod earlier_attempts;
 mod error;
 mod retention;
 mod save;

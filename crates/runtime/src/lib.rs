@@ -13,16 +13,24 @@
 //! | [`ports`] | the traits through which Steward reaches the state store, queues, the event bus and the clock |
 //! | [`drive`] | the drive loop: load, decide, save, send, for a batch of events |
 //! | [`dispatch`] | sends effects in batches |
+//! | [`agents`] | the registry of agents |
 //! | [`breaker`] | the circuit breaker record that all instances of an agent share |
+//! | [`claims`] | claims of attempts that only one delivery of a request may carry out |
 //! | [`bulk`] | bulk commands: one order for many tasks |
 //! | [`history`] | the number of tasks that ended in each minute |
+//! | [`intake`] | the record that limits how many new tasks start |
+//! | [`rate`] | the rate limit record that all instances of an agent share |
 //! | [`metrics`], [`trace`] | counters and trace spans |
 
+pub mod agents;
 pub mod breaker;
 pub mod bulk;
+pub mod claims;
 pub mod dispatch;
 pub mod drive;
 pub mod history;
+pub mod intake;
 pub mod metrics;
 pub mod ports;
+pub mod rate;
 pub mod trace;

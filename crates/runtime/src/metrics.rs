@@ -33,9 +33,14 @@ pub const CALLS_RETRIED: &str = "steward_calls_retried_total";
 /// Attempts whose deadline passed without a reply from the agent.
 pub const AGENTS_SILENT: &str = "steward_agents_silent_total";
 
-/// Attempts that were deferred because the agent's circuit breaker is open, or because the service requested a longer
-/// pause than the attempt has time for.
+/// Attempts that were deferred because the agent's circuit breaker is open, because its rate limit allows no call, because
+/// the service requested a longer pause than the attempt has time for, or because their request waited in the queue until
+/// complete-by.
 pub const ATTEMPTS_DEFERRED: &str = "steward_attempts_deferred_total";
+
+/// Calls that the agent's rate limit delayed, by `by`: `waited` in the agent for up to a second, or `deferred`. A deferral
+/// also counts in `steward_attempts_deferred_total`.
+pub const CALLS_RATE_LIMITED: &str = "steward_calls_rate_limited_total";
 
 /// Changes of circuit breakers, by `to`: `Opened` or `Closed`.
 pub const BREAKERS_TURNED: &str = "steward_breakers_turned_total";
@@ -49,6 +54,10 @@ pub const SWEEPS: &str = "steward_sweeps_total";
 
 /// Submissions that were rejected because they can never succeed.
 pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
+
+/// Submissions that were put back into their queue because a queue of their tasks is too long. A submission may be put
+/// back several times.
+pub const SUBMISSIONS_HELD_BACK: &str = "steward_submissions_held_back_total";
 
 /// Messages that a function reported as failed, counted for each delivery. SQS redelivers them.
 pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
@@ -102,6 +111,11 @@ pub fn deferred() {
     counter!(ATTEMPTS_DEFERRED).increment(1);
 }
 
+/// Counts a call that the rate limit delayed: it `waited` or was `deferred`.
+pub fn call_rate_limited(by: &'static str) {
+    counter!(CALLS_RATE_LIMITED, "by" => by).increment(1);
+}
+
 /// Counts a circuit breaker that opened or closed.
 pub fn breaker_turned(to: BreakerTransition) {
     counter!(BREAKERS_TURNED, "to" => format!("{to:?}")).increment(1);
@@ -115,6 +129,11 @@ pub fn swept() {
 /// Counts a rejected submission.
 pub fn submission_refused() {
     counter!(SUBMISSIONS_REFUSED).increment(1);
+}
+
+/// Counts a submission that was put back into its queue.
+pub fn submission_held_back() {
+    counter!(SUBMISSIONS_HELD_BACK).increment(1);
 }
 
 /// Counts messages that a function reported as failed.

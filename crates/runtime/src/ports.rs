@@ -245,6 +245,14 @@ pub enum SharedRecordKind {
     Supervisor,
     /// Bulk commands of operators, by id.
     Bulk,
+    /// How many new tasks may start: one record for the deployment.
+    Intake,
+    /// Registrations of agents, by agent.
+    Agent,
+    /// The last reply of each agent, by agent.
+    AgentSeen,
+    /// Rate limits, by agent: which calls are allowed next.
+    Rate,
 }
 
 impl SharedRecordKind {
@@ -257,6 +265,10 @@ impl SharedRecordKind {
             Self::History => "#history",
             Self::Supervisor => "#supervisor",
             Self::Bulk => "#bulk",
+            Self::Intake => "#intake",
+            Self::Agent => "#agent",
+            Self::AgentSeen => "#agent-seen",
+            Self::Rate => "#rate",
         }
     }
 }
@@ -374,8 +386,16 @@ pub trait Channel: Send + Sync {
         messages: Vec<OutgoingMessage>,
     ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
 
-    /// The approximate number of messages in each dead-letter queue, by the name of the queue.
-    fn dead_letters(&self) -> impl Future<Output = Result<Vec<(String, u64)>, PortError>> + Send;
+    /// The dead-letter queues of the deployment's own queues, and those that its configuration lists, by name or URL. The
+    /// queues of [registered agents](crate::agents) are not among them.
+    fn configured_dead_letter_queues(&self) -> Vec<String>;
+
+    /// The approximate number of messages in each of these queues, which are given by name or URL. Returns a result for
+    /// each queue, with the name of the queue, in the order given.
+    fn dead_letters(
+        &self,
+        queues: &[String],
+    ) -> impl Future<Output = Vec<(String, Result<u64, PortError>)>> + Send;
 }
 
 /// The event bus for alerts and lifecycle events.

@@ -1,5 +1,5 @@
 //! One attempt at a step: asks the circuit breaker for a permit, calls the remote service, retries transient faults, and
-//! either replies or stays silent.
+//! then replies, wakes the scheduler, returns the request to its queue, or sends nothing.
 //!
 //! ```text
 //! request ──► breaker ──► call ──► 2xx ────────────► reply: completed
@@ -8,9 +8,13 @@
 //!              │   └─ open, or Retry-After too long ┼► reply: deferred, costs no attempt
 //!              └──── backoff, Retry-After ──────────┘
 //!                     call timed out ───────────────► reply: outcome unknown
-//!                     complete-by passed ───────────► silence: another agent may already retry the step
+//!                     complete-by passed ───────────► no reply; a delayed wake, so that the scheduler recovers the step
+//! request received after complete-by ───────────────► reply: deferred, costs no attempt
 //!                     function's time is up ────────► back to the queue before the first call, else deferred
 //! ```
+//!
+//! After the breaker's permit, each call takes a token of the agent's rate limit ([`RateLimiter`]). Without one, the
+//! attempt ends as deferred.
 //!
 //! A call may take as long as its step allows (`call_within`). The agent aborts a longer call and does not repeat it,
 //! because the service may still process it. The agent does not start a call if the function could not wait for its whole
@@ -20,8 +24,15 @@
 //! long as there may be such a call, the agent retries; it always retries an undo. A conflict never proves that the step
 //! did not run.
 //!
-//! A step that is not `idempotent` is claimed in the state store before its call. The agent repeats the call only after a
-//! transient fault that certainly had no effect (no connection, 425, 429). It replies to any other fault at once.
+//! The agent does not call for a request that waited in the queue until complete-by. It replies *deferred*: waiting costs
+//! no attempt. It stays silent if it received the request before, because the earlier delivery may still reply.
+//!
+//! A request of which only one delivery may call is claimed in the state store before its call: its step is not `idempotent`,
+//! or it is `exclusive`, because the scheduler may move on to another agent. The agent also claims before it refuses an
+//! `exclusive` request, and its reply is `certain` then.
+//!
+//! The agent repeats the call of a step that is not `idempotent` only after a transient fault that certainly had no effect (no
+//! connection, 425, 429). It replies to any other fault at once.
 //!
 //! Implement [`RemoteService`] to write an agent for another protocol than HTTP.
 
@@ -29,7 +40,6 @@ use std::{convert::Infallible, future::Future, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
-use serde_json::Value;
 use steward_core::{
     breaker::{CallOutcome, CallPermit},
     definition::recovery::seed,
@@ -37,21 +47,29 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptTimes},
         messages::{ReplyOutcome, StepReply, StepRequest},
+        time::later,
     },
 };
 use steward_runtime::{
+    claims::Refusal,
     metrics,
     ports::{Clock, Ports},
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+pub use crate::call_fault::CallFault;
+use crate::{call_fault::call_outcome, response::CallResponse};
+
 mod attempt_end;
 mod circuit_breaker;
 mod claim;
+mod rate_limit;
+mod token;
 
-use attempt_end::{AttemptEnd, failed};
+use attempt_end::{AttemptEnd, failed, unknown_outcome};
 use circuit_breaker::CallPermission;
 pub use circuit_breaker::CircuitBreaker;
+pub use rate_limit::RateLimiter;
 
 /// A remote service that an agent calls.
 pub trait RemoteService: Send + Sync {
@@ -61,40 +79,7 @@ pub trait RemoteService: Send + Sync {
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
-    ) -> impl Future<Output = Result<Value, CallFault>> + Send;
-}
-
-/// Why a call did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CallFault {
-    /// A retry may succeed.
-    Transient {
-        /// What happened, for logs. No payload.
-        reason: String,
-        /// How long the service wants the agent to wait; zero if it names no time. With a value the service counts as
-        /// available; without one, the fault counts as a failure of the service for the circuit breaker.
-        retry_after: Option<Duration>,
-        /// Whether the call may have taken effect, because it was not rejected before it began.
-        may_have_run: bool,
-    },
-    /// The request conflicts with another one, which may be an earlier call with the same idempotency key that is
-    /// still in progress. The service is available.
-    Conflict {
-        /// What happened, for operators. No payload.
-        reason: String,
-    },
-    /// The call timed out and was aborted. It may have taken effect, and may still do so later.
-    TimedOut {
-        /// What happened, for operators. No payload.
-        reason: String,
-    },
-    /// A retry would fail again. The service is available.
-    Permanent {
-        /// What happened, for operators. No payload.
-        reason: String,
-        /// Whether the call may have taken effect, for example because the service's response is unreadable.
-        may_have_run: bool,
-    },
+    ) -> impl Future<Output = Result<CallResponse, CallFault>> + Send;
 }
 
 /// A request, and how the queue delivered it.
@@ -117,8 +102,8 @@ pub enum AttemptResult {
     Reply(Box<StepReply>),
     /// Complete-by passed during the attempt. No reply may be sent, because the outcome is unknown; the scheduler is woken.
     Overdue,
-    /// No reply may be sent: complete-by passed before the request arrived, or an earlier delivery may still reply. The
-    /// supervisor recovers the task. A wake for each late request would add to the load that made the requests late.
+    /// No reply may be sent: an earlier delivery may still reply, or the request arrived long after complete-by. The
+    /// supervisor recovers the task.
     Silent,
     /// The request goes back to its queue: the function's own time is up before complete-by, or the claim of a call that
     /// must not be repeated could not be stored.
@@ -135,36 +120,45 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// request may have been delivered late.
 const MIN_CALL_TIME_FOR_FAILURE: Duration = Duration::from_secs(5);
 
+/// A request that arrives later than this after complete-by is dropped without a reply. Its task may have ended and expired,
+/// and the scheduler would report the reply as corrupt.
+const SHED_WITHIN: Duration = Duration::from_secs(limits::RETENTION_MIN.as_secs() / 2);
+
 /// Runs one attempt. It ends before `request.complete_by`, and before `deadline`, the time at which Lambda stops the
 /// function.
 pub async fn run_attempt<P: Ports, R: RemoteService>(
     ports: &P,
     breaker: &CircuitBreaker,
+    rate: &RateLimiter,
     service: &R,
     delivered: DeliveredRequest<'_>,
     deadline: Timestamp,
 ) -> AttemptResult {
     let request = delivered.request;
     let (start, now) = (Instant::now(), ports.clock().now());
-    let Some(time) = remaining(now, request.complete_by) else {
+    let time = remaining(now, request.complete_by);
+    let can_be_deferred = !delivered.redelivered && now < later(request.complete_by, SHED_WITHIN);
+    if time.is_none() && !can_be_deferred {
         log_silence(request, "complete-by passed before the request arrived");
         return AttemptResult::Silent;
-    };
+    }
     let Some(own_time) = remaining(now, deadline) else {
         return AttemptResult::Requeued;
     };
     let mut attempt = RunningAttempt {
         ports,
         breaker,
+        rate,
         service,
         delivered,
-        end: start + time.min(own_time),
-        ends_at_complete_by: time <= own_time,
+        end: start + time.unwrap_or_default().min(own_time),
+        ends_at_complete_by: time.unwrap_or_default() <= own_time,
         claimed: false,
         may_have_run: false,
         called_at: None,
     };
-    let outcome = match attempt.run().await {
+    let ended = if time.is_some() { attempt.run().await } else { attempt.shed(now).await };
+    let outcome = match ended {
         Err(AttemptEnd::Outcome(outcome)) => outcome,
         Err(AttemptEnd::Silent(why)) => {
             log_silence(request, why);
@@ -186,6 +180,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         outcome,
         incarnation: request.incarnation,
         times: AttemptTimes { queued_at, called_at, answered_at },
+        agent: Some(request.agent.clone()),
     }))
 }
 
@@ -193,13 +188,14 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
 struct RunningAttempt<'a, P, R> {
     ports: &'a P,
     breaker: &'a CircuitBreaker,
+    rate: &'a RateLimiter,
     service: &'a R,
     delivered: DeliveredRequest<'a>,
     /// The end of the attempt: complete-by or the function's deadline, whichever is earlier.
     end: Instant,
     /// Whether `end` is complete-by.
     ends_at_complete_by: bool,
-    /// Whether this delivery claimed the call. Only for a step that is not idempotent.
+    /// Whether this delivery claimed the attempt. Only if one delivery alone may call.
     claimed: bool,
     /// Whether a call of this or an earlier delivery may have taken effect.
     may_have_run: bool,
@@ -225,7 +221,9 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             .build();
         loop {
             let permit = self.permit().await?;
-            let retry_after = match self.call(permit).await? {
+            let response = self.call(permit).await?;
+            let template = self.delivered.request.output.as_deref();
+            let retry_after = match response.and_then(|response| response.output(template)) {
                 Ok(output) => {
                     let may_continue = self.may_have_run;
                     return Err(AttemptEnd::Outcome(ReplyOutcome::Completed {
@@ -238,6 +236,9 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(retry_after);
             // `retry_after` is not longer than the remaining time, so this does not overflow.
             let until = Instant::now() + pause;
+            if until >= self.end && self.claimed && self.is_certain() {
+                return Err(self.defer("no time is left for another call", pause));
+            }
             sleep_until(until.min(self.end)).await;
             if until >= self.end {
                 return Err(self.time_is_up(false));
@@ -245,47 +246,83 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         }
     }
 
+    /// Ends an attempt whose request waited in the queue until complete-by. The next attempt waits as long as this one
+    /// did, so that the requests of a backlog do not all return at once.
+    async fn shed(&mut self, now: Timestamp) -> Result<Infallible, AttemptEnd> {
+        let sent_at = self.delivered.sent_at.unwrap_or(now);
+        let waited = remaining(sent_at, now).unwrap_or_default();
+        // Without a claim, another message with the same request may have called: the scheduler may send a request twice.
+        self.may_have_run = !self.is_called_once();
+        let refusal =
+            self.refusal("the request waited in the agent's queue until complete-by", waited);
+        Err(self.refuse(refusal).await)
+    }
+
     /// Finds out whether earlier deliveries of the request may have called.
     async fn check_earlier_deliveries(&mut self) -> Result<(), AttemptEnd> {
         let DeliveredRequest { request, redelivered, .. } = self.delivered;
-        if redelivered && !request.idempotent {
-            return claim::check_unclaimed(self.ports, request).await;
+        if redelivered && self.is_called_once() {
+            claim::check_unclaimed(self.ports, request).await?;
         }
-        self.may_have_run = redelivered;
+        // An older release of the agent does not claim an attempt only because it is exclusive.
+        self.may_have_run = redelivered && request.idempotent;
         Ok(())
     }
 
-    /// Gets a permit from the circuit breaker, and claims a call that must not be repeated.
+    /// Gets a permit from the circuit breaker and a token of the rate limit, and claims a call that must not be repeated.
     async fn permit(&mut self) -> Result<CallPermit, AttemptEnd> {
         let permit = match self.breaker.request_permit(self.ports, self.call_within()).await {
             CallPermission::Granted(permit) => permit,
             CallPermission::Denied { reason, wait } => {
-                // The next attempt makes the call, so another delivery of this attempt must not.
-                self.claim().await?;
-                return Err(self.defer(&reason, wait));
+                let refusal = self.refusal(&reason, wait);
+                return Err(self.refuse(refusal).await);
             }
         };
-        if let Err(end) = self.claim().await {
+        if let Err(end) = self.take_token_and_claim(&permit).await {
             self.breaker.record(self.ports, permit, CallOutcome::NotCalled).await;
             return Err(end);
         }
         Ok(permit)
     }
 
-    /// Claims the only call of a step that is not idempotent, before the call.
-    async fn claim(&mut self) -> Result<(), AttemptEnd> {
+    /// Whether one delivery of the request alone may call: the step is not idempotent, or the scheduler may move on to
+    /// another agent.
+    fn is_called_once(&self) -> bool {
         let request = self.delivered.request;
-        if request.idempotent || self.claimed {
+        !request.idempotent || request.exclusive
+    }
+
+    /// Whether no call of the attempt has taken effect or can do so later, except for calls of this delivery.
+    fn is_certain(&self) -> bool {
+        self.delivered.request.exclusive && !self.may_have_run
+    }
+
+    /// Claims an attempt that only one delivery may carry out, before the call or before the refusal.
+    async fn claim(&mut self, refused: Option<&Refusal>) -> Result<(), AttemptEnd> {
+        if !self.is_called_once() || self.claimed {
             return Ok(());
         }
         let call_name = self.breaker.unique_name(self.ports.instance());
-        claim::claim(self.ports, request, &call_name).await?;
+        let refused = refused.filter(|_| self.is_certain());
+        claim::claim(self.ports, self.delivered.request, &call_name, refused).await?;
         self.claimed = true;
         Ok(())
     }
 
+    /// Ends the attempt without a call. The next attempt makes the call, perhaps at another agent, so another delivery of
+    /// this attempt must not.
+    async fn refuse(&mut self, refusal: Refusal) -> AttemptEnd {
+        match self.claim(Some(&refusal)).await {
+            Ok(()) => self.defer_as(refusal),
+            Err(end) => end,
+        }
+    }
+
     /// Makes one call and records its outcome with the circuit breaker. `Err` if the attempt ended without a response.
-    async fn call(&mut self, permit: CallPermit) -> Result<Result<Value, CallFault>, AttemptEnd> {
+    async fn call(
+        &mut self,
+        permit: CallPermit,
+    ) -> Result<Result<CallResponse, CallFault>, AttemptEnd> {
         let DeliveredRequest { request, traceparent, .. } = self.delivered;
         let begun = Instant::now();
         let bound = match &permit {
@@ -339,23 +376,23 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     fn handle_fault(&mut self, fault: CallFault) -> Result<Duration, AttemptEnd> {
         let StepRequest { task_id, step, attempt, idempotent, .. } = self.delivered.request;
         match fault {
-            CallFault::Permanent { reason, may_have_run } => {
-                Err(failed(&reason, self.may_have_run || may_have_run))
+            CallFault::Permanent { reason, may_have_run, detail } => {
+                Err(failed(&reason, self.may_have_run || may_have_run, detail))
             }
             CallFault::TimedOut { reason } if !idempotent => {
-                Err(failed(&unknown_outcome(&reason), true))
+                Err(failed(&unknown_outcome(&reason), true, None))
             }
             CallFault::TimedOut { reason } => {
                 let reason = limits::truncate_chars(&reason, limits::REASON_CHARS_MAX);
                 Err(AttemptEnd::Outcome(ReplyOutcome::Unknown { reason }))
             }
-            CallFault::Conflict { reason } => {
+            CallFault::Conflict { reason, detail } => {
                 let request = self.delivered.request;
                 // An undo is retried until it completes, because another delivery of it may be in progress.
                 let is_undo = request.action == Action::Undo;
                 let earlier_call = self.may_have_run || request.may_have_run || is_undo;
                 if !idempotent || !earlier_call {
-                    return Err(failed(&reason, true));
+                    return Err(failed(&reason, true, detail));
                 }
                 self.may_have_run = true;
                 metrics::call_retried();
@@ -363,7 +400,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 Ok(Duration::ZERO)
             }
             CallFault::Transient { reason, may_have_run: true, .. } if !idempotent => {
-                Err(failed(&unknown_outcome(&reason), true))
+                Err(failed(&unknown_outcome(&reason), true, None))
             }
             CallFault::Transient { reason, retry_after, may_have_run } => {
                 self.may_have_run |= may_have_run;
@@ -381,15 +418,36 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     /// Ends the attempt as deferred: the step is retried after `wait` and a jitter. The jitter is a hash, like the jitter of
     /// the pauses between attempts.
     fn defer(&self, reason: &str, wait: Duration) -> AttemptEnd {
+        self.defer_as(self.refusal(reason, wait))
+    }
+
+    fn defer_as(&self, refusal: Refusal) -> AttemptEnd {
+        self.defer_to(self.claimed && self.is_certain(), refusal)
+    }
+
+    /// Ends the attempt as deferred. If `certain`, the scheduler may move on to another agent.
+    fn defer_to(&self, certain: bool, refusal: Refusal) -> AttemptEnd {
+        let StepRequest { task_id, step, attempt, agent, .. } = self.delivered.request;
+        let request_may_have_run = self.delivered.request.may_have_run;
+        let Refusal { reason, retry_after_ms } = refusal;
+        // Without a claim, another message with this request may have led to a call.
+        let may_have_run = self.may_have_run || (request_may_have_run && !self.claimed);
+        metrics::deferred();
+        tracing::info!(%task_id, %step, attempt, %agent, reason, retry_after_ms, certain, "attempt deferred");
+        AttemptEnd::Outcome(ReplyOutcome::Deferred {
+            reason,
+            retry_after_ms,
+            may_have_run,
+            certain,
+        })
+    }
+
+    /// The reason of a deferral, and the time until the next attempt: `wait` and a jitter.
+    fn refusal(&self, reason: &str, wait: Duration) -> Refusal {
         let StepRequest { task_id, step, action, attempt, .. } = self.delivered.request;
         let fraction = f64::from(seed(task_id, step, *action, *attempt)) / f64::from(u32::MAX);
-        let wait = wait.saturating_add(self.breaker.settings().open_for.mul_f64(fraction));
-        let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        metrics::deferred();
-        tracing::info!(%task_id, %step, attempt, reason, retry_after_ms, "attempt deferred");
-        let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
-        let may_have_run = self.may_have_run;
-        AttemptEnd::Outcome(ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run })
+        let jitter = self.breaker.settings().open_for.mul_f64(fraction);
+        Refusal::new(reason, wait.saturating_add(jitter))
     }
 
     /// Ends the attempt because its time is up. `is_calling` says whether a call was aborted. A call that may be repeated
@@ -401,36 +459,20 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             // A deferral costs no attempt, and does not count as a receive on the way to the dead-letter queue.
             (false, false, false) if self.called_at.is_some() => self.defer(REASON, Duration::ZERO),
             (false, false, _) => AttemptEnd::Requeued,
-            (false, true, true) => failed(&unknown_outcome(REASON), true),
+            (false, true, true) if self.delivered.request.idempotent => {
+                AttemptEnd::Outcome(ReplyOutcome::Unknown { reason: REASON.to_owned() })
+            }
+            (false, true, true) => failed(&unknown_outcome(REASON), true, None),
             // The next delivery would find the claim and would have to assume that the call was made.
             (false, true, false) => self.defer(REASON, Duration::ZERO),
         }
     }
 }
 
-/// What a response says about the availability of the service.
-fn call_outcome(response: &Result<Value, CallFault>) -> CallOutcome {
-    match response {
-        Ok(_)
-        | Err(
-            CallFault::Permanent { .. }
-            | CallFault::Conflict { .. }
-            | CallFault::Transient { retry_after: Some(_), .. },
-        ) => CallOutcome::Available,
-        Err(
-            CallFault::Transient { reason, retry_after: None, .. } | CallFault::TimedOut { reason },
-        ) => CallOutcome::Unavailable { reason: reason.clone() },
-    }
-}
-
-fn unknown_outcome(reason: &str) -> String {
-    format!("outcome unknown, and the call must not be repeated: {reason}")
-}
-
 fn log_silence(request: &StepRequest, why: &'static str) {
-    let StepRequest { task_id, step, attempt, .. } = request;
+    let StepRequest { task_id, step, attempt, agent, .. } = request;
     metrics::agent_silent();
-    tracing::info!(%task_id, %step, attempt, why, "attempt ended without a reply");
+    tracing::info!(%task_id, %step, attempt, %agent, why, "attempt ended without a reply");
 }
 
 /// Rounds to milliseconds, the precision of messages and documents.

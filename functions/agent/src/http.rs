@@ -1,34 +1,85 @@
 //! A remote service over HTTP. [`steward_core::model::responses`] defines the meaning of each status.
 
 use std::{
-    collections::BTreeMap,
     str::FromStr,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
-use crate::attempt::{CallFault, RemoteService};
 use reqwest::{
-    Client, Response, Url,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER},
+    Response, Url,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap},
 };
 use serde_json::Value;
 use steward_core::{
     limits,
     model::{
-        integers::check_integers,
+        call_auth::{AwsScope, CallAuth},
+        error_detail::ErrorDetail,
         messages::{HttpMethod, StepRequest},
         responses::ClassifiedResponse,
     },
 };
-use steward_runtime::trace::{self, SpanKind, TraceSpan};
+use steward_runtime::trace::TraceSpan;
 
-/// A client of a service with an HTTP and JSON interface. Clones share the configured headers.
+pub use crate::headers::{Headers, InvalidHeaders};
+
+use crate::{
+    attempt::{CallFault, RemoteService},
+    credentials::{Connection, Credentials},
+    oauth::Token,
+    response::CallResponse,
+    signed::{AwsSigner, SigningScope, UnknownScope},
+    transport::{
+        ErrorBody, begin_call, body, broken_connection, client, end_call, error_body, json_body,
+        not_sent, retry_after,
+    },
+};
+
+/// A client of a service with an HTTP and JSON interface. Clones share the credentials.
 #[derive(Debug, Clone)]
 pub struct HttpService {
-    client: Client,
+    connection: Arc<RwLock<Arc<Connection>>>,
     base_url: BaseUrl,
-    headers: Arc<RwLock<Headers>>,
+    call_timeout: Duration,
+    signer: Option<AwsSigner>,
+    /// The agent's own setting, for requests without one.
+    auth: Option<CallAuth>,
+}
+
+/// The settings of an [`HttpService`].
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// The URL of the service.
+    pub base_url: BaseUrl,
+    /// Headers of every call.
+    pub headers: Headers,
+    /// A call that takes longer is aborted.
+    pub call_timeout: Duration,
+    /// Signs calls with the agent's AWS credentials, if it has some.
+    pub signer: Option<AwsSigner>,
+    /// How calls are authenticated whose request does not say it.
+    pub auth: Option<CallAuth>,
+}
+
+impl HttpSettings {
+    /// Settings without headers and signatures, and with the longest calls that an agent can make.
+    #[must_use]
+    pub fn new(base_url: BaseUrl) -> Self {
+        let headers = Headers::default();
+        Self { base_url, headers, call_timeout: limits::CALL_WITHIN_MAX, signer: None, auth: None }
+    }
+}
+
+/// Why a service cannot be used with its settings.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpSettingsError {
+    /// The TLS back end failed to initialise.
+    #[error("cannot create the HTTP client")]
+    Client(#[from] reqwest::Error),
+    /// The signature's service or region is unknown.
+    #[error("STEWARD_AGENT_AUTH: {0}")]
+    Scope(#[from] UnknownScope),
 }
 
 /// The URL to which the paths of requests are appended.
@@ -58,97 +109,55 @@ impl FromStr for BaseUrl {
     }
 }
 
+impl BaseUrl {
+    /// The URL without a trailing slash.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The host, or an empty text.
+    fn host(&self) -> &str {
+        let authority = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = authority.split('/').next().unwrap_or_default();
+        authority.split(':').next().unwrap_or_default()
+    }
+}
+
 impl std::fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Headers of every call, parsed from a JSON object. Their values may be secrets and are never printed.
-#[derive(Debug, Clone, Default)]
-pub struct Headers(HeaderMap);
-
-/// The headers are invalid. The message never contains a value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidHeaders {
-    /// The text is not a JSON object, or a value is not a string.
-    #[error("not a JSON object of strings")]
-    NotAnObject,
-    /// A header's name or value contains invalid characters.
-    #[error("header `{0}` is not valid")]
-    Invalid(String),
-}
-
-impl FromStr for Headers {
-    type Err = InvalidHeaders;
-
-    fn from_str(text: &str) -> Result<Self, InvalidHeaders> {
-        let given: BTreeMap<String, String> =
-            serde_json::from_str(text).map_err(|_| InvalidHeaders::NotAnObject)?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in given {
-            let invalid = |_| InvalidHeaders::Invalid(name.clone());
-            let key =
-                HeaderName::from_str(&name).map_err(|_| InvalidHeaders::Invalid(name.clone()))?;
-            let mut value = HeaderValue::from_str(&value).map_err(invalid)?;
-            value.set_sensitive(true);
-            headers.insert(key, value);
-        }
-        Ok(Self(headers))
-    }
-}
-
-impl Headers {
-    /// These headers and `others`. If both have a name, the value of `others` is used.
-    #[must_use]
-    pub fn merged_with(mut self, others: Self) -> Self {
-        self.0.extend(others.0);
-        self
-    }
-}
-
-/// How long an idle connection to a service is kept. While Lambda has frozen the function, the service may close the
-/// connection, and a call over it would fail without need.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-
 impl HttpService {
-    /// A client for `base_url`. A call that takes longer than `call_timeout` is aborted.
+    /// A client with these settings.
     ///
     /// # Errors
-    /// The TLS back end failed to initialise.
-    pub fn new(
-        base_url: BaseUrl,
-        headers: Headers,
-        call_timeout: Duration,
-    ) -> reqwest::Result<Self> {
-        let client = Client::builder()
-            .timeout(call_timeout)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
-        Ok(Self { client, base_url, headers: Arc::new(RwLock::new(headers)) })
-    }
-
-    /// Replaces the configured headers for all later calls.
-    pub fn set_headers(&self, headers: Headers) {
-        *self.headers.write().unwrap_or_else(PoisonError::into_inner) = headers;
-    }
-
-    /// The headers of one call. Steward's own headers override configured headers of the same name.
-    fn headers(
-        &self,
-        request: &StepRequest,
-        traceparent: Option<&str>,
-    ) -> Result<HeaderMap, InvalidHeaderValue> {
-        let configured = self.headers.read().unwrap_or_else(PoisonError::into_inner);
-        let mut headers = configured.0.clone();
-        headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
-        let traceparent = trace::of_call(request, traceparent);
-        headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
-        if request.body.is_some() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    /// The TLS back end failed to initialise, or the settings ask for signatures whose service or region is unknown.
+    pub fn new(settings: HttpSettings) -> Result<Self, HttpSettingsError> {
+        let HttpSettings { base_url, headers, call_timeout, signer, auth } = settings;
+        if let Some(CallAuth::Aws(scope)) = &auth {
+            SigningScope::of(scope, base_url.host())?;
         }
-        Ok(headers)
+        let connection = Connection::new(client(call_timeout)?, headers);
+        let connection = Arc::new(RwLock::new(Arc::new(connection)));
+        Ok(Self { connection, base_url, call_timeout, signer, auth })
+    }
+
+    /// Replaces the credentials for all later calls. The open connections and the current token are kept if the new
+    /// credentials say the same about them.
+    ///
+    /// # Errors
+    /// The TLS back end failed to initialise. The credentials are as before.
+    pub fn set_credentials(&self, credentials: Credentials) -> Result<(), reqwest::Error> {
+        let connection = self.connection().with(credentials, self.call_timeout)?;
+        *self.connection.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(connection);
+        Ok(())
+    }
+
+    fn connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -157,18 +166,11 @@ impl RemoteService for HttpService {
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
-    ) -> Result<Value, CallFault> {
-        let mut span = TraceSpan::begin("call", SpanKind::Client, traceparent);
-        span.set_request(request);
+    ) -> Result<CallResponse, CallFault> {
+        let mut span = begin_call(request, traceparent);
         let own = span.traceparent();
         let result = self.send(request, own.as_deref().or(traceparent), &mut span).await;
-        match &result {
-            Ok(_) => span.end("completed"),
-            Err(CallFault::Transient { .. }) => span.fail("transient fault"),
-            Err(CallFault::Permanent { .. }) => span.fail("permanent fault"),
-            Err(CallFault::Conflict { .. }) => span.fail("conflict"),
-            Err(CallFault::TimedOut { .. }) => span.fail("cut off"),
-        }
+        end_call(span, &result);
         result
     }
 }
@@ -180,7 +182,7 @@ impl HttpService {
         request: &StepRequest,
         traceparent: Option<&str>,
         span: &mut TraceSpan,
-    ) -> Result<Value, CallFault> {
+    ) -> Result<CallResponse, CallFault> {
         let method = match request.method {
             HttpMethod::Get => reqwest::Method::GET,
             HttpMethod::Post => reqwest::Method::POST,
@@ -194,32 +196,77 @@ impl HttpService {
         }
         span.set("http.request.method", &method);
         let url = format!("{}{}", self.base_url.0, request.path);
-        let headers = self
+        let connection = self.connection();
+        let headers = connection
             .headers(request, traceparent)
             .map_err(|_| not_sent("the request cannot be built"))?;
-        let mut call = self.client.request(method, url).headers(headers);
+        let mut call = connection.client.request(method, url).headers(headers);
         if let Some(body) = &request.body {
             call = call.body(body.to_string());
         }
-        match call.send().await {
+        let mut call = call.build().map_err(|_| not_sent("the request cannot be built"))?;
+        let token = self.authenticate(&mut call, request, &connection).await?;
+        match connection.client.execute(call).await {
             Ok(response) => {
-                let status = response.status().as_u16();
-                span.set_number("http.response.status_code", status.into());
+                let status = response.status();
+                span.set_number("http.response.status_code", status.as_u16().into());
+                if let Some(token) = token {
+                    connection.check_token(&token, status, request)?;
+                }
                 interpret(response, request).await
             }
-            Err(error) if error.is_builder() => Err(not_sent("the request cannot be built")),
-            Err(error) => Err(transient(&error)),
+            Err(error) => Err(broken_connection(&error)),
         }
+    }
+
+    /// Signs a call if its request or the agent's configuration says so. A step can sign only calls to the agent's own
+    /// service, with the permissions of the agent's role. A call without a signature gets a bearer token, which is returned,
+    /// if the credentials say where to get one.
+    async fn authenticate(
+        &self,
+        call: &mut reqwest::Request,
+        request: &StepRequest,
+        connection: &Connection,
+    ) -> Result<Option<Arc<Token>>, CallFault> {
+        let Some(CallAuth::Aws(scope)) = request.auth.as_ref().or(self.auth.as_ref()) else {
+            let Some(tokens) = &connection.tokens else { return Ok(None) };
+            let requested = request.call_within_ms.map(Duration::from_millis);
+            let call_within = requested.map_or(self.call_timeout, |d| d.min(self.call_timeout));
+            let token = tokens.token(&connection.client, call_within).await?;
+            call.headers_mut().insert(AUTHORIZATION, token.authorization.clone());
+            return Ok(Some(token));
+        };
+        let Some(signer) = &self.signer else {
+            return Err(not_sent("`auth: aws`: this agent has no AWS credentials"));
+        };
+        // What the request leaves open is as the agent is configured.
+        let configured = self.auth.as_ref().map(|CallAuth::Aws(scope)| scope);
+        let scope = AwsScope {
+            service: scope.service.clone().or_else(|| configured?.service.clone()),
+            region: scope.region.clone().or_else(|| configured?.region.clone()),
+        };
+        let scope = SigningScope::of(&scope, self.base_url.host())
+            .map_err(|error| not_sent(&error.to_string()))?;
+        let signed = signer.sign(call, &scope, SystemTime::now()).await;
+        signed.map_err(|error| not_sent(&error.to_string()))?;
+        Ok(None)
     }
 }
 
-/// The output of a call, or the fault that its status stands for.
-async fn interpret(response: Response, request: &StepRequest) -> Result<Value, CallFault> {
+/// The response to a successful call, or the fault that its status stands for.
+async fn interpret(response: Response, request: &StepRequest) -> Result<CallResponse, CallFault> {
     let status = response.status();
     let may_have_run = match request.responses.classify(status.as_u16()) {
-        ClassifiedResponse::Completed if status.is_success() => return output(response).await,
-        // The body of an error status that the definition maps to success need not be JSON.
-        ClassifiedResponse::Completed => return Ok(output(response).await.unwrap_or_default()),
+        ClassifiedResponse::Completed => {
+            let headers = response.headers().clone();
+            let body = body(response, request).await.and_then(|body| json_body(&body));
+            let body = match body {
+                // The body of an error status that the definition maps to success need not be JSON.
+                Err(_) if !status.is_success() => Value::Null,
+                body => body?,
+            };
+            return Ok(CallResponse { status: status.as_u16(), headers, body });
+        }
         ClassifiedResponse::Retry { may_have_run } => {
             let requested = retry_after(response.headers(), SystemTime::now());
             // A service that answers with a 4xx status is available.
@@ -232,104 +279,49 @@ async fn interpret(response: Response, request: &StepRequest) -> Result<Value, C
             return Err(CallFault::Transient { reason, retry_after, may_have_run });
         }
         ClassifiedResponse::Conflict => {
-            return Err(CallFault::Conflict { reason: reason(response).await });
+            let (reason, detail) = refusal(response).await;
+            return Err(CallFault::Conflict { reason, detail });
         }
         ClassifiedResponse::Failed => false,
         ClassifiedResponse::Unknown => true,
     };
-    Err(CallFault::Permanent { reason: reason(response).await, may_have_run })
+    let (reason, detail) = refusal(response).await;
+    Err(CallFault::Permanent { reason, may_have_run, detail })
 }
 
-/// Why a service refused the request, for operators.
-async fn reason(response: Response) -> String {
+/// Why a service refused the request: the reason without payload, and what the service said.
+async fn refusal(response: Response) -> (String, Option<ErrorDetail>) {
     let status = response.status();
-    // The title of a problem document (RFC 9457) is the same for all problems of its type: it is more helpful than the
-    // status and contains no payload.
-    let title = match body(response).await {
-        Ok(bytes) => serde_json::from_slice::<Value>(&bytes)
-            .ok()
-            .and_then(|problem| Some(format!(": {}", problem.get("title")?.as_str()?))),
-        Err(_) => None,
-    };
-    format!("HTTP {status}{}", title.unwrap_or_default())
-}
-
-/// The step's output: the JSON body of the response, or null if the body is empty.
-async fn output(response: Response) -> Result<Value, CallFault> {
-    let bytes = body(response).await?;
-    if bytes.is_empty() {
-        return Ok(Value::Null);
+    let is_problem = is_problem_document(response.headers());
+    let ErrorBody { mut bytes, is_complete } = error_body(response).await;
+    let title = if is_problem && is_complete { problem_title(&bytes) } else { None };
+    if !is_complete && !bytes.is_empty() {
+        bytes.extend_from_slice("…".as_bytes());
     }
-    let output: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| unusable_response(&format!("the response is not JSON: {error}")))?;
-    if let Err(error) = std::str::from_utf8(&bytes).map_or(Ok(()), check_integers) {
-        return Err(unusable_response(&format!("the response has {error}")));
-    }
-    if limits::nests_too_deep(&output) {
-        let max = limits::JSON_DEPTH_MAX;
-        return Err(unusable_response(&format!("the response nests deeper than {max} levels")));
-    }
-    Ok(output)
+    let title = title.map(|title| format!(": {title}")).unwrap_or_default();
+    (format!("HTTP {status}{title}"), ErrorDetail::of_body(&bytes))
 }
 
-async fn body(mut response: Response) -> Result<Vec<u8>, CallFault> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| transient(&error))? {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() > limits::DOCUMENT_BYTES_MAX {
-            let max = limits::DOCUMENT_BYTES_MAX;
-            return Err(unusable_response(&format!(
-                "the response exceeds the limit of {max} bytes"
-            )));
-        }
-    }
-    Ok(bytes)
+/// Whether a body is a problem document (RFC 9457). The `title` of any other body may be payload.
+fn is_problem_document(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case("application/problem+json")
 }
 
-/// `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).ok(),
-    }
+/// The title of a problem document. It is the same for all problems of its type: it is more helpful than the status and
+/// contains no payload.
+fn problem_title(bytes: &[u8]) -> Option<String> {
+    let problem: Value = serde_json::from_slice(bytes).ok()?;
+    Some(limits::truncate_chars(problem.get("title")?.as_str()?, PROBLEM_TITLE_CHARS_MAX))
 }
 
-fn transient(error: &reqwest::Error) -> CallFault {
-    let reason = match (error.is_timeout(), error.is_connect()) {
-        (true, false) => return CallFault::TimedOut { reason: "the call timed out".to_owned() },
-        (_, true) => "no connection",
-        (false, false) => "the connection broke",
-    };
-    let may_have_run = !error.is_connect();
-    CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
-}
-
-/// A fault of a request that was not sent.
-fn not_sent(reason: &str) -> CallFault {
-    CallFault::Permanent { reason: reason.to_owned(), may_have_run: false }
-}
-
-/// A fault of a successful call whose response cannot be stored as output.
-fn unusable_response(reason: &str) -> CallFault {
-    CallFault::Permanent { reason: reason.to_owned(), may_have_run: true }
-}
+/// The longest title of a problem document that a reason contains.
+const PROBLEM_TITLE_CHARS_MAX: usize = 120;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
-        let wait = |text: &'static str| {
-            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]), now)
-        };
-        assert_eq!(wait("120"), Some(Duration::from_secs(120)));
-        assert_eq!(wait("Fri, 20 Nov 2026 12:01:00 GMT"), Some(Duration::from_secs(60)));
-        assert_eq!(wait("Fri, 20 Nov 2026 11:00:00 GMT"), None);
-        assert_eq!(wait("soon"), None);
-    }
 
     #[test]
     fn a_base_url_is_http_and_has_no_trailing_slash() {
@@ -341,12 +333,5 @@ mod tests {
             with_password.to_string(),
             "not an http or https URL without credentials, query and fragment; send credentials in headers"
         );
-    }
-
-    #[test]
-    fn an_error_about_headers_has_the_name_and_no_value() {
-        let error = Headers::from_str(r#"{ "x api": "secret" }"#).unwrap_err().to_string();
-        assert_eq!(error, "header `x api` is not valid");
-        assert!(Headers::from_str(r#"["secret"]"#).is_err());
     }
 }

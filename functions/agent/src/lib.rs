@@ -1,41 +1,67 @@
-//! The HTTP agent: receives step requests from its queue, calls its remote service, and sends replies to the scheduler's
-//! queue.
+//! The agent: receives step requests from its queue, calls its remote service, and sends replies to the scheduler's queue.
+//! The remote service is an HTTP service, or an AWS service ([`kind`]).
 //!
 //! The requests of a batch run concurrently. The agent sends a reply as soon as it is ready, batched with others that are
 //! ready within 20 ms, so that a slow call does not delay the other replies. A request that the circuit breaker defers
-//! gets a reply too, and is acknowledged.
+//! gets a reply too, and is acknowledged. If requests waited for too long, the agent reports that, and fewer new tasks
+//! start ([`intake`](steward_core::intake)).
+//!
+//! For a service of your own, implement [`RemoteService`] and pass it to [`runner::run`]:
+//! `examples/rust-agent`.
 
-use std::{num::NonZeroU32, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
-use envconfig::Envconfig;
 use futures_util::{FutureExt, StreamExt, future::join, stream};
 use jiff::Timestamp;
-use steward_aws::{
-    batch::{CorruptMessage, ReceivedMessage, alert_corrupt, received_messages, response},
-    config::HumanDuration,
+use steward_aws::batch::{
+    CorruptMessage, ReceivedMessage, alert_corrupt, received_messages, response,
 };
 use steward_core::{
     breaker::BreakerSettings,
     engine::effect::Effect,
+    intake::{median, used_share},
     model::{
-        messages::{ReplyOutcome, StepReply, StepRequest, Wake, WakeCause},
+        messages::{ReplyOutcome, StepReply, Wake, WakeCause},
         names::{AgentName, TaskId},
         time::Timing,
     },
+    rate::RateLimit,
 };
 use steward_runtime::{
     dispatch::{Send, send_effects},
-    ports::{Ports, error_chain},
+    intake::report_wait,
+    ports::{Clock, Ports, error_chain},
     trace::{SpanKind, TraceSpan},
 };
 
-use crate::attempt::{AttemptResult, CircuitBreaker, DeliveredRequest, RemoteService, run_attempt};
+pub use crate::config::AgentConfig;
+/// What an agent of one's own needs beside this crate.
+pub use {lambda_runtime::Error, serde_json, steward_core::model::messages::StepRequest};
 
+use crate::attempt::{
+    AttemptResult, CircuitBreaker, DeliveredRequest, RateLimiter, RemoteService, run_attempt,
+};
+
+pub mod arn;
 pub mod attempt;
+mod aws_api;
+mod call_fault;
+pub mod config;
+pub mod credentials;
+mod events;
+mod headers;
 pub mod http;
+pub mod kind;
+mod lambda;
+pub mod oauth;
+pub mod response;
+pub mod runner;
 #[cfg(feature = "secrets")]
 pub mod secret;
+pub mod signed;
+mod sqs;
+mod transport;
 
 /// How long a reply waits for others, so that they share a request to SQS.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
@@ -49,47 +75,6 @@ const CALLS_AT_ONCE: usize = 100;
 /// The largest number of concurrent requests to SQS.
 const SENDS_AT_ONCE: usize = 16;
 
-/// The configuration of an agent, beside the configuration that all functions share.
-#[derive(Debug, Clone, Envconfig)]
-pub struct AgentConfig {
-    /// The agent's name, as in the `agent` of a step.
-    #[envconfig(from = "STEWARD_AGENT_NAME")]
-    pub name: AgentName,
-    /// The URL of the remote service.
-    #[envconfig(from = "STEWARD_AGENT_BASE_URL")]
-    pub base_url: http::BaseUrl,
-    /// Headers of every call, as a JSON object. Their values may be secrets.
-    #[envconfig(from = "STEWARD_AGENT_HEADERS", default = "{}")]
-    pub headers: http::Headers,
-    /// The ARN of a secret in AWS Secrets Manager whose text is a JSON object of headers. They are added to every call
-    /// and override `headers`. Empty if there is no secret.
-    #[envconfig(from = "STEWARD_AGENT_SECRET_ARN", default = "")]
-    pub secret_arn: String,
-    /// The time limit of a call, independent of its step. The agent aborts a call that takes longer; its outcome is then
-    /// unknown.
-    #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "100s")]
-    pub call_timeout: HumanDuration,
-    /// The number of consecutive calls of one instance that find the service unavailable before the agent's circuit
-    /// breaker opens.
-    #[envconfig(from = "STEWARD_AGENT_BREAKER_FAILURES", default = "5")]
-    pub breaker_failures: NonZeroU32,
-    /// How long the breaker stays open at first, as `10s`. The time doubles with each failed probe, up to five minutes.
-    #[envconfig(from = "STEWARD_AGENT_BREAKER_OPEN_FOR", default = "10s")]
-    pub breaker_open_for: HumanDuration,
-}
-
-impl AgentConfig {
-    /// The circuit breaker's settings. A probe has the same time limit as any call.
-    #[must_use]
-    pub fn breaker(&self) -> BreakerSettings {
-        BreakerSettings {
-            failures: self.breaker_failures,
-            open_for: self.breaker_open_for.0,
-            probe_within: self.call_timeout.0,
-        }
-    }
-}
-
 /// An instance of an agent, and the service that it calls.
 #[derive(Debug, Clone)]
 pub struct Agent<S> {
@@ -99,14 +84,24 @@ pub struct Agent<S> {
     pub service: S,
     /// The circuit breaker that all instances of the agent share, as this instance knows it.
     pub breaker: Arc<CircuitBreaker>,
+    /// The rate limit that all instances of the agent share, as this instance knows it.
+    pub rate: Arc<RateLimiter>,
 }
 
 impl<S> Agent<S> {
-    /// A new instance of the agent `name`, which has called nothing yet.
+    /// A new instance of the agent `name`, which has called nothing yet. Its calls have no rate limit.
     #[must_use]
     pub fn new(name: AgentName, service: S, breaker: BreakerSettings) -> Self {
         let breaker = Arc::new(CircuitBreaker::new(name.clone(), breaker));
-        Self { name, service, breaker }
+        let rate = Arc::new(RateLimiter::new(name.clone(), None));
+        Self { name, service, breaker, rate }
+    }
+
+    /// The same with a rate limit, if there is one.
+    #[must_use]
+    pub fn with_rate_limit(self, limit: Option<RateLimit>) -> Self {
+        let rate = Arc::new(RateLimiter::new(self.name.clone(), limit));
+        Self { rate, ..self }
     }
 }
 
@@ -132,10 +127,14 @@ pub async fn handle<P: Ports, S: RemoteService>(
     event: SqsEvent,
     deadline: Timestamp,
 ) -> SqsBatchResponse {
-    let results = stream::iter(received_messages(event))
-        .map(|message| async move {
+    let received: Vec<_> = received_messages(event)
+        .map(|message| (parse_request(&message, &agent.name), message))
+        .collect();
+    let used = median_used_share(&received, ports.clock().now());
+    let results = stream::iter(received)
+        .map(|(request, message)| async move {
             let message_id = message.message_id.clone();
-            let result = AssertUnwindSafe(handle_message(ports, agent, message, deadline));
+            let result = AssertUnwindSafe(handle_message(ports, agent, request, message, deadline));
             result.catch_unwind().await.unwrap_or(MessageResult::Panicked(message_id))
         })
         .buffer_unordered(CALLS_AT_ONCE);
@@ -143,8 +142,35 @@ pub async fn handle<P: Ports, S: RemoteService>(
     // Calls continue while replies are being sent.
     let sends = batches
         .map(|results| async move { send_replies(ports, agent.name.as_str(), results).await });
-    let failed: Vec<Vec<String>> = sends.buffer_unordered(SENDS_AT_ONCE).collect().await;
+    let sending = sends.buffer_unordered(SENDS_AT_ONCE).collect::<Vec<Vec<String>>>();
+    let (failed, ()) = join(sending, Box::pin(report_wait(ports, Some(&agent.name), used))).await;
     response(failed.into_iter().flatten())
+}
+
+/// A received message, and the request that it contains.
+type ReceivedRequest = (Result<Box<StepRequest>, CorruptMessage>, ReceivedMessage);
+
+/// The request for this agent in a message.
+fn parse_request(
+    message: &ReceivedMessage,
+    agent: &AgentName,
+) -> Result<Box<StepRequest>, CorruptMessage> {
+    let request: Box<StepRequest> = message.parse()?;
+    if request.agent == *agent {
+        return Ok(request);
+    }
+    let reason = format!("request for agent `{}` on the queue of agent `{agent}`", request.agent);
+    Err(message.corrupt(reason))
+}
+
+/// The share of its time that the median request of the batch waited in the queue. A request that was delivered before
+/// also waited for its redelivery, so it does not count.
+fn median_used_share(received: &[ReceivedRequest], now: Timestamp) -> f64 {
+    let first = received.iter().filter(|(_, message)| !message.redelivered);
+    let used = first.filter_map(|(request, message)| {
+        Some(used_share(message.sent_at?, request.as_ref().ok()?.complete_by, now))
+    });
+    median(used.collect())
 }
 
 /// Sends replies, and an alert for each corrupt message. Returns the ids of the messages that have to be delivered again.
@@ -188,18 +214,14 @@ async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResul
 async fn handle_message<P: Ports, S: RemoteService>(
     ports: &P,
     agent: &Agent<S>,
+    request: Result<Box<StepRequest>, CorruptMessage>,
     mut message: ReceivedMessage,
     deadline: Timestamp,
 ) -> MessageResult {
-    let request: StepRequest = match message.parse() {
+    let request = match request {
         Ok(request) => request,
         Err(corrupt) => return MessageResult::Corrupt(corrupt),
     };
-    if request.agent != agent.name {
-        let reason =
-            format!("request for agent `{}` on the queue of agent `{}`", request.agent, agent.name);
-        return MessageResult::Corrupt(message.corrupt(reason));
-    }
     let mut span = TraceSpan::begin("attempt", SpanKind::Consumer, message.traceparent.as_deref());
     span.set_request(&request);
     span.set("messaging.system", "aws_sqs");
@@ -213,7 +235,8 @@ async fn handle_message<P: Ports, S: RemoteService>(
         redelivered: message.redelivered,
         sent_at: message.sent_at,
     };
-    let result = run_attempt(ports, &agent.breaker, &agent.service, delivered, deadline).await;
+    let Agent { service, breaker, rate, .. } = agent;
+    let result = run_attempt(ports, breaker, rate, service, delivered, deadline).await;
     span.end(outcome_name(&result));
     match result {
         AttemptResult::Reply(reply) => MessageResult::Reply(message, reply),
@@ -235,12 +258,70 @@ fn outcome_name(result: &AttemptResult) -> &'static str {
     match result {
         AttemptResult::Overdue => "overdue",
         AttemptResult::Silent => "silent",
-        AttemptResult::Requeued => "given back",
+        AttemptResult::Requeued => "requeued",
         AttemptResult::Reply(reply) => match reply.outcome {
             ReplyOutcome::Completed { .. } => "completed",
             ReplyOutcome::Failed { .. } => "failed",
             ReplyOutcome::Deferred { .. } => "deferred",
             ReplyOutcome::Unknown { .. } => "unknown",
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: i64 = 1_000;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    /// A message with a request to `agent` of which this share of its ten seconds has passed.
+    fn received(agent: &str, used: f64) -> ReceivedRequest {
+        let sent_at = NOW - (used * 10.0).round() as i64;
+        let body = json!({
+            "task_id": "t", "step": "s", "attempt": 1, "complete_by": at(sent_at + 10),
+            "idempotency_key": "k", "agent": agent, "method": "POST", "path": "/",
+        });
+        message(body.to_string(), sent_at)
+    }
+
+    fn message(body: String, sent_at: i64) -> ReceivedRequest {
+        let message = ReceivedMessage {
+            message_id: "m".to_owned(),
+            body,
+            redelivered: false,
+            first_delivery: true,
+            traceparent: None,
+            sent_at: Some(at(sent_at)),
+        };
+        (parse_request(&message, &"a".parse().unwrap()), message)
+    }
+
+    fn used(received: &[ReceivedRequest]) -> f64 {
+        median_used_share(received, at(NOW))
+    }
+
+    #[test]
+    fn one_late_request_does_not_count_for_its_batch() {
+        let mut batch: Vec<_> = (0..9).map(|_| received("a", 0.2)).collect();
+        batch.push(received("a", 1.0));
+        assert_eq!(used(&batch), 0.2);
+        assert_eq!(used(&[received("a", 0.0), received("a", 1.0)]), 0.0);
+        assert_eq!(used(&[received("a", 1.0), received("a", 0.2), received("a", 0.8)]), 0.8);
+    }
+
+    #[test]
+    fn only_valid_requests_that_are_delivered_for_the_first_time_count() {
+        let mut redelivered = received("a", 1.0);
+        redelivered.1.redelivered = true;
+        let no_request = message(json!({ "complete_by": at(NOW) }).to_string(), 0);
+        let others = [redelivered, no_request, received("other", 1.0)];
+        assert_eq!(used(&others), 0.0);
+        assert_eq!(used(&[]), 0.0);
     }
 }

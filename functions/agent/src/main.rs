@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use steward_agent::{Agent, AgentConfig, handle, http::HttpService, secret::Secret};
+use steward_agent::{Agent, AgentConfig, handle, kind::AnyService, secret::Secret};
 use steward_aws::{AwsPorts, Config, function, telemetry};
 use steward_runtime::ports::{Clock, Ports, Queue};
 
@@ -11,17 +11,22 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
     let agent: AgentConfig = function::configuration()?;
-    let breaker = agent.breaker();
+    let (breaker, rate) = (agent.breaker(), agent.rate_limit());
     let sdk = function::sdk_config();
     let ports = &AwsPorts::new(&sdk, &config, "agent");
-    let service = HttpService::new(agent.base_url, agent.headers.clone(), agent.call_timeout.0)?;
+    let service = AnyService::configured(&agent, &sdk).inspect_err(|error| {
+        tracing::error!(%error, "the function cannot start");
+    })?;
     let now = ports.clock().now();
-    let secret = Secret::configured(&sdk, agent.secret_arn, agent.headers, &service, now);
-    let secret = &secret.await.inspect_err(|error| {
+    let secret = match service.http() {
+        Some(http) => Secret::configured(&sdk, agent.secret_arn, agent.headers, http, now).await,
+        None => Ok(None),
+    };
+    let secret = &secret.inspect_err(|error| {
         tracing::error!(%error, "the function cannot start");
     })?;
     let queue = &Queue::Agent(agent.name.clone());
-    let agent = &Agent::new(agent.name, service, breaker);
+    let agent = &Agent::new(agent.name, service, breaker).with_rate_limit(rate);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
         let answer = async {

@@ -1,5 +1,6 @@
-//! Headers from a secret in AWS Secrets Manager. The agent reads the secret when the function starts, and again every five
-//! minutes, so that a rotated secret takes effect without a deployment. Errors and log lines never contain its content.
+//! Credentials from a secret in AWS Secrets Manager: headers, the client of OAuth tokens, and a custom CA. The agent reads
+//! the secret when the function starts, and again every five minutes, so that a rotated secret takes effect without a
+//! deployment. Errors and log lines never contain its content.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,10 +14,15 @@ use aws_sdk_secretsmanager::{
     operation::get_secret_value::{GetSecretValueError, GetSecretValueOutput},
 };
 use jiff::Timestamp;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use steward_core::model::time::later;
 use steward_runtime::ports::error_chain;
 
-use crate::http::{Headers, HttpService};
+use crate::{
+    credentials::{CaBundle, Credentials},
+    http::{Headers, HttpService},
+};
 
 /// The age at which the secret is read again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
@@ -27,7 +33,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// The time limit of a read, including retries. Lambda limits the start of a function to ten seconds.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A secret with headers for the calls of a service.
+/// A secret with credentials for the calls of a service.
 #[derive(Debug)]
 pub struct Secret {
     client: Client,
@@ -54,14 +60,34 @@ pub enum SecretError {
     /// Its text is not a JSON object of headers.
     #[error("secret `{0}` is not a JSON object of headers with a string for each name")]
     NotHeaders(String),
+    /// Its `oauth` is invalid.
+    #[error(
+        "secret `{0}`: `oauth` is not an object of strings with an https `token_url`, `client_id` and `client_secret`, \
+         and optionally `scope`, `audience` and `client_auth` (`basic` or `body`)"
+    )]
+    Oauth(String),
+    /// Its `tls` is invalid.
+    #[error("secret `{0}`: `tls` is not an object whose `ca` has one or more certificates in PEM")]
+    Tls(String),
+    /// The TLS back end failed to initialise.
+    #[error("secret `{0}`: cannot create an HTTP client")]
+    Client(String),
+}
+
+/// The object `tls` of a secret.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsSettings {
+    ca: String,
 }
 
 impl Secret {
-    /// Reads the secret `arn` for the first time and sets its headers on `service`. They override `configured_headers`.
+    /// Reads the secret `arn` for the first time and sets its credentials on `service`. Its headers override
+    /// `configured_headers`.
     /// `None` if `arn` is empty.
     ///
     /// # Errors
-    /// The secret cannot be read, or does not contain headers.
+    /// The secret cannot be read, or does not contain credentials.
     pub async fn configured(
         sdk: &SdkConfig,
         arn: String,
@@ -81,7 +107,7 @@ impl Secret {
         Ok(Some(secret))
     }
 
-    /// Reads the secret again if it is due. If the read fails, the agent keeps the headers that it read before.
+    /// Reads the secret again if it is due. If the read fails, the agent keeps the credentials that it read before.
     pub async fn refresh(&self, now: Timestamp) {
         if !self.claim_read(now) {
             return;
@@ -89,7 +115,7 @@ impl Secret {
         match self.read().await {
             Ok(()) => self.set_next_read(later(now, REFRESH_INTERVAL)),
             Err(error) => {
-                tracing::warn!(%error, "secret not refreshed; the agent keeps the headers that it read before")
+                tracing::warn!(%error, "secret not refreshed; the agent keeps the credentials that it read before")
             }
         }
     }
@@ -112,15 +138,36 @@ impl Secret {
     async fn read(&self) -> Result<(), SecretError> {
         let response = self.client.get_secret_value().secret_id(&self.arn).send().await;
         let secret = response.map_err(|error| self.not_read(&error))?;
-        let headers = self.headers(&secret)?;
-        self.service.set_headers(self.configured_headers.clone().merged_with(headers));
-        Ok(())
+        let credentials = self.credentials(&secret)?;
+        let set = self.service.set_credentials(credentials);
+        set.map_err(|_| SecretError::Client(self.arn.clone()))
     }
 
-    fn headers(&self, secret: &GetSecretValueOutput) -> Result<Headers, SecretError> {
-        // The error does not name the invalid header: in a malformed secret, the name may be a secret value.
+    /// The credentials in a secret: strings are headers, and the objects `oauth` and `tls` are settings.
+    fn credentials(&self, secret: &GetSecretValueOutput) -> Result<Credentials, SecretError> {
+        // The errors do not name the invalid key: in a malformed secret, it may be a secret value.
+        let not_headers = || SecretError::NotHeaders(self.arn.clone());
         let text = secret.secret_string().unwrap_or_default();
-        text.parse().map_err(|_| SecretError::NotHeaders(self.arn.clone()))
+        let mut values: Map<String, Value> =
+            serde_json::from_str(text).map_err(|_| not_headers())?;
+        let mut settings = |key: &str| match values.get(key) {
+            None | Some(Value::String(_)) => None,
+            Some(_) => values.shift_remove(key),
+        };
+        let (oauth, tls) = (settings("oauth"), settings("tls"));
+        let invalid_oauth = || SecretError::Oauth(self.arn.clone());
+        let oauth = oauth.map(|oauth| object(oauth).ok_or_else(invalid_oauth)).transpose()?;
+        let ca = tls.map(|tls| self.ca(tls)).transpose()?;
+        let headers: Headers =
+            Value::Object(values).to_string().parse().map_err(|_| not_headers())?;
+        let headers = self.configured_headers.clone().merged_with(headers);
+        Ok(Credentials { headers, oauth, ca })
+    }
+
+    fn ca(&self, tls: Value) -> Result<CaBundle, SecretError> {
+        let invalid = || SecretError::Tls(self.arn.clone());
+        let TlsSettings { ca } = object(tls).ok_or_else(invalid)?;
+        ca.parse().map_err(|_| invalid())
     }
 
     fn not_read(&self, error: &SdkError<GetSecretValueError>) -> SecretError {
@@ -131,4 +178,9 @@ impl Secret {
         };
         SecretError::NotRead { arn: self.arn.clone(), reason }
     }
+}
+
+/// The settings in a JSON object. Serde would accept a list too.
+fn object<T: DeserializeOwned>(value: Value) -> Option<T> {
+    serde_json::from_value(value.is_object().then_some(value)?).ok()
 }

@@ -17,9 +17,9 @@ use std::{
 use aws_lambda_events::sqs::SqsEvent;
 use envconfig::Envconfig;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use steward_agent::attempt::{CallFault, RemoteService};
-use steward_agent::{Agent, AgentConfig, handle};
+use steward_agent::{Agent, AgentConfig, handle, response::CallResponse};
 use steward_core::{
     breaker::BreakerSettings,
     model::{
@@ -37,7 +37,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct UnreachableService(AtomicU32);
 
 impl RemoteService for UnreachableService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let reason = "no connection".to_owned();
         Err(CallFault::Transient { reason, retry_after: None, may_have_run: false })
@@ -132,7 +132,7 @@ fn environment_variables_configure_the_breaker() {
 struct SilentService;
 
 impl RemoteService for SilentService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
         std::future::pending().await
     }
 }

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_agent::attempt::RemoteService;
 use steward_agent::{
-    http::HttpService,
+    http::{HttpService, HttpSettings},
     secret::{Secret, SecretError},
 };
 use steward_core::model::messages::StepRequest;
@@ -74,7 +74,8 @@ impl SecretsServer {
 
     fn service(&self, headers: &str) -> HttpService {
         let base_url = format!("{}/service", self.address).parse().unwrap();
-        HttpService::new(base_url, headers.parse().unwrap(), Duration::from_secs(60)).unwrap()
+        let headers = headers.parse().unwrap();
+        HttpService::new(HttpSettings { headers, ..HttpSettings::new(base_url) }).unwrap()
     }
 
     /// A service with these configured headers, and its secret.
@@ -126,7 +127,10 @@ fn remote(called: Arc<Mutex<HeaderMap>>) -> Router {
     let handler = move |headers: HeaderMap| async move {
         *called.lock().unwrap() = headers;
     };
-    Router::new().route("/service/", axum::routing::post(handler))
+    let token = || async { r#"{ "access_token": "issued", "token_type": "Bearer" }"# };
+    Router::new()
+        .route("/service/", axum::routing::post(handler))
+        .route("/token", axum::routing::post(token))
 }
 
 /// The response with this text as the secret.
@@ -234,6 +238,67 @@ async fn a_secret_without_headers_is_rejected_without_its_content() {
     binary["SecretBinary"] = json!("czNjcmV0");
     server.respond_with((200, binary.to_string()));
     assert_eq!(server.open("{}").await.unwrap_err().to_string(), message);
+}
+
+/// A secret with these settings.
+fn secret_with(key: &str, settings: Value) -> String {
+    json!({ "x-key": "k", key: settings }).to_string()
+}
+
+fn oauth(more: Value) -> String {
+    let mut oauth = json!({
+        "token_url": "https://idp.example/token", "client_id": "shop", "client_secret": "s3cret",
+    });
+    oauth.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    secret_with("oauth", oauth)
+}
+
+#[tokio::test]
+async fn a_secret_may_hold_headers_and_oauth_credentials() {
+    let server = SecretsServer::new("{}").await;
+    let token_url = format!("{}/token", server.address);
+    server.respond_with(secret_response(&oauth(json!({ "token_url": token_url }))));
+    let (service, secret) = server.open(r#"{ "authorization": "none" }"#).await.unwrap();
+    assert_eq!(server.sent(&service, "authorization").await, ["Bearer issued"]);
+    assert_eq!(server.sent(&service, "x-key").await, ["k"]);
+    assert_eq!(server.sent(&service, "oauth").await, [""; 0]);
+    // Texts are headers, whatever their names are.
+    server.respond_with(secret_response(r#"{ "oauth": "text", "tls": "text" }"#));
+    secret.refresh(after(300)).await;
+    assert_eq!(server.sent(&service, "authorization").await, ["none"]);
+    assert_eq!(server.sent(&service, "oauth").await, ["text"]);
+    assert_eq!(server.sent(&service, "tls").await, ["text"]);
+}
+
+#[tokio::test]
+async fn invalid_settings_in_a_secret_are_rejected_without_their_content() {
+    let server = SecretsServer::new("{}").await;
+    let service = server.service("{}");
+    let oauth_error = format!("secret `{ARN}`: `oauth` is not an object of strings with an https ");
+    let tls_error = format!("secret `{ARN}`: `tls` is not an object whose `ca` has ");
+    let invalid_pem = "-----BEGIN CERTIFICATE-----\ns3cret\n-----END CERTIFICATE-----";
+    for (text, begin) in [
+        (secret_with("oauth", json!({ "token_url": "https://s3cret.example" })), &oauth_error),
+        (secret_with("oauth", json!(["https://idp.example", "id", "s3cret"])), &oauth_error),
+        (secret_with("oauth", Value::Null), &oauth_error),
+        (oauth(json!({ "client_secret": 1 })), &oauth_error),
+        (oauth(json!({ "s3cret": "other" })), &oauth_error),
+        (oauth(json!({ "client_auth": "s3cret" })), &oauth_error),
+        (oauth(json!({ "token_url": "http://s3cret.example" })), &oauth_error),
+        (secret_with("tls", json!({})), &tls_error),
+        (secret_with("tls", json!(["s3cret"])), &tls_error),
+        (secret_with("tls", json!({ "ca": "s3cret" })), &tls_error),
+        (secret_with("tls", json!({ "ca": invalid_pem })), &tls_error),
+        (secret_with("tls", json!({ "ca": "s3cret", "key": "s3cret" })), &tls_error),
+    ] {
+        server.respond_with(secret_response(&text));
+        let headers = "{}".parse().unwrap();
+        let opened =
+            Secret::configured(&server.sdk(), ARN.to_owned(), headers, &service, START).await;
+        let error = opened.unwrap_err();
+        assert!(error.to_string().starts_with(begin), "{text}: {error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
 }
 
 #[tokio::test]

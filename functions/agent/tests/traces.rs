@@ -28,7 +28,10 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::{Value, json};
-use steward_agent::{Agent, http::HttpService};
+use steward_agent::{
+    Agent,
+    http::{HttpService, HttpSettings},
+};
 use steward_aws::{
     AwsPorts, Config,
     telemetry::{flush_after, traces},
@@ -176,7 +179,8 @@ impl TracedDeployment {
         let mut servers = JoinSet::new();
         let base_url = serve(&mut servers, remote).await.parse().unwrap();
         let headers = json!({ "authorization": SECRET }).to_string().parse().unwrap();
-        let service = HttpService::new(base_url, headers, Duration::from_secs(30)).unwrap();
+        let settings = HttpSettings { headers, ..HttpSettings::new(base_url) };
+        let service = HttpService::new(settings).unwrap();
         let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
         Self { aws, config, ports, agent, received_traceparents, servers }
     }

@@ -7,6 +7,8 @@
 //!                          └─► a command to the scheduler, and a redirect to the task's page: …?sent=COMMAND
 //! ```
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use axum::{
     Extension, Form,
@@ -77,17 +79,22 @@ pub(crate) async fn show_form(
     Query(query): Query<FormQuery>,
 ) -> Result<Response, Failure> {
     let kind = ConsoleCommand::from_name(&name)?;
-    let data = TaskData::read(&console, &id).await?;
+    let step = parse_step(&query.step)?;
+    let mut data = TaskData::read(&console, &id, step.as_ref()).await?;
     let form = CommandForm {
         step: query.step,
         base: input_version(&data.task),
         command_id: new_command_id(),
         ..CommandForm::default()
     };
-    let step = parse_step(&form.step)?;
-    let order = kind.order(step, None, Value::Null, false);
-    let dry_run = DryRun::of(&data, order, &form, &caller);
-    Ok(render(&CommandPage::of(&data, kind, &caller, form, dry_run)))
+    loop {
+        let order = kind.order(step.clone(), None, Value::Null, false);
+        let dry_run = DryRun::of(&data, order, &form, &caller);
+        let page = render(&CommandPage::of(&data, kind, &caller, form.clone(), dry_run));
+        if !data.read_needed(&console).await? {
+            return Ok(page);
+        }
+    }
 }
 
 pub(crate) async fn submit(
@@ -97,7 +104,7 @@ pub(crate) async fn submit(
     Form(form): Form<CommandForm>,
 ) -> Result<Response, Failure> {
     let kind = ConsoleCommand::from_name(&name)?;
-    let data = TaskData::read(&console, &id).await?;
+    let mut data = TaskData::read(&console, &id, parse_step(&form.step)?.as_ref()).await?;
     let command_id = form.command_id.clone().or_else(new_command_id);
     let command_id =
         command_id.ok_or_else(|| Failure::BadRequest("the form has no command id".to_owned()))?;
@@ -105,9 +112,16 @@ pub(crate) async fn submit(
         return Ok(redirect_to_task(&data.task, &command_id));
     }
     let order = order_of_form(&data, kind, &form);
-    let dry_run = match &order {
-        Ok(order) => DryRun::of(&data, order.clone(), &form, &caller),
-        Err(problem) => DryRun::refused(problem),
+    let dry_run = loop {
+        let dry_run = match &order {
+            Ok(order) => DryRun::of(&data, order.clone(), &form, &caller),
+            Err(problem) => DryRun::refused(problem),
+        };
+        // The page that is shown if the command is not sent makes more dry runs.
+        accepted_steps(&data, kind, &caller);
+        if !data.read_needed(&console).await? {
+            break dry_run;
+        }
     };
     let reason = form.reason.trim();
     let command = match (order, &dry_run.refused) {
@@ -151,7 +165,8 @@ fn input_version(task: &Task) -> String {
     task.input_edit_id.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
+/// The step or item that a form or a link names.
+pub(crate) fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
     let step = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
     step.map_err(|_| Failure::BadRequest(format!("`{text}` is not a step")))
 }
@@ -193,8 +208,11 @@ fn parse_json(what: &str, text: &str) -> Result<Value, String> {
 }
 
 /// The result of a dry run of a command, for its page.
+#[derive(Default)]
 struct DryRun {
     effects: Vec<String>,
+    /// Why the effects are not known. The scheduler may carry the command out, or refuse it.
+    unknown: Option<String>,
     refused: Option<String>,
     /// Whether the command is accepted only if the operator confirms that no earlier attempt took effect.
     requires_did_not_run: bool,
@@ -204,18 +222,20 @@ impl DryRun {
     fn of(data: &TaskData, order: CommandAction, form: &CommandForm, caller: &Caller) -> Self {
         let preview = |order| data.dry_run(order, caller, form.reason.trim());
         let reason = match preview(order.clone()) {
-            Preview::Does(effects) => {
-                return Self { effects, refused: None, requires_did_not_run: false };
-            }
+            Preview::Does(effects) => return Self { effects, ..Self::default() },
+            Preview::Unknown(reason) => return Self { unknown: Some(reason), ..Self::default() },
             Preview::Refused(reason) => reason,
         };
         match order {
             CommandAction::Resubmit { step, input, did_not_run: false } => {
                 match preview(CommandAction::Resubmit { step, input, did_not_run: true }) {
-                    Preview::Does(effects) => {
-                        Self { effects, refused: Some(reason), requires_did_not_run: true }
-                    }
-                    Preview::Refused(_) => Self::refused(&reason),
+                    Preview::Does(effects) => Self {
+                        effects,
+                        refused: Some(reason),
+                        requires_did_not_run: true,
+                        ..Self::default()
+                    },
+                    Preview::Refused(_) | Preview::Unknown(_) => Self::refused(&reason),
                 }
             }
             CommandAction::Resubmit { .. }
@@ -229,7 +249,7 @@ impl DryRun {
     }
 
     fn refused(reason: &str) -> Self {
-        Self { effects: Vec::new(), refused: Some(reason.to_owned()), requires_did_not_run: false }
+        Self::default().with_refusal(reason)
     }
 
     /// The same, with a reason why the form is not accepted.
@@ -296,13 +316,12 @@ fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec
     }
     let TaskData { task, workflow, .. } = data;
     let begun = task.started_parts().map(|(part, _)| part);
-    let all = workflow.steps.keys().cloned().map(Part::from).chain(begun);
+    let steps = workflow.steps.keys().cloned().map(Part::from);
+    let all = data.stuck_parts().into_iter().chain(steps).chain(begun);
     let is_accepted = |part: &Part| {
         let order = kind.order(Some(part.clone()), None, Value::Null, true);
         matches!(data.dry_run(order, caller, ""), Preview::Does(_))
     };
-    let mut accepted: Vec<_> = all.take(OFFERED_MAX).filter(is_accepted).collect();
-    let mut unique = std::collections::BTreeSet::new();
-    accepted.retain(|part| unique.insert(part.clone()));
-    accepted
+    let unique: BTreeSet<_> = all.take(OFFERED_MAX).collect();
+    unique.into_iter().filter(is_accepted).collect()
 }

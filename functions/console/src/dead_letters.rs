@@ -14,7 +14,7 @@ use axum::{
     http::Uri,
     response::{IntoResponse, Redirect, Response},
 };
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use steward_aws::dead_letters::{
@@ -28,13 +28,19 @@ use steward_operator::{
     dead_letter::{MessageSummary, summarize},
     mask,
 };
-use steward_runtime::ports::{Clock, Definitions, PortError, Ports, Queue, StateStore};
+use steward_runtime::{
+    agents,
+    ports::{Clock, Definitions, PortError, Ports, Queue, StateStore},
+};
 
 use crate::{
     caller::Caller,
     console::Console,
     page::{Failure, Frame, render, required_reason},
 };
+
+/// The number of queues whose messages are counted concurrently.
+const QUEUES_AT_ONCE: usize = 16;
 
 /// The largest number of messages on a page.
 const SHOWN_MAX: usize = 50;
@@ -82,13 +88,27 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let mut queues = Vec::new();
-    for queue in console.ports.channel().dead_letter_queues().await? {
+    let watched = watched(&console).await?;
+    let queues = console.ports.channel().dead_letter_queues(&watched).await?.into_iter();
+    let rows = queues.map(|queue| async move {
         let holds = queue.contents().await?;
-        queues.push(QueueRow { queue, holds });
-    }
+        Ok::<_, Failure>(QueueRow { queue, holds })
+    });
+    let queues = stream::iter(rows).buffered(QUEUES_AT_ONCE).try_collect().await?;
     let frame = Frame::new("Dead letters", "dead-letters", &caller).refreshed(&uri);
     Ok(render(&QueueListPage { frame, queues }))
+}
+
+/// The names or URLs of the deployment's dead-letter queues.
+async fn watched(console: &Console) -> Result<Vec<String>, PortError> {
+    let agents = agents::registered(console.ports.store()).await?;
+    Ok(agents::dead_letter_queues(console.ports.channel(), &agents))
+}
+
+/// The deployment's dead-letter queue with this name.
+async fn queue(console: &Console, name: &str) -> Result<DeadLetterQueue, Failure> {
+    let watched = watched(console).await?;
+    Ok(console.ports.channel().dead_letter_queue(&watched, name).await?)
 }
 
 /// The result of sending messages back, in the query string after the redirect.
@@ -139,7 +159,7 @@ pub(crate) async fn show(
     Path(name): Path<String>,
     Query(redrive_result): Query<RedriveResult>,
 ) -> Result<Response, Failure> {
-    let queue = console.ports.channel().dead_letter_queue(&name).await?;
+    let queue = queue(&console, &name).await?;
     let holds = queue.contents().await?;
     let letters = match holds.receives_max {
         // Viewing would use up receives. The page says so.
@@ -261,7 +281,7 @@ pub(crate) async fn redrive(
     Form(form): Form<RedriveForm>,
 ) -> Result<Response, Failure> {
     let why = required_reason(&form.reason)?;
-    let queue = console.ports.channel().dead_letter_queue(&name).await?;
+    let queue = queue(&console, &name).await?;
     let redrive = RedriveRequest { max: REDRIVE_MAX, to: None, by: caller.name, why };
     let (start, now) = (Instant::now(), console.ports.clock().now());
     let goes_on = |_| start.elapsed() < REDRIVE_TIMEOUT;

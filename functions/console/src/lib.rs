@@ -19,6 +19,7 @@ use axum::{
 };
 
 mod access;
+mod agents;
 mod assets;
 mod bulk;
 pub mod caller;
@@ -56,6 +57,7 @@ pub fn routes(console: Console) -> Router {
         .route("/console/tasks/{id}", get(task::show))
         .route("/console/workflows", get(workflows::list))
         .route("/console/workflows/{name}", get(workflows::show))
+        .route("/console/agents", get(agents::list))
         .route("/console/dead-letters", get(dead_letters::list))
         .route("/console/dead-letters/{queue}", get(dead_letters::show))
         .route("/console/bulk/{id}", get(bulk::show_run))

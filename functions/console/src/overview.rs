@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::{Extension, extract::State, http::Uri, response::Response};
-use futures_util::try_join;
+use futures_util::{future::join, try_join};
 use jiff::{SignedDuration, Timestamp};
 use steward_aws::{
     AwsPorts,
@@ -19,6 +19,7 @@ use steward_core::{
     },
 };
 use steward_runtime::{
+    agents,
     history::{EndedCounts, SupervisorRun},
     ports::{Channel, PortError, Ports, SharedRecord, SharedRecordKind, StateStore, error_chain},
 };
@@ -159,8 +160,21 @@ async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, Port
 }
 
 async fn read_queues(ports: &AwsPorts) -> Result<Vec<QueueStatus>, PortError> {
-    let channel = ports.channel();
-    let (depths, mut letters) = try_join!(channel.depths(), channel.dead_letters())?;
+    let (channel, agents) = (ports.channel(), agents::registered(ports.store()).await?);
+    let watched = agents::dead_letter_queues(channel, &agents);
+    let existing = agents.iter().filter(|agent| !agent.is_deleted());
+    let names: Vec<_> = existing.map(|agent| agent.name.clone()).collect();
+    let (depths, letters) = join(channel.depths(&names), channel.dead_letters(&watched)).await;
+    let depths = depths?;
+    let is_deleted = |name: &String| {
+        let mut deleted = agents.iter().filter(|agent| agent.is_deleted());
+        deleted.any(|agent| agent.registration.dead_letter_queue.as_str() == name)
+    };
+    let letters = letters.into_iter().filter_map(|(name, messages)| match messages {
+        Err(error) if error.is_no_such_queue() && is_deleted(&name) => None,
+        Ok(_) | Err(_) => Some(messages.map(|messages| (name, messages))),
+    });
+    let mut letters = letters.collect::<Result<Vec<_>, _>>()?;
     let queues = depths.into_iter().map(|depth| {
         // A queue and its dead-letter queue have the same name except for their suffixes.
         let stem = depth.name.strip_suffix("-requests").unwrap_or(&depth.name);

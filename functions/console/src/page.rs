@@ -194,10 +194,11 @@ pub(crate) fn time_text(at: &Timestamp, now: &Timestamp) -> String {
 }
 
 /// The sections of the navigation: name, URL, label.
-pub(crate) const SECTIONS: [(&str, &str, &str); 4] = [
+pub(crate) const SECTIONS: [(&str, &str, &str); 5] = [
     ("overview", "/console", "Overview"),
     ("tasks", "/console/tasks", "Tasks"),
     ("workflows", "/console/workflows", "Workflows"),
+    ("agents", "/console/agents", "Agents"),
     ("dead-letters", "/console/dead-letters", "Dead letters"),
 ];
 

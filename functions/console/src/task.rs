@@ -16,21 +16,24 @@ use steward_core::{
     model::{
         attempt::AttemptTimes,
         command::{CommandId, CommandRecord},
+        document::DocumentKey,
         names::{Part, TaskId},
         task::Task,
     },
 };
 use steward_operator::{
     chart, graph,
-    mask::masked_document,
+    masked_documents::{HiddenValues, masked_document},
     next::{NextEvent, next_events},
     preview::Preview,
+    shown_documents::CutStep,
     timeline::{TimelineEntry, timeline},
     view::TaskView,
 };
 
 use crate::{
     caller::Caller,
+    command::parse_step,
     console::Console,
     console_command::ConsoleCommand,
     page::{DurationText, Failure, Frame, render},
@@ -46,6 +49,9 @@ const PARTS_MAX: usize = 10;
 /// The query parameters of the page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TaskQuery {
+    /// An item whose attempts to show, among others.
+    #[serde(default)]
+    part: String,
     /// The command that was just sent.
     sent: Option<CommandId>,
     /// The key of the only document to show, in full.
@@ -59,11 +65,26 @@ pub(crate) async fn show(
     Query(query): Query<TaskQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let data = TaskData::read(&console, &id).await?;
-    let frame = Frame::new(id, "tasks", &caller);
-    // A page with one document does not change, so it is not refreshed.
-    let frame = if query.document.is_none() { frame.refreshed(&uri) } else { frame };
-    Ok(render(&TaskPage::of(&data, &console, frame, &query)))
+    let mut data = TaskData::read(&console, &id, query.part()?.as_ref()).await?;
+    loop {
+        let frame = Frame::new(id.clone(), "tasks", &caller);
+        // A page with one document does not change, so it is not refreshed.
+        let frame = if query.document.is_none() { frame.refreshed(&uri) } else { frame };
+        let page = render(&TaskPage::of(&data, &console, frame, &query));
+        if !data.read_needed(&console).await? {
+            return Ok(page);
+        }
+    }
+}
+
+impl TaskQuery {
+    /// The item whose documents to read: the chosen one, or that of the only document to show.
+    fn part(&self) -> Result<Option<Part>, Failure> {
+        let document = self.document.as_ref().and_then(|key| key.parse().ok());
+        let of_document = document.as_ref().and_then(DocumentKey::attempt);
+        let chosen = parse_step(self.part.trim())?;
+        Ok(chosen.or_else(|| of_document.map(|attempt| attempt.step.clone())))
+    }
 }
 
 #[derive(Template)]
@@ -79,6 +100,7 @@ struct TaskPage<'s> {
     lines: Vec<TimelineEntry>,
     history: Vec<CommandEntry<'s>>,
     documents: Vec<ShownDocument>,
+    cut: &'s [CutStep],
     children: Vec<(Part, TaskId)>,
     trace_id: Option<String>,
     logs: Option<String>,
@@ -87,7 +109,8 @@ struct TaskPage<'s> {
 
 impl<'s> TaskPage<'s> {
     fn of(data: &'s TaskData, console: &Console, frame: Frame, query: &TaskQuery) -> Self {
-        let TaskData { task, workflow, documents, now } = data;
+        let TaskData { task, workflow, documents, cut, now, .. } = data;
+        let view = TaskView::of(task);
         let lines = timeline(task, documents);
         let history = CommandEntry::all(task, &lines);
         let trace_id = task.traceparent.as_deref().and_then(trace_id).map(str::to_owned);
@@ -101,10 +124,11 @@ impl<'s> TaskPage<'s> {
             sent: query.sent.as_ref().map(|id| SentCommand::of(id, &history)),
             next_events: next_events(task, Some(workflow), documents),
             commands,
-            graph: graph::element(workflow, Some(&TaskView::of(task))),
+            graph: graph::element(workflow, Some(&view)),
             chart: chart::element(task, workflow, documents, *now),
             documents: shown_documents(data, query.document.as_deref()),
-            children: children(task, workflow),
+            cut,
+            children: children(&view, task, workflow),
             logs: link(&console.links.logs),
             trace: link(&console.links.trace),
             history,
@@ -122,6 +146,8 @@ struct AvailableCommands {
     of_task: Vec<ConsoleCommand>,
     /// The accepted commands for each failed or waiting step, if there are several.
     of_parts: Vec<(Part, Vec<ConsoleCommand>)>,
+    /// The commands for the task whose effects are not known, with the reasons.
+    unknown: Vec<(ConsoleCommand, String)>,
     /// The refused commands, with the reasons.
     refused: Vec<(ConsoleCommand, String)>,
 }
@@ -138,6 +164,7 @@ impl AvailableCommands {
         for command in ConsoleCommand::ALL {
             match dry_run(command, None) {
                 Preview::Does(_) => commands.of_task.push(command),
+                Preview::Unknown(reason) => commands.unknown.push((command, reason)),
                 // The operator can choose a step in the form.
                 Preview::Refused(_) if command.is_by_hand() && !data.stuck_parts().is_empty() => {}
                 Preview::Refused(reason) => commands.refused.push((command, reason)),
@@ -236,13 +263,15 @@ struct ShownDocument {
 /// All documents of the task. With `only`, the content of that document only.
 fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     let mut remaining_bytes = SHOWN_BYTES_MAX;
+    let mask = &data.workflow.mask;
+    let hidden = HiddenValues::of(mask, &data.documents);
     let mut documents: Vec<_> = data.documents.iter().collect();
     documents.sort_by_key(|document| document.at);
     let shown = documents.into_iter().map(|document| {
         let key = document.key.to_string();
         let is_open = only == Some(key.as_str());
         let text = (only.is_none() || is_open)
-            .then(|| pretty_json(&masked_document(&data.workflow.mask, document)));
+            .then(|| pretty_json(&masked_document(mask, &hidden, document)));
         let text = text.filter(|text| is_open || text.len() <= remaining_bytes);
         remaining_bytes = remaining_bytes.saturating_sub(text.as_ref().map_or(0, String::len));
         ShownDocument { key, at: document.at, text, is_open }
@@ -250,14 +279,14 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     shown.collect()
 }
 
-/// The child tasks of the steps that have started.
-fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
+/// The child tasks of the shown steps and items.
+fn children(view: &TaskView, task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
     let runs_task = |part: &Part| {
         let step = workflow.steps.get(&part.step);
         step.is_some_and(|step| step.work().is_some_and(|work| work.is_child()))
     };
-    let parts = task.started_parts().map(|(part, _)| part).filter(runs_task);
-    parts.filter_map(|part| Some((part.clone(), child_id(task, &part).ok()?))).collect()
+    let parts = view.steps.keys().filter(|part| runs_task(part));
+    parts.filter_map(|part| Some((part.clone(), child_id(task, part).ok()?))).collect()
 }
 
 /// The trace id of a W3C `traceparent`.

@@ -1,12 +1,12 @@
 //! The data of one task, from which its pages and the dry runs of commands are made.
 
-use std::sync::Arc;
+use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
     definition::plan::Plan,
-    engine::documents::LoadedDocuments,
+    engine::documents::{LoadedDocuments, NeededDocuments},
     model::{
         command::{Command, CommandAction},
         document::{Document, DocumentKey},
@@ -14,22 +14,38 @@ use steward_core::{
         task::Task,
     },
 };
-use steward_operator::preview::{Preview, preview};
+use steward_operator::{
+    preview::{Preview, preview},
+    shown_documents::{CutStep, ShownDocuments},
+};
 use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 
 use crate::{caller::Caller, console::Console, console_command::new_command_id, page::Failure};
 
-/// A task with its definition and all its documents.
+/// The maximum number of documents that dry runs read beyond those that the page shows.
+const DRY_RUN_DOCUMENTS_MAX: usize = 500;
+
+/// A task with its definition and the documents that people see.
 pub(crate) struct TaskData {
     pub(crate) task: Task,
     pub(crate) workflow: Arc<Plan>,
     pub(crate) documents: Vec<Document>,
+    /// The steps of which `documents` contain only some items.
+    pub(crate) cut: Vec<CutStep>,
     pub(crate) now: Timestamp,
+    /// `documents` and others, for dry runs.
+    loaded: LoadedDocuments,
+    /// What dry runs need beside `loaded`.
+    needed: RefCell<BTreeSet<DocumentKey>>,
 }
 
 impl TaskData {
-    /// Reads a task, its definition and its documents.
-    pub(crate) async fn read(console: &Console, id: &str) -> Result<Self, Failure> {
+    /// Reads a task, its definition and the documents that people see. Those of `part` are among them.
+    pub(crate) async fn read(
+        console: &Console,
+        id: &str,
+        part: Option<&Part>,
+    ) -> Result<Self, Failure> {
         let no_task = || Failure::NotFound(format!("task {id}"));
         let id: TaskId = id.parse().map_err(|_| no_task())?;
         let ports = &console.ports;
@@ -40,8 +56,25 @@ impl TaskData {
         let workflow = workflow.ok_or_else(|| {
             Failure::NotFound(format!("definition of workflow {name} version {version}"))
         })?;
-        let documents = ports.store().all_documents(&task).await?;
-        Ok(Self { task, workflow, documents, now: ports.clock().now() })
+        let ShownDocuments { ranges, cut } = ShownDocuments::of(&task, part);
+        let documents = ports.store().documents_in(&task, &ranges).await?;
+        let loaded = documents.iter().cloned().collect();
+        let (now, needed) = (ports.clock().now(), RefCell::default());
+        Ok(Self { task, workflow, documents, cut, now, loaded, needed })
+    }
+
+    /// Reads the documents that dry runs needed. Returns false if they needed none: then their results are right.
+    pub(crate) async fn read_needed(&mut self, console: &Console) -> Result<bool, Failure> {
+        let needed: Vec<_> = self.needed.take().into_iter().collect();
+        let found = console.ports.store().documents_of(&self.task, &needed).await?;
+        self.loaded.extend(found.into_iter().map(|document| (document.key, document.body)));
+        let is_complete = needed.is_empty();
+        for key in needed {
+            if !self.loaded.contains_key(&key) {
+                self.loaded.mark_absent(key);
+            }
+        }
+        Ok(!is_complete)
     }
 
     /// The input that steps read if they start now. It is not masked.
@@ -54,7 +87,7 @@ impl TaskData {
         body.and_then(|document| document.body.get("input")).unwrap_or(&Value::Null)
     }
 
-    /// Makes a dry run of an order.
+    /// Makes a dry run of an order. The result is preliminary until [`read_needed`](Self::read_needed) finds nothing more.
     pub(crate) fn dry_run(&self, order: CommandAction, caller: &Caller, reason: &str) -> Preview {
         let Some(command_id) = new_command_id() else {
             return Preview::Refused("no command id could be generated".to_owned());
@@ -62,9 +95,19 @@ impl TaskData {
         let (task_id, by, why) =
             (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: Some(self.now) };
-        let documents = self.documents.iter().map(|d| (d.key.clone(), d.body.clone()));
-        let mut documents: LoadedDocuments = documents.collect();
-        preview(&self.workflow, &self.task, &mut documents, &command, self.now)
+        match preview(&self.workflow, &self.task, &self.loaded, &command, self.now) {
+            Ok(result) => result,
+            Err(NeededDocuments(keys)) if keys.len() > DRY_RUN_DOCUMENTS_MAX => {
+                Preview::Unknown(format!(
+                    "the decision reads {} documents, and the console reads {DRY_RUN_DOCUMENTS_MAX}",
+                    keys.len()
+                ))
+            }
+            Err(NeededDocuments(keys)) => {
+                self.needed.borrow_mut().extend(keys);
+                Preview::Refused("the documents of the decision are being read".to_owned())
+            }
+        }
     }
 
     /// The failed and waiting steps and items. While the task is being undone: those whose undo failed or waits.

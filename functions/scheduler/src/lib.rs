@@ -1,34 +1,75 @@
 //! The scheduler: receives wakes, replies of agents, callbacks, operators' commands and reports of child tasks, and makes the
 //! next decision for each task.
+//!
+//! The scheduler prefers tasks in progress to new ones. If the replies of a batch waited for long, the first wakes of new
+//! tasks return to the queue once, with a delay, and fewer new tasks start ([`intake`](steward_core::intake)).
 
 use std::sync::Arc;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
-use futures_util::future::join;
-use steward_aws::batch::{ReceivedMessage, alert_corrupt, judge, received_messages, response};
+use futures_util::future::join5;
+use jiff::Timestamp;
+use steward_aws::batch::{
+    CorruptMessage, ReceivedMessage, alert_corrupt, judge, received_messages, response,
+};
 use steward_core::{
-    engine::event::Event,
+    engine::{effect::Effect, event::Event},
+    intake::{SCHEDULER_TIME, median, pause_before_next_turn},
     model::{
         messages::{CallbackMessage, ChildEnded, SchedulerMessage, Wake, WakeCause},
         names::CallbackToken,
     },
 };
 use steward_runtime::{
+    dispatch::{Send, send_effects},
     drive::{Delivery, drive, extend_for_parent},
-    ports::Ports,
+    intake::report_wait,
+    ports::{Clock, Ports, error_chain},
 };
+
+mod sightings;
+
+pub use sightings::AgentSightings;
 
 /// The role in alerts.
 const ROLE: &str = "scheduler";
 
-/// Handles a batch of messages from the scheduler's queue. Returns the messages that SQS has to deliver again.
+/// If the replies of a batch waited for longer than this share of [`SCHEDULER_TIME`], tasks in progress come before new
+/// ones.
+const PREFER_PROGRESS_FROM: f64 = 0.2;
+
+/// Handles a batch as [`handle_with_sightings`] does, and records no last replies.
 pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
+    handle_with_sightings(ports, &AgentSightings::default(), event).await
+}
+
+/// Handles a batch of messages from the scheduler's queue. Returns the messages that SQS has to deliver again. `sightings`
+/// are those of this instance.
+pub async fn handle_with_sightings<P: Ports>(
+    ports: &P,
+    sightings: &AgentSightings,
+    event: SqsEvent,
+) -> SqsBatchResponse {
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
-    let mut keep_requests = Vec::new();
-    for message in received_messages(event) {
-        match message.parse() {
+    let (mut keep_requests, mut postponed) = (Vec::new(), Vec::new());
+    let received: Vec<_> =
+        received_messages(event).map(|message| (message.parse(), message)).collect();
+    let now = ports.clock().now();
+    let waits = Waits::of(&received, now);
+    let replies = received.iter().filter_map(|(content, _)| match content {
+        Ok(SchedulerMessage::Reply(reply)) => Some(reply),
+        Ok(_) | Err(_) => None,
+    });
+    let seen = sightings.to_record(replies, now);
+    for (content, message) in received {
+        match content {
             Ok(SchedulerMessage::ExtendRetention(request)) => {
                 keep_requests.push((message, request))
+            }
+            Ok(SchedulerMessage::Wake(wake))
+                if waits.of_replies > PREFER_PROGRESS_FROM && is_first_wake(&wake, &message) =>
+            {
+                postponed.push((message, wake));
             }
             Ok(content) => {
                 if let Some(delivery) = delivery(content, &message) {
@@ -39,9 +80,15 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
             Err(reason) => unreadable.push(reason),
         }
     }
-    let alerted = alert_corrupt(ports, ROLE, &unreadable);
-    let (mut driven, ()) = join(drive(ports, deliveries), alerted).await;
-    let (mut failed, mut illegal) = (Vec::new(), Vec::new());
+    let (mut driven, (), mut failed, (), ()) = join5(
+        drive(ports, deliveries),
+        alert_corrupt(ports, ROLE, &unreadable),
+        Box::pin(postpone(ports, postponed)),
+        Box::pin(report_wait(ports, None, waits.of_all)),
+        Box::pin(sightings::record(ports, seen)),
+    )
+    .await;
+    let mut illegal = Vec::new();
     for (message, request) in keep_requests {
         driven.push(Box::pin(extend_for_parent(ports, &request)).await.map_err(Arc::new));
         messages.push(message);
@@ -56,6 +103,69 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     alert_corrupt(ports, ROLE, &illegal).await;
     let corrupt = unreadable.into_iter().chain(illegal).map(|message| message.message_id);
     response(failed.into_iter().chain(corrupt))
+}
+
+/// How long the median message of a batch waited, as a share of [`SCHEDULER_TIME`].
+struct Waits {
+    of_replies: f64,
+    /// Of replies and first wakes.
+    of_all: f64,
+}
+
+impl Waits {
+    /// Only messages that were sent without a delay and are delivered for the first time show how long the queue is.
+    fn of(
+        received: &[(Result<SchedulerMessage, CorruptMessage>, ReceivedMessage)],
+        now: Timestamp,
+    ) -> Self {
+        let (mut replies, mut first_wakes) = (Vec::new(), Vec::new());
+        for (content, message) in received {
+            let Some(sent_at) = message.sent_at.filter(|_| !message.redelivered) else { continue };
+            let used = now.duration_since(sent_at).as_secs_f64() / SCHEDULER_TIME.as_secs_f64();
+            match content {
+                Ok(SchedulerMessage::Reply(_)) => replies.push(used),
+                Ok(SchedulerMessage::Wake(wake)) if is_first_wake(wake, message) => {
+                    first_wakes.push(used);
+                }
+                Ok(
+                    SchedulerMessage::Wake(_)
+                    | SchedulerMessage::Command(_)
+                    | SchedulerMessage::Callback(_)
+                    | SchedulerMessage::ParentRequest(_)
+                    | SchedulerMessage::ChildEnded(_)
+                    | SchedulerMessage::ExtendRetention(_),
+                )
+                | Err(_) => {}
+            }
+        }
+        first_wakes.extend(&replies);
+        Self { of_replies: median(replies), of_all: median(first_wakes) }
+    }
+}
+
+/// Whether the message is the first wake of a new task, delivered for the first time.
+fn is_first_wake(wake: &Wake, message: &ReceivedMessage) -> bool {
+    wake.cause == WakeCause::Submitted && !message.redelivered
+}
+
+/// Puts the first wakes of new tasks back into the queue, with a delay. Each is put back once at most, because it is no
+/// first wake then. Returns the messages whose wake could not be sent.
+async fn postpone<P: Ports>(ports: &P, wakes: Vec<(ReceivedMessage, Wake)>) -> Vec<String> {
+    let (mut message_ids, mut sends) = (Vec::new(), Vec::new());
+    for (ReceivedMessage { message_id, traceparent, .. }, wake) in wakes {
+        let after = pause_before_next_turn(wake.task_id.as_str(), 0);
+        let wake = Wake { cause: WakeCause::Waited, ..wake };
+        message_ids.push(message_id);
+        sends.push(Send { effect: Effect::Wake { wake, after }, traceparent });
+    }
+    let mut failed = Vec::new();
+    for (message_id, sent) in message_ids.into_iter().zip(send_effects(ports, sends).await) {
+        if let Err(error) = sent {
+            tracing::warn!(message_id, error = error_chain(&error), "first wake not postponed");
+            failed.push(message_id);
+        }
+    }
+    failed
 }
 
 /// The event that a message delivers to its task; `None` for a request to keep the task longer, which is no event.
@@ -92,4 +202,46 @@ fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Deli
     let ReceivedMessage { redelivered, traceparent, .. } = message;
     let traceparent = traceparent.clone();
     Some(Delivery { task_id, incarnation, event, redelivered: *redelivered, traceparent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLY: &str = r#"{ "type": "reply", "task_id": "t", "step": "s", "attempt": 1,
+        "outcome": { "status": "completed", "output": null } }"#;
+
+    const FIRST_WAKE: &str = r#"{ "type": "wake", "task_id": "t", "cause": "submitted" }"#;
+
+    /// A message that waited for this many seconds.
+    fn received(
+        body: &str,
+        waited_s: i64,
+    ) -> (Result<SchedulerMessage, CorruptMessage>, ReceivedMessage) {
+        let message = ReceivedMessage {
+            message_id: "m".to_owned(),
+            body: body.to_owned(),
+            redelivered: false,
+            first_delivery: true,
+            traceparent: None,
+            sent_at: Some(Timestamp::from_second(1_000 - waited_s).unwrap()),
+        };
+        (message.parse(), message)
+    }
+
+    #[test]
+    fn one_late_message_does_not_count_for_its_batch() {
+        let waits = |replies: &[i64], wakes: &[i64]| {
+            let replies = replies.iter().map(|waited_s| received(REPLY, *waited_s));
+            let all = replies.chain(wakes.iter().map(|waited_s| received(FIRST_WAKE, *waited_s)));
+            let all: Vec<_> = all.collect();
+            assert!(all.iter().all(|(content, _)| content.is_ok()), "{all:?}");
+            let waits = Waits::of(&all, Timestamp::from_second(1_000).unwrap());
+            (waits.of_replies, waits.of_all)
+        };
+        assert_eq!(waits(&[0, 9, 1], &[]), (0.1, 0.1));
+        assert_eq!(waits(&[9], &[1, 1]), (0.9, 0.1));
+        assert_eq!(waits(&[5, 6, 7], &[8, 9]), (0.6, 0.7));
+        assert_eq!(waits(&[], &[]), (0.0, 0.0));
+    }
 }

@@ -2,8 +2,8 @@
 //! it. `docs/http.md` specifies it.
 //!
 //! `POST /tasks` responds with 202 and the task's URL, `GET /tasks/{id}` with the task. Errors are problem documents (RFC
-//! 9457); the status is 503 if a retry may succeed. The caller gets a refusal in the response, so it is neither kept in the
-//! rejected queue nor alerted.
+//! 9457); the status is 503 if a retry may succeed, also while a queue is too long for new tasks. The caller gets a
+//! refusal in the response, so it is neither kept in the rejected queue nor alerted.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use steward_core::{
 use steward_operator::view::{TaskView, failure_reason_keys, result_key_of};
 use steward_runtime::{
     dispatch::send_effects,
-    ports::{PortError, Ports, StateStore, error_chain},
+    ports::{Clock, PortError, Ports, StateStore, error_chain},
     trace::{SpanKind, TraceSpan},
 };
 
-use crate::{SPAN, process_submission};
+use crate::{IntakeView, SPAN, process_submission};
 
 /// The path for submissions.
 const TASKS: &str = "/tasks";
@@ -51,14 +51,14 @@ pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>)
         .route("/tasks/{id}", get(status::<P>))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
-        .with_state((ports, reply_queues))
+        .with_state((ports, reply_queues, Arc::default()))
 }
 
 /// The state of the routes.
-type ApiState<P> = State<(Arc<P>, Arc<ReplyQueues>)>;
+type ApiState<P> = State<(Arc<P>, Arc<ReplyQueues>, Arc<IntakeView>)>;
 
 async fn submit<P: Ports>(
-    State((ports, reply_queues)): ApiState<P>,
+    State((ports, reply_queues, intake)): ApiState<P>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
@@ -70,13 +70,25 @@ async fn submit<P: Ports>(
         return MALFORMED.response("not a submission: not UTF-8");
     };
     // Only the scheduler submits child tasks, and it uses the queue.
-    let is_child = |submission: Submission| {
+    let is_child = |submission: &Submission| {
         let Submission { parent, undo, has_begun, retention, .. } = submission;
-        parent.is_some() || undo || has_begun || retention.is_some()
+        parent.is_some() || *undo || *has_begun || retention.is_some()
     };
-    if parse(text).is_ok_and(is_child) {
-        let reason = "clients must not set `parent`, `undo`, `has_begun` or `keep`";
-        return MALFORMED.response(&format!("not a submission: {reason}"));
+    let task_id = match parse(text) {
+        Ok(submission) if is_child(&submission) => {
+            let reason = "clients must not set `parent`, `undo`, `has_begun` or `keep`";
+            return MALFORMED.response(&format!("not a submission: {reason}"));
+        }
+        Ok(submission) => Some(submission.task_id),
+        Err(_) => None,
+    };
+    // Each second decides anew.
+    let turn = ports.clock().now().as_second().unsigned_abs() as u32;
+    let may_start = intake.may_start(&*ports, text, turn).await;
+    if !may_start && !has_task(&*ports, task_id.as_ref()).await {
+        let problem =
+            OVERLOADED.response("a queue is too long; send the same submission again later");
+        return ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response();
     }
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let mut span = TraceSpan::begin(SPAN, SpanKind::Server, traceparent);
@@ -103,8 +115,15 @@ async fn submit<P: Ports>(
     }
 }
 
+/// Whether the task of a submission exists. A repeated submission starts nothing, so its result does not depend on the
+/// load. If the store cannot be read, the client repeats the submission later.
+async fn has_task<P: Ports>(ports: &P, task_id: Option<&TaskId>) -> bool {
+    let Some(task_id) = task_id else { return false };
+    ports.store().load(task_id).await.is_ok_and(|task| task.is_some())
+}
+
 async fn status<P: Ports>(
-    State((ports, _)): ApiState<P>,
+    State((ports, ..)): ApiState<P>,
     id: Result<Path<String>, PathRejection>,
 ) -> Response {
     let id: TaskId = match id.map(|Path(id)| id.parse()) {
@@ -194,6 +213,8 @@ const NO_SUCH_TASK: ProblemType =
     ProblemType::new(StatusCode::NOT_FOUND, "no-such-task", "No such task");
 const ID_TAKEN: ProblemType =
     ProblemType::new(StatusCode::CONFLICT, "task-id-taken", "Task id taken");
+const OVERLOADED: ProblemType =
+    ProblemType::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded");
 const TOO_LARGE: ProblemType =
     ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
 

@@ -8,11 +8,13 @@
 //! queue or HTTP ──► parse ──► workflow? input? reply queue? ──► transaction ──► wake, notification "received"
 //!   event ──► triggers ─┴────────┴── refused ──► rejected queue, notification "refused", alert
 //! ```
+//!
+//! While a queue of its steps is too long, a new task waits before it is recorded ([`handle_with_intake`]).
 
 use std::panic::AssertUnwindSafe;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, future::join, stream};
 use steward_aws::batch::{received_messages, response};
 use steward_core::submission::{
     ReadableFields, ReplyQueues, event::TriggerEvent, is_traceparent, parse,
@@ -24,13 +26,15 @@ use steward_runtime::{
 };
 
 pub mod http;
+mod intake;
 mod record;
 mod submission_result;
 mod triggers;
 mod undo_child;
 
-pub use crate::submission_result::SubmissionResult;
+pub use crate::{intake::IntakeView, submission_result::SubmissionResult};
 use crate::{
+    intake::hold_back,
     record::{extend_for_parent, record},
     submission_result::{SPAN, accepted, refused, refused_child, set_task, task_traceparent},
     undo_child::undo_child,
@@ -38,6 +42,20 @@ use crate::{
 
 /// The largest number of concurrent submissions of a batch.
 const SUBMISSIONS_AT_ONCE: usize = 64;
+
+/// Handles a batch like [`handle`], but first puts the submissions back whose tasks may not start now. Returns the messages
+/// that SQS has to deliver again.
+pub async fn handle_with_intake<P: Ports>(
+    ports: &P,
+    intake: &IntakeView,
+    reply_queues: &ReplyQueues,
+    event: SqsEvent,
+) -> SqsBatchResponse {
+    let (start, hold) = intake.divide(ports, event).await;
+    let (handled, failed) = join(handle(ports, reply_queues, start), hold_back(ports, hold)).await;
+    let handled = handled.batch_item_failures.into_iter().map(|failure| failure.item_identifier);
+    response(handled.chain(failed))
+}
 
 /// Handles a batch of messages from the submissions queue. Returns the messages that SQS has to deliver again.
 pub async fn handle<P: Ports>(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
@@ -13,24 +13,33 @@ use steward_core::{
     model::events::{BusEvent, EventData},
 };
 use steward_runtime::{
+    agents,
     dispatch::{Send, send_effects},
     ports::{
         Channel, Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
-        SharedSaveOutcome, StateStore,
+        SharedSaveOutcome, StateStore, error_chain,
     },
 };
 
 const KIND: SharedRecordKind = SharedRecordKind::DeadLetters;
 
-/// Publishes an alert for each dead-letter queue with more messages than recorded.
+/// Publishes an alert for each watched dead-letter queue with more messages than recorded. A queue that cannot be read
+/// does not prevent the alerts of the others.
 pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
-    let counts = ports.channel().dead_letters().await?;
-    if counts.is_empty() {
-        return Ok(());
-    }
-    let known = ports.store().shared_records(KIND).await?;
-    let changed: Vec<_> =
-        counts.into_iter().filter_map(|count| ChangedQueue::of(count, &known)).collect();
+    let (watched, known) = join(watched(ports), ports.store().shared_records(KIND)).await;
+    let known = known?;
+    let counts = ports.channel().dead_letters(&watched.queues).await;
+    let counts = counts.into_iter().filter_map(|(name, count)| match count {
+        Ok(messages) => Some((name, messages)),
+        Err(error) => {
+            if !(error.is_no_such_queue() && watched.of_deleted_agents.contains(&name)) {
+                let error = error_chain(&error);
+                tracing::warn!(queue = name, error, "dead letters not counted");
+            }
+            None
+        }
+    });
+    let changed: Vec<_> = counts.filter_map(|count| ChangedQueue::of(count, &known)).collect();
     let grown: Vec<_> = changed.iter().filter(|queue| queue.messages > queue.published).collect();
     let alerts = grown.iter().map(|queue| queue.alert(ports.clock().now()));
     let mut unpublished = BTreeSet::new();
@@ -44,6 +53,31 @@ pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
     let published = changed.into_iter().filter(|queue| !unpublished.contains(&queue.name));
     let recorded = join_all(published.map(|queue| async move { queue.record(ports).await })).await;
     recorded.into_iter().fold(failed, Result::and)
+}
+
+/// The dead-letter queues that the supervisor watches.
+struct WatchedQueues {
+    /// All of them, by name or URL.
+    queues: Vec<String>,
+    /// The names of those that need not exist any more.
+    of_deleted_agents: BTreeSet<String>,
+}
+
+/// The dead-letter queues of the deployment and of all registered agents. If the registry cannot be read, only those of
+/// the configuration: the next run, a minute later, reads it again.
+async fn watched<P: Ports>(ports: &P) -> WatchedQueues {
+    let agents = agents::registered(ports.store()).await.unwrap_or_else(|error| {
+        let error = error_chain(&error);
+        tracing::error!(error, "dead letters of agents not counted: no registrations");
+        Vec::new()
+    });
+    let deleted = agents.iter().filter(|agent| agent.is_deleted());
+    WatchedQueues {
+        queues: agents::dead_letter_queues(ports.channel(), &agents),
+        of_deleted_agents: deleted
+            .map(|agent| agent.registration.dead_letter_queue.to_string())
+            .collect(),
+    }
 }
 
 /// A dead-letter queue whose number of messages differs from the recorded number.

@@ -46,7 +46,11 @@ impl CheckedTransition<'_> {
                     by_hand || progress.input_edit_id.as_ref() == done,
                 );
             }
-            check("one attempt at a time", !old.is_some_and(is_awaited));
+            // The next agent gets a request at once.
+            let is_refused = matches!(self.event, Event::ReplyReceived(reply)
+                if reply.step == step
+                    && matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. }));
+            check("one attempt at a time", is_refused || !old.is_some_and(is_awaited));
             check("nothing starts in a paused task", after.paused_at.is_none());
             let attempt = AttemptId { step: step.clone(), action, number };
             let requested_attempt = self.requested_attempts().contains(&attempt);

@@ -18,7 +18,14 @@ const COMMANDED: Budget = Budget { commands: 2, crashes: 1, deferrals: 0, long_p
 /// All workflows of this module.
 pub(super) fn all() -> Vec<ExploredWorkflow> {
     let conditions = [when(), when_chain(), cannot_begin()];
-    let items = [one_by_one(), two_at_once(), none_and_one(), items_commanded(), item_impossible()];
+    let items = [
+        one_by_one(),
+        two_at_once(),
+        none_and_one(),
+        items_commanded(),
+        items_sliced(),
+        item_impossible(),
+    ];
     let waits = [wait_beside(), wait_for_long(), wait_commanded(), wait_beside_return()];
     let callbacks = [callback(), callback_beside(), callback_returns(), callback_commanded()];
     let children = [
@@ -168,6 +175,27 @@ fn items_commanded() -> ExploredWorkflow {
     ];
     let input = json!({ "list": ["x", "y"] });
     ExploredWorkflow { orders, input, ..workflow("items_commanded", steps, COMMANDED, &BOTH) }
+}
+
+/// The list is stored in slices of two items. An edit replaces the first item, or the last one.
+fn items_sliced() -> ExploredWorkflow {
+    let steps = json!({ "g": each(&[], 1, "alert", 2) });
+    let item = |name: &str| format!("{name}{}", "-".repeat(1_700));
+    let list = |names: [&str; 3]| json!({ "list": names.map(item) });
+    let edit = |part: &str, names| CommandAction::Resubmit {
+        step: Some(part.parse().unwrap()),
+        input: Some(list(names)),
+        did_not_run: true,
+    };
+    let orders = vec![
+        edit("g[0]", ["v", "y", "z"]),
+        edit("g[2]", ["x", "y", "w"]),
+        resubmit(None),
+        CommandAction::Undo,
+    ];
+    let input = list(["x", "y", "z"]);
+    let budget = Budget { commands: 2, ..ONE_CRASH };
+    ExploredWorkflow { orders, input, ..workflow("items_sliced", steps, budget, &BOTH) }
 }
 
 /// The request of one item cannot be created.

@@ -80,7 +80,8 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
         | Event::AlertPublished { .. } => return false,
     };
     let may_have_run = |task: &Task| task.record(step).is_some_and(|r| r.run.may_have_run);
-    (before.process_state, after.process_state) == (ProcessState::Undone, ProcessState::Error)
+    let had_ended = matches!(before.process_state, ProcessState::Undone | ProcessState::Processed);
+    (had_ended && after.process_state == ProcessState::Error)
         && !may_have_run(before)
         && may_have_run(after)
 }
@@ -238,7 +239,7 @@ pub(super) fn matches_running_attempt(
     };
     *task_id == task.task_id
         && request.idempotency_key == format!("{task_id}/{step}/{verb}{edit}")
-        && definition.agent.as_ref() == Some(&request.agent)
+        && definition.agents().contains(&request.agent)
         && method == Some(request.method)
         && task
             .running_attempts()

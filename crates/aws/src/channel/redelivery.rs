@@ -50,7 +50,8 @@ impl SqsChannel {
         F: Future<Output = SqsBatchResponse>,
     {
         let receipts: Vec<_> = event.records.iter().map(MessageReceipt::of).collect();
-        let response = handle(event).await;
+        // Boxed: the type of a whole invocation would be too deeply nested for the compiler.
+        let response = Box::pin(handle(event)).await;
         let is_failed = |receipt: &MessageReceipt| {
             let mut failures = response.batch_item_failures.iter();
             failures.any(|failure| failure.item_identifier == receipt.message_id)

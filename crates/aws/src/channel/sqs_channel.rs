@@ -8,12 +8,12 @@ use aws_sdk_sqs::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::limits;
-use steward_runtime::ports::{Channel, OutgoingMessage, PortError, Queue};
+use steward_runtime::ports::{Channel, OutgoingMessage, PortError, Queue, error_chain};
 
 use crate::{
-    dead_letters::{DeadLetterQueue, DeadLettersError},
+    dead_letters::{DeadLetterQueue, DeadLettersError, SUFFIX},
     errors::{corrupt, failed, for_each},
-    sqs::{BATCH_MESSAGES_MAX, QueueUrls, queue_name},
+    sqs::{BATCH_MESSAGES_MAX, QueueUrls, beside, queue_name},
 };
 
 /// Bytes in a batch. SQS allows 1 MiB since August 2025, and so do its emulators and the embedded queues. More than
@@ -28,12 +28,13 @@ pub(super) const BATCHES_AT_ONCE: usize = 16;
 pub struct SqsChannel {
     pub(super) client: Client,
     pub(super) queues: QueueUrls,
-    /// The URLs of the dead-letter queues.
+    /// The URLs of the dead-letter queues that the configuration lists.
     pub(super) dead_letters: Vec<String>,
 }
 
 impl SqsChannel {
-    /// A channel over these queues. `dead_letters` are the URLs of the dead-letter queues.
+    /// A channel over these queues. `dead_letters` are the URLs of further dead-letter queues, beside those of the
+    /// submissions queue and of the scheduler's queue.
     #[must_use]
     pub fn new(client: Client, queues: QueueUrls, dead_letters: Vec<String>) -> Self {
         Self { client, queues, dead_letters }
@@ -51,24 +52,49 @@ impl SqsChannel {
         }
     }
 
-    /// The deployment's dead-letter queues.
-    ///
-    /// # Errors
-    /// One of the queues does not exist or is not a dead-letter queue, or SQS failed.
-    pub async fn dead_letter_queues(&self) -> Result<Vec<DeadLetterQueue>, DeadLettersError> {
-        let urls = self.dead_letters.iter();
-        let queues: Vec<_> = urls.map(|url| DeadLetterQueue::find(&self.client, url)).collect();
-        stream::iter(queues).buffered(BATCHES_AT_ONCE).try_collect().await
+    /// The URL of a queue of the deployment that is given by name or URL.
+    pub(super) fn url_of(&self, name_or_url: &str) -> String {
+        beside(&self.queues.scheduler, name_or_url)
     }
 
-    /// The deployment's dead-letter queue with this name.
+    /// Those of these dead-letter queues, given by name or URL, that exist. Logs the others.
     ///
     /// # Errors
-    /// The deployment has no dead-letter queue with this name, or SQS failed.
-    pub async fn dead_letter_queue(&self, name: &str) -> Result<DeadLetterQueue, DeadLettersError> {
-        let url = self.dead_letters.iter().find(|url| queue_name(url) == name);
-        let url = url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
-        DeadLetterQueue::find(&self.client, url).await
+    /// SQS failed.
+    pub async fn dead_letter_queues(
+        &self,
+        queues: &[String],
+    ) -> Result<Vec<DeadLetterQueue>, DeadLettersError> {
+        let found = queues.iter().map(|queue| async move {
+            match DeadLetterQueue::find(&self.client, &self.url_of(queue)).await {
+                Ok(found) => Ok(Some(found)),
+                Err(
+                    error @ (DeadLettersError::NoQueue(_)
+                    | DeadLettersError::NotADeadLetterQueue(_)),
+                ) => {
+                    tracing::warn!(error = error_chain(&error), "dead-letter queue skipped");
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            }
+        });
+        let found: Vec<_> = found.collect();
+        let found: Vec<_> = stream::iter(found).buffered(BATCHES_AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// The dead-letter queue with this name, if it is one of `queues`, which are given by name or URL.
+    ///
+    /// # Errors
+    /// The name is that of another queue, the queue does not exist, or SQS failed.
+    pub async fn dead_letter_queue(
+        &self,
+        queues: &[String],
+        name: &str,
+    ) -> Result<DeadLetterQueue, DeadLettersError> {
+        let queue = queues.iter().find(|queue| queue_name(queue) == name);
+        let queue = queue.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
+        DeadLetterQueue::find(&self.client, &self.url_of(queue)).await
     }
 
     /// The deployment's queue with this name.
@@ -84,8 +110,8 @@ impl SqsChannel {
         known.map(|(_, queue)| queue).or_else(|| Some(Queue::Agent(agents.agent(name)?)))
     }
 
-    /// The approximate number of messages in a queue, with the name of the queue.
-    async fn count_messages(&self, url: &str) -> Result<(String, u64), PortError> {
+    /// The approximate number of messages in a queue.
+    async fn count_messages(&self, url: &str) -> Result<u64, PortError> {
         let operation = || format!("count the messages of {url}");
         let request = DEAD_LETTER_COUNTS
             .iter()
@@ -95,8 +121,7 @@ impl SqsChannel {
         let output = request.send().await.map_err(failed(operation()))?;
         let counts = output.attributes().into_iter().flatten();
         let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
-        let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
-        Ok((queue_name(url).to_owned(), counts))
+        counts.map_err(|error| corrupt(operation())(error.into()))
     }
 
     /// Sends one batch. Returns a result for each of its messages, by position.
@@ -173,9 +198,22 @@ impl Channel for SqsChannel {
         results
     }
 
-    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        let counts: Vec<_> = self.dead_letters.iter().map(|url| self.count_messages(url)).collect();
-        stream::iter(counts).buffered(BATCHES_AT_ONCE).try_collect().await
+    fn configured_dead_letter_queues(&self) -> Vec<String> {
+        let own = [&self.queues.submissions, &self.queues.scheduler];
+        let own = own.map(|url| format!("{url}{SUFFIX}"));
+        let listed = self.dead_letters.iter().filter(|url| !own.contains(url)).cloned();
+        own.iter().cloned().chain(listed).collect()
+    }
+
+    async fn dead_letters(&self, queues: &[String]) -> Vec<(String, Result<u64, PortError>)> {
+        let counts: Vec<_> = queues
+            .iter()
+            .map(|queue| async move {
+                let messages = self.count_messages(&self.url_of(queue)).await;
+                (queue_name(queue).to_owned(), messages)
+            })
+            .collect();
+        stream::iter(counts).buffered(BATCHES_AT_ONCE).collect().await
     }
 }
 

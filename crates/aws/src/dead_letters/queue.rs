@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The suffix of the names of dead-letter queues. The rest of the name is that of the source queue.
-pub(crate) const SUFFIX: &str = "-dead-letters";
+pub const SUFFIX: &str = "-dead-letters";
 
 /// The number of queues whose attributes are read concurrently.
 const QUEUES_AT_ONCE: usize = 8;

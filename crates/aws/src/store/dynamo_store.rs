@@ -1,6 +1,6 @@
 //! The store with its tables, and reads that only people need.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder};
 use futures_util::future::try_join_all;
@@ -24,6 +24,9 @@ use crate::{
         ANSWERED_AT, CALLED_AT, ItemAttributes, Items, QUEUED_AT, has_expired, read_task, text,
     },
 };
+
+/// The number of queries for the documents of one task that run at once.
+const QUERIES_AT_ONCE: usize = 8;
 
 /// The state store on DynamoDB.
 #[derive(Debug, Clone)]
@@ -51,17 +54,21 @@ impl DynamoStore {
         Self { client, reader, writer, tasks, documents, items: Items { shards, retention } }
     }
 
-    /// All documents of a task, for the timeline of its attempts.
+    /// The documents in the task's item, and those whose keys are in `ranges`, for the timeline of the task's attempts. Each
+    /// range is of texts of [`DocumentKey`].
     ///
     /// # Errors
     /// DynamoDB failed, or a document is unreadable.
-    pub async fn all_documents(&self, task: &Task) -> Result<Vec<Document>, PortError> {
+    pub async fn documents_in(
+        &self,
+        task: &Task,
+        ranges: &[RangeInclusive<String>],
+    ) -> Result<Vec<Document>, PortError> {
         let (id, now) = (&task.task_id, Timestamp::now());
-        let query = self.documents_of(id).consistent_read(true);
-        let mut pages = query.into_paginator().items().send();
+        let query = |range| self.documents_between(task, range).consistent_read(true);
+        let queries = ranges.iter().map(query).collect();
         let mut documents: Vec<_> = task.documents.iter().collect();
-        while let Some(item) = pages.next().await {
-            let item = item.map_err(failed(format!("query documents of {id}")))?;
+        for item in self.items_of(queries, format!("query documents of {id}")).await? {
             let corrupt = || corrupt(format!("read document of {id}"));
             let StoredDocumentKey { incarnation, key } = read_key(&item).map_err(corrupt())?;
             let is_current = incarnation == task.incarnation && !has_expired(&item, now);
@@ -71,6 +78,33 @@ impl DynamoStore {
             }
         }
         Ok(documents)
+    }
+
+    /// A query of the documents of a task whose keys are in `range`.
+    fn documents_between(&self, task: &Task, range: &RangeInclusive<String>) -> QueryFluentBuilder {
+        let incarnation = task.incarnation.as_ref();
+        let prefix = incarnation.map_or_else(String::new, |incarnation| format!("{incarnation}/"));
+        self.documents_of(&task.task_id)
+            .key_condition_expression("task_id = :id AND document BETWEEN :from AND :to")
+            .expression_attribute_values(":from", text(&format!("{prefix}{}", range.start())))
+            .expression_attribute_values(":to", text(&format!("{prefix}{}", range.end())))
+    }
+
+    /// The items that queries find, in the order of the queries.
+    async fn items_of(
+        &self,
+        queries: Vec<QueryFluentBuilder>,
+        operation: String,
+    ) -> Result<Vec<ItemAttributes>, PortError> {
+        let mut items = Vec::new();
+        for queries in queries.chunks(QUERIES_AT_ONCE) {
+            let results = queries.iter().map(|query| {
+                query.clone().into_paginator().items().send().collect::<Result<Vec<_>, _>>()
+            });
+            let found = try_join_all(results).await.map_err(failed(operation.clone()))?;
+            items.extend(found.into_iter().flatten());
+        }
+        Ok(items)
     }
 
     /// The tasks with these ids, in the order given. The result omits tasks that do not exist.
@@ -113,7 +147,8 @@ impl DynamoStore {
         Ok(records)
     }
 
-    /// The keys of the documents of a task, and the times of its attempts. The console computes step statistics from them.
+    /// The keys of the documents as for [`documents_in`](Self::documents_in), and the times of their attempts. The console
+    /// computes step statistics from them.
     /// The read is eventually consistent, so the newest documents may be absent.
     ///
     /// # Errors
@@ -121,15 +156,15 @@ impl DynamoStore {
     pub async fn attempt_times(
         &self,
         task: &Task,
+        ranges: &[RangeInclusive<String>],
     ) -> Result<Vec<(DocumentKey, AttemptTimes)>, PortError> {
         let id = &task.task_id;
         let read = ["document", QUEUED_AT, CALLED_AT, ANSWERED_AT].join(", ");
-        let query = self.documents_of(id).projection_expression(read);
-        let mut pages = query.into_paginator().items().send();
+        let query = |range| self.documents_between(task, range).projection_expression(&read);
+        let queries = ranges.iter().map(query).collect();
         let inline = task.documents.iter().map(|document| (document.key, document.times));
         let mut all: Vec<_> = inline.collect();
-        while let Some(item) = pages.next().await {
-            let item = item.map_err(failed(format!("query attempts of {id}")))?;
+        for item in self.items_of(queries, format!("query attempts of {id}")).await? {
             let (key, times) =
                 read_times(&item).map_err(corrupt(format!("read attempts of {id}")))?;
             if key.incarnation == task.incarnation && !task.documents.contains(&key.key) {

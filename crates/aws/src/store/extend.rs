@@ -15,8 +15,12 @@ use crate::{
 /// The number of documents that are written concurrently.
 const AT_ONCE: usize = 16;
 
+/// A document whose expiry is at most this many seconds too early is not written: its retention has a margin of a day. So
+/// the repetition of an extension of thousands of documents, which computes a slightly later expiry, writes nothing.
+const TOLERANCE_S: i64 = 3_600;
+
 impl DynamoStore {
-    /// Sets the expiry of the documents of `owner` to `until`, except those that expire later. Costs one read of all
+    /// Sets the expiry of the documents of `owner` to `until`, except those that expire later or almost then. Costs one read of all
     /// documents, and one write for each changed document.
     pub(super) async fn extend(
         &self,
@@ -31,7 +35,8 @@ impl DynamoStore {
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
             let key = read_key(&item).map_err(corrupt(operation()))?;
-            let expires_earlier = expires_at(&item).is_some_and(|at| at < until.as_second());
+            let expires_earlier =
+                expires_at(&item).is_some_and(|at| at + TOLERANCE_S < until.as_second());
             if key.incarnation == owner.incarnation && expires_earlier {
                 early.push(item);
             }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Keys in one `BatchGetItem`, by DynamoDB's limit.
-const KEYS_MAX: usize = 100;
+pub(super) const KEYS_MAX: usize = 100;
 
 /// The operation in errors of a batch. Each caller replaces it by its own operation.
 const OPERATION: &str = "read items";

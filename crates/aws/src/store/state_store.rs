@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use jiff::Timestamp;
 use steward_core::model::{
     document::{Document, DocumentKey, DocumentOwner},
@@ -21,7 +21,7 @@ use super::{
     dynamo_store::DynamoStore,
     indices::{DUE, ENDED, IndexEntry, PartitionQuery, read_ended, read_entry},
     item_fields::{read_document, read_shared, shared_id},
-    reads::ItemKey,
+    reads::{ItemKey, KEYS_MAX},
     writes::{ConditionalPut, WriteCondition, WriteOutcome},
 };
 use crate::{
@@ -35,6 +35,10 @@ const DUE_PAGE: i32 = 100;
 
 /// Tasks in a page of the index `ended`. They are only counted. A page is smaller than the 1 MB of a response.
 const ENDED_PAGE: i32 = 4_000;
+
+/// Batches of documents of one decision that are read concurrently. The outputs of a wide step take a hundred batches,
+/// which all come from one partition.
+const READ_BATCHES_AT_ONCE: usize = 8;
 
 /// Recognises the refusal of an item over 400 KB by its message, because DynamoDB uses the same error code for other
 /// errors. The message of an update is "item size to update has exceeded the maximum allowed size".
@@ -128,13 +132,17 @@ impl StateStore for DynamoStore {
     ) -> Result<Vec<Document>, PortError> {
         let id = &owner.task_id;
         let operation = || format!("read documents of {id}");
-        let read = keys.iter().map(|key| {
+        let read = |key| {
             let (table, document) = (self.documents.clone(), stored_key(owner, key).to_string());
             let key = ItemKey { table, task_id: id.to_string(), document: Some(document) };
             self.reader.get(key, operation)
-        });
-        let (items, now) = (try_join_all(read).await?, Timestamp::now());
-        let found = items.iter().flatten().filter(|item| !has_expired(item, now));
+        };
+        let batches = keys.chunks(KEYS_MAX).map(|keys| try_join_all(keys.iter().map(read)));
+        let batches: Vec<_> = batches.collect();
+        let items: Vec<_> =
+            stream::iter(batches).buffered(READ_BATCHES_AT_ONCE).try_collect().await?;
+        let now = Timestamp::now();
+        let found = items.iter().flatten().flatten().filter(|item| !has_expired(item, now));
         found.map(|item| read_document(item).map_err(corrupt(operation()))).collect()
     }
 

@@ -166,6 +166,8 @@ async fn backlog(host: &Host) -> Result<u64> {
     let counts = [
         QueueAttributeName::ApproximateNumberOfMessages,
         QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        // Intake control puts submissions back with a delay.
+        QueueAttributeName::ApproximateNumberOfMessagesDelayed,
     ];
     let mut sum = 0;
     for queue in [resources::SUBMISSIONS_QUEUE, resources::SCHEDULER_QUEUE] {

@@ -1,14 +1,15 @@
 //! `steward workflow publish` and `unpublish`.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_definition_file::read_file;
-use steward_runtime::ports::error_chain;
+use steward_operator::agents::problems;
+use steward_runtime::{agents, ports::error_chain};
 
 use crate::client::DeploymentArgs;
 
@@ -21,7 +22,7 @@ pub(super) async fn publish(files: &[PathBuf], deployment: &DeploymentArgs) -> R
         let published = publisher.publish(&workflow).await;
         published.with_context(|| file.display().to_string())?;
         outln!("{} version {}: published", workflow.name, workflow.version);
-        warn_of_missing_agents(&workflow, deployment).await;
+        warn_of_agents(&workflow, deployment).await;
     }
     Ok(())
 }
@@ -34,25 +35,36 @@ fn warn(file: &Path, workflow: &Workflow) {
     }
 }
 
-/// Warns of agents without a queue. Publication is still allowed: the agent may be deployed later. Until
-/// then its steps fail immediately, with an alert.
+/// Warns of agents that have no queue or are not registered. Publication is still allowed: the agent may be
+/// deployed later. Until then its steps fail immediately, with an alert.
 #[expect(clippy::print_stderr, reason = "a command's output")]
-async fn warn_of_missing_agents(workflow: &Workflow, deployment: &DeploymentArgs) {
-    let agents: BTreeSet<_> =
-        workflow.steps.values().filter_map(|step| step.agent.as_ref()).collect();
-    for agent in agents {
-        match deployment.has_agent_queue(agent).await {
-            Ok(true) => {}
-            Ok(false) => eprintln!(
-                "warning: {}: agent `{agent}` has no queue `{}`; its steps fail until the agent is deployed",
-                workflow.name,
-                deployment.agent_queue_name(agent),
-            ),
-            Err(error) => eprintln!(
-                "warning: {}: could not check whether agent `{agent}` has a queue: {}",
-                workflow.name,
-                error_chain(&error),
-            ),
+pub(super) async fn warn_of_agents(workflow: &Workflow, deployment: &DeploymentArgs) {
+    let mut named = BTreeMap::new();
+    for step in workflow.steps.values() {
+        for agent in step.agents() {
+            let needs = named.entry(agent).or_insert(1);
+            *needs = step.agent_contract().max(*needs);
+        }
+    }
+    let store = deployment.store().await;
+    for (agent, needs) in named {
+        let has_queue = deployment.has_agent_queue(agent).await;
+        let found = match (has_queue, agents::registration(&store, agent).await) {
+            (Ok(has_queue), Ok(registration)) => {
+                let queue = deployment.agent_queue_name(agent);
+                problems(registration.as_ref(), (!has_queue).then_some(queue.as_str()), needs)
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                eprintln!(
+                    "warning: {}: could not check the queue and the registration of agent `{agent}`: {}",
+                    workflow.name,
+                    error_chain(&error),
+                );
+                continue;
+            }
+        };
+        for problem in found {
+            eprintln!("warning: {}: agent `{agent}` {problem}", workflow.name);
         }
     }
 }

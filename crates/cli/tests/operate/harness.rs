@@ -67,8 +67,9 @@ impl FakeShop {
         shop.held.subscribe().wait_for(|held| !held).await.unwrap();
         let refused_to_all = shop.refused.lock().unwrap().as_ref() == Some(&path);
         if body["refuse"] == path || refused_to_all {
-            let problem = Json(json!({ "title": "Not today" }));
-            return (StatusCode::PAYMENT_REQUIRED, problem).into_response();
+            let problem = json!({ "title": "Not today", "bank": "no funds", "got": body });
+            let media_type = [("content-type", "application/problem+json")];
+            return (StatusCode::PAYMENT_REQUIRED, media_type, problem.to_string()).into_response();
         }
         Json(json!({ "receipt": path })).into_response()
     }
@@ -112,7 +113,10 @@ fn workflow(name: &str) -> Workflow {
         "charge": step("/charge", Some("/refund"), json!(["reserve"]), Value::Null),
         "ship": step("/ship", None, json!(["charge"]), json!("${ steps.charge.output.receipt }")),
     });
-    serde_json::from_value(json!({ "name": name, "version": 1, "steps": steps })).unwrap()
+    // Only one of the workflows masks what its tasks get.
+    let mask = if name == "return" { json!(["/refuse"]) } else { json!([]) };
+    let workflow = json!({ "name": name, "version": 1, "steps": steps, "mask": mask });
+    serde_json::from_value(workflow).unwrap()
 }
 
 /// A workflow with a step that awaits a callback.

@@ -8,6 +8,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod agents;
 mod callback;
 mod dead_letters;
 mod harness;
@@ -67,6 +68,25 @@ async fn a_failed_step_is_resubmitted_with_edited_input_and_show_has_the_timelin
     assert_eq!(timeline[3]["by"], "anna");
     assert_eq!(timeline[5]["attempt"], 2);
     assert_eq!(shown["commands"][0]["why"], "the card was replaced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn error_bodies_are_shown_on_request_without_masked_values() {
+    let harness = OperatorHarness::start().await;
+    harness.submit("return", "return-1", "/charge").await;
+    harness.until_state("return-1", "Error").await;
+    let shown = harness.steward(&["show", "return-1"]).await;
+    assert!(!shown.out.contains("no funds"), "{}", shown.out);
+    let shown = harness.steward(&["show", "return-1", "--errors"]).await;
+    shown.has(&["error of charge, attempt 1:", r#""bank": "no funds""#, r#""refuse": "••••""#]);
+    assert!(!shown.out.contains("/charge"), "{}", shown.out);
+    let shown = harness.steward(&["show", "return-1", "--errors", "--json"]).await;
+    let shown: Value = serde_json::from_str(&shown.out).unwrap();
+    let error = &shown["errors"][0];
+    assert_eq!((&error["step"], &error["attempt"]), (&"charge".into(), &1.into()));
+    assert_eq!(error["detail"]["bank"], "no funds");
+    assert!(!shown["timeline"].to_string().contains("no funds"), "{shown}");
+    assert!(harness.steward(&["show", "return-1", "--json"]).await.out.find("no funds").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -120,6 +120,7 @@ impl DecisionFixture {
             now: self.task.submitted_at,
             actor: "scheduler-1",
             redelivered: false,
+            lost_starts: None,
             timing: TIMING,
         };
         let mut loaded = LoadedDocuments::new();
@@ -213,5 +214,6 @@ pub(crate) fn reply(request: &StepRequest) -> StepReply {
         outcome: ReplyOutcome::Completed { output, may_continue: false },
         incarnation: None,
         times: AttemptTimes::default(),
+        agent: None,
     }
 }

@@ -13,6 +13,7 @@ use crate::{
         problem::DefinitionProblem,
         recovery::Recovery,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
+        step_agents::StepAgents,
         workflow::{Trigger, Workflow},
     },
     limits,
@@ -92,8 +93,8 @@ impl Checker<'_> {
             self.report("steps", format!("{count} steps; the limit is {}", limits::STEPS_MAX));
         }
         if let Some(problem) = workflow.largest_task().problem() {
-            let hint = "move some of these steps into a child task, with a step of kind `workflow`; a \
-                        step with `for_each` counts as 100 items, each with its undo";
+            let hint = "lower `at_once`: each item in progress needs room for its record and that of its \
+                        undo; or move some of these steps into a child task, with a step of kind `workflow`";
             self.report_with_hint("steps", problem, Some(hint.to_owned()));
         }
         for (name, step) in &workflow.steps {
@@ -195,13 +196,22 @@ impl Checker<'_> {
                 items,
                 &TemplateLocation::before_start(name, at("for_each.items")),
             );
-            let max = limits::ITEMS_MAX;
+            let max = limits::ITEMS_AT_ONCE_MAX;
             if !(1..=max).contains(at_once) {
                 self.report(at("for_each.at_once"), format!("must be from 1 to {max}"));
             }
         }
         if let Some(callback) = &step.callback {
             self.check_callback(name, step, callback);
+        }
+        if let Some(output) = &step.output {
+            self.check_output(output, &at("output"));
+            if step.callback.is_some() {
+                self.report(
+                    at("output"),
+                    "the output of a step with a `callback` is that of the callback",
+                );
+            }
         }
         for action in [Action::Do, Action::Undo] {
             self.check_action(name, step, action);
@@ -262,6 +272,9 @@ impl Checker<'_> {
         if kind == "agent" && undo_request == Some(false) {
             self.report(at("undo"), "the undo of a step with an `agent` needs a `request`");
         }
+        for (key, message) in step.agent.iter().flat_map(StepAgents::list_problems) {
+            self.report(at(&format!("agent{key}")), message);
+        }
         let calls = ["agent"].as_slice();
         let both = ["agent", "workflow"].as_slice();
         let keys = [
@@ -272,6 +285,7 @@ impl Checker<'_> {
             ("for_each", step.for_each.is_some(), both),
             ("call_within", step.call_within.is_some(), calls),
             ("responses", !step.responses.is_empty(), calls),
+            ("output", step.output.is_some(), calls),
             ("undo.call_within", undo_has_call_within(step) && kind != "wait", calls),
             ("undo.responses", undo_has_responses(step) && kind != "wait", calls),
             ("complete_within", step.complete_within.is_some(), both),
@@ -336,7 +350,12 @@ impl Checker<'_> {
             names: names.clone(),
         };
         match definition.work {
-            StepWork::Call { request, .. } => {
+            StepWork::Call { request, agents, .. } => {
+                if let Some(choice) = agents.choice().filter(|_| action == Action::Do) {
+                    let mut location = location("agent.choose");
+                    location.names.retain(|name| *name != "callback");
+                    self.check_template(&choice.choose, &location);
+                }
                 if let Some(problem) = request.path.path_problem() {
                     self.report(at("request.path"), problem);
                 }

@@ -10,4 +10,5 @@ pub mod recovery;
 pub mod schema;
 pub mod size;
 pub mod step;
+pub mod step_agents;
 pub mod workflow;

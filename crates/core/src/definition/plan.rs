@@ -16,14 +16,11 @@ use crate::{
             ActionDefinition, CallbackDefinition, ChildWorkflow, RequestTemplate, StepDefinition,
             StepWork,
         },
+        step_agents::StepAgents,
         workflow::Workflow,
     },
     expression::template::Template,
-    model::{
-        attempt::Action,
-        names::{AgentName, StepName},
-        task::Task,
-    },
+    model::{attempt::Action, names::StepName, task::Task},
 };
 
 /// A compiled definition. It dereferences to its [`Workflow`].
@@ -138,7 +135,7 @@ pub struct CompiledStep {
     reason = "one for each step of a definition; nearly all of them are calls"
 )]
 enum CompiledWork {
-    Call { agent: AgentName, request: RequestTemplate, undo: Option<RequestTemplate> },
+    Call { agents: StepAgents, request: RequestTemplate, undo: Option<RequestTemplate> },
     Child(ChildWorkflow),
     Wait(Template),
 }
@@ -164,8 +161,8 @@ impl CompiledStep {
             return Err(problem(".after", "the step comes after itself".to_owned()));
         }
         let work = match definition.work() {
-            Some(StepWork::Call { agent, request, .. }) => CompiledWork::Call {
-                agent: agent.clone(),
+            Some(StepWork::Call { agents, request, .. }) => CompiledWork::Call {
+                agents: agents.clone(),
                 request: request.clone(),
                 undo: definition.undo.as_ref().and_then(|undo| undo.request.clone()),
             },
@@ -184,8 +181,14 @@ impl CompiledStep {
     #[must_use]
     pub fn work(&self) -> StepWork<'_> {
         match &self.work {
-            CompiledWork::Call { agent, request, .. } => {
-                StepWork::Call { agent, request, callback: self.definition.callback.as_ref() }
+            CompiledWork::Call { agents, request, .. } => {
+                let StepDefinition { output, callback, .. } = &self.definition;
+                StepWork::Call {
+                    agents,
+                    request,
+                    output: output.as_ref(),
+                    callback: callback.as_ref(),
+                }
             }
             CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(wait) => StepWork::Wait(wait),
@@ -202,8 +205,8 @@ impl CompiledStep {
     #[must_use]
     pub fn undo(&self) -> Option<ActionDefinition<'_>> {
         let work = match &self.work {
-            CompiledWork::Call { agent, undo, .. } => {
-                StepWork::Call { agent, request: undo.as_ref()?, callback: None }
+            CompiledWork::Call { agents, undo, .. } => {
+                StepWork::Call { agents, request: undo.as_ref()?, output: None, callback: None }
             }
             CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(_) => return None,
@@ -236,6 +239,15 @@ impl CompiledStep {
     #[must_use]
     pub fn callback(&self) -> Option<&CallbackDefinition> {
         self.definition.callback.as_ref()
+    }
+
+    /// The agents that may execute the step, if it is of that kind.
+    #[must_use]
+    pub fn agents(&self) -> Option<&StepAgents> {
+        match &self.work {
+            CompiledWork::Call { agents, .. } => Some(agents),
+            CompiledWork::Child(_) | CompiledWork::Wait(_) => None,
+        }
     }
 
     /// Whether a call of this action may be repeated. An undo may always be repeated.

@@ -10,7 +10,7 @@ mod attribute_bytes;
 
 use crate::definition::step::StepDefinition;
 use crate::definition::workflow::Workflow;
-use std::{str::FromStr, sync::LazyLock};
+use std::{num::NonZeroU32, str::FromStr, sync::LazyLock};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         inline_documents::{InlineDocument, InlineDocuments},
-        items::{ItemRecords, text::distinct_runs_bytes},
+        items::{ItemRecords, ListSlices, text::distinct_runs_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         retention::DocumentRetention,
@@ -53,6 +53,14 @@ pub const RUNNING_RECORD_BYTES: usize = 20;
 /// The bytes of the record of a step that the first attempt completed.
 pub const COMPLETED_RECORD_BYTES: usize = 10;
 
+/// Different records of passed items of one step that the computed size has room for. Most items complete at the first
+/// attempt. Numbers of attempts and failures, skipped items, undos, edits of the input and completions by operators make
+/// records different. A task with more of them than this is stopped only if it is over the limit as a whole.
+const PASSED_RECORDS: u32 = 30;
+
+/// Bytes of the runs of passed items: with [`PASSED_RECORDS`] records, a run needs one or two letters.
+const PASSED_RUNS_BYTES: usize = limits::ITEMS_MAX as usize * 6 / 5;
+
 /// More than any item has, for a value that cannot be measured.
 const UNKNOWN: usize = usize::MAX / 4;
 
@@ -66,8 +74,19 @@ const REST_BYTES_BOUND: usize = 80_000;
 pub struct LargestTask {
     /// The bytes of the item, as DynamoDB counts them.
     pub bytes: usize,
-    /// Each step with the bytes that it contributes and its number of parts, the largest first.
-    pub steps: Vec<(StepName, usize, u32)>,
+    /// Each step with the bytes that it contributes, the largest first.
+    pub steps: Vec<LargestStep>,
+}
+
+/// The size of the largest records that a step can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LargestStep {
+    /// The step.
+    pub name: StepName,
+    /// The bytes that it contributes.
+    pub bytes: usize,
+    /// How many of its items run at once. `None` for a step without items.
+    pub at_once: Option<u32>,
 }
 
 /// The largest sizes of the components of a task, in bytes.
@@ -88,18 +107,19 @@ static LARGEST_SIZES: LazyLock<LargestSizes> = LazyLock::new(|| LargestSizes {
 });
 
 impl Workflow {
-    /// Computes the size of the largest item that a task of this workflow can have: every part has a record of its run
-    /// and of its undo, each in the state that needs most bytes; the maximum number of commands is recorded; and every
-    /// text has its maximum length.
+    /// Computes the size of the largest item that a task of this workflow can have: every step, and every item that may be
+    /// in progress, has a record of its run and of its undo, each in the state that needs most bytes; the maximum number of
+    /// commands is recorded; and every text has its maximum length. Passed items share `PASSED_RECORDS` records.
     #[must_use]
     pub fn largest_task(&self) -> LargestTask {
-        let step = |(name, step): (&StepName, &StepDefinition)| {
-            let count = if step.for_each.is_some() { limits::ITEMS_MAX } else { 1 };
-            (name.clone(), step_bytes(name, step, count), count)
+        let step = |(name, step): (&StepName, &StepDefinition)| LargestStep {
+            name: name.clone(),
+            bytes: step_bytes(name, step, limits::ITEMS_MAX),
+            at_once: step.for_each.as_ref().map(|each| each.at_once),
         };
         let mut steps: Vec<_> = self.steps.iter().map(step).collect();
-        steps.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
-        let all: usize = steps.iter().map(|(_, bytes, _)| bytes).sum();
+        steps.sort_by_key(|step| std::cmp::Reverse(step.bytes));
+        let all: usize = steps.iter().map(|step| step.bytes).sum();
         LargestTask { bytes: LARGEST_SIZES.rest.saturating_add(all), steps }
     }
 
@@ -134,7 +154,7 @@ pub fn part_bytes(record: &StepRecord) -> usize {
 /// The largest size that a step contributes, in bytes. `count` is the number of items if it has `for_each`.
 fn step_bytes(name: &StepName, step: &StepDefinition, count: u32) -> usize {
     let record = largest_part(step);
-    let items = if step.for_each.is_some() { items_bytes(count, record) } else { 0 };
+    let items = step.for_each.as_ref().map_or(0, |each| items_bytes(count, each.at_once, step));
     // The 1 is the byte of the entry in the map of steps.
     name.as_str().len() + record + items + 1
 }
@@ -146,9 +166,9 @@ impl LargestTask {
         if self.bytes <= max {
             return None;
         }
-        let largest = self.steps.iter().take(3).map(|(name, bytes, parts)| {
-            let of = if *parts > 1 { format!(", {parts} items") } else { String::new() };
-            format!("`{name}` {} KB{of}", bytes.div_ceil(1_000))
+        let largest = self.steps.iter().take(3).map(|LargestStep { name, bytes, at_once }| {
+            let items = at_once.map(|at_once| format!(", {at_once} items at once"));
+            format!("`{name}` {} KB{}", bytes.div_ceil(1_000), items.unwrap_or_default())
         });
         let largest: Vec<_> = largest.collect();
         Some(format!(
@@ -206,13 +226,28 @@ fn bytes_of(value: &impl Serialize) -> usize {
 }
 
 /// The maximum bytes that `count` started items add to the record of their step: the field `p`, a map with `n`, the list
-/// `d` and the text `l`. Items with different records need most.
-fn items_bytes(count: u32, record: usize) -> usize {
-    let none = bytes_of(&ItemRecords::<StepRecord>::new(count));
+/// `d` and the text `l`. Items with different records need most. Only items in progress all have different records: during
+/// an undo, up to `at_once` items whose run is awaited, and as many whose undo is in progress.
+fn items_bytes(count: u32, at_once: u32, step: &StepDefinition) -> usize {
+    let none = bytes_of(&without_started_items(count));
     let entry = 1 + "p".len();
-    let distinct = 1 + "d".len() + 3 + count as usize * (1 + record);
-    let runs = 1 + "l".len() + distinct_runs_bytes(count);
-    entry + none + distinct + runs
+    let names = 1 + "d".len() + 3 + 1 + "l".len();
+    let of = |count: u32, record: usize| (count as usize).saturating_mul(1 + record);
+    let largest = largest_part(step);
+    let (all, at_once) = (of(count, largest) + distinct_runs_bytes(count), at_once.min(count));
+    let has_undo = step.action(Action::Undo).is_some();
+    let awaited = if has_undo { of(at_once, LARGEST_SIZES.without_undo) } else { 0 };
+    let open = of(at_once, largest) + awaited + distinct_runs_bytes(2 * at_once);
+    let passed = of(PASSED_RECORDS, largest) + PASSED_RUNS_BYTES;
+    entry + none + names + all.min(open + passed)
+}
+
+/// The largest record of items of which none has started.
+fn without_started_items(count: u32) -> ItemRecords<StepRecord> {
+    let slices = ListSlices { len: NonZeroU32::MAX, fingerprint: u32::MAX };
+    let mut items = ItemRecords::new(count).with_slices(Some(slices));
+    items.add_output(usize::MAX);
+    items
 }
 
 /// The record of a part in the state that needs most space.
@@ -232,6 +267,8 @@ fn largest_progress() -> Progress {
         call_may_run_until: Some(Timestamp::MAX),
         input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         child_revision: Some(u64::MAX),
+        agent: Some(u32::MAX),
+        agent_since: Some(u32::MAX),
     };
     let all = every_state().map(of);
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    definition::{duration, recovery::Recovery},
+    definition::{duration, recovery::Recovery, step_agents::StepAgents},
     expression::template::Template,
     limits,
     model::{
         attempt::Action,
+        call_auth::CallAuth,
         messages::HttpMethod,
         names::{AgentName, StepName, WorkflowName},
         responses::ResponseOverrides,
@@ -38,9 +39,10 @@ pub struct StepDefinition {
     /// same order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<ForEach>,
-    /// The name of the agent that executes the step.
+    /// The agent that executes the step: its name; a list of names, of which the next is tried only if the one before
+    /// certainly did not run the step; or `choose` and `of`, an expression for the name and the names that it may give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentName>,
+    pub agent: Option<StepAgents>,
     /// The request of the agent to its remote service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestTemplate>,
@@ -72,6 +74,10 @@ pub struct StepDefinition {
     #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
     #[schemars(with = "Option<ResponseOverrides>")]
     pub responses: ResponseOverrides,
+    /// The output of the step, which its agent computes from the response: `response.body`, `response.headers` (names in
+    /// lower case) and `response.status`. If absent, the body. Only the output is stored, so the body may be larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Template>,
     /// What happens when an attempt fails.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
@@ -100,7 +106,7 @@ pub struct ForEach {
     pub items: Template,
     /// How many items run concurrently.
     #[serde(default = "default_at_once")]
-    #[schemars(range(min = 1, max = limits::ITEMS_MAX))]
+    #[schemars(range(min = 1, max = limits::ITEMS_AT_ONCE_MAX))]
     pub at_once: u32,
 }
 
@@ -186,10 +192,12 @@ pub struct ActionDefinition<'a> {
 pub enum StepWork<'a> {
     /// An agent calls its remote service.
     Call {
-        /// The agent.
-        agent: &'a AgentName,
+        /// The agents that may make the call.
+        agents: &'a StepAgents,
         /// The request.
         request: &'a RequestTemplate,
+        /// How the agent computes the output from the response. If absent, the output is the response's body.
+        output: Option<&'a Template>,
         /// The callback that completes the step, if the call only starts it.
         callback: Option<&'a CallbackDefinition>,
     },
@@ -227,7 +235,7 @@ impl StepWork<'_> {
         }
     }
 
-    /// The templates of the work.
+    /// The templates that are rendered before the work starts.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let (request, template) = match self {
             Self::Call { request, .. } => (Some(request), None),
@@ -250,9 +258,14 @@ impl StepDefinition {
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
         match (action, self.work()?) {
             (Action::Do, work) => Some(self.do_settings(work)),
-            (Action::Undo, StepWork::Call { agent, .. }) => {
+            (Action::Undo, StepWork::Call { agents, .. }) => {
                 let request = self.undo.as_ref()?.request.as_ref()?;
-                Some(self.undo_settings(StepWork::Call { agent, request, callback: None }))
+                Some(self.undo_settings(StepWork::Call {
+                    agents,
+                    request,
+                    output: None,
+                    callback: None,
+                }))
             }
             (Action::Undo, work @ StepWork::Child(_)) => Some(self.undo_settings(work)),
             (Action::Undo, StepWork::Wait(_)) => None,
@@ -285,17 +298,31 @@ impl StepDefinition {
         }
     }
 
+    /// The version of the messages that the step's agent must understand, as in
+    /// [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
+    #[must_use]
+    pub fn agent_contract(&self) -> u32 {
+        if self.output.is_some() { 2 } else { 1 }
+    }
+
     /// The work of the step. Returns `None` in a definition that has [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn work(&self) -> Option<StepWork<'_>> {
         match (&self.agent, &self.request, &self.wait, &self.workflow) {
-            (Some(agent), Some(request), None, None) => {
-                Some(StepWork::Call { agent, request, callback: self.callback.as_ref() })
+            (Some(agents), Some(request), None, None) => {
+                let (output, callback) = (self.output.as_ref(), self.callback.as_ref());
+                Some(StepWork::Call { agents, request, output, callback })
             }
             (None, None, Some(wait), None) => Some(StepWork::Wait(wait)),
             (None, None, None, Some(child)) => Some(StepWork::Child(child)),
             _ => None,
         }
+    }
+
+    /// The names of all agents that may execute the step.
+    #[must_use]
+    pub fn agents(&self) -> &[AgentName] {
+        self.agent.as_ref().map_or(&[], StepAgents::names)
     }
 
     fn complete_within_or_default(&self, configured: Option<Duration>) -> Duration {
@@ -323,6 +350,10 @@ pub struct RequestTemplate {
     /// The JSON body. If absent, the request has no body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Template>,
+    /// `aws` signs the request with the agent's own AWS credentials. Service and region follow from the agent's base
+    /// URL, or are given: `{ aws: { service: s3, region: eu-west-1 } }`. If absent, the agent's setting applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<CallAuth>,
 }
 
 impl RequestTemplate {

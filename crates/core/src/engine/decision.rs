@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use crate::{
     engine::effect::Effect,
     model::{
+        attempt::{Action, AttemptId},
         document::Document,
+        names::Part,
         task::Task,
         time::{Timing, later},
     },
@@ -21,11 +23,23 @@ pub struct DecisionContext<'a> {
     /// Whether the message may have been processed before: the queue delivered it before, or the save lost a race,
     /// possibly to an earlier save of the same instance.
     pub redelivered: bool,
+    /// If the save lost a race: the attempts that it would have started. Only their requests are sent again. `None` if the
+    /// queue delivered the message before: any request may have been lost.
+    pub lost_starts: Option<&'a [AttemptId]>,
     /// The time limits of the deployment.
     pub timing: Timing,
 }
 
 impl DecisionContext<'_> {
+    /// Whether the request of this attempt may have been lost when the message was processed before.
+    pub(crate) fn may_have_lost(&self, part: &Part, action: Action, number: u32) -> bool {
+        self.lost_starts.is_none_or(|starts| {
+            starts
+                .iter()
+                .any(|start| (&start.step, start.action, start.number) == (part, action, number))
+        })
+    }
+
     /// Whether `time` has passed on every clock, with the clock skew taken into account.
     pub(crate) fn is_past(&self, time: Timestamp) -> bool {
         later(time, self.timing.clock_skew) <= self.now

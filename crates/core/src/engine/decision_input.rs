@@ -5,7 +5,7 @@ use crate::{
         decision::IgnoreReason,
         effect::Effect,
         notify::end_of_task_effects,
-        redelivery::{self, in_progress},
+        redelivery::{self, after_reply, in_progress},
         task_change::{Inputs, TaskChange},
         values::ValueSources,
     },
@@ -98,10 +98,17 @@ impl<'a> DecisionInput<'a, '_> {
     /// reply and started undos and waiting steps, or ended the task again.
     pub(crate) fn stale(&self, step: &Part, action: Action) -> PendingDecision<'a> {
         let again = |name: &Part, of, number| {
-            let is_other = (name, of) != (step, action);
-            is_other && (of == Action::Undo || self.may_start_any_time(name, number))
+            (name, of) != (step, action) && self.may_start_with_any_reply(name, of, number)
         };
-        self.ignore_late(IgnoreReason::StaleReply, again)
+        self.ignore_late(IgnoreReason::StaleReply, step, again)
+    }
+
+    /// The same for a reply that also started the newest attempt at its own part.
+    pub(crate) fn stale_and_own_next(&self, step: &Part, action: Action) -> PendingDecision<'a> {
+        let again = |name: &Part, of, number| {
+            (name, of) == (step, action) || self.may_start_with_any_reply(name, of, number)
+        };
+        self.ignore_late(IgnoreReason::StaleReply, step, again)
     }
 
     /// Decides on a reply that is already recorded. The requests that it started may have been lost: those of the
@@ -113,14 +120,15 @@ impl<'a> DecisionInput<'a, '_> {
             let next = name.step == step.step && name.item > step.item;
             action == Action::Undo || self.may_start_any_time(name, number) || after || next
         };
-        self.ignore_late(IgnoreReason::DuplicateReply, follows)
+        self.ignore_late(IgnoreReason::DuplicateReply, step, follows)
     }
 
-    /// Ignores the event. If the message was delivered before, sends again the requests in progress that `again`
+    /// Ignores a reply to a step. If the message was delivered before, sends again the requests in progress that `again`
     /// accepts, the notifications of the end, and the wakes.
     fn ignore_late(
         &self,
         reason: IgnoreReason,
+        step: &Part,
         again: impl Fn(&Part, Action, u32) -> bool,
     ) -> PendingDecision<'a> {
         if !self.redelivered() {
@@ -128,9 +136,27 @@ impl<'a> DecisionInput<'a, '_> {
         }
         PendingDecision::ignore_and(
             reason,
-            in_progress(self.task, again),
+            self.lost_after_reply(step, again),
             self.end_effects_and_wakes(),
         )
+    }
+
+    /// The attempts in progress whose requests an earlier handling of the message may have lost.
+    pub(crate) fn lost_requests(&self) -> Vec<(Part, Action)> {
+        in_progress(self.task, |part, action, number| {
+            self.inputs.context.may_have_lost(part, action, number)
+        })
+    }
+
+    /// The same for a reply to `step`, and only those that `again` accepts.
+    pub(crate) fn lost_after_reply(
+        &self,
+        step: &Part,
+        again: impl Fn(&Part, Action, u32) -> bool,
+    ) -> Vec<(Part, Action)> {
+        after_reply(self.task, step, |part, action, number| {
+            self.inputs.context.may_have_lost(part, action, number) && again(part, action, number)
+        })
     }
 
     /// The notifications of the task's end, if it has ended, and the wakes of its waits.
@@ -143,6 +169,11 @@ impl<'a> DecisionInput<'a, '_> {
     /// The wakes that the last save of the task may have sent.
     pub(crate) fn wakes(&self) -> Vec<Effect> {
         redelivery::wakes(self.task, self.inputs.context.now)
+    }
+
+    /// Whether any reply may have started this attempt.
+    fn may_start_with_any_reply(&self, part: &Part, action: Action, number: u32) -> bool {
+        action == Action::Undo || self.may_start_any_time(part, number)
     }
 
     /// Whether any event may have started this attempt, because a wait had ended: it is not the first attempt, or its

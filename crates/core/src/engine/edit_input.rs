@@ -6,12 +6,14 @@ use crate::{
     definition::step::ForEach,
     engine::{
         command_executor::{CommandExecutor, RefusalReason},
+        item_list::slice_documents,
         request::size_error,
         values::ValueError,
     },
     model::{
+        attempt::Action,
         command::{Command, CommandId},
-        document::{Document, DocumentKey},
+        document::{Document, DocumentKey, ItemListVersion},
         names::StepName,
         step::{Progress, StepState},
     },
@@ -43,8 +45,11 @@ impl CommandExecutor<'_, '_> {
         for (name, step) in self.change.plan().steps() {
             if let Some(each) = &step.definition.for_each {
                 self.check_items_unchanged(name, each, &id)?;
+                self.store_slices(name, each, &id)?;
             }
         }
+        self.check_stored_documents()?;
+        let plan = self.change.plan();
         let task = &mut self.change.task;
         let direction = task.direction();
         task.input_edit_id = Some(id.clone());
@@ -53,6 +58,11 @@ impl CommandExecutor<'_, '_> {
                 progress.input_edit_id = Some(id.clone());
                 // From now on another child task runs for the step.
                 progress.child_revision = None;
+                let agents = plan.step(&step.step).agents();
+                let is_chosen = agents.is_some_and(|agents| agents.choice().is_some());
+                if direction == Action::Do && is_chosen {
+                    progress.use_agent(None);
+                }
             }
         }
         Ok(())
@@ -96,6 +106,41 @@ impl CommandExecutor<'_, '_> {
                 if record.run.may_have_run { " and may have run" } else { "" },
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses the command if an earlier decision on it stored other documents, and its save lost a race: another command has
+    /// changed the input since. A stored document never changes, so this command cannot store its own.
+    fn check_stored_documents(&self) -> Result<(), RefusalReason> {
+        let loaded = self.change.inputs.documents;
+        let differs =
+            |new: &Document| loaded.loaded(&new.key).is_some_and(|stored| *stored != new.body);
+        match self.change.documents.iter().any(differs) {
+            true => Err("another change came first; send the command again".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Stores the edited list of a step whose items run, if its list is stored in slices.
+    fn store_slices(
+        &mut self,
+        name: &StepName,
+        each: &ForEach,
+        edit: &CommandId,
+    ) -> Result<(), RefusalReason> {
+        let record = self.change.task.steps.get(name);
+        let running = record.filter(|record| record.run.state == StepState::RunningItems);
+        let slices = running.and_then(|record| record.items.as_ref()?.slices());
+        let Some(slices) = slices else { return Ok(()) };
+        let list = match self.change.sources().items(name, each, Some(edit)) {
+            Ok(list) => list,
+            // A missing document is loaded next, and the decision is repeated.
+            Err(ValueError::NotLoaded) => return Ok(()),
+            Err(ValueError::Invalid(reason)) => return Err(format!("step {name}: {reason}")),
+        };
+        let version = ItemListVersion::Edited(edit.clone());
+        let documents = slice_documents(name, &version, slices, &list, self.change.now());
+        self.change.documents.extend(documents.map_err(|reason| format!("step {name}: {reason}"))?);
         Ok(())
     }
 

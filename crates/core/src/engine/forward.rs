@@ -12,6 +12,7 @@ use crate::{
         step::{ForEach, StepWork, wait_until},
     },
     engine::{
+        item_list::{slice_documents, slices_of},
         notify::result_key,
         order,
         request::size_error,
@@ -22,7 +23,7 @@ use crate::{
     limits,
     model::{
         attempt::Action,
-        document::Document,
+        document::{Document, ItemListVersion},
         items::ItemRecords,
         names::{Part, StepName},
         step::{StepRecord, StepState},
@@ -119,9 +120,14 @@ fn start_items(
     if count > max {
         return Err(format!("{count} items; the limit is {max}").into());
     }
+    let slices = slices_of(&items);
+    if let Some(slices) = slices {
+        let version = ItemListVersion::Started(slices.fingerprint);
+        change.documents.extend(slice_documents(name, &version, slices, &items, change.now())?);
+    }
     let mut record = StepRecord::new(StepState::RunningItems);
     record.run.input_edit_id = input;
-    record.items = Some(ItemRecords::new(count));
+    record.items = Some(ItemRecords::new(count).with_slices(slices));
     change.task.steps.insert(name.clone(), record);
     // The items start in the next round. If there are none, the step completes in that round.
     Ok(true)

@@ -14,13 +14,15 @@
 //! | `decision_input`, `replies` | the task and the event of a decision; replies, callbacks, ends of child tasks |
 //! | `operate`, `command_executor`, `step_commands`, `edit_input` | operators' commands |
 //! | `task_change`, `outcome` | the changed task before it is saved; the outcome of an attempt |
+//! | `agent_in_use` | the agent that a part uses, if its step has several |
 //! | `advance`, `forward`, `undo` | which steps start, and which undos |
 //! | [`order`] | the order of steps and of their undos |
-//! | `render`, [`request`], `values` | the requests of the started parts, and the values that their expressions read |
+//! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
 //! | `settle`, [`notify`], `redelivery` | the end of a change, notifications, effects that are sent again |
 //! | `placement` | which documents are stored in the task's item |
 
 mod advance;
+mod agent_in_use;
 mod command_executor;
 pub mod decision;
 mod decision_input;
@@ -29,6 +31,7 @@ mod edit_input;
 pub mod effect;
 pub mod event;
 mod forward;
+mod item_list;
 pub mod notify;
 mod operate;
 pub mod order;

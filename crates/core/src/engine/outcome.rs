@@ -14,12 +14,13 @@ use crate::{
         recovery::{FinalAction, RecoveryDecision, seed},
         step::CallbackDefinition,
     },
-    engine::{request::size_error, task_change::TaskChange, undo},
+    engine::{agent_in_use, request::size_error, task_change::TaskChange, undo},
     limits,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
         command::CommandId,
         document::{Document, DocumentKey},
+        error_detail::ErrorDetail,
         messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::StepState,
@@ -46,18 +47,31 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                 None => complete_if_it_fits(change, attempt, output),
             }
         }
-        ReplyOutcome::Failed { reason, may_have_run } => {
+        ReplyOutcome::Failed { reason, may_have_run, detail } => {
             if *may_have_run {
                 block_undo_on_call(change, &attempt);
             }
-            fail(change, attempt, reason, *may_have_run);
+            fail(change, attempt.clone(), reason, *may_have_run);
+            keep_detail(change, attempt, detail.as_ref());
         }
-        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run } => {
+        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain } => {
             let pause = Duration::from_millis(*retry_after_ms);
             if *may_have_run {
                 block_undo_on_call(change, &attempt);
             }
-            defer(change, attempt, reason, pause, *may_have_run);
+            let did_not_run =
+                *certain && !*may_have_run && agent_in_use::may_change(change, &attempt);
+            let next = match did_not_run {
+                true => agent_in_use::move_on(change, &attempt),
+                false => None,
+            };
+            match next {
+                Some(next) => {
+                    let verdict = format!("not counted as a failure; agent {next} is next");
+                    store_reason(change, DocumentKey::Deferral(attempt), reason, &verdict);
+                }
+                None => defer(change, attempt, reason, pause, (*may_have_run, did_not_run)),
+            }
         }
         ReplyOutcome::Unknown { reason } => abandon_attempt(change, attempt, reason),
     }
@@ -173,6 +187,7 @@ pub(crate) fn complete(
         progress.state = StepState::Completed { attempt: Some(attempt.number) };
         progress.completed_by = by.cloned();
     }
+    change.task.count_output(&attempt, output);
     let key = match by {
         Some(command) => DocumentKey::OperatorOutput(attempt, command.clone()),
         None => DocumentKey::Output(attempt),
@@ -199,6 +214,17 @@ pub(crate) fn fail(
     let next = StepState::Failed { attempt: attempt.started() };
     count_failure(change, &attempt, next, reason, &RecoveryDecision::GiveUp(action), may_have_run);
     apply_final_action(change, &attempt, reason, action);
+}
+
+/// Adds what the service said to the document of a failed attempt. Only operators see the document.
+fn keep_detail(change: &mut TaskChange<'_>, attempt: AttemptId, detail: Option<&ErrorDetail>) {
+    let key = DocumentKey::Failure(attempt);
+    let failure = change.documents.iter_mut().find(|document| document.key == key);
+    if let (Some(detail), Some(Value::Object(body))) =
+        (detail, failure.map(|found| &mut found.body))
+    {
+        body.insert("detail".to_owned(), detail.as_str().into());
+    }
 }
 
 /// Abandons an attempt that ended without a final outcome. It is unknown whether it took effect.
@@ -247,13 +273,13 @@ pub(crate) fn expire(change: &mut TaskChange<'_>) {
 }
 
 /// Defers an attempt: the agent could not call the service now, for example because its circuit breaker is open. This
-/// does not count as a failure.
+/// does not count as a failure. `did_not_run` says that no delivery of the request has run the step or will run it.
 fn defer(
     change: &mut TaskChange<'_>,
     attempt: AttemptId,
     reason: &str,
     pause: Duration,
-    may_have_run: bool,
+    (may_have_run, did_not_run): (bool, bool),
 ) {
     let repeatable = change.plan().step(&attempt.step.step).is_repeatable(attempt.action);
     // Another delivery of an earlier attempt's request may have made a call.
@@ -266,7 +292,7 @@ fn defer(
     let until = later(change.now(), pause);
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
         let complete_by = match progress.state {
-            StepState::Running { complete_by, .. } => Some(complete_by),
+            StepState::Running { complete_by, .. } => (!did_not_run).then_some(complete_by),
             StepState::AwaitingCallback { .. }
             | StepState::RunningItems
             | StepState::Waiting { .. }

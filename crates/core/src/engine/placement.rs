@@ -29,8 +29,9 @@ const INSTANCE_BYTES: usize = 30;
 /// Bytes of an item in progress: its record, its run, and a run of passed items beside it.
 const OPEN_ITEM_BYTES: usize = 30;
 
-/// Bytes of the items of a step without the items in progress: the names of the fields, and the records of passed items.
-const PASSED_ITEMS_BYTES: usize = 60;
+/// Bytes of the items of a step without the items in progress: the names of the fields, their numbers, and the records of
+/// passed items.
+const PASSED_ITEMS_BYTES: usize = 80;
 
 /// Bytes that a record takes in addition while a callback is awaited, and after one that came before the agent's reply.
 const CALLBACK_BYTES: usize = 20;
@@ -299,6 +300,37 @@ mod tests {
             let bytes = size::item_bytes(&task);
             assert!(bytes <= INLINE_DOCUMENTS_BYTES_MAX, "{count} items: {bytes}");
         }
+    }
+
+    /// While nearly all items have passed or not started, those that may still start keep their room.
+    #[test]
+    fn items_that_may_start_keep_their_room() {
+        let plan = with_items(10);
+        let (mut task, _) = submitted(&plan, 0);
+        task.process_state = crate::model::task::ProcessState::Processing;
+        let with = |open: u32| {
+            let items = Some(items_in_progress(10_000, open));
+            StepRecord { items, ..StepRecord::new(StepState::RunningItems) }
+        };
+        let mut filled = Vec::new();
+        for items in [ItemRecords::new(10_000), items_in_progress(1_000, 2)] {
+            let items = ItemRecords::with_started(10_000, items.iter().cloned());
+            let begun =
+                StepRecord { items: Some(items), ..StepRecord::new(StepState::RunningItems) };
+            task.steps.insert("a".parse().unwrap(), begun);
+            let mut task = task.clone();
+            let fits = |bytes: &usize| {
+                place_documents(&mut task.clone(), &plan, vec![output(1, *bytes)]).is_empty()
+            };
+            let largest = (0..1_024).take_while(fits).last().unwrap();
+            assert_eq!(place_documents(&mut task, &plan, vec![output(1, largest)]), []);
+            task.steps.insert("a".parse().unwrap(), with(10));
+            let name = || Some("scheduler-0badcafe".to_owned());
+            (task.locked_by, task.saved_by) = (name(), name());
+            filled.push(size::item_bytes(&task));
+        }
+        let holds = |bytes: &usize| (800..=INLINE_DOCUMENTS_BYTES_MAX).contains(bytes);
+        assert!(filled.iter().all(holds), "{filled:?}");
     }
 
     /// The items in progress would make each later save more expensive.

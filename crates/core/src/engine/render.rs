@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        effect::Effect, outcome, request::render_request, task_change::TaskChange,
+        agent_in_use, effect::Effect, outcome, request::render_request, task_change::TaskChange,
         values::ValueError,
     },
     limits,
@@ -26,7 +26,9 @@ pub(crate) fn render_requests(change: &mut TaskChange<'_>, before: &Task) -> Vec
             postponed.push((part.clone(), *action));
             continue;
         }
-        match render_request(change.sources(), part, *action) {
+        let rendered = agent_in_use::choose(change, part)
+            .and_then(|()| render_request(change.sources(), part, *action));
+        match rendered {
             Ok(request) => {
                 bytes = bytes.saturating_add(request.estimated_bytes());
                 requests.push(request);
@@ -71,8 +73,16 @@ fn cancel_starts(
 /// Restores the state of a part before the change.
 fn revert_start(change: &mut TaskChange<'_>, before: &Task, part: &Part, action: Action) {
     let old = before.record(part);
-    let not_started = Progress::new(StepState::waiting(None, change.now()));
+    let now = change.now();
+    let not_started = Progress::new(StepState::waiting(None, now));
     match (action, old, change.task.part_record_mut(part)) {
+        // The change recorded the reply to the attempt before.
+        (Action::Do, Some(old), Some(record))
+            if old.run.state.is_running()
+                && old.run.state.newest_attempt() != record.run.state.newest_attempt() =>
+        {
+            record.run.state = StepState::waiting(old.run.state.newest_attempt(), now);
+        }
         (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
         (Action::Do, None, Some(record)) if part.item.is_some() => record.run = not_started,
         (Action::Do, None, _) => drop(change.task.steps.remove(&part.step)),

@@ -7,10 +7,10 @@
 use crate::{
     engine::{
         advance::advance,
+        agent_in_use,
         decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
         outcome,
-        redelivery::in_progress,
         request::child_id,
         task_change::TaskChange,
     },
@@ -29,8 +29,16 @@ pub(crate) fn reply_received<'a>(
     reply: &StepReply,
 ) -> PendingDecision<'a> {
     let StepReply { step, action, attempt, .. } = reply;
+    if agent_in_use::contradicts_refusal(case, reply) {
+        let mut change = case.change();
+        agent_in_use::record_contradiction(&mut change, reply);
+        return PendingDecision::Change(change);
+    }
     if is_late_reply_of_earlier_attempt(case.task, reply) {
         return late_effect(case, step, Some(&reply.outcome));
+    }
+    if agent_in_use::has_moved_on(case.task, reply) {
+        return case.stale_and_own_next(step, *action);
     }
     let progress = match case.progress(step, *action, *attempt, "a reply") {
         Ok(progress) => progress,
@@ -43,7 +51,7 @@ pub(crate) fn reply_received<'a>(
             let notify = if redelivered { case.wakes() } else { Vec::new() };
             PendingDecision::ignore_and(
                 IgnoreReason::StillAwaited,
-                in_progress(case.task, again),
+                case.lost_after_reply(step, again),
                 notify,
             )
         }
@@ -151,17 +159,10 @@ pub(crate) fn child_ended<'a>(
             | ChildOutcome::Refused { .. }
             | ChildOutcome::Error { not_undone: false, .. }
     );
-    let runs = child_id(case.task, step).ok();
-    let is_earlier = |last: u64| revision.is_some_and(|revision| revision < last);
-    if child.is_some_and(|child| runs.as_ref() != Some(child))
-        || record.run.child_revision.is_some_and(is_earlier)
+    if record.run.child_revision.is_some_and(|last| revision.is_some_and(|now| now < last))
+        || child.is_some_and(|child| child_id(case.task, step).ok().as_ref() != Some(child))
+        || action == Action::Do && is_refusal_of_another(outcome, refused, progress)
     {
-        return case.stale(step, action);
-    }
-    let is_refusal = matches!(outcome, ChildOutcome::Refused { .. });
-    let is_of_another =
-        refused.is_some_and(|number| Some(number) != progress.state.newest_attempt());
-    if is_refusal && is_of_another && action == Action::Do {
         return case.stale(step, action);
     }
     match &progress.state {
@@ -209,6 +210,16 @@ pub(crate) fn child_ended<'a>(
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => case.duplicate(step),
     }
+}
+
+/// Whether a submission was refused that is not the one of the newest attempt.
+fn is_refusal_of_another(
+    outcome: &ChildOutcome,
+    refused: Option<u32>,
+    progress: &Progress,
+) -> bool {
+    matches!(outcome, ChildOutcome::Refused { .. })
+        && refused.is_some_and(|number| Some(number) != progress.state.newest_attempt())
 }
 
 fn record_reply<'a>(case: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingDecision<'a> {

@@ -9,6 +9,7 @@ use crate::{
         effect::Effect,
         values::{ValueError, ValueSources},
     },
+    expression::template::Template,
     limits,
     model::{
         attempt::Action,
@@ -31,9 +32,22 @@ pub(crate) fn render_request(
     let step = sources.plan.step(&part.step);
     let definition = step.action(action).ok_or_else(|| invalid("the step has no undo"))?;
     match definition.work {
-        StepWork::Call { agent, request, .. } => {
+        StepWork::Call { agents, request, output, .. } => {
             let idempotent = step.is_repeatable(action);
-            let call = AgentCall { part, action, agent, request, idempotent, definition };
+            // The undo goes to the agent of the run.
+            let agent = agents.at(sources.task.agent_position(part));
+            let agent = agent.ok_or_else(|| invalid("no agent is chosen"))?;
+            let falls_back = action == Action::Do && agents.falls_back();
+            let call = AgentCall {
+                part,
+                action,
+                agent,
+                falls_back,
+                request,
+                output,
+                idempotent,
+                definition,
+            };
             call.render(sources).map(Effect::Request)
         }
         StepWork::Child(child) => {
@@ -47,14 +61,25 @@ struct AgentCall<'c> {
     part: &'c Part,
     action: Action,
     agent: &'c AgentName,
+    falls_back: bool,
     request: &'c RequestTemplate,
+    output: Option<&'c Template>,
     idempotent: bool,
     definition: ActionDefinition<'c>,
 }
 
 impl AgentCall<'_> {
     fn render(self, sources: ValueSources<'_>) -> Result<StepRequest, ValueError> {
-        let Self { part, action, agent, request: template, idempotent, definition } = self;
+        let Self {
+            part,
+            action,
+            agent,
+            falls_back,
+            request: template,
+            output,
+            idempotent,
+            definition,
+        } = self;
         let task = sources.task;
         let progress = task.progress(part, action);
         let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
@@ -78,11 +103,14 @@ impl AgentCall<'_> {
             idempotent,
             call_within_ms: u64::try_from(definition.call_within.as_millis()).ok(),
             responses: definition.responses.clone(),
+            exclusive: falls_back && !may_have_run,
             may_have_run,
             agent: agent.clone(),
             method: template.method,
             path: template.path.render_path(scope)?,
             body: body.map_err(|error| error.to_string())?,
+            auth: template.auth.clone(),
+            output: output.cloned().map(Box::new),
             incarnation: task.incarnation,
         };
         let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
@@ -175,7 +203,7 @@ pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
 }
 
 /// Returns an error message if `value` is too large or too deeply nested to store. `what` names the value in the message.
-pub(crate) fn size_error(what: &str, value: &Value) -> Option<String> {
+pub fn size_error(what: &str, value: &Value) -> Option<String> {
     if limits::nests_too_deep(value) {
         return Some(format!("the {what} nests deeper than {} levels", limits::JSON_DEPTH_MAX));
     }
@@ -244,7 +272,7 @@ mod tests {
         let all = [
             id(&parent('a'), &step, None),
             id(&parent('b'), &step, None),
-            id(&parent('a'), &format!("{step}[99]"), None),
+            id(&parent('a'), &format!("{step}[9999]"), None),
             id(&parent('a'), &step, Some(&edit)),
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();
@@ -275,7 +303,13 @@ mod tests {
         loaded: &LoadedDocuments,
     ) -> (Task, LoadedDocuments, Vec<Effect>) {
         let now = Timestamp::from_second(1).unwrap();
-        let context = DecisionContext { now, actor: "test", redelivered: false, timing: TIMING };
+        let context = DecisionContext {
+            now,
+            actor: "test",
+            redelivered: false,
+            lost_starts: None,
+            timing: TIMING,
+        };
         match transition(workflow, task, loaded, &Event::Wake, context).unwrap() {
             Transition::Apply { task, documents, effects } => {
                 let stored = task.documents.iter().chain(documents).collect();
@@ -305,6 +339,24 @@ mod tests {
         assert!(matches!(key, DocumentKey::Failure(_)));
         let reason = body["reason"].as_str().unwrap();
         assert!(reason.contains("; the limit is 131072"), "{reason}");
+    }
+
+    #[test]
+    fn a_request_has_the_output_template_of_its_step_and_an_undo_has_none() {
+        let output = json!({ "id": "${ response.body.id }" });
+        let workflow = workflow(&json!({
+            "agent": "a", "request": { "path": "/x" }, "output": output,
+            "undo": { "request": { "path": "/y" } },
+        }));
+        let (task, loaded) = submitted_task(&workflow, &Value::Null);
+        let (_, _, effects) = wake(&workflow, &task, &loaded);
+        let request = effects.iter().find_map(|effect| {
+            let Effect::Request(request) = effect else { return None };
+            Some(request)
+        });
+        assert_eq!(request.unwrap().output.as_deref().map(Template::source), Some(&output));
+        let undo = workflow.steps["a"].action(Action::Undo).unwrap();
+        assert!(matches!(undo.work, StepWork::Call { output: None, .. }));
     }
 
     #[test]

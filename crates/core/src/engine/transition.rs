@@ -17,6 +17,7 @@
 //! | Processing | wake                               | Processing, Processed  | waiting steps run, complete  |
 //! | Processing | wake, impossible                   | Undoing, Error         | the policy decides           |
 //! | Processing | step completed                     | Processing, Processed  | successors run               |
+//! | Processing | step completed                     | Error                  | at two agents; alert         |
 //! | Processing | step completed, impossible         | Undoing, Error         | the policy decides           |
 //! | Processing | step failed                        | Undoing, Undone, Error | the policy decides           |
 //! | Processing | step failed, impossible            | Error                  | undo incomplete; alert       |
@@ -66,7 +67,7 @@
 //! | Processed  | undo                               | Undoing, Undone        | undos run                    |
 //! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
 //! | Processed  | undo, impossible                   | Error                  | undo incomplete; alert       |
-//! | Processed  | step ran after all                 | Processed              | recorded                     |
+//! | Processed  | step ran after all                 | Processed, Error       | recorded                     |
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
 //! | Undone     | corrupt reply                      | illegal                |                              |
@@ -92,7 +93,8 @@
 //! - *unknown*: the agent cut a call, which may still be in progress at the service. The same holds without a reply, and
 //!   after a failure or a deferral that may have run. The undo of the step, and those of its predecessors, wait until the
 //!   call can no longer be in progress.
-//! - *step ran after all*: a step that was recorded as one that did not run took effect, or may have.
+//! - *step ran after all*: a step that was recorded as one that did not run took effect, or may have. If its agent had
+//!   refused it for certain, and the step has moved on to another agent, the task stops in Error.
 //! - *impossible*: the request of the next step, or the output of the task, cannot be rendered.
 //! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *pause*, *resume*: the commands of an operator.
 //! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
@@ -123,7 +125,7 @@ use crate::{
         operate::{apply_command, command_event, refused_record},
         order::{self, PointOfNoReturn},
         outcome::{self, NO_REPLY},
-        redelivery::{in_progress, wake},
+        redelivery::wake,
         render::render_requests,
         replies::{callback_received, child_ended, reply_received},
         request::render_request,
@@ -352,7 +354,7 @@ impl<'a> DecisionInput<'a, '_> {
     /// wait has ended.
     fn advance_task(&self) -> PendingDecision<'a> {
         let task = self.task;
-        let again = if self.redelivered() { in_progress(task, |_, _, _| true) } else { Vec::new() };
+        let again = if self.redelivered() { self.lost_requests() } else { Vec::new() };
         let mut change = self.change();
         change.inputs.wait_tolerance = self.inputs.context.timing.clock_skew;
         advance(&mut change);
@@ -377,7 +379,7 @@ impl<'a> DecisionInput<'a, '_> {
         }
         let mut notify = vec![command_event(task, record)];
         notify.extend(self.end_effects_and_wakes());
-        PendingDecision::ignore_and(reason, in_progress(task, |_, _, _| true), notify)
+        PendingDecision::ignore_and(reason, self.lost_requests(), notify)
     }
 
     /// Counts a failure for every attempt that is past its complete-by, applies the recovery policies, and wakes the

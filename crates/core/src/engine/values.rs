@@ -22,6 +22,7 @@ use crate::{
         scope::{RequiredValues, Scope},
         template::Template,
     },
+    limits,
     model::{
         attempt::Action,
         command::CommandId,
@@ -58,6 +59,11 @@ impl<'d> DocumentCache<'d> {
         }
         self.needed.borrow_mut().insert(key.clone());
         Err(ValueError::NotLoaded)
+    }
+
+    /// The document, if it is loaded. Does not request it.
+    pub(crate) fn loaded(&self, key: &DocumentKey) -> Option<&'d Value> {
+        self.read.get(key)
     }
 
     pub(crate) fn needed(self) -> BTreeSet<DocumentKey> {
@@ -112,6 +118,7 @@ impl TemplateValues<'_> {
             item: self.item.as_ref(),
             callback_token: self.token.as_deref(),
             event: None,
+            response: None,
         }
     }
 }
@@ -196,9 +203,7 @@ impl<'s> ValueSources<'s> {
             // An undo reverts the item that was done, even if the input has been edited since.
             let done =
                 self.task.progress(part, Action::Do).map_or(edit, |run| run.input_edit_id.as_ref());
-            let items = self.items(&part.step, each, done)?;
-            let item = items.get(place as usize);
-            values.item = Some(item.cloned().ok_or_else(|| format!("there is no item {place}"))?);
+            values.item = Some(self.item(&part.step, each, place, done)?);
         }
         if reads.names.contains("callback") {
             let (task_id, step) = (self.task.task_id.clone(), part.clone());
@@ -253,6 +258,9 @@ impl<'s> ValueSources<'s> {
         if matches!(record.run.state, StepState::Skipped { .. }) {
             return Some(Ok(Cow::Owned(Value::Null)));
         }
+        if items.output_memory_bytes() > limits::ITEM_OUTPUTS_MEMORY_BYTES_MAX {
+            return Some(Err(too_large_outputs(step, items.output_memory_bytes()).into()));
+        }
         let outputs: Vec<_> = (0_u32..)
             .zip(items.iter())
             .map(|(place, item)| {
@@ -283,6 +291,15 @@ impl<'s> ValueSources<'s> {
             | StepState::Failed { .. } => None,
         }
     }
+}
+
+fn too_large_outputs(step: &StepName, bytes: u64) -> String {
+    let (megabyte, max) = (1024 * 1024, limits::ITEM_OUTPUTS_MEMORY_BYTES_MAX);
+    format!(
+        "the outputs of the items of step {step} need {} MB of memory; an expression can read {} MB",
+        bytes.div_ceil(megabyte),
+        max / megabyte
+    )
 }
 
 /// The JSON type of a value, for messages. Messages never contain the value itself.

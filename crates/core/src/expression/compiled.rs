@@ -32,7 +32,7 @@ use crate::{
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// The names that an expression can begin with, except `steps`.
-const ROOTS: [&str; 5] = ["input", "task", "item", "callback", "event"];
+const ROOTS: [&str; 6] = ["input", "task", "item", "callback", "event", "response"];
 
 /// A parsed expression.
 #[derive(Debug, Clone)]
@@ -371,7 +371,9 @@ impl Expression {
         for (name, value) in inputs.variables() {
             context.add_variable_from_value(name, value);
         }
-        let value = program.execute(&context).map_err(|error| self.error(describe(&error)))?;
+        let value = program
+            .execute(&context)
+            .map_err(|error| self.error(describe(&self.source, &error)))?;
         let json = value.json().map_err(|_| self.error("the result is not JSON".to_owned()))?;
         self.spend_bytes(&json, budget)?;
         Ok(with_sorted_keys(json))
@@ -409,10 +411,14 @@ fn with_sorted_keys(value: Value) -> Value {
 }
 
 /// Describes an error of the interpreter with keys and types only. The interpreter's own messages contain values.
-fn describe(error: &ExecutionError) -> String {
+fn describe(expression: &str, error: &ExecutionError) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
     match error {
-        ExecutionError::NoSuchKey(key) => format!("there is no `{key}`"),
+        // A key that the expression computes may be payload.
+        ExecutionError::NoSuchKey(key) if expression.contains(key.as_str()) => {
+            format!("there is no `{key}`")
+        }
+        ExecutionError::NoSuchKey(_) => "there is no such key".to_owned(),
         ExecutionError::UndeclaredReference(name) => format!("unknown name `{name}`"),
         ExecutionError::NoSuchOverload(overload) => overload.to_string(),
         ExecutionError::UnsupportedBinaryOperator(operator, left, right) => {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::{hint, limits, model::names::StepName};
 
 /// The names that an expression can begin with.
-pub(crate) const NAMES: [&str; 6] = ["input", "steps", "task", "item", "callback", "event"];
+pub(crate) const NAMES: [&str; 7] =
+    ["input", "steps", "task", "item", "callback", "event", "response"];
 
 /// An error in a template, found when it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +65,7 @@ impl InvalidTemplate {
             Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
             Self::UnknownName { name, .. } => {
                 Some(hint::closest_match(name, NAMES).map_or_else(
-                    || "there are `input`, `steps` and `task`, and in some places `item`, `callback` and `event`".to_owned(),
+                    || "there are `input`, `steps` and `task`, and in some places `item`, `callback`, `event` and `response`".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 ))
             }
@@ -101,6 +102,8 @@ pub struct Scope<'a> {
     pub callback_token: Option<&'a str>,
     /// `event`: the event that triggers a task.
     pub event: Option<&'a Value>,
+    /// `response.status`, `response.headers` and `response.body`: the response of the remote service.
+    pub response: Option<&'a Value>,
 }
 
 /// The values that a template reads. They must be loaded before it is rendered.
@@ -127,6 +130,7 @@ impl<'a> Scope<'a> {
             "input" => self.input.map(Cow::Borrowed),
             "item" => self.item.map(Cow::Borrowed),
             "event" => self.event.map(Cow::Borrowed),
+            "response" => self.response.map(Cow::Borrowed),
             "callback" => self.callback_token.map(|token| Cow::Owned(json!({ "token": token }))),
             "task" => self
                 .task

@@ -10,6 +10,7 @@
 //! | `item` | the current item of `for_each` |
 //! | `callback` | `callback.token` of a step with a callback |
 //! | `event` | the event, in a trigger |
+//! | `response` | the response of the remote service, in the `output` of a step |
 //!
 //! A text that consists of one expression has the type of the expression's value. In a longer text the value becomes text.
 //! `$${` is an escaped `${`.

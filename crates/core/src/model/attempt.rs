@@ -47,15 +47,12 @@ impl Action {
 pub struct AttemptTimes {
     /// When the scheduler sent the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub queued_at: Option<Timestamp>,
     /// When the agent first called the remote service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub called_at: Option<Timestamp>,
     /// When the agent had the outcome: from the response of the service, or its own decision to stop calling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub answered_at: Option<Timestamp>,
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::model::{
     attempt::{Action, AttemptId, AttemptTimes},
     command::CommandId,
-    names::{Incarnation, TaskId},
+    names::{Incarnation, StepName, TaskId},
 };
 
 /// Identifies a document of one task.
@@ -21,6 +21,15 @@ pub enum DocumentKey {
     Submission,
     /// The input after the edit by this command of an operator.
     Input(CommandId),
+    /// Successive items of the list of a step with `for_each`, if the list is long.
+    Items {
+        /// The step.
+        step: StepName,
+        /// Which list it is.
+        version: ItemListVersion,
+        /// The position of the slice in the list.
+        slice: u32,
+    },
     /// The output of the task, with a fingerprint of the state that it was made from. The fingerprint distinguishes it
     /// from results that other decisions stored without being saved.
     Result(u32),
@@ -35,6 +44,31 @@ pub enum DocumentKey {
     Deferral(AttemptId),
     /// The claim of an agent to make the only call of an attempt, for a step that is not idempotent.
     Claim(AttemptId),
+}
+
+/// A list of a step with `for_each`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ItemListVersion {
+    /// The list with this fingerprint, with which the step started. The fingerprint distinguishes it from lists of
+    /// decisions that were not saved.
+    Started(u32),
+    /// The list after the edit of the input by this command.
+    Edited(CommandId),
+}
+
+impl DocumentKey {
+    /// The attempt that a document belongs to. `None` for documents of the task as a whole.
+    #[must_use]
+    pub fn attempt(&self) -> Option<&AttemptId> {
+        match self {
+            Self::Output(attempt)
+            | Self::OperatorOutput(attempt, _)
+            | Self::Failure(attempt)
+            | Self::Deferral(attempt)
+            | Self::Claim(attempt) => Some(attempt),
+            Self::Submission | Self::Input(_) | Self::Items { .. } | Self::Result(_) => None,
+        }
+    }
 }
 
 impl AttemptId {
@@ -52,6 +86,12 @@ impl fmt::Display for DocumentKey {
         match self {
             Self::Submission => f.write_str("submission"),
             Self::Input(id) => write!(f, "input/{id}"),
+            Self::Items { step, version: ItemListVersion::Started(fingerprint), slice } => {
+                write!(f, "items/{step}/{fingerprint:08x}/{slice}")
+            }
+            Self::Items { step, version: ItemListVersion::Edited(command), slice } => {
+                write!(f, "items/{step}/input/{command}/{slice}")
+            }
             Self::Result(fingerprint) => write!(f, "result/{fingerprint:08x}"),
             Self::Output(attempt) => attempt.write_key(f, "output"),
             Self::OperatorOutput(attempt, command) => {
@@ -80,6 +120,18 @@ impl FromStr for DocumentKey {
             ["submission"] => Ok(Self::Submission),
             ["result", fingerprint] => {
                 Ok(Self::Result(u32::from_str_radix(fingerprint, 16).map_err(|_| invalid())?))
+            }
+            ["items", step, fingerprint, slice] => {
+                let fingerprint = u32::from_str_radix(fingerprint, 16).map_err(|_| invalid())?;
+                let step = step.parse().map_err(|_| invalid())?;
+                let slice = slice.parse().map_err(|_| invalid())?;
+                Ok(Self::Items { step, version: ItemListVersion::Started(fingerprint), slice })
+            }
+            ["items", step, "input", command, slice] => {
+                let command = command.parse().map_err(|_| invalid())?;
+                let step = step.parse().map_err(|_| invalid())?;
+                let slice = slice.parse().map_err(|_| invalid())?;
+                Ok(Self::Items { step, version: ItemListVersion::Edited(command), slice })
             }
             ["input", id] => Ok(Self::Input(id.parse().map_err(|_| invalid())?)),
             [prefix @ ("step" | "undo"), step, number, "output", command] => {
@@ -197,6 +249,16 @@ mod tests {
         for key in [
             DocumentKey::Submission,
             DocumentKey::Input("c-1".parse().unwrap()),
+            DocumentKey::Items {
+                step: "charge".parse().unwrap(),
+                version: ItemListVersion::Started(0x00c0_ffee),
+                slice: 299,
+            },
+            DocumentKey::Items {
+                step: "charge".parse().unwrap(),
+                version: ItemListVersion::Edited("c-1".parse().unwrap()),
+                slice: 0,
+            },
             DocumentKey::Output(AttemptId { step: step.clone(), action: Action::Do, number: 3 }),
             DocumentKey::OperatorOutput(
                 AttemptId { step: step.clone(), action: Action::Undo, number: 3 },

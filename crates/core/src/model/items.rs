@@ -4,7 +4,7 @@
 //! a run is a number of successive items, and the one record that they share. A task with thousands of items so stays
 //! small in memory and in the state store (`text.rs`).
 
-use std::ops::Range;
+use std::{num::NonZeroU32, ops::Range};
 
 pub(crate) mod text;
 
@@ -13,8 +13,21 @@ pub(crate) mod text;
 pub struct ItemRecords<R> {
     /// The number of items.
     count: u32,
+    /// How the list is stored. `None` if it is short.
+    slices: Option<ListSlices>,
+    /// The estimated bytes of memory that the outputs of the items take.
+    output_memory_bytes: u64,
     /// The records of the items that have started. Items start in order.
     runs: Vec<Run<R>>,
+}
+
+/// How the list of a step with `for_each` is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListSlices {
+    /// The number of items in one slice.
+    pub len: NonZeroU32,
+    /// Distinguishes the list, and its division into slices, from those of decisions that were not saved.
+    pub fingerprint: u32,
 }
 
 /// Successive items with equal records.
@@ -28,7 +41,31 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
     /// The records of `count` items, none of which has started.
     #[must_use]
     pub fn new(count: u32) -> Self {
-        Self { count, runs: Vec::new() }
+        Self { count, slices: None, output_memory_bytes: 0, runs: Vec::new() }
+    }
+
+    /// Sets how the list is stored.
+    #[must_use]
+    pub fn with_slices(self, slices: Option<ListSlices>) -> Self {
+        Self { slices, ..self }
+    }
+
+    /// How the list is stored. `None` if it is short.
+    #[must_use]
+    pub fn slices(&self) -> Option<ListSlices> {
+        self.slices
+    }
+
+    /// The estimated bytes of memory that the outputs of the items take. Outputs that older releases recorded are not
+    /// counted.
+    #[must_use]
+    pub fn output_memory_bytes(&self) -> u64 {
+        self.output_memory_bytes
+    }
+
+    /// Counts an output that takes this many bytes of memory.
+    pub fn add_output(&mut self, memory_bytes: usize) {
+        self.output_memory_bytes = self.output_memory_bytes.saturating_add(memory_bytes as u64);
     }
 
     /// The records of `count` items, of which the first have started.
@@ -140,7 +177,10 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
 /// Equal records of items may be divided into runs in several ways. That makes no difference.
 impl<R: Clone + PartialEq> PartialEq for ItemRecords<R> {
     fn eq(&self, other: &Self) -> bool {
-        self.count == other.count && self.joined().eq(other.joined())
+        let Self { count, slices, output_memory_bytes, runs: _ } = self;
+        (count, slices, output_memory_bytes)
+            == (&other.count, &other.slices, &other.output_memory_bytes)
+            && self.joined().eq(other.joined())
     }
 }
 

@@ -1,8 +1,10 @@
 //! Data types of the engine, and the messages that the roles exchange. Their methods only derive values from the data.
 
 pub mod attempt;
+pub mod call_auth;
 pub mod command;
 pub mod document;
+pub mod error_detail;
 pub mod events;
 pub mod hash;
 pub mod inline_documents;
@@ -12,6 +14,7 @@ pub mod json_text;
 pub mod messages;
 pub mod names;
 pub mod part_run;
+pub mod registration;
 pub mod responses;
 pub mod retention;
 pub mod step;

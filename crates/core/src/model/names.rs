@@ -4,7 +4,10 @@ use std::{borrow::Cow, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{COMMAND_ID_CHARS_MAX, ITEMS_MAX, NAME_CHARS_MAX, TASK_ID_CHARS_MAX};
+use crate::limits::{
+    AGENT_VERSION_CHARS_MAX, COMMAND_ID_CHARS_MAX, ITEMS_MAX, NAME_CHARS_MAX, QUEUE_NAME_CHARS_MAX,
+    STACK_ID_CHARS_MAX, TASK_ID_CHARS_MAX,
+};
 
 /// The error for a text that is not a valid name or id. It contains the violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -146,6 +149,51 @@ checked_text!(
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
     "[a-z][a-z0-9_-]",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
+);
+
+checked_text!(
+    /// The kind of an agent: `http`, or another word for how it calls its service.
+    AgentKind, "agent kind", NAME_CHARS_MAX,
+    |c| c.is_ascii_lowercase(),
+    |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-',
+    "[a-z][a-z0-9-]",
+    "a lower-case letter, then lower-case letters, digits and `-`"
+);
+
+checked_text!(
+    /// The name of an AWS service or region in a signature, such as `s3` or `eu-west-1`.
+    AwsName, "name of an AWS service or region", NAME_CHARS_MAX,
+    |c| c.is_ascii_lowercase(),
+    |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-',
+    "[a-z][a-z0-9-]",
+    "a lower-case letter, then lower-case letters, digits and `-`"
+);
+
+checked_text!(
+    /// The name of an SQS queue.
+    QueueName, "queue name", QUEUE_NAME_CHARS_MAX,
+    |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'),
+    |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'),
+    "[A-Za-z0-9_-]",
+    "letters, digits, `-` and `_`"
+);
+
+checked_text!(
+    /// The version of an agent's code. Its author chooses it.
+    AgentVersion, "agent version", AGENT_VERSION_CHARS_MAX,
+    |c| c.is_ascii_graphic(),
+    |c| c.is_ascii_graphic(),
+    "[!-~]",
+    "printable ASCII characters without spaces"
+);
+
+checked_text!(
+    /// The id of the CloudFormation stack that registered an agent, or `local`.
+    StackId, "stack id", STACK_ID_CHARS_MAX,
+    |c| c.is_ascii_alphanumeric(),
+    |c| c.is_ascii_graphic(),
+    "[A-Za-z0-9][!-~]",
+    "a letter or digit, then printable ASCII characters without spaces"
 );
 
 /// A step, or one item of a step with `for_each`. Each part runs and is undone separately. As text, a step is `ship`, and
@@ -391,89 +439,4 @@ impl schemars::JsonSchema for CallbackToken {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn task_id_has_only_characters_that_fit_in_a_header_and_in_a_key() {
-        assert!("order-2026:11.20_7".parse::<TaskId>().is_ok());
-        for bad in ["", "-a", "a/b", "a b", "a\nb", "ü", &"a".repeat(TASK_ID_CHARS_MAX + 1)] {
-            assert!(bad.parse::<TaskId>().is_err(), "{bad:?} was accepted");
-        }
-    }
-
-    #[test]
-    fn error_of_an_invalid_name_contains_the_rule() {
-        let error = "reserve-stock".parse::<StepName>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "step name `reserve-stock` is not valid: a lower-case letter, then lower-case letters, \
-             digits and `_`, at most 40 characters"
-        );
-    }
-
-    #[test]
-    fn part_reads_back_as_written() {
-        for text in ["ship", "ship[0]", "ship[99]"] {
-            assert_eq!(text.parse::<Part>().unwrap().to_string(), text);
-        }
-        for bad in ["ship[]", "ship[-1]", "ship[01]", "ship[100]", "ship[3", "[3]", "ship[3]x"] {
-            assert!(bad.parse::<Part>().is_err(), "{bad:?} was accepted");
-        }
-    }
-
-    #[test]
-    fn callback_token_reads_back_as_written() {
-        let request = |edit: Option<&str>| CallbackFence::Request {
-            edit: edit.map(|edit| edit.parse().unwrap()),
-        };
-        let incarnation = "0mpvd1ym8".parse().ok();
-        for (text, item, incarnation, fence) in [
-            ("order-7/approve/i0mpvd1ym8", None, incarnation, request(None)),
-            ("order-7/approve[3]/i0mpvd1ym8/c-1", Some(3), incarnation, request(Some("c-1"))),
-            // Tokens of older releases.
-            ("order-7/approve[3]/2", Some(3), None, CallbackFence::Attempt(2)),
-            ("order-7/approve/2/0mpvd1ym8", None, incarnation, CallbackFence::Attempt(2)),
-        ] {
-            let token: CallbackToken = text.parse().unwrap();
-            assert_eq!(
-                (token.step.item, token.incarnation, &token.fence),
-                (item, incarnation, &fence)
-            );
-            assert_eq!(token.to_string(), text);
-        }
-        for bad in [
-            "order-7/approve",
-            "order-7/approve/1/2",
-            "order-7/approve/x",
-            "order-7/approve/i",
-            "order-7/approve/i0mpvd1ym8/",
-            "order-7/approve/i0mpvd1ym8/c/d",
-            "/approve/1",
-        ] {
-            assert!(bad.parse::<CallbackToken>().is_err(), "{bad:?} was accepted");
-        }
-    }
-
-    #[test]
-    fn incarnation_reads_back_as_written_and_sorts_by_time() {
-        let of = |ms| Incarnation::recorded_at(jiff::Timestamp::from_millisecond(ms).unwrap());
-        let texts = [0, 1, 1_780_315_200_000, 1_780_315_200_001, 2_821_109_907_456]
-            .map(|ms| (of(ms), of(ms).to_string()));
-        for (incarnation, text) in &texts {
-            assert_eq!((text.len(), text.parse()), (INCARNATION_CHARS, Ok(*incarnation)));
-        }
-        assert!(texts.is_sorted_by_key(|(_, text)| text), "{texts:?}");
-        let last = Incarnation::recorded_at(jiff::Timestamp::MAX).to_string();
-        assert_eq!((last.as_str(), last.parse()), ("zzzzzzzzz", Ok(Incarnation(Incarnation::MAX))));
-        for bad in ["", "1", "00000000A", "-00000001", "0000000000"] {
-            assert!(bad.parse::<Incarnation>().is_err(), "{bad:?} was accepted");
-        }
-    }
-
-    #[test]
-    fn name_is_validated_when_it_is_deserialised() {
-        assert!(serde_json::from_str::<StepName>("\"Charge\"").is_err());
-        assert_eq!(serde_json::from_str::<StepName>("\"charge\"").unwrap().as_str(), "charge");
-    }
-}
+mod tests;

@@ -85,6 +85,12 @@ impl ResponseOverrides {
         self.0.iter().map(|(status, class)| (*status, *class))
     }
 
+    /// The class that overrides the default of this status, if there is one.
+    #[must_use]
+    pub fn overridden(&self, status: u16) -> Option<ResponseClass> {
+        self.0.get(&status).copied()
+    }
+
     /// The meaning of a response with this status.
     #[must_use]
     pub fn classify(&self, status: u16) -> ClassifiedResponse {

@@ -22,6 +22,9 @@ pub fn retention_start(complete_by: Timestamp, complete_within: Duration) -> Tim
     Timestamp::from_second(latest_end.as_second()).unwrap_or(latest_end)
 }
 
+/// How much earlier a document may expire: see [`DocumentRetention::almost_covers`].
+const ALMOST: Duration = Duration::from_secs(3_600);
+
 /// How long a document is kept: until `from`, plus the retention time, plus a
 /// [margin](crate::limits::RETENTION_MARGIN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +44,12 @@ impl DocumentRetention {
     pub fn expires_at(self, default_retention: Duration) -> Timestamp {
         let retention = self.retention_s.map_or(default_retention, Duration::from_secs);
         later(later(self.from, retention), RETENTION_MARGIN)
+    }
+
+    /// Whether a document with this retention expires at most an hour too early for `other`. The margin makes up for that.
+    #[must_use]
+    pub fn almost_covers(self, other: Self) -> bool {
+        self.retention_s == other.retention_s && later(self.from, ALMOST) >= other.from
     }
 
     /// Returns a retention that is at least as long as `self` and as `other`. The deployment's retention time is not

@@ -246,6 +246,14 @@ pub struct Progress {
     /// ignored. Zero if this task was inactive for so long that the child task may have begun, ended and expired.
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     pub child_revision: Option<u64>,
+    /// The agent that the step uses: its position in the definition. Absent if the step has one agent only, uses the first
+    /// of several, or has not chosen one. The undo goes to the agent of the run.
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<u32>,
+    /// The first attempt at that agent. The attempts before certainly did not run the step. Absent if there was no other
+    /// agent.
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    pub agent_since: Option<u32>,
 }
 
 impl Progress {
@@ -260,7 +268,16 @@ impl Progress {
             input_edit_id: None,
             completed_by: None,
             child_revision: None,
+            agent: None,
+            agent_since: None,
         }
+    }
+
+    /// Uses the agent at this position from the next attempt on. `None` stands for the first agent, or for one that is
+    /// still to be chosen.
+    pub(crate) fn use_agent(&mut self, position: Option<u32>) {
+        self.agent = position;
+        self.agent_since = Some(self.state.attempt_count().saturating_add(1));
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.

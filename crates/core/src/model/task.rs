@@ -20,7 +20,7 @@
 //! | `o` | completed by this command | | |
 //! | `r` | revision of the child task | | |
 //! | `x` | progress of the undo | | |
-//! | `p` | items: `n` number, `d` distinct records, `l` runs | | |
+//! | `p` | items: `n` number, `c`, `h` slices of the list, `z` bytes of outputs in memory, `d` distinct records, `l` runs | | |
 //!
 //! The states of a task:
 //!
@@ -40,11 +40,12 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     limits,
     model::{
-        attempt::Action,
+        attempt::{Action, AttemptId},
         command::{CommandId, CommandRecord},
         inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
@@ -312,6 +313,15 @@ impl Task {
         self.steps.get(step).is_some_and(|record| record.run.state.is_completed_or_skipped())
     }
 
+    /// Counts the output of an attempt, if it is an attempt at doing an item.
+    pub(crate) fn count_output(&mut self, attempt: &AttemptId, output: &Value) {
+        let is_of_item = attempt.action == Action::Do && attempt.step.item.is_some();
+        let record = self.steps.get_mut(&attempt.step.step).filter(|_| is_of_item);
+        if let Some(items) = record.and_then(|record| record.items.as_mut()) {
+            items.add_output(limits::estimated_memory_bytes(output));
+        }
+    }
+
     /// The parts that have started, with their records, in runs.
     pub fn part_runs(&self) -> impl Iterator<Item = (PartRun<'_>, &StepRecord)> {
         self.steps.iter().flat_map(|(name, record)| record.part_runs(name))
@@ -376,6 +386,12 @@ impl Task {
             (Some(index), Some(items)) => items.get(index),
             (None, Some(_)) | (Some(_), None) => None,
         }
+    }
+
+    /// The position of the agent that a part uses, if its step has several and the part does not use the first.
+    #[must_use]
+    pub fn agent_position(&self, part: &Part) -> Option<u32> {
+        self.record(part)?.run.agent
     }
 
     /// The record of a part, mutable.

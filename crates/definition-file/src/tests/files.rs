@@ -212,7 +212,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ x }",
-            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps` and `task`, and in some places `item`, `callback` and `event`",
+            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps` and `task`, and in some places `item`, `callback`, `event` and `response`",
         ),
         (
             "${ input.amount",

@@ -31,27 +31,32 @@ steps:
     point_of_no_return: true
     request: { method: PUT, path: '/reservations/${ task.id }', body: { items: '${ input.items }' } }
   pack:
-    agent: packing
+    agent: [packing, packing-backup]
     after: [reserve]
     for_each: { items: '${ input.items }', at_once: 3 }
     recovery: { extended_wait: { wait: 15m, times: 2 } }
-    request: { path: /parcels, body: '${ item }' }
+    request: { path: /parcels, body: '${ item }', auth: { aws: { service: s3, region: eu-west-1 } } }
     undo:
       complete_within: 30s
       recovery: { attempts: 2 }
       request: { path: '/unpack/${ steps.pack.output.id }', body: '${ item }' }
   ask:
-    agent: desk
+    agent: { choose: '${ input.office }-desk', of: [north-desk, south-desk] }
     after: [reserve]
     callback: { within: 3d, heartbeat: 1h }
     complete_within: 10s
-    request: { path: /questions, body: '${ callback.token }' }
+    request: { path: /questions, body: '${ callback.token }', auth: aws }
   rest:
     after: [pack, ask]
     wait: 12h
   send:
     after: [rest]
     workflow: { name: delivery, version: 2, input: { parcels: '${ steps.pack.output }' } }
+  look:
+    agent: catalogue
+    after: [send]
+    request: { method: GET, path: /articles }
+    output: { id: '${ response.body.id }' }
 output: { sent: '${ steps.send.output }' }
 mask: [/card/number, '/items/*/secret']
 ";

@@ -12,6 +12,8 @@ use std::{
 use aws_lambda_events::sqs::SqsMessage;
 use bytes::Bytes;
 use serde_json::Value;
+use steward_aws::polling;
+use steward_runtime::ports::error_chain;
 use tokio::sync::broadcast;
 
 use super::{
@@ -19,7 +21,7 @@ use super::{
     dynamodb::DynamoTables,
     error::EmbeddedError,
     eventbridge::{EventBuses, EventRule},
-    external::{self, AwsService, ExternalEndpoints},
+    external::{AwsService, ExternalEndpoints},
     request::{EntryPoint, REQUEST_BYTES_MAX},
     response::ServiceResponse,
     sqs::SqsQueues,
@@ -108,7 +110,8 @@ impl EmbeddedAws {
     pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
         tokio::task::yield_now().await;
         if let Some(sqs) = self.external_queues() {
-            return external::receive(sqs, queue_url).await;
+            let received = polling::receive(sqs, queue_url).await;
+            return received.map_err(|error| error_chain(&error));
         }
         count(&self.services.requests.sqs);
         with_cpu_account(CpuAccount::Sqs, self.services.queues.poll(queue_url)).await
@@ -127,7 +130,8 @@ impl EmbeddedAws {
         receipts: Vec<String>,
     ) -> Result<(), String> {
         if let Some(sqs) = self.external_queues() {
-            return external::delete(sqs, queue_url, receipts).await;
+            let deleted = polling::delete(sqs, queue_url, receipts).await;
+            return deleted.map_err(|error| error_chain(&error));
         }
         count(&self.services.requests.sqs);
         let queues = &self.services.queues;

@@ -2,17 +2,6 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
-use aws_sdk_sqs::{
-    error::DisplayErrorContext,
-    types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
-};
-/// How long a poll waits for a message, in seconds: SQS's limit.
-const POLL_SECONDS: i32 = 20;
-
-/// The most messages in one poll: SQS's limit.
-const MESSAGES_MAX: i32 = 10;
-
 /// The environment variable for the endpoint of all services.
 const ALL: &str = "AWS_ENDPOINT_URL";
 
@@ -186,68 +175,6 @@ fn parse(url: &str) -> Result<String, InvalidExternalEndpoints> {
         Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ']) => Ok(trimmed.to_owned()),
         Some(_) | None => Err(InvalidExternalEndpoints::NotHttp(url.to_owned())),
     }
-}
-
-/// Receives up to ten messages of a queue, as Lambda's poller does.
-pub(super) async fn receive(
-    sqs: &aws_sdk_sqs::Client,
-    queue_url: &str,
-) -> Result<Vec<SqsMessage>, String> {
-    let request = sqs
-        .receive_message()
-        .queue_url(queue_url)
-        .max_number_of_messages(MESSAGES_MAX)
-        .wait_time_seconds(POLL_SECONDS)
-        .message_system_attribute_names(MessageSystemAttributeName::All)
-        .message_attribute_names("All");
-    let response = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
-    Ok(response.messages.unwrap_or_default().into_iter().map(record).collect())
-}
-
-/// Deletes received messages by their receipt handles.
-pub(super) async fn delete(
-    sqs: &aws_sdk_sqs::Client,
-    queue_url: &str,
-    receipts: Vec<String>,
-) -> Result<(), String> {
-    let entry = |(n, receipt): (usize, String)| {
-        DeleteMessageBatchRequestEntry::builder().id(n.to_string()).receipt_handle(receipt).build()
-    };
-    let entries: Vec<_> = receipts
-        .into_iter()
-        .enumerate()
-        .map(entry)
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())?;
-    if entries.is_empty() {
-        return Ok(());
-    }
-    let request = sqs.delete_message_batch().queue_url(queue_url).set_entries(Some(entries));
-    let response = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
-    match response.failed().first() {
-        Some(failed) => Err(failed.message().unwrap_or(failed.code()).to_owned()),
-        None => Ok(()),
-    }
-}
-
-/// Converts a message to the form in Lambda's event.
-fn record(message: Message) -> SqsMessage {
-    let mut record = SqsMessage::default();
-    record.message_id = message.message_id;
-    record.receipt_handle = message.receipt_handle;
-    record.body = message.body;
-    let attributes = message.attributes.unwrap_or_default().into_iter();
-    record.attributes = attributes.map(|(name, value)| (name.as_str().to_owned(), value)).collect();
-    let attributes = message.message_attributes.unwrap_or_default().into_iter();
-    let attributes = attributes.map(|(name, value)| {
-        let mut attribute = SqsMessageAttribute::default();
-        attribute.string_value = value.string_value;
-        attribute.data_type = Some(value.data_type);
-        (name, attribute)
-    });
-    record.message_attributes = attributes.collect();
-    record.event_source = Some("aws:sqs".to_owned());
-    record
 }
 
 #[cfg(test)]

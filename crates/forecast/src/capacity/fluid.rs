@@ -1,9 +1,12 @@
 //! Messages as a fluid, in portions that keep the average time of their submission.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Rounding errors of sums of messages are below this.
 const ROUNDING_ERROR: f64 = 1e-6;
+
+/// Messages that return later do so in this many parts, because each has its own pause.
+const RETURN_PARTS: u32 = 8;
 
 /// A number of messages of one hop.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,6 +16,8 @@ pub(super) struct Portion {
     pub(super) submitted_s: f64,
     /// When the requests to agents were sent, on average, in seconds.
     pub(super) requested_s: f64,
+    /// How often they were held back as submissions, on average.
+    pub(super) turns: f64,
 }
 
 impl Portion {
@@ -22,11 +27,12 @@ impl Portion {
             let share = other.messages / messages;
             self.submitted_s += (other.submitted_s - self.submitted_s) * share;
             self.requested_s += (other.requested_s - self.requested_s) * share;
+            self.turns += (other.turns - self.turns) * share;
             self.messages = messages;
         }
     }
 
-    fn split(&mut self, share: f64) -> Self {
+    pub(super) fn split(&mut self, share: f64) -> Self {
         let messages = self.messages * share;
         self.messages -= messages;
         Self { messages, ..*self }
@@ -144,12 +150,53 @@ impl PortionQueue {
     }
 }
 
+/// Messages that return to a queue later.
+#[derive(Debug, Default)]
+pub(super) struct ReturningMessages {
+    /// By the time of the return, in tenths of a second: the stage, the hop and the messages.
+    by_time: BTreeMap<u64, Vec<(usize, usize, Portion)>>,
+    pub(super) messages: f64,
+}
+
+impl ReturningMessages {
+    /// Adds messages of `hop` that return to `stage` after half of `pause_s` to all of it, evenly.
+    pub(super) fn put(
+        &mut self,
+        (stage, hop): (usize, usize),
+        mut portion: Portion,
+        from_s: f64,
+        pause_s: f64,
+    ) {
+        self.messages += portion.messages;
+        for part in 0..RETURN_PARTS {
+            let left = RETURN_PARTS - part;
+            let returning = portion.split(1.0 / f64::from(left));
+            let after_s = pause_s * (0.5 + (f64::from(part) + 0.5) / f64::from(RETURN_PARTS) / 2.0);
+            let at = ((from_s + after_s) * 10.0).ceil() as u64;
+            self.by_time.entry(at).or_default().push((stage, hop, returning));
+        }
+    }
+
+    /// Removes the messages that return by now.
+    pub(super) fn take_until(&mut self, now_s: f64) -> Vec<(usize, usize, Portion)> {
+        let later = self.by_time.split_off(&((now_s * 10.0).floor() as u64 + 1));
+        let due: Vec<_> =
+            std::mem::replace(&mut self.by_time, later).into_values().flatten().collect();
+        self.messages -= due.iter().map(|(.., portion)| portion.messages).sum::<f64>();
+        due
+    }
+
+    pub(super) fn portions(&self) -> impl Iterator<Item = (usize, Portion)> {
+        self.by_time.values().flatten().map(|(_, hop, portion)| (*hop, *portion))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn portion(messages: f64, submitted_s: f64) -> Portion {
-        Portion { messages, submitted_s, requested_s: 0.0 }
+        Portion { messages, submitted_s, requested_s: 0.0, turns: 0.0 }
     }
 
     #[test]

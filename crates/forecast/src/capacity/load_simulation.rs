@@ -9,35 +9,43 @@
 //!                           flight, the account, the tables and the event bus
 //! ```
 //!
+//! Work that cannot be done in time is refused. An agent sheds the requests that it receives past complete-by, and their
+//! steps try again later. Submission holds new tasks back while a queue is too long; the level comes from the function that
+//! the deployment uses ([`IntakeLevel`]). Not included: the scheduler postpones first wakes.
+//!
 //! The tightest limit decides how many messages start; all waiting in this tick is counted for that limit. If a table
 //! throttles, messages wait in their queue here. On AWS they wait in the function, which retries, and are redelivered if
 //! that does not help.
 
 use std::collections::BTreeMap;
 
+use steward_core::intake::{IntakeLevel, pause_after_turns};
+
 use super::{
-    fluid::{Portion, PortionPool, PortionQueue},
+    fluid::{Portion, PortionPool, PortionQueue, ReturningMessages},
     limit_kind::LimitKind,
     model::{HopRoutes, QueueModel, Route, Stage},
     scaling_limits::{PollerScaling, TABLES, TableThroughput},
     settings::ScaleSettings,
+    stage_queue::{Refusals, StageQueue, StageResult, StartableMessages, TICK_S, limit, timestamp},
 };
 use crate::cost::{FunctionRole, Resource};
 
-/// The length of a tick, in seconds.
-const TICK_S: f64 = 0.01;
+/// How often submission reads the levels of intake control, in seconds.
+const READ_LEVELS_EVERY_S: f64 = 1.0;
+
+/// How much longer than complete-by the supervisor waits for a reply, in seconds: the clock skew of the templates. It may
+/// abandon an attempt then, so a reply that is later costs the attempt.
+const ABANDONED_AFTER_S: f64 = 2.0;
+
+/// The longest additional pause of a shed request, in seconds: half of it on average, like the breaker's `open_for`.
+const SHED_JITTER_S: f64 = 10.0;
 
 /// How long the simulation continues after the last submission, in seconds, unless all tasks are done before.
 pub(super) const SIMULATED_AFTER_S: f64 = 4.0 * 3600.0;
 
-/// Messages that arrive at a queue within this many seconds are merged.
-const QUEUE_MERGE_S: f64 = 0.1;
-
 /// Messages in transit are merged within this share of the delivery time.
 const TRANSIT_MERGE_SHARE: f64 = 0.01;
-
-/// The age of the oldest message, in seconds, from which a queue counts as backlogged.
-pub(super) const BACKLOG_S: f64 = 1.0;
 
 /// The result of a simulated load.
 #[derive(Debug, Clone, Default)]
@@ -61,34 +69,16 @@ pub(super) struct LoadResult {
     pub(super) late_replies: f64,
     /// When it handled the first of those, in seconds.
     pub(super) first_late_s: Option<f64>,
-}
-
-/// The result of a stage.
-#[derive(Debug, Clone, Default)]
-pub(super) struct StageResult {
-    /// The largest length of the queue, and when it occurred.
-    pub(super) max_length: f64,
-    pub(super) max_length_at_s: f64,
-    /// The longest waiting time of a message, in seconds.
-    pub(super) max_age_s: f64,
-    /// The first and the last moment with a backlog, in seconds. The queue may have had none in between.
-    pub(super) backlog_s: Option<(f64, f64)>,
-    /// The waiting time of its messages in seconds, by limit.
-    pub(super) waiting_s_by_limit: BTreeMap<LimitKind, f64>,
-    /// The sum of the durations of its invocations, in seconds.
-    pub(super) invocation_s_total: f64,
-}
-
-/// A queue, and the messages that its function handles.
-struct StageQueue<'m> {
-    stage: &'m Stage,
-    waiting: PortionQueue,
-    in_progress: PortionPool,
-    pollers: f64,
-    instances: f64,
-    /// The instances that may start at this moment.
-    instance_start_tokens: f64,
-    result: StageResult,
+    /// Attempts that may have been abandoned because their request or their reply waited.
+    pub(super) lost_attempts: f64,
+    /// Requests that agents received past complete-by, and shed.
+    pub(super) shed_requests: f64,
+    /// How many submissions were held back at the same time, at most.
+    pub(super) held_back_max: f64,
+    /// How often submissions were held back.
+    pub(super) turns: f64,
+    /// Tasks done in each minute.
+    pub(super) done_by_minute: Vec<f64>,
 }
 
 /// The throughput of a table, with the units per second and the limit that determines them.
@@ -105,6 +95,12 @@ struct LoadSimulation<'m> {
     /// Messages in transit, by hop and route.
     in_transit: Vec<Vec<PortionQueue>>,
     queues: Vec<StageQueue<'m>>,
+    /// Submissions that are held back.
+    held_back: ReturningMessages,
+    /// Steps whose request was shed.
+    deferred: ReturningMessages,
+    /// The levels of intake control as submission has read them, and when.
+    levels: (f64, Vec<IntakeLevel>),
     tables: Vec<SimulatedTable>,
     /// The invocations that the account may start at this moment.
     invocation_tokens: f64,
@@ -141,15 +137,7 @@ impl<'m> LoadSimulation<'m> {
     fn new(settings: &'m ScaleSettings, model: &'m QueueModel) -> Self {
         let pollers = PollerScaling::of(settings).start;
         let burst = settings.limits.instances_at_once.value;
-        let queue = |stage: &'m Stage| StageQueue {
-            stage,
-            waiting: PortionQueue::new(QUEUE_MERGE_S),
-            in_progress: PortionPool::default(),
-            pollers,
-            instances: 0.0,
-            instance_start_tokens: burst,
-            result: StageResult::default(),
-        };
+        let queue = |stage: &'m Stage| StageQueue::new(stage, pollers, burst);
         let table = |resource: Resource| {
             let throughput = TableThroughput::of(settings, resource);
             let rate = throughput.rate(resource);
@@ -161,6 +149,9 @@ impl<'m> LoadSimulation<'m> {
             now_s: 0.0,
             in_transit: model.hops.iter().map(in_transit).collect(),
             queues: model.stages.iter().map(queue).collect(),
+            held_back: ReturningMessages::default(),
+            deferred: ReturningMessages::default(),
+            levels: (0.0, Vec::new()),
             tables: TABLES.map(table).into(),
             invocation_tokens: 0.0,
             event_request_tokens: 0.0,
@@ -174,10 +165,13 @@ impl<'m> LoadSimulation<'m> {
         self.now_s = now_s;
         self.refill();
         self.result.submitted += arrived;
-        let portion = Portion { messages: arrived, submitted_s: now_s, requested_s: now_s };
+        let portion =
+            Portion { messages: arrived, submitted_s: now_s, requested_s: now_s, turns: 0.0 };
         self.send(0, portion, None);
         self.finish();
+        self.finish_refused();
         self.deliver();
+        self.deliver_returning();
         self.start();
         self.result.total_task_s += (self.result.submitted - self.result.done) * TICK_S;
     }
@@ -196,10 +190,9 @@ impl<'m> LoadSimulation<'m> {
                 *rate = throughput.rate(*resource);
             }
         }
+        let more = limits.instances_per_second.value * TICK_S;
         for queue in &mut self.queues {
-            let more = limits.instances_per_second.value * TICK_S;
-            queue.instance_start_tokens =
-                (queue.instance_start_tokens + more).min(limits.instances_at_once.value);
+            queue.refill(more, limits.instances_at_once.value);
         }
     }
 
@@ -235,13 +228,15 @@ impl<'m> LoadSimulation<'m> {
                 if hop_index + 1 < self.model.hops.len() {
                     self.send(hop_index + 1, portion, Some((hop, role)));
                 } else {
-                    self.result.done += portion.messages / hop.messages;
+                    let done = portion.messages / hop.messages;
+                    self.result.done += done;
+                    self.result.count_minute(self.now_s, done);
                     let duration_cs = (self.now_s - portion.submitted_s) * 100.0;
                     *self
                         .result
                         .durations_cs
                         .entry(duration_cs.round().max(0.0) as u64)
-                        .or_default() += portion.messages / hop.messages;
+                        .or_default() += done;
                 }
             }
         }
@@ -251,9 +246,13 @@ impl<'m> LoadSimulation<'m> {
     fn count_replies(&mut self, hop: &HopRoutes, role: &FunctionRole, portion: Portion) {
         let (Some(within_s), FunctionRole::Scheduler) = (hop.within_s, role) else { return };
         self.result.handled_replies += portion.messages;
-        if self.now_s - portion.requested_s > within_s {
+        let late_s = self.now_s - portion.requested_s - within_s;
+        if late_s > 0.0 {
             self.result.late_replies += portion.messages;
             self.result.first_late_s.get_or_insert(self.now_s);
+        }
+        if late_s > ABANDONED_AFTER_S {
+            self.result.lost_attempts += portion.messages;
         }
     }
 
@@ -271,39 +270,126 @@ impl<'m> LoadSimulation<'m> {
         }
     }
 
+    /// Finishes the invocations that refuse their messages. A submission returns to its queue after a pause. The step of a
+    /// late request tries again after it has waited as long once more: the scheduler handles the deferral, and later a wake.
+    fn finish_refused(&mut self) {
+        let compute_s = self.settings.compute_s * self.model.batch;
+        let mut refused = Vec::new();
+        for (stage, queue) in self.queues.iter_mut().enumerate() {
+            let share = TICK_S / queue.refusal_s(compute_s).max(TICK_S);
+            refused.push((stage, queue.stage.role.clone(), queue.refused.split(share)));
+        }
+        for (stage, role, pool) in refused {
+            for (hop, portion) in pool.portions() {
+                match role {
+                    FunctionRole::Submission => {
+                        self.result.turns += portion.messages;
+                        let pause_s = pause_after_turns(portion.turns).as_secs_f64();
+                        let portion = Portion { turns: portion.turns + 1.0, ..portion };
+                        self.held_back.put((stage, hop), portion, self.now_s, pause_s);
+                    }
+                    FunctionRole::Agent(_) | FunctionRole::Scheduler => self.defer(hop, portion),
+                }
+            }
+        }
+        self.result.held_back_max = self.result.held_back_max.max(self.held_back.messages);
+    }
+
+    /// Defers the steps of late requests of `hop`.
+    fn defer(&mut self, hop: usize, portion: Portion) {
+        let scheduler =
+            self.model.stages.iter().position(|stage| stage.role == FunctionRole::Scheduler);
+        let (Some(scheduler), Some(before)) = (scheduler, hop.checked_sub(1)) else { return };
+        let waited_s = self.now_s - portion.requested_s;
+        let within_s = self.model.hops.get(hop + 1).and_then(|replies| replies.within_s);
+        if within_s.is_some_and(|within_s| waited_s > within_s + ABANDONED_AFTER_S) {
+            self.result.lost_attempts += portion.messages;
+        }
+        // The deferral itself leads to no other message.
+        let no_hop = self.model.hops.len();
+        if let Some(queue) = self.queues.get_mut(scheduler) {
+            queue.waiting.put(self.now_s, no_hop, portion);
+        }
+        self.deferred.put((scheduler, before), portion, self.now_s, waited_s + SHED_JITTER_S);
+    }
+
+    fn deliver_returning(&mut self) {
+        let returning = self.held_back.take_until(self.now_s).into_iter();
+        for (stage, hop, portion) in returning.chain(self.deferred.take_until(self.now_s)) {
+            if let Some(queue) = self.queues.get_mut(stage) {
+                let portion = Portion { requested_s: self.now_s, ..portion };
+                queue.waiting.put(self.now_s, hop, portion);
+            }
+        }
+    }
+
+    /// What the functions refuse now.
+    fn refusals(&mut self) -> Refusals {
+        let overload = self.settings.deployment.overload;
+        let (read_at_s, levels) = &mut self.levels;
+        if self.now_s >= *read_at_s + READ_LEVELS_EVERY_S {
+            *read_at_s = self.now_s;
+            *levels = self.queues.iter().filter_map(|queue| queue.level).collect();
+        }
+        let now = timestamp(self.now_s);
+        let start_share = match overload.holds_back {
+            true => levels.iter().map(|level| level.start_at(now)).fold(1.0, f64::min),
+            false => 1.0,
+        };
+        Refusals { start_share, refuses_late: overload.sheds_late }
+    }
+
+    /// Attributes the waiting time of submissions that are held back to the limit of the longest queue.
+    fn count_held_back(&mut self) {
+        let waits = self.queues.iter().filter(|queue| queue.level.is_some());
+        let longest = waits.max_by(|one, other| {
+            one.waiting.oldest_s(self.now_s).total_cmp(&other.waiting.oldest_s(self.now_s))
+        });
+        if let Some(limited_by) = longest.and_then(|queue| queue.limited_by.clone()) {
+            *self.result.waiting_s_by_limit.entry(limited_by).or_default() +=
+                self.held_back.messages * TICK_S;
+        }
+    }
+
     /// Starts as many messages as all limits allow.
     fn start(&mut self) {
+        let refusals = self.refusals();
         let batch = self.model.batch;
         let in_flight = self.settings.limits.queue_in_flight.value;
-        let queues = self.queues.iter().map(|queue| queue.startable(batch, in_flight));
+        let queues = self.queues.iter().map(|queue| queue.startable(batch, in_flight, refusals));
         let mut starts: Vec<StartableMessages> = queues.collect();
         let account = self.settings.limits.account_concurrency.value;
-        let in_progress: f64 = self.queues.iter().map(|queue| queue.in_progress.messages).sum();
+        let invoked = |queue: &StageQueue| queue.in_progress.messages + queue.refused.messages;
+        let in_progress: f64 = self.queues.iter().map(invoked).sum();
         let stages = &self.model.stages;
         let headroom = account - in_progress / batch;
-        limit(&mut starts, stages, |_| 1.0 / batch, headroom, &LimitKind::Account);
-        limit(
+        let invocations = |start: &StartableMessages, _: &Stage| start.messages / batch;
+        limit(&mut starts, stages, invocations, headroom, &LimitKind::Account);
+        self.invocation_tokens -= limit(
             &mut starts,
             stages,
-            |_| 1.0 / batch,
+            invocations,
             self.invocation_tokens,
             &LimitKind::Invocations,
         );
-        self.invocation_tokens -= starts.iter().map(|start| start.messages).sum::<f64>() / batch;
         for SimulatedTable { resource, throughput, rate: (_, limit_kind) } in &mut self.tables {
             let left = throughput.left();
-            let taken =
-                limit(&mut starts, stages, |stage| stage.units_of(*resource), left, limit_kind);
-            throughput.take(taken);
+            let units = |start: &StartableMessages, stage: &Stage| {
+                start.handled_messages() * stage.units_of(*resource)
+            };
+            throughput.take(limit(&mut starts, stages, units, left, limit_kind));
         }
         let events_per_request = self.settings.limits.events_per_request.value;
-        let requests = |stage: &Stage| stage.units_of(Resource::Events) / events_per_request;
-        self.event_request_tokens -=
-            limit(&mut starts, stages, requests, self.event_request_tokens, &LimitKind::Bus);
+        let requests = |start: &StartableMessages, stage: &Stage| {
+            start.handled_messages() * stage.units_of(Resource::Events) / events_per_request
+        };
+        let left = self.event_request_tokens;
+        self.event_request_tokens -= limit(&mut starts, stages, requests, left, &LimitKind::Bus);
         let pollers = PollerScaling::of(self.settings);
         for (queue, start) in self.queues.iter_mut().zip(starts) {
-            queue.start(start, self.now_s, batch, pollers);
+            self.result.shed_requests += queue.start(start, self.now_s, batch, pollers, refusals);
         }
+        self.count_held_back();
     }
 
     fn end(mut self) -> LoadResult {
@@ -313,9 +399,11 @@ impl<'m> LoadSimulation<'m> {
         };
         let in_transit = self.in_transit.iter().flatten();
         let waiting = self.queues.iter().map(|queue| &queue.waiting);
-        let in_progress = self.queues.iter().map(|queue| &queue.in_progress);
-        let pools = in_transit.chain(waiting).flat_map(PortionQueue::pools).chain(in_progress);
-        self.result.unfinished = pools.flat_map(PortionPool::portions).map(share).sum();
+        let invoked = self.queues.iter().flat_map(|queue| [&queue.in_progress, &queue.refused]);
+        let pools = in_transit.chain(waiting).flat_map(PortionQueue::pools).chain(invoked);
+        let returning = self.held_back.portions().chain(self.deferred.portions());
+        let portions = pools.flat_map(PortionPool::portions).chain(returning);
+        self.result.unfinished = portions.map(share).sum();
         for queue in self.queues {
             for (limited_by, waiting_s) in &queue.result.waiting_s_by_limit {
                 let tasks = waiting_s / queue.stage.messages;
@@ -331,81 +419,14 @@ fn in_transit(hop: &HopRoutes) -> Vec<PortionQueue> {
     hop.routes.iter().map(|route| PortionQueue::new(route.delay_s * TRANSIT_MERGE_SHARE)).collect()
 }
 
-/// How many messages start now, and the limit that prevents more.
-#[derive(Debug, Clone)]
-struct StartableMessages {
-    messages: f64,
-    limited_by: LimitKind,
-}
-
-/// Reduces the started messages so that they use at most `left` units of a resource. `units_of` gives the units per
-/// message of a stage. Returns the used units.
-fn limit(
-    starts: &mut [StartableMessages],
-    stages: &[Stage],
-    units_of: impl Fn(&Stage) -> f64,
-    left: f64,
-    limit_kind: &LimitKind,
-) -> f64 {
-    let needed: f64 =
-        starts.iter().zip(stages).map(|(start, stage)| start.messages * units_of(stage)).sum();
-    if needed <= left.max(0.0) {
-        return needed;
-    }
-    let share = left.max(0.0) / needed;
-    for (start, stage) in starts.iter_mut().zip(stages) {
-        if units_of(stage) > 0.0 && start.messages > 0.0 {
-            let messages = start.messages * share;
-            *start = StartableMessages { messages, limited_by: limit_kind.clone() };
+impl LoadResult {
+    fn count_minute(&mut self, now_s: f64, done: f64) {
+        let minute = (now_s / 60.0) as usize;
+        if self.done_by_minute.len() <= minute {
+            self.done_by_minute.resize(minute + 1, 0.0);
         }
-    }
-    needed * share
-}
-
-impl StageQueue<'_> {
-    fn startable(&self, batch: f64, in_flight: f64) -> StartableMessages {
-        let role = || self.stage.role.clone();
-        let headrooms = [
-            (self.stage.concurrency * batch, LimitKind::Concurrency(role())),
-            (self.pollers * batch, LimitKind::Pollers(role())),
-            ((self.instances + self.instance_start_tokens) * batch, LimitKind::Instances(role())),
-            (in_flight, LimitKind::InFlight(role())),
-        ];
-        let least =
-            headrooms.into_iter().reduce(|least, next| if next.0 < least.0 { next } else { least });
-        let (headroom, limited_by) = least.unwrap_or((0.0, LimitKind::Concurrency(role())));
-        // Rounding errors may make the difference negative.
-        let messages = (headroom - self.in_progress.messages).min(self.waiting.messages).max(0.0);
-        StartableMessages { messages, limited_by }
-    }
-
-    fn start(&mut self, start: StartableMessages, now_s: f64, batch: f64, pollers: PollerScaling) {
-        self.waiting.take(start.messages, &mut self.in_progress);
-        let invocations = self.in_progress.messages / batch;
-        let new = (invocations - self.instances).max(0.0);
-        self.instances += new;
-        self.instance_start_tokens -= new;
-        self.result.invocation_s_total += invocations * TICK_S;
-        // Up to one waiting message is ignored.
-        if self.waiting.messages > 1.0 {
-            self.pollers = (self.pollers + pollers.more_per_s * TICK_S).min(pollers.max);
-            *self.result.waiting_s_by_limit.entry(start.limited_by).or_default() +=
-                self.waiting.messages * TICK_S;
-        }
-        self.result.note(&self.waiting, now_s);
-    }
-}
-
-impl StageResult {
-    fn note(&mut self, waiting: &PortionQueue, now_s: f64) {
-        if waiting.messages > self.max_length {
-            (self.max_length, self.max_length_at_s) = (waiting.messages, now_s);
-        }
-        let oldest_s = waiting.oldest_s(now_s);
-        self.max_age_s = self.max_age_s.max(oldest_s);
-        if oldest_s > BACKLOG_S {
-            let from = self.backlog_s.map_or(now_s, |(from, _)| from);
-            self.backlog_s = Some((from, now_s));
+        if let Some(count) = self.done_by_minute.get_mut(minute) {
+            *count += done;
         }
     }
 }

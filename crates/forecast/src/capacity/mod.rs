@@ -19,20 +19,27 @@ mod limit_kind;
 mod limit_rows;
 mod load_simulation;
 mod model;
+mod overload;
 mod recommendations;
 mod report;
 mod scaling_limits;
 mod settings;
+mod stage_queue;
 
+#[cfg(test)]
+mod overload_tests;
 #[cfg(test)]
 mod tests;
 
 pub use aws_limits::{Limit, Limits};
 pub use limit_kind::LimitKind;
 pub use limit_rows::LimitRow;
+pub use overload::{OVERLOAD_FACTOR, OverloadReport, OverloadRun, overload};
 pub use recommendations::Recommendation;
 pub use report::{LateReplies, LatencySummary, LoadCost, ScaleReport, StageRow};
-pub use settings::{DeploymentSizing, Load, SHARDS, ScaleError, ScaleSettings, Size};
+pub use settings::{
+    DeploymentSizing, Load, OverloadHandling, SHARDS, ScaleError, ScaleSettings, Size,
+};
 
 use crate::cost::{forecast, prices::Prices};
 

@@ -146,7 +146,7 @@ fn within_s(settings: &ScaleSettings, role: &FunctionRole) -> Option<f64> {
     let within = steps.filter_map(|step| {
         let action = step.action(Action::Do)?;
         match action.work {
-            StepWork::Call { agent, callback, .. } if agent == name => {
+            StepWork::Call { agents, callback, .. } if agents.names().contains(name) => {
                 let answered = callback.map(|callback| callback.within);
                 Some(answered.unwrap_or(action.complete_within).as_secs_f64())
             }

@@ -5,10 +5,11 @@ use serde::Serialize;
 use super::{
     limit_kind::LimitKind,
     limit_rows::LimitRow,
-    load_simulation::{BACKLOG_S, LoadResult},
+    load_simulation::LoadResult,
     model::QueueModel,
     scaling_limits::TableThroughput,
     settings::{SHARDS_MAX, ScaleSettings},
+    stage_queue::BACKLOG_S,
 };
 use crate::cost::{FunctionRole, Resource};
 

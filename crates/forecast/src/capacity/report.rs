@@ -7,11 +7,12 @@ use serde::Serialize;
 use super::{
     limit_kind::LimitKind,
     limit_rows::{self, LimitRow},
-    load_simulation::{LoadResult, StageResult},
+    load_simulation::LoadResult,
     model::{QueueModel, Stage},
     recommendations::{self, Recommendation},
     scaling_limits::PollerScaling,
     settings::{DeploymentSizing, Load, ScaleSettings},
+    stage_queue::StageResult,
 };
 use crate::cost::{
     self, FunctionRole,
@@ -50,6 +51,12 @@ pub struct ScaleReport {
     pub latency: LatencySummary,
     /// Late replies.
     pub late: LateReplies,
+    /// How many submissions were held back at the same time, at most.
+    pub held_back_max: f64,
+    /// Requests that agents received past complete-by, and shed.
+    pub shed_requests: f64,
+    /// Attempts that may have been abandoned because their request or their reply waited.
+    pub lost_attempts: f64,
     /// The concurrency of the submission function that caps intake at the rate which the rest sustains; absent if there are
     /// no late replies, or if a cap does not help. Submissions then wait before they are tasks, when no deadline runs.
     pub let_in: Option<f64>,
@@ -108,7 +115,7 @@ pub struct LatencySummary {
 }
 
 /// Replies of agents that the scheduler handles after the deadline of their attempt. It ignores those that come after the
-/// supervisor has given the attempt up, and retries the steps. The model does not include the retries.
+/// supervisor has given the attempt up, and retries the steps. The model does not include these retries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LateReplies {
     /// Their share of all replies.
@@ -167,7 +174,10 @@ impl ScaleReport {
             drained_after_by_arithmetic_s: by_arithmetic_s,
             latency: latency(model, result),
             late: LateReplies { share: late_share, from_s: result.first_late_s },
-            let_in: intake_cap(settings, model, &limits).filter(|_| result.late_replies > 0.0),
+            held_back_max: result.held_back_max,
+            shed_requests: result.shed_requests,
+            lost_attempts: result.lost_attempts,
+            let_in: intake_cap(settings, model, &limits).filter(|_| result.lost_attempts > 0.0),
             raises: recommendations::recommendations(settings, model, &limits, result),
             limits,
             cost: cost(settings, model, counted, prices),
@@ -274,7 +284,7 @@ fn assumes(settings: &ScaleSettings, prices: &Prices) -> Vec<String> {
             settings.compute_s * 1_000.0,
             cost::MEMORY_GB * 1_024.0
         ),
-        "every task succeeds: no faults, no retries, no duplicates; throttled messages wait"
+        "every task succeeds: no faults, no duplicates, no retries except those of late requests; throttled messages wait"
             .to_owned(),
         format!(
             "list prices of {}, {}, without storage, logs, warm throughput, provisioned pollers",

@@ -85,6 +85,22 @@ pub struct DeploymentSizing {
     pub warm_reads: f64,
     /// Whether the due index has had this load before, so that each shard has its own partition.
     pub rehearsed: bool,
+    /// What the functions do with work that would be late.
+    pub overload: OverloadHandling,
+}
+
+/// What the functions do with work that would be late. The deployed functions do both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct OverloadHandling {
+    /// Submission holds new tasks back while a queue is too long.
+    pub holds_back: bool,
+    /// Agents do not call for requests that they receive past complete-by.
+    pub sheds_late: bool,
+}
+
+impl OverloadHandling {
+    /// What the deployed functions do.
+    pub const DEPLOYED: Self = Self { holds_back: true, sheds_late: true };
 }
 
 /// `Size` of the templates.
@@ -155,6 +171,7 @@ impl DeploymentSizing {
             warm_writes: 0.0,
             warm_reads: 0.0,
             rehearsed: false,
+            overload: OverloadHandling::DEPLOYED,
         }
     }
 }

@@ -31,7 +31,11 @@ fn settings(load: Load) -> ScaleSettings {
     ScaleSettings {
         forecast: order(),
         load,
-        deployment: DeploymentSizing::of(Size::Large),
+        // Arithmetic knows no refusals.
+        deployment: DeploymentSizing {
+            overload: OverloadHandling { holds_back: false, sheds_late: false },
+            ..DeploymentSizing::of(Size::Large)
+        },
         limits: Limits::load().unwrap(),
         compute_s: 0.003,
     }

@@ -6,8 +6,11 @@
 //! | service | counted |
 //! | --- | --- |
 //! | Step Functions Standard | a state transition for each attempt at a step or an undo, each wait, choice (`when`) and map (`for_each`); none for start and end |
+//! | Step Functions Standard with a distributed map | as above, but each item is one state transition and an Express execution of 64 MB for 100 ms: AWS [charges a transition][transitions] for each child execution that a distributed map starts |
 //! | Step Functions Express | an execution for each task with 64 MB, for the duration of the task here |
 //! | Lambda durable functions | an operation for the start of each task, each attempt, each wait and each callback; the bytes of the documents |
+//!
+//! [transitions]: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-transitions.html
 
 use std::time::Duration;
 
@@ -41,6 +44,10 @@ const GB: f64 = 1024.0 * 1024.0 * 1024.0;
 pub(super) struct AlternativeCounts {
     /// State transitions.
     pub(super) transitions: u64,
+    /// Those of them that belong to items of a `for_each`.
+    pub(super) item_transitions: u64,
+    /// Items of a `for_each`.
+    pub(super) items: u64,
     /// Durable operations.
     pub(super) operations: u64,
     /// Executions: one for each task.
@@ -69,9 +76,14 @@ impl AlternativeCounts {
             if matches!(record.run.state, StepState::Skipped { .. }) {
                 continue;
             }
+            let before = self.transitions;
             for (_, part) in record.parts(name) {
                 let undo = part.undo.as_ref().map_or(0, |undo| undo.state.attempt_count());
                 self.add_part(step, part.run.state.attempt_count(), undo);
+            }
+            if let Some(items) = &record.items {
+                self.items += u64::from(items.started());
+                self.item_transitions += self.transitions - before;
             }
         }
     }
@@ -93,6 +105,8 @@ impl AlternativeCounts {
     /// Adds the counts of other tasks.
     pub(super) fn add(&mut self, other: &Self) {
         self.transitions += other.transitions;
+        self.item_transitions += other.item_transitions;
+        self.items += other.items;
         self.operations += other.operations;
         self.executions += other.executions;
         self.billed_seconds += other.billed_seconds;
@@ -136,7 +150,7 @@ pub(super) fn alternative_prices(
         (false, true) => Some("5-minute limit"),
         (false, false) => None,
     };
-    vec![
+    let mut others = vec![
         AlternativePrice {
             service: "Step Functions Standard",
             counts: IndexMap::from([("state transitions", transitions)]),
@@ -161,5 +175,32 @@ pub(super) fn alternative_prices(
             dollars_per_million: Some(durable),
             cannot: None,
         },
-    ]
+    ];
+    others.extend(distributed_map_price(prices, counts, runs));
+    others
+}
+
+/// The price with a distributed map for each `for_each`; `None` if the workflow has none.
+fn distributed_map_price(
+    prices: &Prices,
+    counts: &AlternativeCounts,
+    runs: f64,
+) -> Option<AlternativePrice> {
+    let items = counts.items as f64 / runs;
+    let transitions = (counts.transitions - counts.item_transitions) as f64 / runs + items;
+    let seconds = items * EXPRESS_ROUNDS_TO.as_secs_f64();
+    let gb_hours = seconds * EXPRESS_GB / 3_600.0;
+    let dollars = prices.step_functions_transitions.per_million(transitions)
+        + prices.step_functions_express_requests.per_million(items)
+        + prices.step_functions_express_gb_hours.per_million(gb_hours);
+    (counts.items > 0).then(|| AlternativePrice {
+        service: "Step Functions distributed map",
+        counts: IndexMap::from([
+            ("state transitions", transitions),
+            ("executions", items),
+            ("billed seconds", seconds),
+        ]),
+        dollars_per_million: Some(dollars),
+        cannot: None,
+    })
 }

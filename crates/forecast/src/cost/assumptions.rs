@@ -48,7 +48,12 @@ impl ForecastPlan {
         }
         let definitions = MemoryDefinitions::default();
         for workflow in std::iter::once(&settings.workflow).chain(&settings.with) {
-            definitions.publish(workflow).map_err(|error| {
+            // The assumed output of a step is what its agent selects from the response.
+            let mut simulated = workflow.clone();
+            for step in simulated.steps.values_mut() {
+                step.output = None;
+            }
+            definitions.publish(&simulated).map_err(|error| {
                 ForecastError::Definition(workflow.name.to_string(), error.to_string())
             })?;
         }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use jiff::Timestamp;
+use steward_agent::attempt::RateLimiter;
 use steward_aws::channel::redelivery;
 use steward_core::{model::time::later, submission::ReplyQueues};
 use steward_runtime::ports::OutgoingMessage;
@@ -65,7 +66,8 @@ async fn handle(
         FunctionRole::Agent(name) => {
             let (service, breaker) =
                 (ForecastService(simulation.clone()), simulation.breaker(name));
-            let agent = steward_agent::Agent { name: name.clone(), service, breaker };
+            let rate = Arc::new(RateLimiter::new(name.clone(), None));
+            let agent = steward_agent::Agent { name: name.clone(), service, breaker, rate };
             let deadline = deadline(simulation, role.timeout());
             Box::pin(steward_agent::handle(&ports, &agent, event, deadline)).await
         }

@@ -283,8 +283,12 @@ impl Channel for CountedCalls {
         answers
     }
 
-    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        Ok(Vec::new())
+    fn configured_dead_letter_queues(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
+        Vec::new()
     }
 }
 

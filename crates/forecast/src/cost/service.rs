@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::response::CallResponse;
 use steward_core::{
     definition::step::CallbackDefinition,
     model::{
@@ -26,10 +27,18 @@ const DOWN_LATENCY: Duration = Duration::from_millis(50);
 pub(super) struct ForecastService(pub(super) Arc<TaskSimulation>);
 
 impl RemoteService for ForecastService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
         let simulation = &self.0;
         let permanent = |reason: &str| {
-            Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: false })
+            Err(CallFault::Permanent {
+                reason: reason.to_owned(),
+                may_have_run: false,
+                detail: None,
+            })
         };
         let transient = |reason: &str, may_have_run| {
             let reason = reason.to_owned();
@@ -79,9 +88,9 @@ impl RemoteService for ForecastService {
                 if let Some(callback) = callback {
                     answer_later(simulation, request, callback, assumptions, &output);
                 }
-                Ok(output)
+                Ok(output.into())
             }
-            AttemptOutcome::NoReply => Ok(output),
+            AttemptOutcome::NoReply => Ok(output.into()),
         }
     }
 }

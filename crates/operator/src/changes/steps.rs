@@ -41,7 +41,7 @@ pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
     for (name, step) in &new.steps {
         let was_named = renamed.iter().find(|(_, to)| **to == name).map(|(from, _)| *from);
         let before = old.steps.get(name).or_else(|| old.steps.get(was_named?));
-        if let Some(agent) = step.agent.as_ref().filter(|agent| !agents.contains(agent)) {
+        for agent in step.agents().iter().filter(|agent| !agents.contains(agent)) {
             let why = "deploy the agent and its queue before you publish";
             found.risky(format!("steps.{name}.agent"), format!("new agent `{agent}`"), why);
         }
@@ -59,7 +59,7 @@ pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
 
 /// The agents that a workflow uses.
 fn agents(workflow: &Workflow) -> BTreeSet<&AgentName> {
-    workflow.steps.values().filter_map(|step| step.agent.as_ref()).collect()
+    workflow.steps.values().flat_map(|step| step.agents()).collect()
 }
 
 /// The old names of renamed steps with their new names. A step was renamed if a new step is equal except for `after`.
@@ -168,6 +168,10 @@ impl StepComparison<'_> {
             }
             (true, true) | (false, false) => {}
         }
+        if old.output != new.output {
+            let why = "the output has other content; check its readers";
+            self.risky("output", "changed", why);
+        }
         self.undo(old, new);
     }
 
@@ -250,6 +254,7 @@ impl StepComparison<'_> {
                 ("request.method", old.method != new.method),
                 ("request.path", old.path != new.path),
                 ("request.body", old.body != new.body),
+                ("request.auth", old.auth != new.auth),
             ];
             for (key, _) in parts.iter().filter(|(_, differs)| *differs) {
                 self.risky(key, "changed", why);

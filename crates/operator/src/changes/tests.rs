@@ -377,6 +377,7 @@ fn what_a_step_does_is_compared_key_by_key() {
         ("reserve", json!({ "request": { "method": "PUT" } }), format!("risky steps.reserve.request.method: changed ({both})")),
         ("reserve", json!({ "request": { "path": "/r" } }), format!("risky steps.reserve.request.path: changed ({both})")),
         ("reserve", json!({ "request": { "body": 1 } }), format!("risky steps.reserve.request.body: changed ({both})")),
+        ("reserve", json!({ "request": { "auth": "aws" } }), format!("risky steps.reserve.request.auth: changed ({both})")),
         ("reserve", json!({ "when": "${ input.amount > 0 }" }), "risky steps.reserve.when: added (the step may now be skipped; check that readers of its output accept null)".to_owned()),
         ("pause", json!({ "wait": "6m" }), "safe steps.pause.wait: changed (only new tasks wait for the new time)".to_owned()),
         ("pack", json!({ "for_each": { "at_once": 6 } }), "risky steps.pack.for_each.at_once: 5 became 6 (more concurrent calls; check the capacity of the service)".to_owned()),

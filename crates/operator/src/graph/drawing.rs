@@ -129,8 +129,8 @@ impl Drawing {
 fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
     let mut lines = vec![name.to_string()];
     let kind = match step.work() {
-        Some(StepWork::Call { agent, request, callback }) => {
-            lines.push(format!("{agent}: {}", request_text(request)));
+        Some(StepWork::Call { agents, request, output: _, callback }) => {
+            lines.push(format!("{agents}: {}", request_text(request)));
             lines.extend(callback.map(|callback| {
                 format!("callback within {}", humantime::format_duration(callback.within))
             }));

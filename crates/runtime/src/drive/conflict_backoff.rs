@@ -1,6 +1,6 @@
 //! Backoff of a writer that loses races for a task.
 //!
-//! The replies to a task of a thousand parts arrive in a hundred invocations at once. Every save is conditional, so
+//! The replies to a task of hundreds of parts arrive in a hundred invocations at once. Every save is conditional, so
 //! one writer wins each round. The losers pause for random times, so that most of them succeed with the first save
 //! after their pause ("full jitter",
 //! <https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/>). The limit is a time and not a

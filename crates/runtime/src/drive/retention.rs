@@ -16,6 +16,9 @@ use steward_core::{
     submission::is_tombstone,
 };
 
+/// Messages to child tasks that are sent together. A step may run ten thousand of them.
+const MESSAGES_AT_ONCE: usize = 1_000;
+
 /// Extends the expiry of the documents of `task`, and sends messages to its child tasks so that they do the same. The
 /// caller saves the task afterwards: if the process crashes in between, the extension is repeated.
 pub(super) async fn extend<P: Ports>(
@@ -31,12 +34,12 @@ pub(super) async fn extend<P: Ports>(
         incarnation: task.incarnation,
         retention,
     };
-    let messages: Vec<_> =
-        children(workflow, task).map(|child| extend_retention_message(request(child))).collect();
-    if messages.is_empty() {
-        return Ok(());
+    let children: Vec<_> = children(workflow, task).collect();
+    for chunk in children.chunks(MESSAGES_AT_ONCE) {
+        let messages = chunk.iter().map(|child| extend_retention_message(request(child.clone())));
+        ports.channel().send(messages.collect()).await.into_iter().collect::<Result<(), _>>()?;
     }
-    ports.channel().send(messages).await.into_iter().collect()
+    Ok(())
 }
 
 /// The ids of all child tasks that `task` may have submitted.

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use steward_core::definition::plan::Plan;
 
-use super::{delivery::Delivery, retention, update::TaskUpdate};
+use super::{delivery::Delivery, earlier_attempts::EarlierAttempts, retention, update::TaskUpdate};
 use crate::ports::{PortError, Ports, PutOutcome, SaveOutcome, StateStore};
 use steward_core::{
     engine::event::Event,
@@ -21,28 +21,36 @@ const DOCUMENTS_AT_ONCE: usize = 16;
 
 /// The outcome of one attempt to save an updated task.
 pub(super) enum SaveAttempt {
+    /// The events changed nothing, so there is nothing to save.
+    Unchanged,
     Saved,
     /// Another writer saved the task first. Contains the task as it is now, if it still exists.
     Conflict(Option<Box<Task>>),
-    /// An output document exists with other content, which counts. Contains its key and body.
+    /// A document exists with other content, which counts. Contains its key and body.
     DocumentExists(DocumentKey, Value),
 }
 
-/// Writes the new documents, except those in `stored`, and then saves the task. If the task now lives longer, the
-/// expiry of what it refers to is extended first.
+/// Writes the new documents, and then saves the task, if it changed. If the task now lives longer, the expiry of what it
+/// refers to is extended first. What an earlier attempt wrote or extended is not repeated: that may take long, and others
+/// save the task meanwhile.
 pub(super) async fn save<P: Ports>(
     ports: &P,
     workflow: &Plan,
     before: &Task,
     update: &TaskUpdate,
-    stored: &[Document],
+    earlier: &mut EarlierAttempts,
 ) -> Result<SaveAttempt, PortError> {
-    if update.task.retention_start > before.retention_start {
-        Box::pin(retention::extend(ports, workflow, &update.task)).await?;
+    if !update.changes(before) {
+        return Ok(SaveAttempt::Unchanged);
     }
     let (owner, retention) = (update.task.document_owner(), update.task.document_retention());
+    let is_longer = update.task.retention_start > before.retention_start;
+    if is_longer && !earlier.extended.is_some_and(|done| done.almost_covers(retention)) {
+        Box::pin(retention::extend(ports, workflow, &update.task)).await?;
+        earlier.extended = Some(retention);
+    }
     let is_stored = |document: &&Document| {
-        stored.iter().any(|old| old.key == document.key && old.body == document.body)
+        earlier.stored.iter().any(|old| old.key == document.key && old.body == document.body)
     };
     let documents: Vec<_> = update.documents.iter().filter(|new| !is_stored(new)).collect();
     let puts =
@@ -53,11 +61,12 @@ pub(super) async fn save<P: Ports>(
         match put? {
             PutOutcome::Stored => {}
             PutOutcome::Existing(body) => match document.key {
-                DocumentKey::Output(_) if body != document.body => {
+                DocumentKey::Output(_) | DocumentKey::Input(_) | DocumentKey::Items { .. }
+                    if body != document.body =>
+                {
                     return Ok(SaveAttempt::DocumentExists(document.key.clone(), body));
                 }
-                // No decision depends on the reason of a failure, so the first reason that was written is retention. A
-                // command edits the input only once.
+                // No decision depends on the reason of a failure, so the first reason that was written counts.
                 DocumentKey::Output(_)
                 | DocumentKey::OperatorOutput(..)
                 | DocumentKey::Result(_)
@@ -65,6 +74,7 @@ pub(super) async fn save<P: Ports>(
                 | DocumentKey::Deferral(_)
                 | DocumentKey::Claim(_)
                 | DocumentKey::Input(_)
+                | DocumentKey::Items { .. }
                 | DocumentKey::Submission => {}
             },
         }

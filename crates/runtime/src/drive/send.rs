@@ -12,7 +12,7 @@ use super::{
     task_outcome::TaskOutcome,
 };
 use crate::{
-    dispatch::{PreparedEffect, send_prepared},
+    dispatch::send_prepared,
     ports::{Ports, error_chain},
 };
 use steward_core::{engine::event::Event, model::names::TaskId};
@@ -42,7 +42,7 @@ pub(super) fn in_chunks(
             && let Some(next) = decided.next().await
         {
             let effects = next.outcome.iter().flat_map(|outcome| &outcome.effects);
-            bytes += effects.map(PreparedEffect::bytes).sum::<usize>();
+            bytes += effects.map(|(effect, _)| effect.bytes()).sum::<usize>();
             chunk.push(next);
         }
         (!chunk.is_empty()).then_some((chunk, decided))
@@ -65,8 +65,12 @@ pub(super) async fn send_chunk<P: Ports>(
             Ok(outcome) => {
                 let own = outcome.results.into_iter().map(|result| result.map_err(Arc::new));
                 results.extend(positions.iter().copied().zip(own));
-                owners.extend(outcome.effects.iter().map(|_| (task_id.clone(), positions.clone())));
-                effects.extend(outcome.effects);
+                for (effect, own) in outcome.effects {
+                    let own =
+                        own.into_iter().filter_map(|delivery| positions.get(delivery).copied());
+                    owners.push((task_id.clone(), own.collect::<Vec<_>>()));
+                    effects.push(effect);
+                }
             }
         }
     }

@@ -3,11 +3,12 @@
 use super::{
     conflict_backoff::ConflictBackoff,
     delivery::Delivery,
+    earlier_attempts::EarlierAttempts,
     error::DriveError,
     save::{SaveAttempt, save, use_stored_output},
     task_outcome::TaskOutcome,
     transition_log::TransitionLogLine,
-    update::{apply_events, apply_size_limit},
+    update::{TaskUpdate, apply_events, apply_size_limit},
 };
 use crate::{
     metrics,
@@ -15,6 +16,7 @@ use crate::{
     trace,
 };
 use steward_core::{
+    definition::plan::Plan,
     model::{names::TaskId, task::Task},
     submission::is_tombstone,
 };
@@ -49,41 +51,38 @@ pub(super) async fn decide_task<P: Ports>(
     };
     let spans: Vec<_> = deliveries.iter().map(span).collect();
     let mut backoff = ConflictBackoff::new(ports.clock().now());
-    // Documents that an earlier save attempt wrote. They are not written again.
-    let mut stored = Vec::new();
+    let mut earlier = EarlierAttempts::default();
     loop {
-        let update = apply_events(ports, &workflow, &task, &deliveries, &spans).await;
-        let mut update = update.map_err(port)?;
-        let redelivered = deliveries.iter().any(|delivery| delivery.redelivered);
-        if !update.changes(&task) {
-            return Ok(update.into_outcome(spans, redelivered));
-        }
-        let mut saved = save(ports, &workflow, &task, &update, &stored).await;
-        if saved.as_ref().is_err_and(PortError::is_too_large) {
-            // The size limit of a task is below that of the store, so this should not happen. Without this case, the
-            // message would be redelivered until it becomes a dead letter.
-            update = apply_size_limit(ports, &workflow, &task, &deliveries);
-            if !update.changes(&task) {
-                return Ok(update.into_outcome(spans, redelivered));
-            }
-            saved = save(ports, &workflow, &task, &update, &stored).await;
-        }
+        let update = apply_events(ports, &workflow, &task, &deliveries, &earlier, &spans);
+        let mut update = update.await.map_err(port)?;
+        let saved =
+            save_or_stop(ports, &workflow, &task, &deliveries, &mut update, &mut earlier).await;
+        let may_have_sent =
+            earlier.lost_starts.is_some() || deliveries.iter().any(|delivery| delivery.redelivered);
         match saved.map_err(port)? {
+            SaveAttempt::Unchanged => return Ok(update.into_outcome(spans, may_have_sent)),
             SaveAttempt::Saved => {
                 update.log_lines.iter().for_each(TransitionLogLine::log);
                 metrics::saved(&task, &update.task);
-                return Ok(update.into_outcome(spans, redelivered));
+                return Ok(update.into_outcome(spans, may_have_sent));
             }
             SaveAttempt::Conflict(current) => {
                 metrics::conflict();
-                stored.append(&mut update.documents);
+                earlier.stored.append(&mut update.documents);
+                let starts = update.starts(&task);
                 // Frees the memory before a possible pause.
                 drop(update);
-                task = after_conflict(ports, &task, current, &mut deliveries, &mut backoff).await?;
+                let (current, may_be_own) =
+                    after_conflict(ports, &task, current, &mut backoff).await?;
+                if may_be_own {
+                    earlier.lost_starts.get_or_insert_default().extend(starts);
+                }
+                task = current;
             }
             // An earlier save attempt wrote the document before it failed. The stored document counts.
             SaveAttempt::DocumentExists(key, body) => {
                 deliveries.iter_mut().for_each(|d| use_stored_output(d, &key, &body));
+                earlier.found.insert(key, body);
                 if !backoff.may_retry_after_stored_document(deliveries.len()) {
                     return Err(contended(task_id, &backoff));
                 }
@@ -92,34 +91,51 @@ pub(super) async fn decide_task<P: Ports>(
     }
 }
 
+/// Saves the update. If the task became too large for the store, replaces the update by one that stops the task, and
+/// saves that. The size limit of a task is below that of the store, so this should not happen. Without it, the message
+/// would be redelivered until it becomes a dead letter.
+async fn save_or_stop<P: Ports>(
+    ports: &P,
+    workflow: &Plan,
+    task: &Task,
+    deliveries: &[Delivery],
+    update: &mut TaskUpdate,
+    earlier: &mut EarlierAttempts,
+) -> Result<SaveAttempt, PortError> {
+    let saved = save(ports, workflow, task, update, earlier).await;
+    if !saved.as_ref().is_err_and(PortError::is_too_large) {
+        return saved;
+    }
+    *update = apply_size_limit(ports, workflow, task, deliveries);
+    save(ports, workflow, task, update, earlier).await
+}
+
 /// Handles a lost race: pauses if needed, and returns the task as it is now. `current` is the task that came with the
-/// refusal.
+/// refusal. Also returns whether our own save may have won the race.
 async fn after_conflict<P: Ports>(
     ports: &P,
     before: &Task,
     current: Option<Box<Task>>,
-    deliveries: &mut [Delivery],
     backoff: &mut ConflictBackoff,
-) -> Result<Task, DriveError> {
+) -> Result<(Task, bool), DriveError> {
     let task_id = &before.task_id;
     let deleted = || DriveError::missing(task_id, "such task any more".to_owned());
     let task = *current.ok_or_else(deleted)?;
     // The save that won the race may be our own save whose response was lost, possibly followed by saves of others. In
-    // that case the effects are sent again. The effects of another writer's save are sent by that writer.
+    // that case its effects are sent again. The effects of another writer's save are sent by that writer.
     let own =
         task.saved_by.as_deref() == Some(ports.instance()) || task.revision > before.revision + 1;
-    deliveries.iter_mut().for_each(|delivery| delivery.redelivered |= own);
     let Some(pause) = backoff.lost(ports.instance(), task_id, ports.clock().now()) else {
         return Err(contended(task_id, backoff));
     };
     if pause.is_zero() {
-        return Ok(task);
+        return Ok((task, own));
     }
     drop(task);
     ports.clock().sleep(pause).await;
     // Other writers have probably saved during the pause, so the task that came with the refusal is outdated.
     let loaded = ports.store().load(task_id).await.map_err(DriveError::port(task_id))?;
-    loaded.ok_or_else(deleted)
+    Ok((loaded.ok_or_else(deleted)?, own))
 }
 
 fn contended(task_id: &TaskId, backoff: &ConflictBackoff) -> DriveError {

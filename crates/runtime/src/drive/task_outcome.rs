@@ -11,8 +11,12 @@ use crate::{dispatch::PreparedEffect, metrics};
 /// The results for the deliveries of one task, and the effects to send.
 pub(super) struct TaskOutcome {
     pub(super) results: Vec<Result<(), DriveError>>,
-    pub(super) effects: Vec<PreparedEffect>,
+    pub(super) effects: Vec<(PreparedEffect, Owners)>,
 }
+
+/// The deliveries of the task, by position, that need an effect. If it cannot be sent, only they are handled again: a
+/// redelivered message sends many effects again, so a failure must not make other messages redelivered too.
+pub(super) type Owners = Vec<usize>;
 
 impl TaskOutcome {
     /// The outcome for deliveries to a tombstone: the record of a child task that was undone before it began. Its

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use steward_core::definition::plan::Plan;
 
 use super::{
-    delivery::Delivery, error::DriveError, task_outcome::TaskOutcome,
+    delivery::Delivery,
+    earlier_attempts::EarlierAttempts,
+    error::DriveError,
+    task_outcome::{Owners, TaskOutcome},
     transition_log::TransitionLogLine,
 };
 use crate::{
@@ -17,10 +20,12 @@ use steward_core::{
     engine::{
         decision::{DecisionContext, IgnoreReason, Transition},
         documents::{LoadedDocuments, NeededDocuments},
+        effect::Effect,
         event::Event,
         transition::{stop_for_size, transition},
     },
     model::{
+        attempt::AttemptId,
         document::{Document, DocumentKey, DocumentOwner},
         task::Task,
     },
@@ -31,7 +36,7 @@ use steward_core::{
 pub(super) struct TaskUpdate {
     pub(super) task: Task,
     pub(super) documents: Vec<Document>,
-    effects: Vec<Send>,
+    effects: Vec<(Send, Owners)>,
     results: Vec<Result<(), DriveError>>,
     /// The outcome of each event, in a word, for its trace span.
     span_outcomes: Vec<&'static str>,
@@ -71,13 +76,48 @@ impl TaskUpdate {
         for ((span, outcome), result) in spans.zip(&self.results) {
             if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
         }
-        let effects = self
-            .effects
-            .into_iter()
-            .map(PreparedEffect::new)
-            .map(|effect| if may_have_sent { effect.mark_resent() } else { effect });
+        let effects = self.effects.into_iter().map(|(send, owners)| {
+            let effect = PreparedEffect::new(send);
+            (if may_have_sent { effect.mark_resent() } else { effect }, owners)
+        });
         TaskOutcome { results: self.results, effects: effects.collect() }
     }
+
+    /// The attempts in progress that were not in progress `before`.
+    pub(super) fn starts(&self, before: &Task) -> Vec<AttemptId> {
+        let attempts = |task: &Task| -> BTreeSet<_> {
+            let running = task.running_attempts();
+            running.map(|(part, action, number, _)| (part, action, number)).collect()
+        };
+        let started = &attempts(&self.task) - &attempts(before);
+        started
+            .into_iter()
+            .map(|(step, action, number)| AttemptId { step, action, number })
+            .collect()
+    }
+
+    /// Adds the effects of the next delivery. Several redelivered messages of a batch send the same effects again: one of
+    /// them is enough for all.
+    fn add_effects(&mut self, effects: Vec<Effect>, traceparent: Option<&str>) {
+        let delivery = self.results.len();
+        for effect in effects {
+            match self.effects.iter_mut().find(|(send, _)| is_same(&send.effect, &effect)) {
+                Some((_, owners)) => owners.push(delivery),
+                None => {
+                    let traceparent = traceparent.map(str::to_owned);
+                    self.effects.push((Send { effect, traceparent }, vec![delivery]));
+                }
+            }
+        }
+    }
+}
+
+/// Whether two effects of one task are the same. Requests are equal if they are for the same attempt.
+fn is_same(one: &Effect, other: &Effect) -> bool {
+    if let (Effect::Request(one), Effect::Request(other)) = (one, other) {
+        return (&one.step, one.action, one.attempt) == (&other.step, other.action, other.attempt);
+    }
+    one == other
 }
 
 /// Applies the events of the deliveries to the task.
@@ -86,14 +126,18 @@ pub(super) async fn apply_events<P: Ports>(
     workflow: &Plan,
     task: &Task,
     deliveries: &[Delivery],
+    earlier: &EarlierAttempts,
     spans: &[TraceSpan],
 ) -> Result<TaskUpdate, PortError> {
-    let mut documents = LoadedDocuments::new();
-    read_for_all(ports, workflow, task, deliveries, &mut documents).await?;
+    let lost_starts = earlier.lost_starts.as_deref();
+    let mut documents = earlier.found.clone();
+    read_for_all(ports, workflow, task, deliveries, lost_starts, &mut documents).await?;
     let mut update = TaskUpdate::new(task);
     for (delivery, span) in deliveries.iter().zip(spans) {
         let event = &delivery.event;
-        let decided = decide(ports, workflow, &update.task, delivery, &mut documents).await?;
+        let context = context(ports, delivery, lost_starts);
+        let decided = decide(ports, workflow, &update.task, delivery, context, &mut documents);
+        let decided = decided.await?;
         let (effects, result, outcome) = match decided {
             Transition::Apply { task: next, documents: new, effects } => {
                 update.advance(ports, task, *next, event);
@@ -111,9 +155,7 @@ pub(super) async fn apply_events<P: Ports>(
             }
         };
         let traceparent = span.traceparent().or_else(|| update.task.traceparent.clone());
-        update.effects.extend(
-            effects.into_iter().map(|effect| Send { effect, traceparent: traceparent.clone() }),
-        );
+        update.add_effects(effects, traceparent.as_deref());
         update.results.push(result);
         update.span_outcomes.push(outcome);
     }
@@ -129,7 +171,7 @@ pub(super) fn apply_size_limit<P: Ports>(
 ) -> TaskUpdate {
     let mut update = TaskUpdate::new(task);
     for delivery in deliveries {
-        let context = context(ports, delivery);
+        let context = context(ports, delivery, None);
         let effects = match stop_for_size(workflow, &update.task, &delivery.event, context) {
             Transition::Apply { task: next, effects, .. } => {
                 update.advance(ports, task, *next, &delivery.event);
@@ -142,8 +184,7 @@ pub(super) fn apply_size_limit<P: Ports>(
             Transition::Illegal(_) => Vec::new(),
         };
         let traceparent = update.task.traceparent.clone();
-        let send = |effect| Send { effect, traceparent: traceparent.clone() };
-        update.effects.extend(effects.into_iter().map(send));
+        update.add_effects(effects, traceparent.as_deref());
         update.results.push(Ok(()));
         update.span_outcomes.push("stopped: too large");
     }
@@ -156,9 +197,9 @@ async fn decide<P: Ports>(
     workflow: &Plan,
     task: &Task,
     delivery: &Delivery,
+    context: DecisionContext<'_>,
     documents: &mut LoadedDocuments,
 ) -> Result<Transition, PortError> {
-    let context = context(ports, delivery);
     if task.is_other_incarnation(delivery.incarnation) {
         return Ok(Transition::Ignore {
             reason: IgnoreReason::AnotherIncarnation,
@@ -188,11 +229,17 @@ fn log_ignored(delivery: &Delivery, reason: IgnoreReason, resent: usize) {
     tracing::debug!(%task_id, event = event.name(), ?reason, resent, "event ignored");
 }
 
-fn context<'a, P: Ports>(ports: &'a P, delivery: &Delivery) -> DecisionContext<'a> {
+/// The context of a decision. `lost_starts` is absent unless a save of the delivery lost a race, possibly to itself.
+fn context<'a, P: Ports>(
+    ports: &'a P,
+    delivery: &Delivery,
+    lost_starts: Option<&'a [AttemptId]>,
+) -> DecisionContext<'a> {
     DecisionContext {
         now: ports.clock().now(),
         actor: ports.instance(),
-        redelivered: delivery.redelivered,
+        redelivered: delivery.redelivered || lost_starts.is_some(),
+        lost_starts: lost_starts.filter(|_| !delivery.redelivered),
         timing: ports.timing(),
     }
 }
@@ -204,11 +251,13 @@ async fn read_for_all<P: Ports>(
     workflow: &Plan,
     task: &Task,
     deliveries: &[Delivery],
+    lost_starts: Option<&[AttemptId]>,
     documents: &mut LoadedDocuments,
 ) -> Result<(), PortError> {
     let [_, _, ..] = deliveries else { return Ok(()) };
     let wanted = |delivery: &Delivery| {
-        transition(workflow, task, documents, &delivery.event, context(ports, delivery)).err()
+        let context = context(ports, delivery, lost_starts);
+        transition(workflow, task, documents, &delivery.event, context).err()
     };
     let for_task =
         deliveries.iter().filter(|delivery| !task.is_other_incarnation(delivery.incarnation));

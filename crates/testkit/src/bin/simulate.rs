@@ -157,7 +157,16 @@ fn print_findings(report: &SimulationReport) {
 }
 
 fn print_totals(totals: &SimulationTotals, took: Option<Duration>) {
-    let SimulationTotals { seeds, tasks, faults, messages, effects, steps, task_ms } = totals;
+    let SimulationTotals {
+        seeds,
+        tasks,
+        faults,
+        messages,
+        effects,
+        steps,
+        rate_deferrals,
+        task_ms,
+    } = totals;
     let count: u64 = tasks.values().sum();
     let states: Vec<_> = tasks.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let hours = task_ms / 3_600_000;
@@ -166,6 +175,7 @@ fn print_totals(totals: &SimulationTotals, took: Option<Duration>) {
     print_line!("faults injected   {faults}");
     print_line!("messages          {messages}");
     print_line!("effects           {effects}");
+    print_line!("rate deferrals    {rate_deferrals}");
     print_line!("task-hours        {hours}");
     let completed = steps
         .iter()

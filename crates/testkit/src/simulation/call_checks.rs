@@ -9,7 +9,7 @@ use steward_core::model::{
     attempt::Action,
     json_text::JsonText,
     messages::StepRequest,
-    names::{Part, StepName},
+    names::{AgentName, Part, StepName},
     step::StepState,
     task::ProcessState,
 };
@@ -24,6 +24,19 @@ use super::{
 };
 
 impl Oracle {
+    /// Checks that a call is within its agent's rate limit. The call of a step that is not idempotent begins after its claim,
+    /// whose write may be slow, so it does not count.
+    pub(super) fn check_rate(&mut self, agent: &AgentName, idempotent: bool, now: Timestamp) {
+        let skew = self.clock_skew;
+        let holds = self
+            .rate_meters
+            .get_mut(agent)
+            .is_none_or(|meter| !idempotent || meter.count(now, skew));
+        if !holds {
+            self.add_finding(format!("agent {agent}: exceeds its rate limit"));
+        }
+    }
+
     /// Checks a call that an agent is about to make.
     pub(super) fn check_call(
         &mut self,
@@ -233,7 +246,10 @@ fn check_body(
         let items = expected.items(step).value().flatten().unwrap_or_default();
         let index = part.item.map_or(usize::MAX, |index| index as usize);
         let undone = expected.account(part).filter(|_| request.action == Action::Undo);
-        let done = undone.and_then(|account| account.item.as_ref());
+        // If no call had an effect, an edit may have replaced the item since.
+        let done = undone
+            .filter(|account| !account.effects.is_empty())
+            .and_then(|account| account.item.as_ref());
         let is_listed = items.get(index).is_none_or(|listed| Some(listed) == item);
         // An operator may edit the input of a part and then complete the part by hand, so that no call has the new item.
         let is_right = match done {

@@ -19,7 +19,8 @@ use super::{
     virtual_time::since_start,
 };
 
-/// Checks the submission of a child task: the parent was saved before, and repeated submissions are identical.
+/// Checks a submission that a function sends. For a child task: the parent was saved before, and repeated submissions are
+/// identical. Otherwise the submission was held back: a client sent the same.
 pub(super) fn check_submission(
     oracle: &mut Oracle,
     ledger: &EffectLedger,
@@ -29,7 +30,9 @@ pub(super) fn check_submission(
         return Some(format!("a submission cannot be parsed: {body}"));
     };
     let Some(parent) = &submission.parent else {
-        return Some(format!("a submission by the scheduler has no parent: {body}"));
+        let sent = oracle.candidate_inputs.get(&submission.task_id);
+        return (!sent.is_some_and(|inputs| inputs.contains(&submission.input)))
+            .then(|| format!("a submission was sent that no client sent: {body}"));
     };
     let action = if submission.undo { Action::Undo } else { Action::Do };
     let of = describe(&parent.task_id, &parent.step, action);

@@ -210,7 +210,7 @@ impl SimulatedDeployment {
                 transit += state.random.skewed(faults.delay_max);
                 delayed += 1;
             }
-            state.network.put(source.clone(), at + transit, message);
+            state.network.put(source.clone(), now, at + transit, message);
         }
         state.faults += delayed;
         self.changed.notify_one();

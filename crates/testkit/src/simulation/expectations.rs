@@ -20,6 +20,34 @@ use super::{
     workflow_model::WorkflowModel,
 };
 
+/// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
+pub(super) const FROM_OUTSIDE: [&str; 24] = [
+    "408",
+    "409",
+    "422",
+    "301",
+    "302",
+    "303",
+    "307",
+    "308",
+    "503",
+    "504",
+    "2xx with HTML",
+    "connection",
+    "the call took longer than",
+    "the call timed out",
+    "the request waited in the agent's queue until complete-by",
+    "the call that probed the service did not end in time",
+    "the function's time was up",
+    "declined",
+    "no reply by complete-by",
+    "its child task ",
+    "the task is being undone, so the callback",
+    "breaker",
+    "rate limit",
+    "outcome unknown",
+];
+
 /// An expected value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Expected<T> {

@@ -372,8 +372,12 @@ impl Channel for FaultInjector {
         sent.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("send"))).collect())
     }
 
-    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        Ok(Vec::new())
+    fn configured_dead_letter_queues(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
+        Vec::new()
     }
 }
 

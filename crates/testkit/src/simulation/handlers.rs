@@ -5,15 +5,20 @@ use std::sync::Arc;
 use anyhow::Result;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::Timestamp;
-use steward_agent::attempt::CircuitBreaker;
+use steward_agent::attempt::{CircuitBreaker, RateLimiter};
 use steward_core::{
     breaker::BreakerSettings,
     model::{names::AgentName, time::later},
     submission::ReplyQueues,
 };
 use steward_runtime::ports::Ports;
+use steward_submission::{IntakeView, handle_with_intake};
 
-use super::{fault_injector::SimulatedPorts, plan::InstanceRole, service::SimulatedService};
+use super::{
+    fault_injector::SimulatedPorts,
+    plan::{InstanceRole, SimulationPlan},
+    service::SimulatedService,
+};
 
 /// The queue for notifications to clients.
 pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
@@ -22,19 +27,20 @@ pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
 pub(super) async fn handle(
     role: &InstanceRole,
     ports: &SimulatedPorts,
-    breaker: Option<AgentBreaker>,
+    memory: InstanceMemory,
     event: SqsEvent,
     limit: std::time::Duration,
 ) -> Vec<String> {
     let deadline = deadline(ports, limit);
     let response: SqsBatchResponse = match role {
         InstanceRole::Submission => {
-            steward_submission::handle(ports, &ReplyQueues::parse(REPLY_QUEUE), event).await
+            let reply_queues = ReplyQueues::parse(REPLY_QUEUE);
+            handle_with_intake(ports, &memory.intake, &reply_queues, event).await
         }
         InstanceRole::Scheduler => steward_scheduler::handle(ports, event).await,
         InstanceRole::Agent(name) => {
-            let Some(breaker) = breaker else { return Vec::new() };
-            let agent = agent(ports, name, breaker);
+            let Some(memory) = memory.agent else { return Vec::new() };
+            let agent = agent(ports, name, memory);
             steward_agent::handle(ports, &agent, event, deadline).await
         }
         InstanceRole::Supervisor => SqsBatchResponse::default(),
@@ -42,26 +48,45 @@ pub(super) async fn handle(
     response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect()
 }
 
-/// The circuit breaker view of an agent instance. It lives as long as the instance.
-pub(super) type AgentBreaker = Arc<CircuitBreaker>;
+/// What an instance keeps between invocations.
+#[derive(Clone)]
+pub(super) struct InstanceMemory {
+    /// An agent's views. The other roles have none.
+    agent: Option<AgentMemory>,
+    /// A submission function's view of the levels of intake control.
+    intake: Arc<IntakeView>,
+}
 
-/// A new circuit breaker view for an agent instance; `None` for the other roles.
-pub(super) fn new_breaker(role: &InstanceRole) -> Option<AgentBreaker> {
-    match role {
-        InstanceRole::Agent(name) => {
-            Some(Arc::new(CircuitBreaker::new(name.clone(), BreakerSettings::default())))
-        }
-        InstanceRole::Submission | InstanceRole::Scheduler | InstanceRole::Supervisor => None,
+/// An agent's views of its circuit breaker and of its rate limit.
+#[derive(Clone)]
+struct AgentMemory {
+    breaker: Arc<CircuitBreaker>,
+    rate: Arc<RateLimiter>,
+}
+
+impl InstanceMemory {
+    /// The memory of a new instance.
+    pub(super) fn new(role: &InstanceRole, plan: &SimulationPlan) -> Self {
+        let agent = match role {
+            InstanceRole::Agent(name) => {
+                let limit = plan.rate_limits.get(name).copied();
+                let breaker = CircuitBreaker::new(name.clone(), BreakerSettings::default());
+                let rate = RateLimiter::new(name.clone(), limit);
+                Some(AgentMemory { breaker: Arc::new(breaker), rate: Arc::new(rate) })
+            }
+            InstanceRole::Submission | InstanceRole::Scheduler | InstanceRole::Supervisor => None,
+        };
+        Self { agent, intake: Arc::default() }
     }
 }
 
 fn agent(
     ports: &SimulatedPorts,
     name: &AgentName,
-    breaker: AgentBreaker,
+    AgentMemory { breaker, rate }: AgentMemory,
 ) -> steward_agent::Agent<SimulatedService> {
     let service = SimulatedService::new(ports.injector().clone(), name.clone());
-    steward_agent::Agent { name: name.clone(), service, breaker }
+    steward_agent::Agent { name: name.clone(), service, breaker, rate }
 }
 
 /// Runs one sweep of a supervisor.

@@ -4,7 +4,7 @@
 use std::{fmt, time::Duration};
 
 use serde_json::Value;
-use steward_agent::attempt::CallFault;
+use steward_agent::{attempt::CallFault, response::CallResponse};
 use steward_core::{
     limits,
     model::responses::{ClassifiedResponse, ResponseOverrides},
@@ -56,7 +56,7 @@ pub(super) fn answer(
     output: Option<Value>,
     retry_after: Option<Duration>,
     reason_chars: usize,
-) -> Result<Value, CallFault> {
+) -> Result<CallResponse, CallFault> {
     let transient = |may_have_run, retry_after| {
         Err(CallFault::Transient { reason: response.to_string(), retry_after, may_have_run })
     };
@@ -65,22 +65,25 @@ pub(super) fn answer(
         let title = large_tasks::words(reason_chars);
         limits::truncate_chars(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
     };
-    let permanent = |may_have_run| Err(CallFault::Permanent { reason: reason(), may_have_run });
+    let permanent =
+        |may_have_run| Err(CallFault::Permanent { reason: reason(), may_have_run, detail: None });
     match response {
         ServiceResponse::Success(ResponseBody::Output | ResponseBody::Empty) => {
-            Ok(output.unwrap_or_default())
+            Ok(output.unwrap_or_default().into())
         }
         ServiceResponse::Success(ResponseBody::NotJson) => permanent(true),
         ServiceResponse::NoConnection => transient(false, None),
         ServiceResponse::Broken => transient(true, None),
         ServiceResponse::TimedOut => Err(CallFault::TimedOut { reason: reason() }),
         ServiceResponse::Status(status) => match responses.classify(status) {
-            ClassifiedResponse::Completed => Ok(output.unwrap_or_default()),
+            ClassifiedResponse::Completed => Ok(output.unwrap_or_default().into()),
             ClassifiedResponse::Retry { may_have_run } if status < 500 => {
                 transient(may_have_run, Some(retry_after.unwrap_or_default()))
             }
             ClassifiedResponse::Retry { may_have_run } => transient(may_have_run, retry_after),
-            ClassifiedResponse::Conflict => Err(CallFault::Conflict { reason: reason() }),
+            ClassifiedResponse::Conflict => {
+                Err(CallFault::Conflict { reason: reason(), detail: None })
+            }
             ClassifiedResponse::Failed => permanent(false),
             ClassifiedResponse::Unknown => permanent(true),
         },

@@ -84,7 +84,7 @@ fn blueprint(items: u64, random: &mut SeededRandom) -> Result<Blueprint> {
 fn step(then: &str, random: &mut SeededRandom) -> StepPlan {
     let [agent, others @ ..] = AGENTS;
     let agent = random.pick(agent, &others);
-    let each = ForEachPlan { items: ItemsPlan::Input, at_once: limits::ITEMS_MAX as usize };
+    let each = ForEachPlan { items: ItemsPlan::Input, at_once: limits::ITEMS_AT_ONCE_MAX as usize };
     StepPlan {
         after: Vec::new(),
         when: None,

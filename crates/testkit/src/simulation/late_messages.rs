@@ -6,7 +6,7 @@ use steward_runtime::ports::OutgoingMessage;
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
     late_message_plan::is_late,
-    network::FunctionQueue,
+    network::{DeadLetter, FunctionQueue},
     virtual_time::MINUTE,
 };
 
@@ -21,28 +21,30 @@ impl SimulatedDeployment {
         }
     }
 
-    /// Handles a new dead letter: an operator redrives it, in runs that have such operators.
-    pub(super) fn handle_dead_letter(&self, source: FunctionQueue, letter: &OutgoingMessage) {
-        let body = &letter.body;
+    /// Handles a new dead letter: an operator redrives it, in runs that have such operators. A late message may be for a
+    /// task that no longer exists, so it stays a dead letter if it failed without a fault.
+    pub(super) fn handle_dead_letter(&self, letter: &DeadLetter) {
+        let DeadLetter { source, message, received_at } = letter;
         let state = &mut *self.state();
         let plan = self.plan.late_messages.dead_letters.as_ref();
-        if is_late(letter) && !(state.faults_enabled && plan.is_some()) {
-            // A late message may be for a task that no longer exists. It stays a dead letter.
+        let had_faults = *received_at < self.plan.faults_until;
+        if is_late(message) && !(had_faults && plan.is_some()) {
             return;
         }
         let Some(plan) = plan else {
-            let finding = format!("a message became a dead letter: {body}");
+            let finding = format!("a message became a dead letter: {}", message.body);
             return state.oracle.add_finding(finding);
         };
         state.faults += 1;
         let now = self.now();
         let at = now + state.random.skewed(plan.redriven_within);
-        state.schedule_late_arrival(source, at, letter);
+        state.schedule_late_arrival(source.clone(), at, message);
     }
 
     /// Delivers a late message to its queue.
     pub(super) fn deliver_late(&self, source: FunctionQueue, message: &OutgoingMessage) {
         self.fault("queue", || format!("a late message arrives: {}", message.body));
-        self.state().network.put(source, self.now(), message);
+        let now = self.now();
+        self.state().network.put(source, now, now, message);
     }
 }

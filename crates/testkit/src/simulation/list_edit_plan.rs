@@ -13,6 +13,9 @@ use super::{
 /// The share of runs with such operators.
 const LIST_EDITS_SHARE: f64 = 0.05;
 
+/// Bytes of an item in a list that is stored in slices, of three items each.
+const PADDING_BYTES: usize = 1_100;
+
 /// Draws from a separate generator whether operators edit lists, and prepares the workflows for that.
 pub(super) fn draw_list_edits(seed: u64, blueprints: &mut [Blueprint]) -> bool {
     let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xed17);
@@ -56,10 +59,13 @@ pub(super) fn make_transient(profile: &mut ServiceProfile) {
     (profile.fail, profile.false_error, profile.refuse) = (0.2, 0.0, 0.0);
 }
 
-/// Gives a task a list of several distinct items.
+/// Gives a task a list of several distinct items. The list of every other task is stored in slices.
 pub(super) fn lengthen_list(task: &mut TaskPlan) {
     let count = 2 + task.task_id.as_str().len() as u64 % 4;
-    let items: Vec<_> = (1..=count).map(|n| n * 10).collect();
+    let has_slices = task.task_id.as_str().bytes().last().is_some_and(|byte| byte % 2 == 0);
+    let padding = if has_slices { "-".repeat(PADDING_BYTES) } else { String::new() };
+    let item = |n: u64| if has_slices { json!(format!("{n}{padding}")) } else { json!(n) };
+    let items: Vec<_> = (1..=count).map(|n| item(n * 10)).collect();
     if let Some(list) = task.input.get_mut("items") {
         *list = json!(items);
     }

@@ -49,6 +49,7 @@ mod plan;
 mod random;
 mod random_plan;
 mod random_workflows;
+mod rate_limits;
 mod report;
 mod runner;
 mod save_checks;
@@ -57,10 +58,13 @@ mod size_checks;
 mod task_record;
 mod trace_checks;
 mod virtual_time;
+mod wide_lists;
 mod workflow_model;
 
 #[cfg(test)]
 mod backlog;
+#[cfg(test)]
+mod limited_rate;
 #[cfg(test)]
 mod tests;
 

@@ -8,7 +8,11 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use steward_core::model::names::AgentName;
 use steward_runtime::ports::OutgoingMessage;
 
-use super::{late_message_plan::is_late, plan::InstanceRole, virtual_time::Millis};
+use super::{
+    late_message_plan::is_late,
+    plan::InstanceRole,
+    virtual_time::{Millis, epoch_millis},
+};
 
 /// How often a message is received before it becomes a dead letter, unless the plan sets another number. Faults stop
 /// before any message is received that often.
@@ -40,7 +44,18 @@ impl FunctionQueue {
 #[derive(Debug, Clone)]
 struct QueuedMessage {
     sent: OutgoingMessage,
+    sent_at: Millis,
     receives: u32,
+    received_at: Millis,
+}
+
+/// A message that was received too often.
+#[derive(Debug)]
+pub(super) struct DeadLetter {
+    pub(super) source: FunctionQueue,
+    pub(super) message: OutgoingMessage,
+    /// When a function received it for the last time.
+    pub(super) received_at: Millis,
 }
 
 /// Messages by the time at which they become visible, then by number.
@@ -56,8 +71,7 @@ pub(super) struct Network {
     pub(super) delivered: u64,
     /// How often a message is received before it becomes a dead letter.
     receives_max: u32,
-    /// The messages that were received too often.
-    pub(super) dead: Vec<(FunctionQueue, OutgoingMessage)>,
+    pub(super) dead: Vec<DeadLetter>,
 }
 
 impl Network {
@@ -65,11 +79,18 @@ impl Network {
         Self { receives_max: receives_max.unwrap_or(RECEIVES_MAX), ..Self::default() }
     }
 
-    /// Adds a message that becomes visible at `at`.
-    pub(super) fn put(&mut self, source: FunctionQueue, at: Millis, message: &OutgoingMessage) {
+    /// Adds a message that was sent at `sent_at` and becomes visible at `at`.
+    pub(super) fn put(
+        &mut self,
+        source: FunctionQueue,
+        sent_at: Millis,
+        at: Millis,
+        message: &OutgoingMessage,
+    ) {
         self.last += 1;
         self.locations.insert(self.last, (source.clone(), at));
-        let message = QueuedMessage { sent: message.clone(), receives: 0 };
+        let sent = message.clone();
+        let message = QueuedMessage { sent, sent_at, receives: 0, received_at: 0 };
         self.queues.entry(source).or_default().insert((at, self.last), message);
     }
 
@@ -102,9 +123,11 @@ impl Network {
             message.receives += 1;
             if message.receives > receives_max(self.receives_max, &message.sent) {
                 self.locations.remove(&number);
-                self.dead.push((source.clone(), message.sent));
+                let QueuedMessage { sent: message, received_at, .. } = message;
+                self.dead.push(DeadLetter { source: source.clone(), message, received_at });
                 continue;
             }
+            message.received_at = now;
             event.records.push(record(number, &message));
             numbers.push(number);
             self.locations.insert(number, (source.clone(), visible_again_at));
@@ -128,7 +151,8 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
     record.message_id = Some(number.to_string());
     record.body = Some(message.sent.body.clone());
     let receives = ("ApproximateReceiveCount".to_owned(), message.receives.to_string());
-    record.attributes = std::iter::once(receives).collect();
+    let sent_at = ("SentTimestamp".to_owned(), epoch_millis(message.sent_at).to_string());
+    record.attributes = [receives, sent_at].into();
     let attribute = |(name, value): &(&'static str, String)| {
         let mut attribute = SqsMessageAttribute::default();
         attribute.string_value = Some(value.clone());

@@ -8,7 +8,9 @@ use steward_core::model::{
     command::{Command, CommandAction},
     document::Document,
     events::{BusEvent, EventData, TaskAlert},
-    messages::{NotificationStatus, SchedulerMessage, StatusNotification, StepRequest},
+    messages::{
+        NotificationStatus, ReplyOutcome, SchedulerMessage, StatusNotification, StepRequest,
+    },
     names::{CallbackToken, Part, TaskId},
     step::{Progress, StepState},
     task::Task,
@@ -171,6 +173,7 @@ impl Oracle {
             Queue::Agent(_) => self.observe_request(body),
             Queue::Scheduler => match serde_json::from_str(body) {
                 Ok(SchedulerMessage::Reply(reply)) => {
+                    self.rate_deferrals += u64::from(is_rate_deferral(&reply.outcome));
                     let attempt = (reply.task_id, reply.step, reply.action, reply.attempt);
                     self.agent_replies.insert(attempt);
                 }
@@ -290,6 +293,10 @@ impl Oracle {
         let alert = ObservedAlert { at, undo_failed, steps, more_steps };
         self.alerts.entry(trouble.task_id.clone()).or_default().push(alert);
     }
+}
+
+fn is_rate_deferral(outcome: &ReplyOutcome) -> bool {
+    matches!(outcome, ReplyOutcome::Deferred { reason, .. } if reason.starts_with("rate limit"))
 }
 
 fn status(status: NotificationStatus) -> &'static str {

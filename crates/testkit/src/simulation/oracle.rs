@@ -17,13 +17,13 @@ use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
     messages::StepRequest,
-    names::{CommandId, Incarnation, Part, StepName, TaskId, WorkflowName},
+    names::{AgentName, CommandId, Incarnation, Part, StepName, TaskId, WorkflowName},
     task::{ProcessState, Task},
 };
 
 use super::{
-    ledger::EffectLedger, plan::SimulationPlan, task_record::is_final, virtual_time::Millis,
-    workflow_model::WorkflowModel,
+    ledger::EffectLedger, plan::SimulationPlan, rate_limits::RateMeter, task_record::is_final,
+    virtual_time::Millis, workflow_model::WorkflowModel,
 };
 
 /// A published alert.
@@ -88,6 +88,10 @@ pub(super) struct Oracle {
     pub(super) edited_inputs: BTreeMap<TaskId, Value>,
     /// The trace id of each task's calls.
     pub(super) traces: BTreeMap<TaskIncarnation, String>,
+    /// The calls of the agents that have a rate limit.
+    pub(super) rate_meters: BTreeMap<AgentName, RateMeter>,
+    /// The replies of agents that deferred an attempt because of their rate limit.
+    pub(super) rate_deferrals: u64,
     pub(super) violations: Vec<String>,
 }
 
@@ -131,6 +135,12 @@ impl Oracle {
             input_edits: BTreeMap::new(),
             edited_inputs: BTreeMap::new(),
             traces: BTreeMap::new(),
+            rate_meters: plan
+                .rate_limits
+                .iter()
+                .map(|(agent, limit)| (agent.clone(), RateMeter::new(*limit)))
+                .collect(),
+            rate_deferrals: 0,
             violations: Vec::new(),
         }
     }

@@ -11,6 +11,7 @@ use steward_core::{
         names::{AgentName, TaskId},
         time::Timing,
     },
+    rate::RateLimit,
 };
 
 use super::{blueprint::Blueprint, late_message_plan::LateMessagePlan, virtual_time::Millis};
@@ -143,6 +144,8 @@ pub(super) struct SimulationPlan {
     pub(super) faults: InfrastructureFaults,
     pub(super) instances: Vec<InstancePlan>,
     pub(super) services: BTreeMap<AgentName, ServiceProfile>,
+    /// The limits of the agents' calls, for those that have one.
+    pub(super) rate_limits: BTreeMap<AgentName, RateLimit>,
     /// The descriptions from which `workflows` are created.
     pub(super) blueprints: Vec<Blueprint>,
     pub(super) workflows: Vec<Workflow>,

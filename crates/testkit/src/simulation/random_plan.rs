@@ -25,7 +25,9 @@ use super::{
     },
     random::SeededRandom,
     random_workflows::{WorkflowBounds, blueprint, span},
+    rate_limits,
     virtual_time::{DAY, HOUR, MINUTE, Millis, SECOND},
+    wide_lists,
 };
 
 /// The workflows whose tasks clients submit.
@@ -77,6 +79,7 @@ impl SimulationPlan {
             faults_until,
             faults: faults(random),
             services,
+            rate_limits: rate_limits::draw(seed, &agents)?,
             instances: instances(&agents, skew, random),
             blueprints,
             workflows,
@@ -96,7 +99,7 @@ impl SimulationPlan {
             operators_edit_lists,
             tasks_near_size_limits: false,
         };
-        large_tasks::enlarge(seed, plan)
+        wide_lists::lengthen(seed, large_tasks::enlarge(seed, plan)?)
     }
 }
 

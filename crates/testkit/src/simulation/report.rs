@@ -30,6 +30,8 @@ pub struct SimulationTotals {
     pub effects: u64,
     /// The number of steps by kind and final state, as `call item completed`.
     pub steps: BTreeMap<String, u64>,
+    /// The attempts that were deferred because of a rate limit.
+    pub rate_deferrals: u64,
     /// The virtual milliseconds from submission to end, summed over all tasks.
     pub task_ms: u64,
 }
@@ -41,6 +43,7 @@ impl SimulationTotals {
         self.faults += other.faults;
         self.messages += other.messages;
         self.effects += other.effects;
+        self.rate_deferrals += other.rate_deferrals;
         self.task_ms += other.task_ms;
         for (state, count) in &other.tasks {
             *self.tasks.entry(state.clone()).or_default() += count;

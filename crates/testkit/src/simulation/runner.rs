@@ -17,7 +17,7 @@ use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
     fault_injector::SimulatedPorts,
     final_checks,
-    handlers::{self, REPLY_QUEUE},
+    handlers::{self, InstanceMemory, REPLY_QUEUE},
     network::FunctionQueue,
     oracle::Oracle,
     plan::{InstancePlan, InstanceRole, TaskPlan},
@@ -46,7 +46,7 @@ pub(super) struct Runner {
 struct FunctionInstance {
     plan: InstancePlan,
     generation: u32,
-    breaker: Option<handlers::AgentBreaker>,
+    memory: InstanceMemory,
     state: InstanceState,
 }
 
@@ -70,7 +70,7 @@ impl Runner {
         let instance = |plan: &InstancePlan| FunctionInstance {
             plan: plan.clone(),
             generation: 1,
-            breaker: handlers::new_breaker(&plan.role),
+            memory: InstanceMemory::new(&plan.role, &deployment.plan),
             state: InstanceState::Idle,
         };
         let instances = deployment.plan.instances.iter().map(instance).collect();
@@ -241,7 +241,8 @@ impl Runner {
                 if let Some(instance) = self.instances.get_mut(index) {
                     instance.state = InstanceState::Idle;
                     instance.generation += 1;
-                    instance.breaker = handlers::new_breaker(&instance.plan.role);
+                    instance.memory =
+                        InstanceMemory::new(&instance.plan.role, &self.deployment.plan);
                 }
             }
             ScheduledEvent::Outage(until) => self.stop_deciders(until),
@@ -344,7 +345,7 @@ impl Runner {
             let Some(instance) = self.instances.get(index) else { return };
             let role = instance.plan.role.clone();
             let idle = matches!(instance.state, InstanceState::Idle);
-            let breaker = instance.breaker.clone();
+            let memory = instance.memory.clone();
             let Some(source) = FunctionQueue::of(&role).filter(|_| idle) else { continue };
             let now = self.deployment.now();
             let mut state = self.deployment.state();
@@ -357,12 +358,12 @@ impl Runner {
             let (event, messages) = state.network.receive(&source, count, now, visible_again_at);
             let dead = std::mem::take(&mut state.network.dead);
             drop(state);
-            for (source, letter) in dead {
-                self.deployment.handle_dead_letter(source, &letter);
+            for letter in dead {
+                self.deployment.handle_dead_letter(&letter);
             }
             if !messages.is_empty() {
                 self.invoke(index, messages, |ports, limit| {
-                    async move { handlers::handle(&role, &ports, breaker, event, limit).await }
+                    async move { handlers::handle(&role, &ports, memory, event, limit).await }
                         .boxed()
                 });
             }
@@ -459,6 +460,7 @@ impl Runner {
             faults: state.faults,
             messages: state.network.delivered,
             effects: state.ledger.effects,
+            rate_deferrals: state.oracle.rate_deferrals,
             ..SimulationTotals::default()
         };
         for task in state.oracle.tasks.values() {

@@ -17,7 +17,7 @@ use steward_operator::view::newest_reason;
 use super::{
     blueprint::{CallbackPlan, StepPlan, WorkPlan},
     child_checks, due_check,
-    expectations::{Expected, TaskExpectations},
+    expectations::{Expected, FROM_OUTSIDE, TaskExpectations},
     ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
     plan::operator_output,
@@ -27,32 +27,6 @@ use super::{
 
 /// The longest delay of a message in its queue, in seconds.
 const DELAY_MAX_S: i64 = 900;
-
-/// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
-const FROM_OUTSIDE: [&str; 22] = [
-    "408",
-    "409",
-    "422",
-    "301",
-    "302",
-    "303",
-    "307",
-    "308",
-    "503",
-    "504",
-    "2xx with HTML",
-    "connection",
-    "the call took longer than",
-    "the call timed out",
-    "the call that probed the service did not end in time",
-    "the function's time was up",
-    "declined",
-    "no reply by complete-by",
-    "its child task ",
-    "the task is being undone, so the callback",
-    "breaker",
-    "outcome unknown",
-];
 
 /// A successful save. The oracle has already recorded `after`.
 pub(super) struct ObservedSave<'a> {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::response::CallResponse;
 use steward_core::model::{attempt::Action, messages::StepRequest, names::AgentName};
 use steward_runtime::{
     ports::{Ports, SharedRecordKey, SharedRecordKind, StateStore},
@@ -213,11 +214,16 @@ impl RemoteService for SimulatedService {
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
-    ) -> Result<Value, CallFault> {
+    ) -> Result<CallResponse, CallFault> {
         let deployment = &self.injector.deployment;
         let call_plan = self.draw(request);
         let traceparent = trace::of_call(request, traceparent);
-        deployment.state().oracle.check_traceparent(request, &traceparent);
+        let now = deployment.time();
+        {
+            let oracle = &mut deployment.state().oracle;
+            oracle.check_traceparent(request, &traceparent);
+            oracle.check_rate(&self.agent, request.idempotent, now);
+        }
         if call_plan.response == ServiceResponse::NoConnection {
             deployment.fault(&format!("service-{}", self.agent), || "is not reached".to_owned());
             return http::answer(call_plan.response, &request.responses, None, None, 0);

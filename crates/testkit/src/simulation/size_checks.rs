@@ -55,11 +55,11 @@ fn large_part(workflow: &Workflow, before: Option<&Task>, task: &Task) -> Option
     task.steps.iter().find_map(|(name, record)| {
         let old = before.and_then(|before| before.steps.get(name));
         let max = workflow.steps.get(name).map(size::largest_part)?;
-        let changed = parts(record).enumerate().filter(|(index, record)| {
-            let old = old.and_then(|old| parts(old).nth(*index));
+        let old = old.into_iter().flat_map(parts).map(Some).chain(std::iter::repeat(None));
+        let changed = parts(record).zip(old).filter(|(record, old)| {
             old.is_none_or(|old| (&old.run, &old.undo) != (&record.run, &record.undo))
         });
-        let largest = changed.map(|(_, record)| size::part_bytes(record)).max()?;
+        let largest = changed.map(|(record, _)| size::part_bytes(record)).max()?;
         let what =
             format!("a record of step {name} has {largest} bytes, more than the computed {max}");
         (largest > max).then_some(what)

@@ -47,6 +47,7 @@ fn the_first_150_seeds_have_no_findings() {
         assert!(totals.tasks.get(state).is_some_and(|count| *count > 20), "{totals:?}");
     }
     assert!(totals.faults > 1_000, "{totals:?}");
+    assert!(totals.rate_deferrals > 100, "{totals:?}");
     for steps in [
         "call completed",
         "call failed",

@@ -13,6 +13,11 @@ pub(super) const DAY: Millis = 24 * HOUR;
 /// Every run starts on 1 January 2026.
 pub(super) const EPOCH_S: i64 = 1_767_225_600;
 
+/// Converts a time since the start of the run to milliseconds since 1970.
+pub(super) fn epoch_millis(time: Millis) -> u64 {
+    EPOCH_S.unsigned_abs() * 1_000 + time
+}
+
 /// Converts a timestamp to the time since the start of the run.
 pub(super) fn since_start(time: Timestamp) -> Millis {
     Millis::try_from(time.as_millisecond() - EPOCH_S * 1_000).unwrap_or_default()

@@ -1,6 +1,9 @@
 //! How an attempt ends.
 
-use steward_core::{limits, model::messages::ReplyOutcome};
+use steward_core::{
+    limits,
+    model::{error_detail::ErrorDetail, messages::ReplyOutcome},
+};
 
 /// How an attempt ended.
 pub(super) enum AttemptEnd {
@@ -15,7 +18,12 @@ pub(super) enum AttemptEnd {
 }
 
 /// A permanent failure.
-pub(super) fn failed(reason: &str, may_have_run: bool) -> AttemptEnd {
+pub(super) fn failed(reason: &str, may_have_run: bool, detail: Option<ErrorDetail>) -> AttemptEnd {
     let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
-    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run })
+    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run, detail })
+}
+
+/// The reason of a failure whose call must not be repeated.
+pub(super) fn unknown_outcome(reason: &str) -> String {
+    format!("outcome unknown, and the call must not be repeated: {reason}")
 }

@@ -13,8 +13,10 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::attempt::{
-    AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RemoteService, run_attempt,
+    AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RateLimiter, RemoteService,
+    run_attempt,
 };
+use steward_agent::response::CallResponse;
 use steward_core::{
     breaker::BreakerSettings,
     model::{
@@ -24,6 +26,7 @@ use steward_core::{
         responses::ResponseOverrides,
         time::Timing,
     },
+    rate::RateLimit,
 };
 use steward_memory_ports::{
     ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
@@ -47,6 +50,7 @@ pub(crate) struct AgentInstance {
     pub(crate) ports: AgentTestPorts,
     pub(crate) service: Arc<ScriptedService>,
     breaker: Arc<CircuitBreaker>,
+    rate: Arc<RateLimiter>,
 }
 
 impl AgentInstance {
@@ -77,14 +81,21 @@ impl AgentInstance {
             calls: Mutex::default(),
             start,
         };
-        Self { ports, service: Arc::new(service), breaker: Arc::new(breaker()) }
+        Self { ports, service: Arc::new(service), breaker: Arc::new(breaker()), rate: unlimited() }
     }
 
     /// Another instance with the same state store and service.
     pub(crate) fn another(&self, name: &str) -> Self {
         let ports =
             AgentTestPorts { memory: self.ports.memory.with_instance(name), ..self.ports.clone() };
-        Self { ports, service: self.service.clone(), breaker: Arc::new(breaker()) }
+        let (service, breaker) = (self.service.clone(), Arc::new(breaker()));
+        Self { ports, service, breaker, rate: unlimited() }
+    }
+
+    /// The same instance with a rate limit.
+    pub(crate) fn with_rate(self, per_second: f64, burst: u32) -> Self {
+        let limit = RateLimit::new(per_second.try_into().unwrap(), NonZeroU32::new(burst));
+        Self { rate: Arc::new(RateLimiter::new("a".parse().unwrap(), Some(limit))), ..self }
     }
 
     /// Runs an attempt, with an hour of the function's own time.
@@ -110,7 +121,8 @@ impl AgentInstance {
             sent_at: Some(Timestamp::UNIX_EPOCH),
         };
         let deadline = self.ports.clock.now() + own_time;
-        run_attempt(&self.ports, &self.breaker, &*self.service, delivered, deadline).await
+        let Self { ports, breaker, rate, service, .. } = self;
+        run_attempt(ports, breaker, rate, &**service, delivered, deadline).await
     }
 
     pub(crate) fn request(&self, task: &str, attempt: u32) -> StepRequest {
@@ -124,11 +136,14 @@ impl AgentInstance {
             idempotent: true,
             call_within_ms: Some(60_000),
             responses: ResponseOverrides::NONE,
+            exclusive: false,
             may_have_run: false,
             agent: "a".parse().unwrap(),
             method: HttpMethod::Post,
             path: "/".into(),
             body: None,
+            auth: None,
+            output: None,
             incarnation: None,
         }
     }
@@ -153,6 +168,10 @@ impl AgentInstance {
         let events = self.ports.bus.inner.take();
         events.into_iter().map(|event| event.metadata.event).collect()
     }
+}
+
+fn unlimited() -> Arc<RateLimiter> {
+    Arc::new(RateLimiter::new("a".parse().unwrap(), None))
 }
 
 fn breaker() -> CircuitBreaker {
@@ -210,7 +229,7 @@ pub(crate) fn broken() -> ScriptedResponse {
 
 /// A response that says that the request conflicts with another one.
 pub(crate) fn conflict() -> ScriptedResponse {
-    (Duration::ZERO, Err(CallFault::Conflict { reason: "HTTP 409".to_owned() }))
+    (Duration::ZERO, Err(CallFault::Conflict { reason: "HTTP 409".to_owned(), detail: None }))
 }
 
 pub(crate) fn busy(retry_after: Duration) -> ScriptedResponse {
@@ -219,7 +238,7 @@ pub(crate) fn busy(retry_after: Duration) -> ScriptedResponse {
 
 pub(crate) fn refused() -> ScriptedResponse {
     let reason = "HTTP 402".to_owned();
-    (Duration::ZERO, Err(CallFault::Permanent { reason, may_have_run: false }))
+    (Duration::ZERO, Err(CallFault::Permanent { reason, may_have_run: false, detail: None }))
 }
 
 /// A response that comes later than any timeout.
@@ -257,12 +276,12 @@ impl ScriptedService {
 }
 
 impl RemoteService for ScriptedService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
         self.calls.lock().unwrap().push(self.start.elapsed());
         let first = self.first.lock().unwrap().pop_front();
         let (delay, response) = first.unwrap_or_else(|| self.then.lock().unwrap().clone());
         tokio::time::sleep(delay).await;
-        response
+        response.map(CallResponse::from)
     }
 }
 
@@ -337,11 +356,13 @@ impl EventBus for StallingBus {
     }
 }
 
-/// Counts the reads and saves of breakers in the state store, which can be down.
+/// Counts the reads and saves of shared records in the state store, which can be down.
 #[derive(Clone, Default)]
 pub(crate) struct CallCounter {
     pub(crate) reads: Arc<AtomicU32>,
     pub(crate) saves: Arc<AtomicU32>,
+    /// The reads and saves of rate limits.
+    pub(crate) rate_requests: Arc<AtomicU32>,
     pub(crate) is_down: Arc<AtomicBool>,
 }
 
@@ -365,6 +386,12 @@ impl Interceptor for CallCounter {
             self.reads.fetch_add(1, Ordering::Relaxed);
         } else if matches!(call, StoreCall::SaveSharedRecord(_)) {
             self.saves.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_rate = |key: &SharedRecordKey| key.kind == SharedRecordKind::Rate;
+        if matches!(call, StoreCall::SharedRecord(key) if is_rate(key))
+            || matches!(call, StoreCall::SaveSharedRecord(record) if is_rate(&record.key))
+        {
+            self.rate_requests.fetch_add(1, Ordering::Relaxed);
         }
         // Lets concurrent calls run.
         tokio::task::yield_now().await;

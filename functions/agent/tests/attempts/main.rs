@@ -9,6 +9,9 @@
 
 mod breaker;
 mod breaker_alerts;
+mod exclusive;
 mod harness;
+mod late;
 mod once;
+mod rate;
 mod retry;

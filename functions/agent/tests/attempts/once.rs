@@ -7,8 +7,10 @@ use std::{
 
 use serde_json::Value;
 use steward_agent::attempt::{
-    AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RemoteService, run_attempt,
+    AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RateLimiter, RemoteService,
+    run_attempt,
 };
+use steward_agent::response::CallResponse;
 use steward_core::model::{
     attempt::{Action, AttemptId},
     document::{DocumentKey, DocumentOwner},
@@ -37,7 +39,11 @@ async fn is_claimed(ports: &AgentTestPorts, request: &StepRequest) -> bool {
 struct ClaimCheckingService(AgentTestPorts, Arc<ScriptedService>);
 
 impl RemoteService for ClaimCheckingService {
-    async fn call(&self, request: &StepRequest, trace: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        trace: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
         assert!(is_claimed(&self.0, request).await, "called before the claim");
         self.1.call(request, trace).await
     }
@@ -56,7 +62,8 @@ async fn a_call_is_claimed_before_it_is_made() {
         sent_at: None,
     };
     let deadline = one.ports.clock().now() + 3_600 * SECOND;
-    let result = run_attempt(&one.ports, &breaker, &service, delivered, deadline).await;
+    let rate = RateLimiter::new("a".parse().unwrap(), None);
+    let result = run_attempt(&one.ports, &breaker, &rate, &service, delivered, deadline).await;
     assert_eq!(outcome(result), completed());
     assert_eq!(one.service.take_calls(), 1);
     let repeatable = one.request("u", 1);
@@ -95,7 +102,7 @@ async fn two_instances_side_by_side_make_one_call() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
     let one = AgentInstance::new([down(), busy(SECOND), broken()], done());
-    let ReplyOutcome::Failed { reason, may_have_run: true } =
+    let ReplyOutcome::Failed { reason, may_have_run: true, .. } =
         outcome(one.attempt(&one.request_once("t", 1)).await)
     else {
         panic!()
@@ -105,7 +112,8 @@ async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
     assert_eq!(one.service.take_calls(), 3);
 
     let one = AgentInstance::new([down()], refused());
-    let refused = ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run: false };
+    let refused =
+        ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run: false, detail: None };
     assert_eq!(outcome(one.attempt(&one.request_once("t", 1)).await), refused);
 }
 

@@ -14,7 +14,7 @@ use steward_runtime::ports::Clock;
 use crate::harness::*;
 
 fn failed(may_have_run: bool) -> ReplyOutcome {
-    ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run }
+    ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run, detail: None }
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn at_complete_by_the_agent_aborts_the_call_and_does_not_reply() {
     let start = tokio::time::Instant::now();
     assert_eq!(one.attempt(&request).await, AttemptResult::Overdue);
     assert_eq!(start.elapsed().as_secs(), 60);
-    assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
+    assert_eq!(one.attempt_redelivered(&request).await, AttemptResult::Silent);
     assert_eq!(one.service.take_calls(), 1, "called after complete-by");
 }
 
@@ -148,7 +148,8 @@ async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_never_proves_that_the_step_did_not_run() {
     let one = AgentInstance::new([], conflict());
-    let failed = ReplyOutcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true };
+    let failed =
+        ReplyOutcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true, detail: None };
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed);
     assert_eq!(one.service.take_calls(), 1, "an ordinary conflict fails at once");
     assert_eq!(outcome(one.attempt(&one.request_once("u", 1)).await), failed);

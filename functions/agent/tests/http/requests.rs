@@ -4,14 +4,13 @@ use std::{collections::HashMap, time::Duration};
 
 use envconfig::Envconfig;
 use serde_json::{Value, json};
-use steward_agent::attempt::RemoteService;
 use steward_agent::{
     AgentConfig,
-    http::{Headers, HttpService},
+    http::{Headers, HttpService, HttpSettings},
 };
 use steward_core::model::messages::{HttpMethod, StepRequest};
 
-use crate::test_server::{TestServer, get, permanent, respond, service};
+use crate::test_server::{TestServer, get, output_of, permanent, respond, service};
 
 #[tokio::test]
 async fn every_call_has_a_traceparent_and_calls_of_one_task_share_a_trace() {
@@ -19,7 +18,7 @@ async fn every_call_has_a_traceparent_and_calls_of_one_task_share_a_trace() {
     let other = StepRequest { idempotency_key: "order-1/ship/do".to_owned(), ..get("/") };
     let another = StepRequest { task_id: "order-2".parse().unwrap(), ..get("/") };
     for request in [&get("/"), &get("/"), &other, &another] {
-        remote.service().call(request, None).await.unwrap();
+        output_of(&remote.service(), request, None).await.unwrap();
     }
     let received = remote.received.lock().unwrap();
     let sent: Vec<_> =
@@ -46,7 +45,7 @@ async fn a_request_has_an_idempotency_key_a_traceparent_and_the_configured_heade
         body: Some(json!({ "order": "order-1", "to": "Zoë" }).into()),
         ..get("/charges?expand=all")
     };
-    assert_eq!(service.call(&post, Some(traceparent)).await, Ok(Value::Null));
+    assert_eq!(output_of(&service, &post, Some(traceparent)).await, Ok(Value::Null));
     let received = remote.received.lock().unwrap().pop().unwrap();
     assert_eq!(
         (received.method.as_str(), received.uri.to_string().as_str()),
@@ -76,7 +75,7 @@ async fn every_method_is_sent_and_without_a_body_if_there_is_none() {
         (HttpMethod::Patch, "PATCH"),
         (HttpMethod::Delete, "DELETE"),
     ] {
-        service.call(&StepRequest { method, ..get("/x") }, None).await.unwrap();
+        output_of(&service, &StepRequest { method, ..get("/x") }, None).await.unwrap();
         let received = remote.received.lock().unwrap().pop().unwrap();
         assert_eq!((received.method.as_str(), received.uri.path()), (sent, "/x"));
         assert!(received.body.is_empty(), "{received:?}");
@@ -91,11 +90,15 @@ async fn an_invalid_request_is_permanent_and_not_sent() {
     // Appended to `http://127.0.0.1:80`, `@evil.example` would send the headers to another host.
     for path in ["@evil.example/", ".evil.example/", "", "charges"] {
         let reason = "the request's path does not start with `/`";
-        assert_eq!(remote.service().call(&get(path), None).await, permanent(reason), "{path}");
+        assert_eq!(
+            output_of(&remote.service(), &get(path), None).await,
+            permanent(reason),
+            "{path}"
+        );
     }
     let odd_key = StepRequest { idempotency_key: "a\nb".to_owned(), ..get("/") };
     assert_eq!(
-        remote.service().call(&odd_key, None).await,
+        output_of(&remote.service(), &odd_key, None).await,
         permanent("the request cannot be built")
     );
     assert_eq!(remote.request_count(), 0);
@@ -116,9 +119,10 @@ async fn debug_output_errors_and_reasons_contain_no_secrets_of_headers() {
     let config = AgentConfig::init_from_hashmap(&variables).unwrap();
     secret(format!("{config:?} {config:#?}"));
     secret(format!("{:?}", config.headers));
-    let service = HttpService::new(config.base_url, config.headers, config.call_timeout.0).unwrap();
+    let settings = HttpSettings::new(config.base_url.unwrap());
+    let service = HttpService::new(HttpSettings { headers: config.headers, ..settings }).unwrap();
     secret(format!("{service:?} {service:#?}"));
-    secret(format!("{:?}", service.call(&get("/"), None).await.unwrap_err()));
+    secret(format!("{:?}", output_of(&service, &get("/"), None).await.unwrap_err()));
     assert_eq!(remote.received.lock().unwrap()[0].headers["x-api-key"], "s3cret");
 
     for wrong in [

@@ -11,8 +11,9 @@ use axum::{
 };
 use futures_util::stream;
 use serde_json::{Value, json};
-use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::attempt::CallFault;
 use steward_core::{
+    expression::template::Template,
     limits,
     model::{
         messages::StepRequest,
@@ -26,7 +27,8 @@ use tokio::{
 };
 
 use crate::test_server::{
-    TestServer, get, permanent, respond, service, transient, unusable_response,
+    TestServer, get, output_of, permanent, respond, respond_problem, service, transient,
+    unusable_response, without_detail,
 };
 
 fn nested(levels: usize) -> String {
@@ -65,9 +67,18 @@ async fn a_refusal_is_permanent_and_its_reason_has_only_status_and_title() {
         (422, "HTTP 422 Unprocessable Entity: Card declined"),
     ] {
         let body = problem.to_string();
-        let remote = TestServer::start(move || respond(status, body.clone())).await;
+        let remote = TestServer::start(move || respond_problem(status, body.clone())).await;
         assert_eq!(remote.call().await, permanent(reason));
     }
+    // Without the media type, a title may be payload.
+    let body = problem.to_string();
+    let remote = TestServer::start(move || respond(409, body.clone())).await;
+    let conflict = CallFault::Conflict { reason: "HTTP 409 Conflict".to_owned(), detail: None };
+    assert_eq!(remote.call().await, Err(conflict));
+    let long = json!({ "title": "x".repeat(1_000) }).to_string();
+    let remote = TestServer::start(move || respond_problem(400, long.clone())).await;
+    let Err(CallFault::Permanent { reason, .. }) = remote.call().await else { panic!() };
+    assert!(reason.len() < 200, "{reason}");
 }
 
 #[tokio::test]
@@ -83,11 +94,11 @@ async fn a_refusal_without_a_readable_title_has_its_status_as_reason() {
         &large,
     ];
     for body in bodies.map(str::to_owned) {
-        let remote = TestServer::start(move || respond(402, body.clone())).await;
+        let remote = TestServer::start(move || respond_problem(402, body.clone())).await;
         assert_eq!(remote.call().await, permanent("HTTP 402 Payment Required"));
     }
     let broken = TestServer::with_raw_connections(|mut socket| async move {
-        let answer = "HTTP/1.1 402 Payment Required\r\ncontent-length: 99\r\n\r\n{\"title\":";
+        let answer = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/problem+json\r\ncontent-length: 99\r\n\r\n{\"title\":";
         socket.write_all(answer.as_bytes()).await.unwrap();
     });
     assert_eq!(broken.await.call().await, permanent("HTTP 402 Payment Required"));
@@ -117,8 +128,12 @@ async fn a_redirect_is_not_followed_and_may_have_run() {
 #[tokio::test]
 async fn a_conflict_may_come_from_an_earlier_call_in_progress() {
     for (status, reason) in [(409, "HTTP 409 Conflict: Busy"), (423, "HTTP 423 Locked: Busy")] {
-        let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
-        assert_eq!(remote.call().await, Err(CallFault::Conflict { reason: reason.to_owned() }));
+        let remote =
+            TestServer::start(move || respond_problem(status, r#"{"title":"Busy"}"#)).await;
+        assert_eq!(
+            remote.call().await,
+            Err(CallFault::Conflict { reason: reason.to_owned(), detail: None })
+        );
     }
 }
 
@@ -148,8 +163,49 @@ async fn a_step_can_define_the_meaning_of_statuses() {
     ] {
         let remote = TestServer::start(move || respond(status, body)).await;
         let request = StepRequest { responses: responses.clone(), ..get("/") };
-        assert_eq!(remote.service().call(&request, None).await, expected, "{status}");
+        let result = without_detail(output_of(&remote.service(), &request, None).await);
+        assert_eq!(result, expected, "{status}");
     }
+}
+
+#[tokio::test]
+async fn an_output_is_selected_from_a_response_that_is_too_large_to_be_one() {
+    let large = json!({ "id": "ch-1", "rest": "x".repeat(limits::DOCUMENT_BYTES_MAX) }).to_string();
+    let remote = TestServer::start(move || {
+        Response::builder().status(201).header("ETag", "v7").body(large.clone().into()).unwrap()
+    })
+    .await;
+    assert_eq!(remote.call().await, unusable_response(&exceeds(limits::DOCUMENT_BYTES_MAX)));
+    let select = |template: Value| StepRequest {
+        output: Some(Box::new(Template::parse(template))),
+        ..get("/")
+    };
+    let selected = json!({ "id": "${ response.body.id }", "etag": "${ response.headers.etag }" });
+    let output = output_of(&remote.service(), &select(selected), None).await;
+    assert_eq!(output, Ok(json!({ "id": "ch-1", "etag": "v7" })));
+    let whole = output_of(&remote.service(), &select(json!("${ response.body }")), None).await;
+    assert!(matches!(whole, Err(CallFault::Permanent { may_have_run: true, .. })), "{whole:?}");
+
+    let huge = "x".repeat(limits::RESPONSE_BYTES_MAX);
+    let remote = TestServer::start(move || respond(200, format!("\"{huge}\""))).await;
+    let status = select(json!("${ response.status }"));
+    let output = output_of(&remote.service(), &status, None).await;
+    assert_eq!(output, unusable_response(&exceeds(limits::RESPONSE_BYTES_MAX)));
+}
+
+#[tokio::test]
+async fn an_error_status_that_completes_the_step_has_an_output_too() {
+    let responses: ResponseOverrides =
+        serde_json::from_value(json!({ "404": "completed" })).unwrap();
+    let output = json!("${ response.status == 404 ? 'gone' : response.body.id }");
+    let output = Some(Box::new(Template::parse(output)));
+    let remote = TestServer::start(|| respond(404, "<html>")).await;
+    let request = StepRequest { responses, output, ..get("/") };
+    assert_eq!(output_of(&remote.service(), &request, None).await, Ok(json!("gone")));
+}
+
+fn exceeds(bytes: usize) -> String {
+    format!("the response exceeds the limit of {bytes} bytes")
 }
 
 #[tokio::test]
@@ -220,7 +276,7 @@ async fn a_refused_connection_is_transient() {
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://{}", held.local_addr().unwrap());
     let service = service(&base_url, "{}", Duration::from_secs(60));
-    assert_eq!(service.call(&get("/"), None).await, transient("no connection"));
+    assert_eq!(output_of(&service, &get("/"), None).await, transient("no connection"));
 }
 
 #[tokio::test]
@@ -234,7 +290,7 @@ async fn a_call_may_time_out_before_or_during_the_response() {
         let remote = remote.await;
         let service = service(&remote.base_url, "{}", Duration::from_millis(200));
         assert_eq!(
-            service.call(&get("/"), None).await,
+            output_of(&service, &get("/"), None).await,
             Err(CallFault::TimedOut { reason: "the call timed out".to_owned() }),
             "{partial_response:?}"
         );
@@ -325,4 +381,56 @@ async fn a_response_that_nests_too_deeply_is_permanent() {
     let very_deep = TestServer::start(|| respond(200, nested(60_000))).await;
     let reason = "the response is not JSON: recursion limit exceeded at line 1 column 128";
     assert_eq!(very_deep.call().await, unusable_response(reason));
+}
+
+/// What a service said in the body of an error.
+async fn detail_of(
+    respond: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+) -> Option<String> {
+    let remote = TestServer::start(respond).await;
+    match output_of(&remote.service(), &get("/"), None).await {
+        Err(
+            CallFault::Permanent { reason, detail, .. } | CallFault::Conflict { reason, detail },
+        ) => {
+            assert!(!reason.contains("4111"), "{reason}");
+            detail.map(|detail| detail.as_str().to_owned())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn any_error_body_is_kept_beside_the_reason() {
+    for (status, body) in [
+        (402, r#"{"error":"card 4111 refused"}"#),
+        (400, "<h1>card 4111 refused</h1>"),
+        (409, r#"{"title":"Busy","detail":"4111"}"#),
+        (302, "4111"),
+    ] {
+        assert_eq!(
+            detail_of(move || respond(status, body)).await.as_deref(),
+            Some(body),
+            "{status}"
+        );
+    }
+    assert_eq!(detail_of(|| respond(404, "")).await, None);
+}
+
+#[tokio::test]
+async fn an_error_body_is_cut_and_need_not_be_complete() {
+    let large = "4111 ".repeat(limits::DOCUMENT_BYTES_MAX);
+    let kept = detail_of(move || respond(402, large.clone())).await.unwrap();
+    assert_eq!(kept.len(), limits::ERROR_DETAIL_BYTES_MAX);
+    assert!(kept.starts_with("4111 4111") && kept.ends_with('…'), "{kept}");
+    let remote = TestServer::with_raw_connections(|mut socket| async move {
+        let head = b"HTTP/1.1 402 Payment Required\r\ncontent-length: 100\r\n\r\ncard 4111";
+        socket.write_all(head).await.unwrap();
+    })
+    .await;
+    let Err(CallFault::Permanent { reason, may_have_run: false, detail: Some(detail) }) =
+        output_of(&remote.service(), &get("/"), None).await
+    else {
+        panic!("the status says that the step did not run");
+    };
+    assert_eq!((reason.as_str(), detail.as_str()), ("HTTP 402 Payment Required", "card 4111…"));
 }

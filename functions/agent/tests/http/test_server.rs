@@ -13,7 +13,7 @@ use axum::{
 };
 use serde_json::Value;
 use steward_agent::attempt::{CallFault, RemoteService};
-use steward_agent::http::HttpService;
+use steward_agent::http::{HttpService, HttpSettings};
 use steward_core::model::{
     attempt::Action,
     messages::{HttpMethod, StepRequest},
@@ -95,8 +95,27 @@ impl TestServer {
 
     /// Makes one call, `GET /`.
     pub(crate) async fn call(&self) -> Result<Value, CallFault> {
-        self.service().call(&get("/"), None).await
+        without_detail(output_of(&self.service(), &get("/"), None).await)
     }
+}
+
+/// The output of a step with this request.
+pub(crate) async fn output_of(
+    service: &HttpService,
+    request: &StepRequest,
+    traceparent: Option<&str>,
+) -> Result<Value, CallFault> {
+    service.call(request, traceparent).await?.output(request.output.as_deref())
+}
+
+/// A result of a call without what the service said in an error body.
+pub(crate) fn without_detail(mut result: Result<Value, CallFault>) -> Result<Value, CallFault> {
+    if let Err(CallFault::Permanent { detail, .. } | CallFault::Conflict { detail, .. }) =
+        &mut result
+    {
+        *detail = None;
+    }
+    result
 }
 
 pub(crate) async fn listener() -> (TcpListener, String) {
@@ -106,7 +125,9 @@ pub(crate) async fn listener() -> (TcpListener, String) {
 }
 
 pub(crate) fn service(base_url: &str, headers: &str, call_timeout: Duration) -> HttpService {
-    HttpService::new(base_url.parse().unwrap(), headers.parse().unwrap(), call_timeout).unwrap()
+    let headers = headers.parse().unwrap();
+    let settings = HttpSettings::new(base_url.parse().unwrap());
+    HttpService::new(HttpSettings { headers, call_timeout, ..settings }).unwrap()
 }
 
 pub(crate) fn get(path: &str) -> StepRequest {
@@ -120,11 +141,14 @@ pub(crate) fn get(path: &str) -> StepRequest {
         idempotent: true,
         call_within_ms: None,
         responses: ResponseOverrides::NONE,
+        exclusive: false,
         may_have_run: false,
         agent: "payment".parse().unwrap(),
         method: HttpMethod::Get,
         path: path.to_owned(),
         body: None,
+        auth: None,
+        output: None,
         incarnation: None,
     }
 }
@@ -133,13 +157,20 @@ pub(crate) fn respond(status: u16, body: impl Into<Body>) -> Response<Body> {
     Response::builder().status(status).body(body.into()).unwrap()
 }
 
+/// A problem document (RFC 9457).
+pub(crate) fn respond_problem(status: u16, body: impl Into<Body>) -> Response<Body> {
+    let problem =
+        Response::builder().header("Content-Type", "application/problem+json; charset=utf-8");
+    problem.status(status).body(body.into()).unwrap()
+}
+
 pub(crate) fn permanent(reason: &str) -> Result<Value, CallFault> {
-    Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: false })
+    Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: false, detail: None })
 }
 
 /// The fault of a call that may have succeeded, and whose response is unusable.
 pub(crate) fn unusable_response(reason: &str) -> Result<Value, CallFault> {
-    Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: true })
+    Err(CallFault::Permanent { reason: reason.to_owned(), may_have_run: true, detail: None })
 }
 
 /// A connection fault, or a 5xx status without `Retry-After`.

@@ -13,7 +13,10 @@ use steward_core::{
         task::ProcessState,
     },
 };
-use steward_operator::figures::{Figures, Spread, figures};
+use steward_operator::{
+    figures::{Figures, Spread, figures},
+    shown_documents::ShownDocuments,
+};
 use steward_runtime::ports::PortError;
 
 use crate::page::DurationText;
@@ -83,7 +86,9 @@ pub(super) async fn read_statistics(
     let ids = newest_ended(store, &workflow.name).await?;
     let tasks = store.load_tasks(&ids).await?;
     let count = tasks.len();
-    let attempts = stream::iter(tasks).map(|task| async move { store.attempt_times(&task).await });
+    let attempts = stream::iter(tasks).map(|task| async move {
+        store.attempt_times(&task, &ShownDocuments::of(&task, None).ranges).await
+    });
     let attempts: Vec<_> = attempts.buffer_unordered(READS_AT_ONCE).try_collect().await?;
     let attempts = attempts.iter().flatten().map(|(key, times)| (key, times));
     Ok(StepStatistics { tasks: count, rows: rows(workflow, figures(attempts)) })

@@ -9,7 +9,7 @@ use std::{
 };
 
 use aws_sdk_sqs::types::QueueAttributeName;
-use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse};
+use axum::{Router, extract::State, http::StatusCode, response::IntoResponse};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -43,11 +43,12 @@ impl PaymentService {
     }
 
     async fn answer(State(service): State<Self>) -> impl IntoResponse {
-        if service.accepts.load(Ordering::Relaxed) {
-            (StatusCode::OK, Json(json!({})))
+        let (status, body) = if service.accepts.load(Ordering::Relaxed) {
+            (StatusCode::OK, json!({}))
         } else {
-            (StatusCode::PAYMENT_REQUIRED, Json(json!({ "title": "Card declined" })))
-        }
+            (StatusCode::PAYMENT_REQUIRED, json!({ "title": "Card declined" }))
+        };
+        (status, [("content-type", "application/problem+json")], body.to_string())
     }
 }
 

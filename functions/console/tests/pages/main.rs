@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod agents;
 mod bulk;
 mod dead_letters;
 mod overview;

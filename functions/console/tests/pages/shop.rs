@@ -10,9 +10,10 @@ use aws_sdk_sqs::types::MessageSystemAttributeName;
 use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::response::CallResponse;
 use steward_core::{
     breaker::BreakerSettings,
-    model::{messages::StepRequest, task::Task},
+    model::{error_detail::ErrorDetail, messages::StepRequest, task::Task},
 };
 use steward_runtime::ports::{Clock, Ports, SaveOutcome, StateStore};
 
@@ -30,11 +31,15 @@ pub(crate) struct ShopService {
 }
 
 impl RemoteService for ShopService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, CallFault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
         self.calls.lock().unwrap().push(request.clone());
         match self.faults.lock().unwrap().get(&request.path) {
             Some(fault) => Err(fault.clone()),
-            None => Ok(json!({ "id": format!("{}-1", request.step), "receipt": RECEIPT })),
+            None => Ok(json!({ "id": format!("{}-1", request.step), "receipt": RECEIPT }).into()),
         }
     }
 }
@@ -96,7 +101,11 @@ impl Shop {
 
     /// Makes all later calls of `path` fail.
     pub(crate) fn fail(&self, path: &str, reason: &str, may_have_run: bool) {
-        let fault = CallFault::Permanent { reason: reason.to_owned(), may_have_run };
+        // The service repeats a masked value.
+        let said =
+            json!({ "bank": "said no", "card": { "is": CARD }, "text": format!("<{CARD}>") });
+        let detail = ErrorDetail::of_body(said.to_string().as_bytes());
+        let fault = CallFault::Permanent { reason: reason.to_owned(), may_have_run, detail };
         self.service.faults.lock().unwrap().insert(path.to_owned(), fault);
     }
 
@@ -117,10 +126,14 @@ impl Shop {
 
     /// Submits an order.
     pub(crate) async fn submit_order(&self, id: &str) {
-        let body = json!({
-            "task_id": id, "workflow": "order",
-            "input": { "card": { "number": CARD, "name": "Ann" }, "amount": 7, "items": [{ "secret": CARD, "sku": 1 }] },
-        });
+        let card = json!({ "number": CARD, "name": "Ann" });
+        let items = json!([{ "secret": CARD, "sku": 1 }]);
+        self.submit(id, "order", &json!({ "card": card, "amount": 7, "items": items })).await;
+    }
+
+    /// Submits a task, and runs the functions until nothing is left to do.
+    pub(crate) async fn submit(&self, id: &str, workflow: &str, input: &Value) {
+        let body = json!({ "task_id": id, "workflow": workflow, "input": input });
         let trace = json!({ "traceparent": {
             "stringValue": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "dataType": "String", "stringListValues": [], "binaryListValues": [],

@@ -70,6 +70,15 @@ async fn the_page_of_a_task_in_error_shows_the_error_and_the_commands() {
 }
 
 #[tokio::test]
+async fn the_failure_shows_what_the_service_said_without_masked_values() {
+    let shop = Shop::with_refused_charge("HTTP 402").await;
+    let page = shop.get(TASK).await;
+    page.assert_text(&["step/charge/1/failure", "said no", "&#60;••••&#62;"]);
+    // Only the document has it.
+    assert_eq!(page.html.matches("said no").count(), 1, "{}", page.html);
+}
+
+#[tokio::test]
 async fn the_timeline_shows_queue_time_and_call_time() {
     let shop = Shop::with_refused_charge("HTTP 402").await;
     let page = shop.get(TASK).await;
@@ -313,4 +322,76 @@ async fn logs_contain_no_masked_or_entered_values() {
     for hidden in [CARD, RECEIPT, "typed-9c1"] {
         assert!(!log.contains(hidden), "{hidden} in: {log}");
     }
+}
+
+/// Of a step with many items, the page reads the documents of a few. A dry run reads what it needs beside them.
+#[tokio::test]
+async fn the_page_of_a_task_with_many_items_shows_those_that_need_attention() {
+    let shop = Shop::open().await;
+    let items: Vec<_> = (0..250).map(|n| format!("parcel-{n:03}")).collect();
+    shop.console
+        .publish(json!({
+            "name": "batch", "version": 1, "mask": ["/receipt", "/card", "/text"], "steps": { "ship": {
+                "agent": "a", "for_each": { "items": "${ input.parcels }", "at_once": 50 },
+                "recovery": { "then": "alert" }, "request": { "path": "/${ item }" },
+            } },
+        }))
+        .await;
+    shop.fail("/parcel-240", "HTTP 402", false);
+    shop.submit("o-1", "batch", &json!({ "parcels": items })).await;
+    let page = shop.get(TASK).await;
+    page.assert_text(&["step ship[240]: HTTP 402", "50 of 250 started items of ship are shown"]);
+    let shown =
+        |page: &PageResponse, item: u32| page.html.contains(&format!("step/ship[{item}]/1/"));
+    for (item, is_shown) in [(0, true), (48, true), (49, false), (150, false), (240, true)] {
+        assert_eq!(shown(&page, item), is_shown, "{item}");
+    }
+    let page = shop.get(&format!("{TASK}?part=ship%5B150%5D")).await;
+    assert!(shown(&page, 150) && !shown(&page, 151));
+    let page = shop.get(&format!("{TASK}?document=step%2Fship%5B151%5D%2F1%2Foutput")).await;
+    assert!(page.text().contains("ship[151]-1"), "{}", page.text());
+
+    let form = shop.get(&format!("{TASK}/resubmit")).await;
+    form.assert_text(&["Agent a gets a request for step ship[240] (attempt 2)"]);
+    assert!(form.html.contains("<option>ship[240]</option>"), "{}", form.html);
+    shop.repair();
+    let fields = [("step", "ship[240]"), REASON];
+    let page = shop.post(&format!("{TASK}/resubmit"), &fields).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.text());
+    shop.run_functions().await;
+    assert_eq!(shop.task("o-1").await.process_state, ProcessState::Processed);
+}
+
+/// The request of the failed step reads the outputs of all items.
+#[tokio::test]
+async fn a_command_whose_dry_run_reads_too_many_documents_may_be_sent_with_unknown_effects() {
+    let shop = Shop::open().await;
+    let items: Vec<_> = (0..600).collect();
+    shop.console
+        .publish(json!({
+            "name": "batch", "version": 1, "mask": ["/receipt", "/card", "/text"], "steps": {
+                "ship": {
+                    "agent": "a", "for_each": { "items": "${ input.parcels }", "at_once": 100 },
+                    "request": { "path": "/ship" },
+                },
+                "sum": {
+                    "agent": "a", "after": ["ship"], "recovery": { "then": "alert" },
+                    "request": { "path": "/sum", "body": "${ steps.ship.output.size() }" },
+                },
+            },
+        }))
+        .await;
+    shop.fail("/sum", "HTTP 402", false);
+    shop.submit("o-1", "batch", &json!({ "parcels": items })).await;
+    let unknown = "The effects are not known: the decision reads";
+    shop.get(TASK).await.assert_text(&["step sum: HTTP 402", unknown]);
+    let form = shop.get(&format!("{TASK}/resubmit")).await;
+    form.assert_text(&[unknown]);
+    assert!(!form.text().contains("Not possible"), "{}", form.text());
+    assert!(!form.html.contains("<option>sum</option>"), "it is not known whether it is accepted");
+    shop.repair();
+    let page = shop.post(&format!("{TASK}/resubmit"), &[REASON]).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.text());
+    shop.run_functions().await;
+    assert_eq!(shop.task("o-1").await.process_state, ProcessState::Processed);
 }

@@ -11,7 +11,11 @@ use serde_json::Value;
 use steward_aws::{AwsPorts, Config};
 use steward_console::{Console, caller::Caller, config::Links, routes};
 use steward_core::definition::workflow::Workflow;
-use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_emulator::{
+    embedded::EmbeddedAws,
+    registrations::{LocalAgent, register_agents},
+    resources,
+};
 use steward_runtime::ports::Ports;
 use tower::ServiceExt;
 
@@ -36,11 +40,15 @@ pub(crate) struct PageResponse {
 }
 
 impl TestConsole {
-    /// Creates tables, and queues for agent `a`. The caller may send commands.
+    /// Creates tables, and queues for agent `a`, which is registered. The caller may send commands.
     pub(crate) async fn new() -> Self {
         let aws = EmbeddedAws::in_memory().unwrap();
-        let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
+        let agents = ["a".parse().unwrap()];
+        let config = resources::create(&aws, &agents).await.unwrap();
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
+        let agent = LocalAgent { kind: "http", rate_limit: None };
+        let agents = agents.into_iter().map(|name| (name, agent)).collect();
+        register_agents(&ports, &agents).await.unwrap();
         Self::with_ports(ports, aws, config, true)
     }
 

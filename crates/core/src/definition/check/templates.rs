@@ -1,7 +1,7 @@
 //! Checks of templates: their syntax, and the names and outputs that their expressions read.
 
 use super::checker::Checker;
-use crate::{expression::template::Template, model::names::StepName};
+use crate::{expression::template::Template, limits, model::names::StepName};
 
 /// The names that every expression of a step may use.
 const NAMES_AVAILABLE_EVERYWHERE: [&str; 2] = ["input", "task"];
@@ -15,6 +15,16 @@ pub(super) struct TemplateLocation<'p> {
     pub(super) own: bool,
     /// The names that it may use beside [`NAMES_AVAILABLE_EVERYWHERE`] and `steps`.
     pub(super) names: Vec<&'static str>,
+}
+
+/// Where a name is available that is not available everywhere.
+fn availability(name: &str) -> &'static str {
+    match name {
+        "item" => "in a step with `for_each`, in its request, input and undo",
+        "callback" => "in a step with `callback`, in its request",
+        "response" => "in the `output` of a step with an `agent`",
+        _ => "in a `trigger`",
+    }
 }
 
 impl<'p> TemplateLocation<'p> {
@@ -51,16 +61,33 @@ impl Checker<'_> {
                 if NAMES_AVAILABLE_EVERYWHERE.contains(name) || location.names.contains(name) {
                     continue;
                 }
-                let only = match *name {
-                    "item" => "in a step with `for_each`, in its request, input and undo",
-                    "callback" => "in a step with `callback`, in its request",
-                    _ => "in a `trigger`",
-                };
+                let only = availability(name);
                 self.report(&at, format!("`{name}` is available only {only}"));
             }
             for read in &reads.steps {
                 self.check_read(read, &at, location);
             }
+        }
+    }
+
+    /// Checks the `output` of a step. The agent evaluates it, and knows only the response.
+    pub(super) fn check_output(&mut self, output: &Template, at: &str) {
+        self.check_syntax(output, at);
+        let bytes = output.source().to_string().len();
+        let max = limits::OUTPUT_TEMPLATE_BYTES_MAX;
+        if bytes > max {
+            self.report(at, format!("{bytes} bytes of JSON; the limit is {max}"));
+        }
+        for (inside, reads) in output.required_values_by_location() {
+            let others = reads.names.iter().copied().filter(|name| *name != "response");
+            for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
+                let message = format!("`{name}` is not available here: only `response` is");
+                self.report(format!("{at}{inside}"), message);
+            }
+        }
+        if output.required_values().names.is_empty() && output.problems().is_empty() {
+            let hint = Some("for example `${ response.body.id }`".to_owned());
+            self.report_with_hint(at, "does not use `response`", hint);
         }
     }
 

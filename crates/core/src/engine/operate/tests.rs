@@ -26,7 +26,8 @@ fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut LoadedDocuments
         retention: Timing::RETENTION,
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let context = DecisionContext { now, actor: "test", redelivered: false, timing };
+    let context =
+        DecisionContext { now, actor: "test", redelivered: false, lost_starts: None, timing };
     match transition(workflow, task, documents, event, context).unwrap() {
         Transition::Apply { task: next, documents: new, .. } => {
             *task = *next;
@@ -54,7 +55,8 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
     let mut documents = LoadedDocuments::from_iter(document);
     apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
     for (attempt, edit) in [(1, "first"), (2, "second")] {
-        let outcome = ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false };
+        let outcome =
+            ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None };
         let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
         let reply = StepReply {
             task_id,
@@ -64,6 +66,7 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
             outcome,
             incarnation: None,
             times: AttemptTimes::default(),
+            agent: None,
         };
         apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
         let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
@@ -102,7 +105,13 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
         let issued_at = Some(at(issued_at));
         let event =
             Event::CommandReceived(Command { command_id, task_id, by, why, order, issued_at });
-        let context = DecisionContext { now: at(now), actor: "test", redelivered: false, timing };
+        let context = DecisionContext {
+            now: at(now),
+            actor: "test",
+            redelivered: false,
+            lost_starts: None,
+            timing,
+        };
         let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
         let Transition::Apply { task: next, documents: new, .. } = decided else { panic!() };
         documents.extend(new.into_iter().map(|document| (document.key, document.body)));
@@ -138,7 +147,8 @@ fn an_edit_that_violates_the_schema_is_refused() {
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
     let mut documents = LoadedDocuments::from_iter(document);
     apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
-    let outcome = ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false };
+    let outcome =
+        ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None };
     let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
     let reply = StepReply {
         task_id,
@@ -148,6 +158,7 @@ fn an_edit_that_violates_the_schema_is_refused() {
         outcome,
         incarnation: None,
         times: AttemptTimes::default(),
+        agent: None,
     };
     apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
     let input = Some(json!({ "n": "secret" }));

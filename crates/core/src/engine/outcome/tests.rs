@@ -1,4 +1,4 @@
-//! The times that are stored with the outcome of an attempt.
+//! What is stored with the outcome of an attempt: its times, and what the service said.
 
 use super::*;
 use crate::{
@@ -6,16 +6,22 @@ use crate::{
     engine::{
         decision::{DecisionContext, Transition},
         documents::LoadedDocuments,
+        effect::Effect,
         event::Event,
         transition::transition,
     },
-    model::time::Timing,
+    model::{inline_documents::InlineDocuments, task::Task, time::Timing},
     submission::{accept, parse},
 };
 
 /// Returns the documents of the step that a task with one step of 30 seconds stores for these events, each at a time
 /// in seconds.
 fn documents(events: &[(i64, Event)]) -> Vec<Document> {
+    run(events).0
+}
+
+/// Returns the same, with the task and the effects after the last event.
+fn run(events: &[(i64, Event)]) -> (Vec<Document>, Task, Vec<Effect>) {
     let workflow: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1, "complete_within": "10m",
         "steps": { "a": { "agent": "a", "complete_within": "30s", "request": { "path": "/a" } } },
@@ -29,31 +35,39 @@ fn documents(events: &[(i64, Event)]) -> Vec<Document> {
     };
     let (mut task, submitted) = accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
     let (loaded, mut stored) = (LoadedDocuments::from_iter(submitted), Vec::new());
+    let mut last_effects = Vec::new();
     for (seconds, event) in events {
         let now = Timestamp::from_second(*seconds).unwrap();
-        let context = DecisionContext { now, actor: "test", redelivered: false, timing };
+        let context =
+            DecisionContext { now, actor: "test", redelivered: false, lost_starts: None, timing };
         match transition(&workflow, &task, &loaded, event, context).unwrap() {
-            Transition::Apply { task: next, documents, .. } => {
+            Transition::Apply { task: next, documents, effects } => {
                 task = *next;
                 stored.extend(documents);
+                last_effects = effects;
             }
             other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
         }
     }
     let inline = task.documents.iter();
     stored.extend(inline.filter(|document| document.key != DocumentKey::Submission));
-    stored
+    (stored, task, last_effects)
 }
 
 fn completed(times: AttemptTimes) -> Event {
+    reply(ReplyOutcome::Completed { output: Value::Null, may_continue: false }, times)
+}
+
+fn reply(outcome: ReplyOutcome, times: AttemptTimes) -> Event {
     Event::ReplyReceived(StepReply {
         task_id: "t".parse().unwrap(),
         step: "a".parse().unwrap(),
         action: Action::Do,
         attempt: 1,
-        outcome: ReplyOutcome::Completed { output: Value::Null, may_continue: false },
+        outcome,
         incarnation: None,
         times,
+        agent: None,
     })
 }
 
@@ -75,4 +89,22 @@ fn the_send_time_of_an_attempt_is_known_without_a_reply_or_without_times_in_it()
         let stored = documents(&[(5, Event::Wake), end]);
         assert_eq!(stored.iter().map(|document| document.times).collect::<Vec<_>>(), [sent]);
     }
+}
+
+#[test]
+fn what_the_service_said_is_stored_with_the_failure_and_nowhere_else() {
+    let outcome = ReplyOutcome::Failed {
+        reason: "HTTP 402".to_owned(),
+        may_have_run: false,
+        detail: ErrorDetail::of_body(b"card s3cret"),
+    };
+    let events = [(5, Event::Wake), (9, reply(outcome, AttemptTimes::default()))];
+    let (stored, mut task, effects) = run(&events);
+    let [failure] = stored.as_slice() else { panic!("{stored:?}") };
+    let body = json!({ "reason": "HTTP 402", "verdict": "alert", "detail": "card s3cret" });
+    assert_eq!(failure.body, body);
+    assert!(!effects.is_empty(), "the alert");
+    task.documents = InlineDocuments::default();
+    let elsewhere = format!("{effects:?} {}", serde_json::to_string(&task).unwrap());
+    assert!(!elsewhere.contains("s3cret"), "{elsewhere}");
 }

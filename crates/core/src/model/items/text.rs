@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! { "n": 10000,                                      the number of items
+//!   "c": 35, "h": 1234567890,                        slices of the list: items in each, fingerprint (left out if none)
+//!   "z": 471100,                                     the bytes of the outputs in memory (left out if zero)
 //!   "d": [ {"s":"c","a":1}, {"s":"r","a":1,"b":…} ],  the distinct records
 //!   "l": "4711a3ba" }                                runs: how many items (left out if one), and the letters of their record
 //! ```
@@ -13,7 +15,7 @@
 //! list, and fails to read the task. That is intended: if the runs had a key of their own, it would take the task for one
 //! whose items have not started, and start all of them again.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, num::NonZeroU32};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -21,10 +23,8 @@ use serde::{
     ser::SerializeStruct,
 };
 
-use super::{ItemRecords, Run};
-
-/// The maximum number of items in a stored record.
-const STORED_ITEMS_MAX: u32 = 10_000;
+use super::{ItemRecords, ListSlices, Run};
+use crate::limits::ITEMS_MAX;
 
 /// Characters of a letter's alphabet.
 const ALPHABET: usize = 26;
@@ -32,8 +32,10 @@ const ALPHABET: usize = 26;
 /// Why stored records of items cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum RunsError {
-    #[error("{0} items; the limit is {STORED_ITEMS_MAX}")]
+    #[error("{0} items; the limit is {ITEMS_MAX}")]
     TooManyItems(u32),
+    #[error("the slices of the list have no length or no fingerprint")]
+    IncompleteSlices,
     #[error("more items have started than there are")]
     TooManyStarted,
     #[error("`{0}` is not the number of items of a run")]
@@ -52,6 +54,12 @@ enum RunsError {
 struct StoredItems<R> {
     #[serde(rename = "n")]
     count: u32,
+    #[serde(rename = "c", default)]
+    slice_len: Option<NonZeroU32>,
+    #[serde(rename = "h", default)]
+    fingerprint: Option<u32>,
+    #[serde(rename = "z", default)]
+    output_memory_bytes: u64,
     #[serde(rename = "d", default)]
     distinct: Vec<R>,
     #[serde(rename = "l", default)]
@@ -105,9 +113,18 @@ impl<'de, R: Deserialize<'de> + Clone + PartialEq> Deserialize<'de> for ItemReco
 impl<R: Serialize + Clone + PartialEq> Serialize for ItemRecords<R> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let (distinct, runs) = write(self);
-        let fields = if distinct.is_empty() { 1 } else { 3 };
+        let slices = if self.slices.is_some() { 2 } else { 0 };
+        let runs_fields = if distinct.is_empty() { 0 } else { 2 };
+        let fields = 1 + slices + usize::from(self.output_memory_bytes > 0) + runs_fields;
         let mut stored = to.serialize_struct("ItemRecords", fields)?;
         stored.serialize_field("n", &self.count)?;
+        if let Some(ListSlices { len, fingerprint }) = &self.slices {
+            stored.serialize_field("c", len)?;
+            stored.serialize_field("h", fingerprint)?;
+        }
+        if self.output_memory_bytes > 0 {
+            stored.serialize_field("z", &self.output_memory_bytes)?;
+        }
         if !distinct.is_empty() {
             stored.serialize_field("d", &distinct)?;
             stored.serialize_field("l", &runs)?;
@@ -164,11 +181,18 @@ fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
 
 /// Reads the stored items. Every mistake is an error, because fewer or other items than stored would start again.
 fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, RunsError> {
-    let StoredItems { count, distinct, started } = stored;
-    if count > STORED_ITEMS_MAX {
+    let StoredItems { count, slice_len, fingerprint, output_memory_bytes, distinct, started } =
+        stored;
+    let slices = match (slice_len, fingerprint) {
+        (Some(len), Some(fingerprint)) => Some(ListSlices { len, fingerprint }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => return Err(RunsError::IncompleteSlices),
+    };
+    if count > ITEMS_MAX {
         return Err(RunsError::TooManyItems(count));
     }
-    let mut items = ItemRecords::new(count);
+    let mut items = ItemRecords::new(count).with_slices(slices);
+    items.output_memory_bytes = output_memory_bytes;
     let mut is_used = vec![false; distinct.len()];
     match started {
         StartedItems::List(list) => {
@@ -291,15 +315,19 @@ mod tests {
             records in proptest::collection::vec(record(), 1..80),
             picks in proptest::collection::vec((any::<prop::sample::Index>(), 1_u32..200), 0..300),
             not_started in 0_u32..100,
+            slices in proptest::option::of((any::<NonZeroU32>(), any::<u32>())),
+            output_memory_bytes in proptest::sample::select(vec![0, 1, u64::MAX]),
         ) -> ItemRecords<StepRecord> {
             let mut items = ItemRecords::new(0);
             for (pick, len) in picks {
-                let len = len.min(STORED_ITEMS_MAX - items.started());
+                let len = len.min(ITEMS_MAX - items.started());
                 if len > 0 {
                     items.append(Run { len, record: pick.get(&records).clone() });
                 }
             }
-            items.count = (items.started() + not_started).min(STORED_ITEMS_MAX);
+            items.count = (items.started() + not_started).min(ITEMS_MAX);
+            items.slices = slices.map(|(len, fingerprint)| ListSlices { len, fingerprint });
+            items.output_memory_bytes = output_memory_bytes;
             items
         }
     }
@@ -322,6 +350,7 @@ mod tests {
 
         #[test]
         fn a_list_of_an_older_release_reads_the_same(items in items()) {
+            let items = ItemRecords { slices: None, output_memory_bytes: 0, ..items };
             let listed = ListedItems { n: items.count, l: items.iter().cloned().collect() };
             prop_assert_eq!(read_back(&serde_json::to_value(listed).unwrap()).unwrap(), items);
         }
@@ -404,6 +433,8 @@ mod tests {
         for (damaged, reason) in [
             (json!({ "n": 10_001 }), "10001 items"),
             (json!({ "l": "a" }), "missing field `n`"),
+            (json!({ "n": 1, "c": 3 }), "no length or no fingerprint"),
+            (json!({ "n": 1, "c": 0, "h": 1 }), "zero"),
             (json!({ "n": 1, "l": 1 }), "runs of items, or a list of records"),
             (json!({ "n": 1, "l": null }), "runs of items, or a list of records"),
             (json!({ "n": 0, "l": [{ "s": "c", "a": 1 }] }), "more items have started"),
@@ -421,7 +452,7 @@ mod tests {
         {
             assert_eq!(letters_of(position), letters);
         }
-        for position in 0..STORED_ITEMS_MAX as usize {
+        for position in 0..ITEMS_MAX as usize {
             let letters = letters_of(position);
             let (high, low) = letters.split_at(letters.len() - 1);
             assert_eq!(position_of(high, low.chars().next().unwrap()), Some(position));

@@ -5,12 +5,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::{
-    attempt::{Action, AttemptTimes},
-    command::CommandId,
-    json_text::JsonText,
-    names::{AgentName, Incarnation, Part, TaskId},
-    responses::ResponseOverrides,
+use crate::{
+    expression::template::Template,
+    model::{
+        attempt::{Action, AttemptTimes},
+        call_auth::CallAuth,
+        command::CommandId,
+        error_detail::ErrorDetail,
+        json_text::JsonText,
+        names::{AgentName, Incarnation, Part, TaskId},
+        responses::ResponseOverrides,
+    },
 };
 
 /// The HTTP methods that a request may use.
@@ -38,8 +43,8 @@ pub struct StepRequest {
     pub action: Action,
     /// The number of the attempt. It fences the reply, which returns it unchanged.
     pub attempt: u32,
-    /// After this time the agent must neither call the service nor reply.
-    #[schemars(with = "String")]
+    /// After this time the agent must not call the service. It replies only if it received the request too late to call.
+    /// The time is in UTC, such as `2026-11-23T12:00:30.25Z`.
     pub complete_by: Timestamp,
     /// The same for all attempts. The agent sends it to the remote service as `Idempotency-Key`.
     pub idempotency_key: String,
@@ -54,6 +59,10 @@ pub struct StepRequest {
     /// The HTTP statuses whose meaning differs from the default.
     #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
     pub responses: ResponseOverrides,
+    /// Whether the scheduler moves on to another agent if this one certainly does not call. Then the agent records the attempt
+    /// before the call, and calls only once. If it refuses the call, it records that instead, and its reply is `certain`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
     /// Whether a call of an earlier attempt may have taken effect, and may still be in progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
@@ -66,6 +75,13 @@ pub struct StepRequest {
     /// The JSON body, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<JsonText>,
+    /// How the agent authenticates the call. If absent, as the agent is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<CallAuth>,
+    /// How the agent computes the output from the service's response: JSON with expressions that read `response`. If
+    /// absent, the output is the response's body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Box<Template>>,
     /// The task's incarnation. The reply returns it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
@@ -91,6 +107,10 @@ pub struct StepReply {
     /// The times that the agent recorded. No decision depends on them.
     #[serde(default, skip_serializing_if = "AttemptTimes::is_empty")]
     pub times: AttemptTimes,
+    /// The agent that replies. No decision depends on it: people see when the agent replied last. Absent in replies of older
+    /// agents, and in those of the scheduler for an agent without a queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
 }
 
 /// The outcome of an attempt.
@@ -112,6 +132,9 @@ pub enum ReplyOutcome {
         /// Whether the step may have taken effect nevertheless, because another call of the attempt was interrupted.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_run: bool,
+        /// What the service said in the body of its error, for operators.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<ErrorDetail>,
     },
     /// The agent could not get a response now: the circuit breaker is open, or the service stayed busy for as long as the
     /// agent's function may run. The step waits, and the deferral costs no attempt.
@@ -123,6 +146,10 @@ pub enum ReplyOutcome {
         /// Whether an earlier call of the attempt may have taken effect.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_run: bool,
+        /// Whether no delivery of the request has run the step or will run it: the agent has recorded that. Only in the
+        /// reply to an `exclusive` request. The scheduler may move on to another agent.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        certain: bool,
     },
     /// The attempt has ended and it is unknown whether the step took effect: a call took too long, and the agent cut it.
     /// The attempt counts like one without a reply, but the scheduler does not wait for its complete-by.

@@ -8,13 +8,13 @@ fn step_names_and_order() {
     let long_name = "r".repeat(41);
     let long_step = format!("  {long_name}:");
     let long_name_errors = format!(
-        "38:3: steps: `{long_name}` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask` and `send`"
+        "38:3: steps: `{long_name}` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask`, `send` and `look`"
     );
     check(&[
         (
             "  reserve:\n    description: One call",
             "  Reserve-Now:\n    description: One call",
-            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest` and `send`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest` and `send`",
+            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send` and `look`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send` and `look`",
         ),
         ("  rest:", &long_step, &long_name_errors),
         (
@@ -141,10 +141,22 @@ fn agents_and_requests() {
             "agent: Inventory",
             "17:12: steps.reserve.agent: `Inventory` is not a valid name: a lower-case letter, then lower-case letters, digits, `-` and `_`, at most 40 characters; did you mean `inventory`?",
         ),
+        ("agent: inventory", "agent: [inventory, backup]", ""),
+        ("agent: inventory", "agent: { choose: '${ input.region }', of: [eu, us] }", ""),
         (
             "agent: inventory",
-            "agent: [a]",
-            "17:12: steps.reserve.agent: must be a string, not a list",
+            "agent: []",
+            "17:12: steps.reserve.agent: 0 agents; it must be from 1 to 5",
+        ),
+        (
+            "agent: inventory",
+            "agent: [a, b, a]",
+            "17:19: steps.reserve.agent.2: `a` is listed twice",
+        ),
+        (
+            "agent: inventory",
+            "agent: { choose: '${ input.region }' }",
+            "17:5: steps.reserve.agent: missing key `of`",
         ),
         (
             "    agent: inventory\n",
@@ -152,7 +164,7 @@ fn agents_and_requests() {
             "15:3: steps.reserve: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
         ),
         (
-            "    request: { path: /questions, body: '${ callback.token }' }\n",
+            "    request: { path: /questions, body: '${ callback.token }', auth: aws }\n",
             "",
             "32:3: steps.ask: an `agent` needs a `request`",
         ),
@@ -224,6 +236,80 @@ fn agents_and_requests() {
         ),
         ("body: { items: '${ input.items }' }", "body: 7", ""),
     ]);
+}
+
+#[test]
+fn auth_of_a_request() {
+    check(&[
+        ("auth: aws", "auth: { aws: {} }", ""),
+        ("auth: aws", "auth: { aws: { service: s3, region: eu-west-1 } }", ""),
+        ("auth: aws", "auth: null", ""),
+        (
+            "auth: aws",
+            "auth: awz",
+            "37:69: steps.ask.request.auth: must be one of `aws`; did you mean `aws`?",
+        ),
+        (
+            "auth: aws",
+            "auth: { aws: { regoin: eu-west-1 } }",
+            "37:78: steps.ask.request.auth.aws: unknown key `regoin`; did you mean `region`?",
+        ),
+        (
+            "auth: aws",
+            "auth: { aws: { region: EU } }",
+            "37:86: steps.ask.request.auth.aws.region: `EU` is not a valid name: a lower-case letter, then lower-case letters, digits and `-`, at most 40 characters; did you mean `eu`?",
+        ),
+    ]);
+}
+
+#[test]
+fn output_of_a_step() {
+    let output = "    output: { id: '${ response.body.id }' }";
+    let with = |output: &str| format!("    output: {output}");
+    check(&[
+        (output, &with("'${ response.headers.etag }'"), ""),
+        (output, &with("'${ response.status }: ${ response.body }'"), ""),
+        (
+            output,
+            &with("[]"),
+            "48:13: steps.look.output: does not use `response`; for example `${ response.body.id }`",
+        ),
+        (
+            output,
+            &with("'${ response.'"),
+            "48:13: steps.look.output: `${ response.`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
+        ),
+        (
+            output,
+            &with("'${ response.body + input.id }'"),
+            "48:13: steps.look.output: `input` is not available here: only `response` is",
+        ),
+        (
+            output,
+            &with("'${ [response.body, steps.send.output] }'"),
+            "48:13: steps.look.output: `steps` is not available here: only `response` is",
+        ),
+        (
+            "    wait: 12h",
+            "    wait: 12h\n    output: '${ response.body }'",
+            "41:13: steps.rest.output: allowed only with `agent`, not with `wait`",
+        ),
+        (
+            "body: '${ callback.token }'",
+            "body: '${ [callback.token, response.status] }'",
+            "37:40: steps.ask.request.body: `response` is available only in the `output` of a step with an `agent`",
+        ),
+        (
+            "    callback: { within: 3d, heartbeat: 1h }",
+            "    callback: { within: 3d, heartbeat: 1h }\n    output: '${ response.body }'",
+            "36:13: steps.ask.output: the output of a step with a `callback` is that of the callback",
+        ),
+    ]);
+    let long = with(&format!("'${{ response.status }}{}'", "x".repeat(16 * 1024)));
+    assert_eq!(
+        errors_after(output, &long),
+        "48:13: steps.look.output: 16406 bytes of JSON; the limit is 16384"
+    );
 }
 
 #[test]

@@ -163,20 +163,20 @@ fn masks() {
     check(&[
         (places, "[/a~1b, /items/0]", ""),
         (places, "[]", ""),
-        (places, "[/card, card.number]", &format!("45:15: mask.1: {pointer}")),
-        (places, "['/']", &format!("45:8: mask.0: {pointer}")),
+        (places, "[/card, card.number]", &format!("50:15: mask.1: {pointer}")),
+        (places, "['/']", &format!("50:8: mask.0: {pointer}")),
         (
             places,
             "[/a~b]",
-            "45:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
+            "50:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
         ),
-        (places, "/card", "45:7: mask: must be a list, not a string; write it as `[a, b]`"),
-        (places, "[7]", "45:8: mask.0: must be a string, not a number"),
+        (places, "/card", "50:7: mask: must be a list, not a string; write it as `[a, b]`"),
+        (places, "[7]", "50:8: mask.0: must be a string, not a number"),
     ]);
     let many = format!("[{}]", vec!["/a"; 101].join(", "));
-    assert_eq!(errors_after(places, &many), "45:7: mask: 101 pointers; the limit is 100");
+    assert_eq!(errors_after(places, &many), "50:7: mask: 101 pointers; the limit is 100");
     let long = format!("[/{}]", "a".repeat(200));
-    assert_eq!(errors_after(places, &long), "45:8: mask.0: must have at most 200 characters");
+    assert_eq!(errors_after(places, &long), "50:8: mask.0: must have at most 200 characters");
 }
 
 #[test]
@@ -185,17 +185,17 @@ fn outputs() {
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: ['${ steps.sned.output }']",
-            "44:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
+            "49:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: '${ item }'",
-            "44:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "49:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: { a: '${ callback.token }', b: '${ event.id }' }",
-            "44:14: output.a: `callback` is available only in a step with `callback`, in its request\n44:40: output.b: `event` is available only in a `trigger`",
+            "49:14: output.a: `callback` is available only in a step with `callback`, in its request\n49:40: output.b: `event` is available only in a `trigger`",
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),

@@ -4,7 +4,7 @@
 //! the tables.
 //!
 //! At the start, and when most of the file is about deleted messages, the journal is replaced by a new file with
-//! the current state.
+//! the current state. All requests wait meanwhile, so a file that consists of a backlog is not rewritten.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 /// A journal shorter than this, in bytes, is not rewritten.
 const REWRITE_LENGTH_MIN: u64 = 32 * 1024 * 1024;
 
-/// The file is rewritten when it is this many times as long as after the last rewrite.
+/// The file is rewritten when it is this many times as long as after the last rewrite, and as its messages.
 const REWRITE_GROWTH: u64 = 4;
 
 /// The file's first line.
@@ -137,7 +137,8 @@ impl QueueJournal {
 
     /// Rewrites the file if it has become long, that is, if most of it is about deleted messages.
     pub(super) fn compact(&mut self, state: &QueuesState) -> io::Result<()> {
-        if self.length < self.rewrite_at {
+        let needed = state.message_bytes().saturating_mul(REWRITE_GROWTH);
+        if self.length < self.rewrite_at.max(needed) {
             return Ok(());
         }
         // If the rewrite fails, do not retry it with the next change.

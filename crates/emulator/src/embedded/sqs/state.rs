@@ -17,6 +17,9 @@ use super::time::Micros;
 /// The most messages of a queue that may be in flight.
 const IN_FLIGHT_MAX: usize = 120_000;
 
+/// What a message needs in the journal beside its body, approximately.
+const MESSAGE_BYTES_BESIDE_BODY: u64 = 300;
+
 /// A change of the queues, as stored in the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,6 +60,8 @@ pub(super) struct StoredQueue {
     pub(super) created_at: Micros,
     pub(super) modified_at: Micros,
     messages: HashMap<u64, QueueMessage>,
+    /// The bytes of the bodies of all messages.
+    body_bytes: u64,
     /// The numbers of the messages, sorted by the time at which they become visible.
     by_visibility: BTreeSet<(Micros, u64)>,
     /// Wakes waiting receives when a message arrives or its visibility changes.
@@ -205,6 +210,7 @@ impl QueuesState {
             JournalRecord::QueuePurged { name } => {
                 if let Some(queue) = self.queues.get_mut(&name) {
                     queue.messages.clear();
+                    queue.body_bytes = 0;
                     queue.by_visibility.clear();
                 }
             }
@@ -246,6 +252,14 @@ impl QueuesState {
         }
     }
 
+    /// Approximately the bytes that all messages need in the journal.
+    pub(super) fn message_bytes(&self) -> u64 {
+        let bytes = |queue: &StoredQueue| {
+            queue.body_bytes + queue.messages.len() as u64 * MESSAGE_BYTES_BESIDE_BODY
+        };
+        self.queues.values().map(bytes).sum()
+    }
+
     /// Records that produce this state when they are applied to an empty one.
     pub(super) fn snapshot(&self) -> impl Iterator<Item = JournalRecord> {
         let queues = self.queues.iter().map(|(name, queue)| {
@@ -276,6 +290,7 @@ impl QueuesState {
     fn insert(&mut self, queue: &str, message: QueueMessage) {
         let Some(queue) = self.queues.get_mut(queue) else { return };
         queue.by_visibility.insert((message.visible_at, message.number));
+        queue.body_bytes += message.body.len() as u64;
         queue.messages.insert(message.number, message);
         queue.changed.notify_waiters();
     }
@@ -283,6 +298,7 @@ impl QueuesState {
     fn remove(&mut self, queue: &str, number: u64) -> Option<QueueMessage> {
         let queue = self.queues.get_mut(queue)?;
         let message = queue.messages.remove(&number)?;
+        queue.body_bytes = queue.body_bytes.saturating_sub(message.body.len() as u64);
         queue.by_visibility.remove(&(message.visible_at, number));
         Some(message)
     }
@@ -304,6 +320,7 @@ impl StoredQueue {
             created_at: at,
             modified_at: at,
             messages: HashMap::new(),
+            body_bytes: 0,
             by_visibility: BTreeSet::new(),
             changed: Arc::default(),
         }

@@ -123,6 +123,22 @@ fn standard_counts_attempts_and_choices() {
 }
 
 #[test]
+fn a_distributed_map_counts_a_transition_and_an_express_execution_for_each_item() {
+    let each = json!({
+        "agent": "a", "for_each": { "items": "${ input.list }", "at_once": 10 }, "request": { "path": "/" },
+    });
+    let input = Some(json!({ "list": (0..20).collect::<Vec<_>>() }));
+    let settings =
+        steps(json!({ "one": { "agent": "a", "request": { "path": "/" } }, "each": each }));
+    let report = run(ForecastSettings { input, ..settings });
+    assert_eq!(counts(&report, "Standard"), [22.0], "the step, the map and its items");
+    assert_eq!(counts(&report, "distributed map"), [22.0, 20.0, 2.0]);
+    let express = 20.0 + 2.0 * 0.0625 / 3_600.0 * 60_000.0;
+    assert_close(dollars(&report, "distributed map"), 22.0 * 25.0 + express);
+    assert!(run(order()).elsewhere.iter().all(|other| !other.service.contains("map")));
+}
+
+#[test]
 fn durable_functions_count_operations_and_bytes() {
     let report = run(order());
     let [operations, bytes] = counts(&report, "durable functions")[..] else { panic!() };

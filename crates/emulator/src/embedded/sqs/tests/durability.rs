@@ -1,5 +1,7 @@
 //! What a restart or a killed process leaves behind: the journal, receipt handles, redelivery counts.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 
 /// If restarts counted, a service manager that restarts a crashing process at once would use up the receives of a
@@ -201,6 +203,34 @@ async fn long_journal_is_rewritten_without_deleted_messages() {
     assert!((30..34).contains(&(longest >> 20)), "{longest} bytes at most");
     send(&client, &url, "last").await;
     assert_eq!(kept(&folder.after_a_kill().0).unwrap(), ["last"]);
+}
+
+/// A rewrite of a backlog would make everything wait, and save nothing.
+#[tokio::test]
+async fn a_long_journal_of_a_backlog_is_not_rewritten() {
+    let folder = TempDataDir::new();
+    let (_aws, client) = folder.open();
+    let url = create(&client, "work").await;
+    let file = || fs::metadata(folder.journal()).unwrap();
+    let first = file().ino();
+    let large = "x".repeat(200 * 1024);
+    for _ in 0..180 {
+        send(&client, &url, &large).await;
+    }
+    assert!(file().len() > 33 << 20);
+    assert_eq!(file().ino(), first);
+    loop {
+        let received = receive(&client, &url, 30, 0).await;
+        if received.is_empty() {
+            break;
+        }
+        for message in &received {
+            delete(&client, &url, message).await;
+        }
+    }
+    assert_ne!(file().ino(), first);
+    // It was rewritten when a quarter of the messages was left.
+    assert!(file().len() < 10 << 20, "{} bytes", file().len());
 }
 
 #[tokio::test]

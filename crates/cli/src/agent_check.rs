@@ -1,0 +1,236 @@
+//! `steward agent check`: checks which rules of the contract an agent obeys.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde_json::{Value, json};
+use steward_conformance::{
+    case::RequestTemplate,
+    evidence::{Capabilities, Evidence, Recorder},
+    judge::verdicts,
+    local::LocalEnvironment,
+    rule::{Rule, Verdict},
+    run::{Patience, Target, run},
+    service::{PlayedService, default_response},
+};
+use steward_core::model::names::AgentName;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    task::JoinSet,
+};
+
+use crate::{client::sdk_config, table::table};
+
+/// Options of `steward agent check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Start this command, and check it: an agent that polls $QUEUE_URL, replies to $REPLY_QUEUE_URL and calls
+    /// $SERVICE_URL. It is stopped at the end.
+    #[arg(long, required_unless_present = "queue", conflicts_with = "queue")]
+    command: Option<String>,
+    /// The URL of the queue of an agent that is running. AWS_ENDPOINT_URL and the usual AWS settings apply.
+    #[arg(long, requires = "replies")]
+    queue: Option<String>,
+    /// The URL of the queue of its replies. Only the check may read from it.
+    #[arg(long, requires = "queue")]
+    replies: Option<String>,
+    /// Play the agent's service on this address. Without it, rules that need a misbehaving service are not checked.
+    #[arg(long, value_name = "ADDRESS", requires = "queue")]
+    service: Option<SocketAddr>,
+    /// The agent's name in the requests.
+    #[arg(long, default_value = "example")]
+    name: AgentName,
+    /// A JSON file with the `method`, `path` and `body` of a request that the agent accepts.
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+    /// A JSON file with a successful response of the agent's service.
+    #[arg(long, value_name = "FILE")]
+    response: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The last characters of the agent's output that are shown if it did not reply.
+const LOG_SHOWN: usize = 2_000;
+
+/// How long the rest of the agent's output is awaited after its end.
+const LOG_WITHIN: Duration = Duration::from_secs(2);
+
+/// `steward agent check`.
+pub(crate) async fn check(args: CheckArgs) -> Result<()> {
+    let mut template = RequestTemplate::of_agent(args.name.as_str());
+    if let Some(path) = &args.request {
+        let replaced = template.replaced_by(&read_json(path)?);
+        template = replaced.map_err(anyhow::Error::msg).context(path.display().to_string())?;
+    }
+    let response = args.response.as_deref().map_or_else(|| Ok(default_response()), read_json)?;
+    let evidence = match (&args.command, &args.queue, &args.replies) {
+        (Some(command), _, _) => {
+            check_command(command, args.name.clone(), &template, response).await?
+        }
+        (None, Some(queue), Some(replies)) => {
+            check_queues(queue, replies, args.service, &template, response).await?
+        }
+        (None, _, _) => bail!("give --command, or --queue and --replies"),
+    };
+    report(&evidence, args.json)
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+async fn check_queues(
+    queue: &str,
+    replies: &str,
+    service: Option<SocketAddr>,
+    template: &RequestTemplate,
+    response: Value,
+) -> Result<Evidence> {
+    let sdk = sdk_config().await;
+    let recorder = Recorder::default();
+    let service = match service {
+        Some(address) => Some(PlayedService::start(address, response, recorder.clone()).await?),
+        None => None,
+    };
+    let target = Target {
+        sqs: aws_sdk_sqs::Client::new(&sdk),
+        queue_url: queue.to_owned(),
+        replies_url: replies.to_owned(),
+        recorder,
+        capabilities: Capabilities { plays_service: service.is_some(), sees_sqs: false },
+    };
+    run(&target, template, Patience::REMOTE).await
+}
+
+async fn check_command(
+    command: &str,
+    name: AgentName,
+    template: &RequestTemplate,
+    response: Value,
+) -> Result<Evidence> {
+    let environment = LocalEnvironment::start(name, response).await?;
+    let mut agent = AgentProcess::start(command, &environment)?;
+    let target = environment.target();
+    let evidence = tokio::select! {
+        evidence = run(&target, template, Patience::LOCAL) => evidence?,
+        status = agent.child.wait() => {
+            let log = agent.log().await;
+            bail!("the agent ended during the check ({}); its output:\n{}", status?, tail(&log));
+        }
+    };
+    let log = agent.stop().await?;
+    Ok(Evidence { log: Some(log), ..evidence })
+}
+
+/// The process of the agent. Dropping it kills the process.
+struct AgentProcess {
+    child: Child,
+    output: Arc<Mutex<Vec<u8>>>,
+    readers: JoinSet<()>,
+}
+
+impl AgentProcess {
+    fn start(command: &str, environment: &LocalEnvironment) -> Result<Self> {
+        // `exec`, so that the process is the agent and not a shell.
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("exec {command}")])
+            .envs(environment.variables())
+            .env_remove("AWS_PROFILE")
+            .env_remove("AWS_SESSION_TOKEN")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("start `{command}`"))?;
+        let (output, mut readers) = (Arc::default(), JoinSet::new());
+        if let Some(stdout) = child.stdout.take() {
+            readers.spawn(collect(stdout, Arc::clone(&output)));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            readers.spawn(collect(stderr, Arc::clone(&output)));
+        }
+        Ok(Self { child, output, readers })
+    }
+
+    /// Stops the process; returns what it wrote to its standard output and error.
+    async fn stop(mut self) -> Result<String> {
+        self.child.kill().await.context("stop the agent")?;
+        Ok(self.log().await)
+    }
+
+    async fn log(&mut self) -> String {
+        let rest = async { while self.readers.join_next().await.is_some() {} };
+        // A child of the agent may keep its output open.
+        let _ = tokio::time::timeout(LOG_WITHIN, rest).await;
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&output).into_owned()
+    }
+}
+
+async fn collect(mut stream: impl AsyncRead + Unpin, output: Arc<Mutex<Vec<u8>>>) {
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+        let bytes = buffer.get(..read).unwrap_or_default();
+        output.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+    }
+}
+
+fn tail(log: &str) -> &str {
+    let start = log.floor_char_boundary(log.len().saturating_sub(LOG_SHOWN));
+    log.get(start..).unwrap_or_default()
+}
+
+#[expect(clippy::print_stderr, reason = "a command's output")]
+fn report(evidence: &Evidence, as_json: bool) -> Result<()> {
+    let verdicts = verdicts(evidence);
+    if as_json {
+        let rules = verdicts.iter().map(|(rule, verdict)| {
+            let (result, why) = words(verdict);
+            json!({ "rule": rule.to_string(), "statement": rule.statement(), "result": result, "why": why })
+        });
+        outln!("{:#}", json!({ "rules": rules.collect::<Vec<_>>() }));
+    } else {
+        let mut rows = table(&["rule", "statement", "result", "why"]);
+        for (rule, verdict) in &verdicts {
+            let (result, why) = words(verdict);
+            rows.add_row([&rule.to_string(), rule.statement(), result, why.unwrap_or_default()]);
+        }
+        outln!("{rows}");
+    }
+    let broken =
+        |(rule, verdict): &(Rule, Verdict)| matches!(verdict, Verdict::Broken(_)).then_some(*rule);
+    let broken: Vec<_> = verdicts.iter().filter_map(broken).map(|rule| rule.to_string()).collect();
+    if broken.contains(&Rule::Answer.to_string())
+        && let Some(log) = &evidence.log
+    {
+        eprintln!("the agent's output:\n{}", tail(log));
+    }
+    let not_checked =
+        verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_))).count();
+    if not_checked > 0 {
+        eprintln!("warning: {not_checked} rules were not checked");
+    }
+    ensure!(broken.is_empty(), "broken rules: {}; see docs/agent-contract.md", broken.join(", "));
+    Ok(())
+}
+
+fn words(verdict: &Verdict) -> (&'static str, Option<&str>) {
+    match verdict {
+        Verdict::Holds => ("holds", None),
+        Verdict::Broken(what) => ("broken", Some(what)),
+        Verdict::NotChecked(why) => ("not checked", Some(why)),
+    }
+}

@@ -1,0 +1,56 @@
+//! `steward agents`, and the warnings about agents of `steward workflow check`.
+
+use serde_json::{Value, json};
+use steward_core::model::registration::RegistrationOwner;
+use steward_runtime::{agents, ports::Ports};
+
+use crate::harness::OperatorHarness;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_are_listed_with_their_queues_and_workflows() {
+    let harness = OperatorHarness::start().await;
+    let listed = harness.steward(&["agents"]).await;
+    listed.has(&["shop", "http", "closed", "order"]);
+    assert_eq!(listed.err, "");
+    let listed = harness.steward(&["agents", "--json"]).await;
+    let agents: Value = serde_json::from_str(&listed.out).unwrap();
+    let shop = agents.as_array().unwrap().iter().find(|agent| agent["name"] == "shop").unwrap();
+    assert_eq!(shop["registration"]["stack"], "local");
+    assert_eq!(shop["registration"]["dead_letter_queue"], "steward-agent-shop-dead-letters");
+    assert_eq!(shop["breaker"]["state"], "closed");
+    assert_eq!(shop["queue"]["waiting"], 0);
+    assert_eq!(shop["problems"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registration_is_forgotten_and_check_warns_of_the_agent() {
+    let harness = OperatorHarness::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("parcel.json");
+    let step = json!({ "agent": "shop", "request": { "path": "/packs" } });
+    let definition = json!({ "name": "parcel", "version": 1, "steps": { "pack": step } });
+    std::fs::write(&file, definition.to_string()).unwrap();
+    let check = ["workflow", "check", "--deployment", file.to_str().unwrap()];
+    let output = harness.steward(&check).await;
+    assert_eq!((output.ok, output.err.as_str()), (true, ""));
+
+    harness.steward(&["agents", "forget", "other"]).await.fails(&["`other` is not registered"]);
+    let output = harness.steward(&["agents", "forget", "shop"]).await;
+    output.has(&["shop: forgotten; it was registered by local"]);
+    let output = harness.steward(&["agents", "forget", "shop"]).await;
+    output.has(&["marked as deleted already"]);
+
+    let output = harness.steward(&check).await;
+    let warning = "warning: parcel: agent `shop` was deleted at ";
+    assert!(output.ok && output.err.contains(warning), "{output:?}");
+    let listed = harness.steward(&["agents"]).await;
+    listed.has(&["deleted"]);
+    assert!(listed.err.contains("warning: agent `shop` was deleted at "), "{listed:?}");
+    let store = harness.host.ports.store();
+    let name = "shop".parse().unwrap();
+    let mut registration = agents::registration(store, &name).await.unwrap().unwrap();
+    registration.deleted_at = None;
+    registration.owner = RegistrationOwner { stack: "another".parse().unwrap(), resource: None };
+    let registered = agents::register(store, &name, &registration).await.unwrap();
+    assert_eq!(registered, agents::RegisterOutcome::Registered, "the name is free");
+}

@@ -1,0 +1,137 @@
+//! What the kit observed of an agent, in order.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::case::Case;
+
+/// An observation, and when it was made.
+#[derive(Debug, Clone)]
+pub struct Observation {
+    /// The time by the kit's clock.
+    pub at: Timestamp,
+    /// What was observed.
+    pub event: Event,
+}
+
+/// What the kit can observe.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The kit sent a message of a case. Unreadable messages are not recorded.
+    Requested(SentRequest),
+    /// A message arrived in the queue of replies.
+    Replied(ReceivedReply),
+    /// The agent called the service.
+    Called(ServiceCall),
+    /// SQS accepted a message of the agent.
+    Sent {
+        /// The body.
+        body: String,
+    },
+    /// The agent deleted a message.
+    Deleted {
+        /// The body of the deleted message.
+        body: String,
+    },
+}
+
+/// A request that the kit sent.
+#[derive(Debug, Clone)]
+pub struct SentRequest {
+    /// Its case.
+    pub case: Case,
+    /// The message.
+    pub message: Value,
+    /// The message attribute `traceparent`.
+    pub traceparent: String,
+}
+
+/// A message in the queue of replies.
+#[derive(Debug, Clone)]
+pub struct ReceivedReply {
+    /// The body.
+    pub body: String,
+    /// The message attribute `traceparent`.
+    pub traceparent: Option<String>,
+}
+
+/// A call of the service.
+#[derive(Debug, Clone)]
+pub struct ServiceCall {
+    /// The header `Idempotency-Key`.
+    pub key: Option<String>,
+}
+
+/// All observations of a check.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// In order.
+    pub observations: Vec<Observation>,
+    /// What the kit was able to observe.
+    pub capabilities: Capabilities,
+    /// What the agent wrote to its standard output and error.
+    pub log: Option<String>,
+    /// Why a case was not tried, although the kit can.
+    pub skipped: Vec<(Case, &'static str)>,
+}
+
+/// What the kit is able to observe.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Capabilities {
+    /// The agent calls the service that the kit plays.
+    pub plays_service: bool,
+    /// The agent's requests to SQS pass the kit.
+    pub sees_sqs: bool,
+}
+
+/// Records observations, and lets others wait for them. Clones share the record.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder {
+    observations: Arc<Mutex<Vec<Observation>>>,
+    changed: Arc<Notify>,
+}
+
+impl Recorder {
+    /// Records an observation that is made now.
+    pub fn record(&self, event: Event) {
+        self.lock().push(Observation { at: Timestamp::now(), event });
+        self.changed.notify_waiters();
+    }
+
+    /// All observations up to now.
+    #[must_use]
+    pub fn observations(&self) -> Vec<Observation> {
+        self.lock().clone()
+    }
+
+    /// Waits until the observations satisfy a condition, at most for `within`. Returns whether they do.
+    pub async fn wait_for(
+        &self,
+        within: Duration,
+        condition: impl Fn(&[Observation]) -> bool,
+    ) -> bool {
+        let end = Instant::now() + within;
+        loop {
+            // From here on, the notification covers every change.
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if condition(&self.lock()) {
+                return true;
+            }
+            if tokio::time::timeout_at(end, changed).await.is_err() {
+                return condition(&self.lock());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Observation>> {
+        self.observations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

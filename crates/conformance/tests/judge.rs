@@ -1,0 +1,247 @@
+//! The verdicts on evidence that is written by hand: that of a faultless agent, and changes of it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steward_conformance::{
+    case::{Case, PAYLOAD_MARK, RequestTemplate, poison, task_id},
+    evidence::{
+        Capabilities, Event, Evidence, Observation, ReceivedReply, SentRequest, ServiceCall,
+    },
+    judge::verdicts,
+    rule::{Rule, Verdict},
+};
+
+const RUN: &str = "1";
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// What a faultless agent does in a case: the status of its reply, if there is one, and whether it calls.
+fn faultless(case: Case) -> (Option<Value>, bool) {
+    let failed = |may_have_run: bool| json!({ "status": "failed", "reason": "no", "may_have_run": may_have_run });
+    let deferred =
+        |ms: u64| json!({ "status": "deferred", "reason": "late", "retry_after_ms": ms });
+    match case {
+        Case::Late => (Some(deferred(0)), false),
+        Case::LargeOutput | Case::Redelivered => (Some(failed(true)), true),
+        Case::Refused => (Some(failed(false)), true),
+        Case::Busy => (Some(deferred(60_000)), true),
+        Case::Silent => (Some(json!({ "status": "unknown", "reason": "no answer" })), true),
+        Case::Unavailable => (None, true),
+        Case::Plain
+        | Case::Undo
+        | Case::Item
+        | Case::UnknownField
+        | Case::LostReply
+        | Case::Batch
+        | Case::LargeRequest
+        | Case::Duplicate
+        | Case::Retry
+        | Case::Once => (Some(json!({ "status": "completed", "output": {} })), true),
+    }
+}
+
+/// The evidence of a faultless agent, after changes of its replies.
+fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
+    let template = RequestTemplate::of_agent("a");
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut observations = Vec::new();
+    let mut observe = |event| observations.push(Observation { at: now, event });
+    for case in Case::ALL {
+        let message = template.request(RUN, case, 1, now);
+        let request =
+            SentRequest { case, message: message.clone(), traceparent: TRACEPARENT.to_owned() };
+        observe(Event::Requested(request));
+        let (outcome, calls) = faultless(case);
+        if calls {
+            let key = Some(message["idempotency_key"].as_str().unwrap().to_owned());
+            observe(Event::Called(ServiceCall { key }));
+        }
+        if let Some(outcome) = outcome {
+            let mut reply = json!({ "type": "reply", "outcome": outcome });
+            for name in ["task_id", "step", "action", "attempt", "incarnation"] {
+                reply[name] = message[name].clone();
+            }
+            change(case, &mut reply);
+            let body = reply.to_string();
+            observe(Event::Sent { body: body.clone() });
+            observe(Event::Replied(ReceivedReply {
+                body,
+                traceparent: Some(TRACEPARENT.to_owned()),
+            }));
+        }
+        observe(Event::Deleted { body: message.to_string() });
+    }
+    let capabilities = Capabilities { plays_service: true, sees_sqs: true };
+    Evidence { observations, capabilities, log: Some("3 requests".to_owned()), skipped: Vec::new() }
+}
+
+/// The rules that do not hold.
+fn broken(evidence: &Evidence) -> Vec<Rule> {
+    let verdicts = verdicts(evidence).into_iter();
+    verdicts.filter(|(_, verdict)| *verdict != Verdict::Holds).map(|(rule, _)| rule).collect()
+}
+
+fn replied(status: Value) -> Event {
+    let message = RequestTemplate::of_agent("a").request(
+        RUN,
+        Case::Duplicate,
+        1,
+        Timestamp::from_second(1_000).unwrap(),
+    );
+    let mut reply = json!({ "type": "reply", "outcome": status });
+    for name in ["task_id", "step", "action", "attempt", "incarnation"] {
+        reply[name] = message[name].clone();
+    }
+    Event::Replied(ReceivedReply {
+        body: reply.to_string(),
+        traceparent: Some(TRACEPARENT.to_owned()),
+    })
+}
+
+fn with(event: Event) -> Evidence {
+    let mut evidence = evidence(|_, _| {});
+    evidence.observations.push(Observation { at: Timestamp::from_second(1_001).unwrap(), event });
+    evidence
+}
+
+#[test]
+fn all_rules_hold_for_a_faultless_agent() {
+    assert_eq!(broken(&evidence(|_, _| {})), []);
+}
+
+#[test]
+fn a_changed_reply_breaks_its_rule_alone() {
+    type Change = fn(Case, &mut Value);
+    let changes: [(Rule, Change); 9] = [
+        (Rule::Schema, |_, reply| reply["times"] = json!({ "called_at": 7 })),
+        (Rule::Echo, |case, reply| {
+            if case == Case::Item {
+                reply["step"] = json!("greet");
+            }
+        }),
+        (Rule::Echo, |_, reply| {
+            reply.as_object_mut().unwrap().remove("incarnation");
+        }),
+        (Rule::CompleteBy, |case, reply| {
+            if case == Case::Late {
+                reply["outcome"] = json!({ "status": "unknown", "reason": "late" });
+            }
+        }),
+        (Rule::LargeOutput, |case, reply| {
+            if case == Case::LargeOutput {
+                reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+        (Rule::UnknownOutcome, |case, reply| {
+            if case == Case::Silent {
+                reply["outcome"] = json!({ "status": "failed", "reason": "slow" });
+            }
+        }),
+        (Rule::Deferral, |case, reply| {
+            if case == Case::Busy {
+                reply["outcome"]["retry_after_ms"] = json!(1_000);
+            }
+        }),
+        (Rule::Refusal, |case, reply| {
+            if case == Case::Refused {
+                reply["outcome"] = json!({ "status": "unknown", "reason": "422" });
+            }
+        }),
+        (Rule::Redelivery, |case, reply| {
+            if case == Case::Redelivered {
+                reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+    ];
+    for (rule, change) in changes {
+        assert_eq!(broken(&evidence(change)), [rule]);
+    }
+}
+
+#[test]
+fn further_observations_break_their_rules_alone() {
+    let key = |case| Some(format!("{}/greet/do", task_id(RUN, case)));
+    let request = |case| {
+        RequestTemplate::of_agent("a").request(RUN, case, 2, Timestamp::from_second(1_000).unwrap())
+    };
+    let cases = [
+        (Rule::DeleteLast, Event::Deleted { body: request(Case::Plain).to_string() }),
+        (Rule::Poison, Event::Deleted { body: poison(RUN)[0].clone() }),
+        (Rule::Poison, Event::Deleted { body: poison(RUN)[1].clone() }),
+        (Rule::Duplicates, replied(json!({ "status": "failed", "reason": "known" }))),
+        (Rule::Key, Event::Called(ServiceCall { key: None })),
+        (Rule::Key, Event::Called(ServiceCall { key: Some("k".to_owned()) })),
+        (Rule::CompleteBy, Event::Called(ServiceCall { key: key(Case::Late) })),
+        (Rule::Once, Event::Called(ServiceCall { key: key(Case::Once) })),
+    ];
+    for (rule, event) in cases {
+        assert_eq!(broken(&with(event.clone())), [rule], "{event:?}");
+    }
+    let repeated = replied(json!({ "status": "failed", "reason": "known", "may_have_run": true }));
+    assert_eq!(broken(&with(repeated)), []);
+}
+
+#[test]
+fn a_missing_reply_breaks_the_rule_of_its_case() {
+    for (rule, case) in [
+        (Rule::Answer, Case::Undo),
+        (Rule::DeleteLast, Case::LostReply),
+        (Rule::Poison, Case::Batch),
+        (Rule::UnknownFields, Case::UnknownField),
+        (Rule::Retry, Case::Retry),
+        (Rule::LargeRequest, Case::LargeRequest),
+        (Rule::LargeOutput, Case::LargeOutput),
+        (Rule::Refusal, Case::Refused),
+    ] {
+        let mut evidence = evidence(|_, _| {});
+        let task = task_id(RUN, case);
+        evidence.observations.retain(|observation| match &observation.event {
+            Event::Replied(reply) => !reply.body.contains(&task),
+            // Nor is the request deleted: SQS delivers it again and again.
+            Event::Sent { body } | Event::Deleted { body } => !body.contains(&task),
+            Event::Requested(_) | Event::Called(_) => true,
+        });
+        assert_eq!(broken(&evidence), [rule], "{case:?}");
+    }
+}
+
+#[test]
+fn payload_in_the_log_and_a_lost_trace_are_found() {
+    let mut evidence = evidence(|_, _| {});
+    evidence.log = Some(format!("received {PAYLOAD_MARK}"));
+    assert_eq!(broken(&evidence), [Rule::Logs]);
+    evidence.log = Some(String::new());
+    for observation in &mut evidence.observations {
+        if let Event::Replied(reply) = &mut observation.event {
+            reply.traceparent = None;
+        }
+    }
+    assert_eq!(broken(&evidence), [Rule::Trace]);
+}
+
+#[test]
+fn what_the_kit_cannot_see_is_not_checked() {
+    let mut evidence = evidence(|_, _| {});
+    evidence.capabilities = Capabilities::default();
+    evidence.log = None;
+    let unseen: Vec<_> = verdicts(&evidence)
+        .into_iter()
+        .filter(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_)))
+        .map(|(rule, _)| rule.to_string())
+        .collect();
+    assert_eq!(unseen, ["R2", "R9", "R13", "R14", "R15", "R16", "R17", "R18", "R19"]);
+}
+
+#[test]
+fn nothing_else_is_checked_of_an_agent_that_never_replies() {
+    let mut evidence = evidence(|_, _| {});
+    evidence.observations.retain(|observation| !matches!(observation.event, Event::Replied(_)));
+    let mut verdicts = verdicts(&evidence).into_iter();
+    assert!(matches!(verdicts.next(), Some((Rule::Answer, Verdict::Broken(_)))));
+    assert!(verdicts.all(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_))));
+}

@@ -1,0 +1,318 @@
+//! Steps with several agents: which agent gets a request, and what happens if an agent contradicts itself.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    definition::plan::Plan,
+    engine::{
+        decision::{DecisionContext, IgnoreReason, Transition},
+        documents::LoadedDocuments,
+        effect::Effect,
+        event::Event,
+        transition::transition,
+    },
+    model::{command::CommandAction, messages::StepRequest, time::Timing},
+    submission::{accept, parse},
+};
+
+/// A task of a workflow with the step `a`, and everything that it stored.
+struct Run {
+    plan: Plan,
+    task: Task,
+    documents: LoadedDocuments,
+    now: i64,
+    redelivered: bool,
+}
+
+impl Run {
+    fn new(agent: &Value, more: &Value, input: &Value) -> Self {
+        let mut step = json!({
+            "agent": agent, "complete_within": "30s", "request": { "path": "/a" },
+            "recovery": { "then": "undo" }, "undo": { "request": { "path": "/undo" } },
+        });
+        json_patch::merge(&mut step, more);
+        let steps = json!({ "a": step });
+        let plan = json!({ "name": "w", "version": 1, "complete_within": "10m", "steps": steps });
+        let plan: Plan = serde_json::from_value(plan).unwrap();
+        let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
+        let submission = parse(&submission).unwrap();
+        let (task, submitted) =
+            accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, Self::TIMING);
+        let documents = task.documents.iter().chain(submitted).collect();
+        Self { plan, task, documents, now: 0, redelivered: false }
+    }
+
+    /// A run whose agents `a`, `b` and `c` are tried in order, after its first wake.
+    fn in_order() -> Self {
+        let mut run = Self::new(&json!(["a", "b", "c"]), &json!({}), &Value::Null);
+        assert_eq!(run.send(&Event::Wake), ["a #1 exclusive"]);
+        run
+    }
+
+    const TIMING: Timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+
+    fn decide(&mut self, event: &Event) -> Transition {
+        self.now += 1;
+        let now = Timestamp::from_second(self.now).unwrap();
+        let (redelivered, timing) = (self.redelivered, Self::TIMING);
+        let context =
+            DecisionContext { now, actor: "test", redelivered, lost_starts: None, timing };
+        let decided = transition(&self.plan, &self.task, &self.documents, event, context).unwrap();
+        if let Transition::Apply { task, documents, .. } = &decided {
+            self.task = (**task).clone();
+            let known = std::mem::take(&mut self.documents);
+            drop(known);
+            self.documents = self.task.documents.iter().chain(documents.clone()).collect();
+        }
+        decided
+    }
+
+    /// The requests that an event causes: the agent, the attempt, and whether the request is exclusive.
+    fn send(&mut self, event: &Event) -> Vec<String> {
+        match self.decide(event) {
+            Transition::Apply { effects, .. } | Transition::Ignore { effects, .. } => {
+                requests(&effects)
+            }
+            Transition::Illegal(reason) => panic!("{reason}"),
+        }
+    }
+
+    fn reply(&mut self, attempt: u32, outcome: ReplyOutcome) -> Vec<String> {
+        self.send(&reply(attempt, outcome))
+    }
+
+    fn run(&self) -> &crate::model::step::Progress {
+        &self.task.steps["a"].run
+    }
+}
+
+fn requests(effects: &[Effect]) -> Vec<String> {
+    let text = |effect: &Effect| {
+        let Effect::Request(StepRequest { agent, attempt, exclusive, action, .. }) = effect else {
+            return None;
+        };
+        let undo = if *action == Action::Undo { "undo at " } else { "" };
+        let exclusive = if *exclusive { " exclusive" } else { "" };
+        Some(format!("{undo}{agent} #{attempt}{exclusive}"))
+    };
+    effects.iter().filter_map(text).collect()
+}
+
+fn reply(attempt: u32, outcome: ReplyOutcome) -> Event {
+    reply_to(Action::Do, attempt, outcome)
+}
+
+fn reply_to(action: Action, attempt: u32, outcome: ReplyOutcome) -> Event {
+    let (times, agent) = (Default::default(), None);
+    let (task_id, step) = ("t".parse().unwrap(), "a".parse().unwrap());
+    let reply =
+        StepReply { task_id, step, action, attempt, outcome, incarnation: None, times, agent };
+    Event::ReplyReceived(reply)
+}
+
+fn deferred(certain: bool) -> ReplyOutcome {
+    let reason = "circuit breaker open".to_owned();
+    ReplyOutcome::Deferred { reason, retry_after_ms: 10_000, may_have_run: false, certain }
+}
+
+fn failed(may_have_run: bool) -> ReplyOutcome {
+    ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run, detail: None }
+}
+
+fn completed() -> ReplyOutcome {
+    ReplyOutcome::Completed { output: Value::Null, may_continue: false }
+}
+
+fn command(order: CommandAction) -> Event {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    Event::CommandReceived(crate::model::command::Command {
+        command_id: format!("c-{id}").parse().unwrap(),
+        task_id: "t".parse().unwrap(),
+        by: "ann".to_owned(),
+        why: "a test".to_owned(),
+        order,
+        issued_at: None,
+    })
+}
+
+fn resubmit(input: Option<Value>, did_not_run: bool) -> Event {
+    command(CommandAction::Resubmit { step: None, input, did_not_run })
+}
+
+#[test]
+fn a_certain_refusal_moves_the_step_on_to_the_next_agent_at_once_and_counts_no_failure() {
+    let mut run = Run::in_order();
+    assert_eq!(run.reply(1, deferred(true)), ["b #2 exclusive"]);
+    assert_eq!(run.reply(2, deferred(true)), ["c #3 exclusive"]);
+    assert_eq!(run.reply(3, completed()), [""; 0]);
+    assert_eq!((run.task.process_state, run.task.failure_count), (ProcessState::Processed, 0));
+    assert_eq!((run.run().agent, run.run().agent_since), (Some(2), Some(3)));
+}
+
+#[test]
+fn after_the_last_agent_the_step_waits_and_starts_again_with_the_first() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(2, deferred(true));
+    assert_eq!(run.reply(3, deferred(true)), [""; 0]);
+    assert_eq!(run.run().state.name(), "waiting");
+    assert_eq!(run.send(&Event::Wake), [""; 0], "it waits for as long as the last agent said");
+    run.now += 10;
+    assert_eq!(run.send(&Event::Wake), ["a #4 exclusive"]);
+    assert!(!run.run().may_have_run, "no delivery of an earlier request can run it");
+    assert_eq!(run.reply(4, deferred(true)), ["b #5 exclusive"]);
+}
+
+#[test]
+fn a_refusal_that_is_not_certain_keeps_the_agent_for_all_attempts_and_the_undo() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    assert_eq!(run.reply(2, deferred(false)), [""; 0]);
+    run.now += 10;
+    // Another delivery of attempt 2 may run, so nothing is certain any more.
+    assert_eq!(run.send(&Event::Wake), ["b #3"]);
+    assert_eq!(run.reply(3, deferred(true)), [""; 0]);
+    run.now += 10;
+    assert_eq!(run.send(&Event::Wake), ["b #4"]);
+    assert_eq!(run.reply(4, failed(false)), [""; 0], "the undo waits for the calls");
+    assert_eq!(run.task.process_state, ProcessState::Undoing);
+    run.now += 200;
+    assert_eq!(run.send(&Event::Wake), ["undo at b #1"]);
+    let undone = reply_to(Action::Undo, 1, deferred(true));
+    assert_eq!(run.send(&undone), [""; 0], "an undo never moves on");
+    run.now += 10;
+    assert_eq!(run.send(&Event::Wake), ["undo at b #2"]);
+}
+
+#[test]
+fn a_request_lost_after_the_move_is_sent_again_with_the_redelivered_refusal() {
+    let mut run = Run::in_order();
+    assert_eq!(run.reply(1, deferred(true)), ["b #2 exclusive"]);
+    assert_eq!(run.reply(1, deferred(true)), [""; 0], "a second reply repeats nothing");
+    run.redelivered = true;
+    assert_eq!(run.reply(1, deferred(true)), ["b #2 exclusive"]);
+    assert_eq!(run.reply(1, deferred(false)), [""; 0], "that reply started nothing");
+    run.redelivered = false;
+    run.reply(2, deferred(true));
+    run.redelivered = true;
+    assert_eq!(run.reply(1, deferred(true)), [""; 0], "the step is further on");
+}
+
+#[test]
+fn an_agent_that_ran_a_step_after_its_refusal_stops_the_task_in_error_in_every_state() {
+    let evidence = [completed(), failed(true), ReplyOutcome::Unknown { reason: "cut".to_owned() }];
+    for outcome in evidence {
+        for end in [None, Some(completed()), Some(failed(false))] {
+            let mut run = Run::in_order();
+            run.reply(1, deferred(true));
+            if let Some(end) = end {
+                run.reply(2, end);
+            }
+            run.reply(1, outcome.clone());
+            assert_eq!(run.task.process_state, ProcessState::Error);
+            let error = run.task.error.clone().unwrap();
+            let expected =
+                "step a may have run at b, and also at another agent, which had refused attempt 1";
+            assert_eq!(error, expected);
+            let again = run.decide(&reply(1, outcome.clone()));
+            let stale = matches!(again, Transition::Ignore { .. });
+            assert!(stale, "it is recorded once: {again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_late_refusal_contradicts_nothing() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    for late in [deferred(true), deferred(false), failed(false)] {
+        let decided = run.decide(&reply(1, late));
+        let expected = Transition::Ignore { reason: IgnoreReason::StaleReply, effects: Vec::new() };
+        assert_eq!(decided, expected);
+    }
+}
+
+#[test]
+fn a_paused_task_moves_on_when_it_is_resumed() {
+    let mut run = Run::in_order();
+    run.send(&command(CommandAction::Pause));
+    assert_eq!(run.reply(1, deferred(true)), [""; 0]);
+    assert_eq!(run.send(&command(CommandAction::Resume)), ["b #2 exclusive"]);
+}
+
+#[test]
+fn each_item_has_its_own_agent() {
+    let items = json!({ "for_each": { "items": "${ input }", "at_once": 2 } });
+    let mut run = Run::new(&json!(["a", "b"]), &items, &json!([1, 2]));
+    assert_eq!(run.send(&Event::Wake), ["a #1 exclusive", "a #1 exclusive"]);
+    let Event::ReplyReceived(mut second) = reply(1, deferred(true)) else { unreachable!() };
+    second.step = "a[1]".parse().unwrap();
+    assert_eq!(run.send(&Event::ReplyReceived(second)), ["b #2 exclusive"]);
+    let items = run.task.steps["a"].items.as_ref().unwrap();
+    let agents: Vec<_> = items.iter().map(|record| record.run.agent).collect();
+    assert_eq!(agents, [None, Some(1)]);
+    let stored = serde_json::to_value(&run.task).unwrap();
+    assert_eq!(serde_json::from_value::<Task>(stored).unwrap(), run.task);
+}
+
+#[test]
+fn an_expression_chooses_the_agent_of_all_attempts_and_of_the_undo() {
+    let agent = json!({ "choose": "${ input.region }-pay", "of": ["eu-pay", "us-pay"] });
+    let mut run = Run::new(&agent, &json!({}), &json!({ "region": "us" }));
+    assert_eq!(run.send(&Event::Wake), ["us-pay #1"]);
+    run.reply(1, ReplyOutcome::Unknown { reason: "cut".to_owned() });
+    run.now += 60;
+    assert_eq!(run.send(&Event::Wake), ["us-pay #2"]);
+    assert_eq!(run.reply(2, failed(false)), ["undo at us-pay #1"]);
+}
+
+#[test]
+fn a_chosen_name_that_is_not_declared_fails_the_step_which_did_not_run() {
+    let agent = json!({ "choose": "${ input }", "of": ["eu", "us"] });
+    for input in [json!("asia"), json!(7)] {
+        let mut run = Run::new(&agent, &json!({}), &input);
+        assert_eq!(run.send(&Event::Wake), [""; 0]);
+        assert!(run.run().state.is_failed() && !run.run().may_have_run);
+        assert_eq!(run.send(&Event::Wake), [""; 0]);
+        let reason = run.task.undo_reason.clone().unwrap();
+        assert_eq!(reason, "step a: `agent.choose` does not result in one of eu, us");
+        assert_eq!(run.task.process_state, ProcessState::Undone, "nothing is to be undone");
+    }
+}
+
+#[test]
+fn an_edited_input_chooses_another_agent_only_if_the_step_did_not_run() {
+    let agent = json!({ "choose": "${ input }", "of": ["eu", "us"] });
+    let alert = json!({ "recovery": { "then": "alert" } });
+    let mut run = Run::new(&agent, &alert, &json!("eu"));
+    run.send(&Event::Wake);
+    run.reply(1, failed(true));
+    assert_eq!(run.send(&resubmit(Some(json!("us")), false)), [""; 0], "it may have run at eu");
+    run.now += 200;
+    assert_eq!(run.send(&resubmit(Some(json!("us")), true)), ["us #2"]);
+    run.reply(1, completed());
+    let error = run.task.error.clone().unwrap();
+    assert!(error.contains("may have run at us, and also at"), "{error}");
+}
+
+#[test]
+fn an_operator_who_retries_a_step_keeps_its_agent() {
+    let alert = json!({ "recovery": { "then": "alert" } });
+    let mut run = Run::new(&json!(["a", "b"]), &alert, &json!({}));
+    run.send(&Event::Wake);
+    run.reply(1, deferred(true));
+    run.reply(2, failed(false));
+    assert_eq!(run.send(&resubmit(None, false)), ["b #3 exclusive"]);
+    assert_eq!(run.reply(3, deferred(true)), [""; 0]);
+    run.now += 10;
+    assert_eq!(run.send(&Event::Wake), ["a #4 exclusive"]);
+}

@@ -1,0 +1,254 @@
+//! The documents of a task as people see them, with masked values hidden.
+//!
+//! A failure's document has what the remote service said. A service may repeat parts of its request in an error body, at
+//! any place. So not only the pointers of the mask apply to it: each value that the mask hides in a document of the task is
+//! hidden in the error body too.
+
+use serde_json::{Map, Value};
+use steward_core::{
+    definition::mask::Mask,
+    model::document::{Document, DocumentKey},
+};
+
+use crate::mask::{MASK_TEXT, apply, values_at};
+
+/// Shorter values are hidden only where they are a whole value: as a part of a text, they would hide most of it.
+const PART_CHARS_MIN: usize = 4;
+
+/// Returns the body of a document with its values masked. The reason of a failed attempt contains no payload, so
+/// it is not masked. What the service said may contain payload: `hidden` are the masked values of the task's documents.
+#[must_use]
+pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) -> Value {
+    let body = &document.body;
+    match document.key {
+        DocumentKey::Submission | DocumentKey::Input(_) => {
+            let mut body = body.clone();
+            if let Some(input) = body.get_mut("input") {
+                *input = apply(mask, input);
+            }
+            body
+        }
+        DocumentKey::Output(_) | DocumentKey::OperatorOutput(..) | DocumentKey::Result(_) => {
+            apply(mask, body)
+        }
+        // The places of a mask are places of the input, and the items of a list have other places.
+        DocumentKey::Items { .. } if mask.pointers().next().is_some() => MASK_TEXT.into(),
+        DocumentKey::Items { .. } => body.clone(),
+        DocumentKey::Failure(_) => {
+            let mut body = body.clone();
+            if let Some(detail) = body.get_mut("detail") {
+                let text = detail.as_str().unwrap_or_default();
+                *detail = hidden.hide_in_detail(mask, text);
+            }
+            body
+        }
+        DocumentKey::Deferral(_) | DocumentKey::Claim(_) => body.clone(),
+    }
+}
+
+/// The values that the mask of a workflow hides in the documents of a task.
+#[derive(Debug, Clone, Default)]
+pub struct HiddenValues {
+    /// As text, the longest first: a value may contain another one.
+    texts: Vec<String>,
+}
+
+impl HiddenValues {
+    /// The values in these documents.
+    #[must_use]
+    pub fn of(mask: &Mask, documents: &[Document]) -> Self {
+        let mut texts = Vec::new();
+        for document in documents {
+            let values = match &document.key {
+                DocumentKey::Submission | DocumentKey::Input(_) => {
+                    document.body.get("input").map(|input| values_at(mask, input))
+                }
+                DocumentKey::Output(_)
+                | DocumentKey::OperatorOutput(..)
+                | DocumentKey::Result(_) => Some(values_at(mask, &document.body)),
+                // The values of a list are values of the input or of an output.
+                DocumentKey::Items { .. }
+                | DocumentKey::Failure(_)
+                | DocumentKey::Deferral(_)
+                | DocumentKey::Claim(_) => None,
+            };
+            values.into_iter().flatten().for_each(|value| add_texts(value, &mut texts));
+        }
+        texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        texts.dedup();
+        Self { texts }
+    }
+
+    /// An error body with the hidden values replaced. A body that is JSON is returned as JSON. JSON that is cut off is hidden
+    /// as a whole if anything is masked: its texts may be escaped in more than one way.
+    #[must_use]
+    pub fn hide_in_detail(&self, mask: &Mask, detail: &str) -> Value {
+        match serde_json::from_str(detail) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => self.hide(&apply(mask, &value)),
+            Err(_) if detail.starts_with(['{', '[']) && mask.pointers().next().is_some() => {
+                MASK_TEXT.into()
+            }
+            Ok(_) | Err(_) => self.hide_in_text(detail).into(),
+        }
+    }
+
+    fn hide(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.hide_in_text(text).into(),
+            Value::Number(number) if self.contains(&number.to_string()) => MASK_TEXT.into(),
+            Value::Array(items) => items.iter().map(|item| self.hide(item)).collect(),
+            Value::Object(fields) => {
+                let fields =
+                    fields.iter().map(|(key, value)| (self.hide_in_text(key), self.hide(value)));
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    fn contains(&self, text: &str) -> bool {
+        self.texts.iter().any(|hidden| hidden == text)
+    }
+
+    fn hide_in_text(&self, text: &str) -> String {
+        if self.contains(text) {
+            return MASK_TEXT.to_owned();
+        }
+        let parts = self.texts.iter().filter(|hidden| hidden.chars().count() >= PART_CHARS_MIN);
+        let mut text = text.to_owned();
+        for hidden in parts {
+            text = hide_at_cut(text.replace(hidden, MASK_TEXT), hidden);
+        }
+        text
+    }
+}
+
+/// Replaces the beginning of a hidden value at the end of a text that was cut.
+fn hide_at_cut(text: String, hidden: &str) -> String {
+    let Some(kept) = text.strip_suffix('…') else { return text };
+    let beginnings = hidden.char_indices().skip(PART_CHARS_MIN).map(|(end, _)| end);
+    let mut beginnings = beginnings.filter_map(|end| hidden.get(..end)).collect::<Vec<_>>();
+    beginnings.reverse();
+    match beginnings.into_iter().find_map(|beginning| kept.strip_suffix(beginning)) {
+        Some(before) => format!("{before}{MASK_TEXT}…"),
+        None => text,
+    }
+}
+
+/// Adds the texts and numbers in a hidden value.
+fn add_texts(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) if !text.is_empty() => texts.push(text.clone()),
+        Value::Number(number) => texts.push(number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
+        Value::Object(fields) => fields.values().for_each(|value| add_texts(value, texts)),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    fn hidden() -> (Mask, HiddenValues) {
+        let mask = serde_json::from_value(json!(["/card", "/pin", "/names/*"])).unwrap();
+        let input = json!({
+            "card": { "number": "4111-2222", "cvc": 123, "valid": true }, "pin": "77", "amount": 20,
+            "names": ["Ann \"A\" Lee"],
+        });
+        let document =
+            |key: &str, body| Document::new(key.parse().unwrap(), Timestamp::UNIX_EPOCH, body);
+        let documents = [
+            document("submission", json!({ "input": input })),
+            document("step/charge/1/output", json!({ "pin": "tok-9" })),
+        ];
+        let hidden = HiddenValues::of(&mask, &documents);
+        (mask, hidden)
+    }
+
+    fn shown(detail: &str) -> Value {
+        let (mask, hidden) = hidden();
+        hidden.hide_in_detail(&mask, detail)
+    }
+
+    #[test]
+    fn masked_values_are_hidden_wherever_an_error_repeats_them() {
+        let detail = json!({
+            "error": "card 4111-2222 of Ann \"A\" Lee refused", "amount": 20, "cvc": 123, "code": "77",
+            "pin": "other", "list": ["tok-9", { "4111-2222": 1 }, 1234, true],
+        });
+        let expected = json!({
+            "error": "card •••• of •••• refused", "amount": 20, "cvc": "••••", "code": "••••",
+            "pin": "••••", "list": ["••••", { "••••": 1 }, 1234, true],
+        });
+        assert_eq!(shown(&detail.to_string()), expected);
+    }
+
+    #[test]
+    fn masked_values_are_hidden_in_text_and_json_that_is_cut_off_is_hidden() {
+        assert_eq!(shown("<p>4111-2222</p>, 77, tok-9"), "<p>••••</p>, 77, ••••");
+        assert_eq!(shown("card 4111-2…"), "card ••••…");
+        assert_eq!(shown(r#"{"to":"Ann \u0022A\u0022 Lee","#), "••••");
+        assert_eq!(shown("at 4…"), "at 4…");
+        assert_eq!(shown("123"), "••••");
+    }
+
+    #[test]
+    fn without_a_mask_nothing_is_hidden() {
+        let (mask, hidden) = (Mask::default(), HiddenValues::default());
+        assert_eq!(hidden.hide_in_detail(&mask, "4111"), "4111");
+        assert_eq!(hidden.hide_in_detail(&mask, r#"{"pin":1"#), r#"{"pin":1"#);
+        assert_eq!(hidden.hide_in_detail(&mask, r#"{"pin":1}"#), json!({ "pin": 1 }));
+    }
+
+    fn mask_of(places: &[&str]) -> Mask {
+        serde_json::from_value(json!(places)).unwrap()
+    }
+
+    #[test]
+    fn inputs_are_masked_within_their_document_and_outputs_from_the_root() {
+        let (mask, at) = (mask_of(&["/pin"]), jiff::Timestamp::UNIX_EPOCH);
+        let shown = |key: &str, body| {
+            masked_document(
+                &mask,
+                &HiddenValues::default(),
+                &Document::new(key.parse().unwrap(), at, body),
+            )
+        };
+        let inside = json!({ "task_id": "t", "input": { "pin": 1 } });
+        let covered = json!({ "task_id": "t", "input": { "pin": MASK_TEXT } });
+        assert_eq!(shown("submission", inside.clone()), covered);
+        assert_eq!(shown("input/c-1", inside), covered);
+        for key in ["step/a/1/output", "undo/a/1/output", "result/00000000"] {
+            assert_eq!(shown(key, json!({ "pin": 1 })), json!({ "pin": MASK_TEXT }), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_slice_of_a_list_is_hidden_as_a_whole_if_anything_is_masked() {
+        let key = "items/ship/00c0ffee/0".parse().unwrap();
+        let document = Document::new(key, jiff::Timestamp::UNIX_EPOCH, json!([{ "secret": 1 }]));
+        let shown = |mask: &Mask| masked_document(mask, &HiddenValues::default(), &document);
+        assert_eq!(shown(&mask_of(&["/items/*/secret"])), json!(MASK_TEXT));
+        assert_eq!(shown(&mask_of(&[])), document.body);
+    }
+
+    #[test]
+    fn a_failure_shows_what_the_service_said_without_masked_values() {
+        let mask = mask_of(&["/pin"]);
+        let document = |key: &str, body: Value| {
+            Document::new(key.parse().unwrap(), jiff::Timestamp::UNIX_EPOCH, body)
+        };
+        let submission = document("submission", json!({ "input": { "pin": "s3cret" } }));
+        let body =
+            json!({ "reason": "HTTP 402", "verdict": "undo", "detail": "pin s3cret is wrong" });
+        let failure = document("step/charge/1/failure", body);
+        let hidden = HiddenValues::of(&mask, &[submission]);
+        let shown = masked_document(&mask, &hidden, &failure);
+        let expected =
+            json!({ "reason": "HTTP 402", "verdict": "undo", "detail": "pin •••• is wrong" });
+        assert_eq!(shown, expected);
+    }
+}

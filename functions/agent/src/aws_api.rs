@@ -1,0 +1,234 @@
+//! Calls of AWS APIs. One call of an agent is exactly one signed HTTP request, not an operation of an SDK: an SDK retries by
+//! itself, and then it would not be known whether the service received one request, two or none.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::{
+    Client, Method, StatusCode, Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+use serde_json::Value;
+use steward_core::model::{
+    error_detail::ErrorDetail,
+    messages::{HttpMethod, StepRequest},
+};
+use steward_runtime::trace::TraceSpan;
+
+use crate::{
+    arn::{Arn, Targets},
+    attempt::CallFault,
+    http::BaseUrl,
+    response::CallResponse,
+    signed::{AwsSigner, SigningScope},
+    transport::{body, broken_connection, client, error_word, not_sent, retry_after},
+};
+
+/// Names of errors with which AWS services reject a request because of its rate. A rejected request had no effect. The
+/// SDKs retry the same ones.
+const THROTTLING: [&str; 15] = [
+    "BandwidthLimitExceeded",
+    "EC2ThrottledException",
+    "KMS.ThrottlingException",
+    "KmsThrottled",
+    "LimitExceededException",
+    "OverLimit",
+    "PriorRequestNotComplete",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+];
+
+/// A client of the API of one AWS service, for the targets of one agent.
+#[derive(Debug, Clone)]
+pub(crate) struct AwsApi {
+    client: Client,
+    signer: AwsSigner,
+    /// Replaces the service's own endpoint: an emulator, or an endpoint in a VPC.
+    endpoint: Option<BaseUrl>,
+    targets: Targets,
+}
+
+/// A request to an AWS API.
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) target: &'a Arn,
+    /// The path below the endpoint, percent-encoded.
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: String,
+}
+
+/// A response of an AWS API.
+#[derive(Debug)]
+pub(crate) struct ApiResponse {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    /// The body, or why it could not be read.
+    pub(crate) body: Result<Vec<u8>, CallFault>,
+}
+
+/// What an error of an AWS API says about the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ApiError {
+    /// Rejected because of its rate. It had no effect.
+    Throttled,
+    /// Not carried out, because something that the request needs is not available now.
+    NotStarted,
+    /// A retry may succeed. The request may have had an effect.
+    Unclear,
+    /// Refused. It had no effect.
+    Refused,
+    /// A retry would not help. The request may have had an effect.
+    Unknown,
+}
+
+impl AwsApi {
+    pub(crate) fn new(
+        call_timeout: Duration,
+        signer: AwsSigner,
+        endpoint: Option<BaseUrl>,
+        targets: Targets,
+    ) -> reqwest::Result<Self> {
+        Ok(Self { client: client(call_timeout)?, signer, endpoint, targets })
+    }
+
+    /// The target that the path of a request names.
+    ///
+    /// # Errors
+    /// The request is not one for this kind of agent.
+    pub(crate) fn target(&self, request: &StepRequest) -> Result<&Arn, CallFault> {
+        if request.method != HttpMethod::Post {
+            return Err(not_sent("this agent accepts only requests with method POST"));
+        }
+        self.targets.of_path(&request.path).map_err(|error| not_sent(&error.to_string()))
+    }
+
+    /// The endpoint for a target, without a trailing slash.
+    pub(crate) fn endpoint(&self, target: &Arn) -> String {
+        match &self.endpoint {
+            Some(endpoint) => endpoint.as_str().to_owned(),
+            None => target.endpoint(),
+        }
+    }
+
+    /// Makes one request. Adds the method and the status to `span`.
+    pub(crate) async fn send(
+        &self,
+        call: ApiRequest<'_>,
+        request: &StepRequest,
+        span: &mut TraceSpan,
+    ) -> Result<ApiResponse, CallFault> {
+        let ApiRequest { target, path, headers, body: content } = call;
+        let cannot_be_built = || not_sent("the request cannot be built");
+        let url = Url::parse(&format!("{}{path}", self.endpoint(target)));
+        let mut call = reqwest::Request::new(Method::POST, url.map_err(|_| cannot_be_built())?);
+        for (name, value) in headers {
+            let value = HeaderValue::from_str(&value).map_err(|_| cannot_be_built())?;
+            call.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+        *call.body_mut() = Some(content.into());
+        let scope = SigningScope { service: target.service.clone(), region: target.region.clone() };
+        let signed = self.signer.sign(&mut call, &scope, SystemTime::now()).await;
+        signed.map_err(|error| not_sent(&error.to_string()))?;
+        span.set("http.request.method", "POST");
+        let response = self.client.execute(call).await;
+        let response = response.map_err(|error| broken_connection(&error))?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        span.set_number("http.response.status_code", status.into());
+        Ok(ApiResponse { status, headers, body: body(response, request).await })
+    }
+}
+
+impl ApiResponse {
+    /// The response to a successful call, with this body.
+    pub(crate) fn with_body(&self, body: Value) -> CallResponse {
+        CallResponse { status: self.status, headers: self.headers.clone(), body }
+    }
+
+    /// The body as JSON, if it is.
+    pub(crate) fn json(&self) -> Option<Value> {
+        serde_json::from_slice(self.body.as_ref().ok()?).ok()
+    }
+
+    /// The name of the error in the response, such as `ResourceNotFoundException`. It is a word and no payload.
+    pub(crate) fn error_name(&self) -> Option<String> {
+        let header = self.headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
+        let body = self.json();
+        let in_body = || {
+            let body = body.as_ref()?;
+            ["__type", "code"].iter().find_map(|key| body.get(key)?.as_str())
+        };
+        // `namespace#Name`, or `Name:URL`.
+        let name = header.or_else(in_body)?;
+        let name = name.rsplit('#').next().unwrap_or(name);
+        let name = name.split(':').next().unwrap_or(name);
+        error_word(name).map(str::to_owned)
+    }
+
+    /// What the service said, for operators: `HTTP 404 Not Found: ResourceNotFoundException`.
+    pub(crate) fn reason(&self) -> String {
+        let status = StatusCode::from_u16(self.status);
+        let status = status.map_or_else(|_| self.status.to_string(), |status| status.to_string());
+        match self.error_name() {
+            Some(name) => format!("HTTP {status}: {name}"),
+            None => format!("HTTP {status}"),
+        }
+    }
+
+    /// What the service said, for operators.
+    pub(crate) fn detail(&self) -> Option<ErrorDetail> {
+        ErrorDetail::of_body(self.body.as_ref().ok()?)
+    }
+
+    /// The meaning of an error that all AWS services share.
+    pub(crate) fn common_error(&self) -> ApiError {
+        let name = self.error_name();
+        let is_throttled = name.as_deref().is_some_and(is_throttling);
+        match self.status {
+            429 => ApiError::Throttled,
+            400..600 if is_throttled => ApiError::Throttled,
+            408 | 500..600 => ApiError::Unclear,
+            400..500 => ApiError::Refused,
+            _ => ApiError::Unknown,
+        }
+    }
+
+    /// The fault that an error stands for.
+    pub(crate) fn fault(&self, error: ApiError) -> CallFault {
+        let reason = self.reason();
+        let requested = retry_after(&self.headers, SystemTime::now());
+        match error {
+            // A service that rejects a request is available.
+            ApiError::Throttled => {
+                let retry_after = Some(requested.unwrap_or_default());
+                CallFault::Transient { reason, retry_after, may_have_run: false }
+            }
+            ApiError::NotStarted => {
+                CallFault::Transient { reason, retry_after: requested, may_have_run: false }
+            }
+            ApiError::Unclear => {
+                CallFault::Transient { reason, retry_after: requested, may_have_run: true }
+            }
+            ApiError::Refused => {
+                CallFault::Permanent { reason, may_have_run: false, detail: self.detail() }
+            }
+            ApiError::Unknown => {
+                CallFault::Permanent { reason, may_have_run: true, detail: self.detail() }
+            }
+        }
+    }
+}
+
+/// Whether an error with this name rejects a request because of its rate.
+pub(crate) fn is_throttling(name: &str) -> bool {
+    THROTTLING.contains(&name)
+}
+
+/// The text of a request's body, or `null`.
+pub(crate) fn payload(request: &StepRequest) -> String {
+    request.body.as_ref().map_or_else(|| Value::Null.to_string(), ToString::to_string)
+}

@@ -1,0 +1,57 @@
+//! Why a call did not succeed, and what that says about the service.
+
+use std::time::Duration;
+
+use steward_core::{breaker::CallOutcome, model::error_detail::ErrorDetail};
+
+/// Why a call did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallFault {
+    /// A retry may succeed.
+    Transient {
+        /// What happened, for operators. No payload.
+        reason: String,
+        /// How long the service wants the agent to wait; zero if it names no time. With a value the service counts as
+        /// available; without one, the fault counts as a failure of the service for the circuit breaker.
+        retry_after: Option<Duration>,
+        /// Whether the call may have taken effect, because it was not rejected before it began.
+        may_have_run: bool,
+    },
+    /// The request conflicts with another one, which may be an earlier call with the same idempotency key that is
+    /// still in progress. The service is available.
+    Conflict {
+        /// What happened, for operators. No payload.
+        reason: String,
+        /// What the service said, for operators. It may contain payload.
+        detail: Option<ErrorDetail>,
+    },
+    /// The call timed out and was aborted. It may have taken effect, and may still do so later.
+    TimedOut {
+        /// What happened, for operators. No payload.
+        reason: String,
+    },
+    /// A retry would fail again. The service is available.
+    Permanent {
+        /// What happened, for operators. No payload.
+        reason: String,
+        /// Whether the call may have taken effect, for example because the service's response is unreadable.
+        may_have_run: bool,
+        /// What the service said, for operators. It may contain payload.
+        detail: Option<ErrorDetail>,
+    },
+}
+
+/// What a response says about the availability of the service.
+pub(crate) fn call_outcome<T>(response: &Result<T, CallFault>) -> CallOutcome {
+    match response {
+        Ok(_)
+        | Err(
+            CallFault::Permanent { .. }
+            | CallFault::Conflict { .. }
+            | CallFault::Transient { retry_after: Some(_), .. },
+        ) => CallOutcome::Available,
+        Err(
+            CallFault::Transient { reason, retry_after: None, .. } | CallFault::TimedOut { reason },
+        ) => CallOutcome::Unavailable { reason: reason.clone() },
+    }
+}

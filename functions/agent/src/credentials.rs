@@ -1,0 +1,136 @@
+//! The credentials of an agent for its HTTP service, and a custom CA.
+
+use std::{str::FromStr, sync::Arc, time::Duration};
+
+use reqwest::{
+    Certificate, Client, StatusCode,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue, InvalidHeaderValue},
+};
+use steward_core::{limits, model::messages::StepRequest};
+use steward_runtime::trace;
+
+use crate::{
+    attempt::CallFault,
+    headers::Headers,
+    oauth::{OauthSettings, Token, TokenSource},
+    transport::client_trusting,
+};
+
+/// The credentials of an agent for its service, and whom it trusts.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    /// Headers of every call.
+    pub headers: Headers,
+    /// Where the agent gets the bearer tokens of its calls. They replace an `authorization` of the headers.
+    pub oauth: Option<OauthSettings>,
+    /// Authorities of the service and of the token endpoint, besides the public ones.
+    pub ca: Option<CaBundle>,
+}
+
+/// Certificates of authorities, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CaBundle(String);
+
+/// The text holds no certificate, or an invalid one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not one or more certificates in PEM")]
+pub struct InvalidCaBundle;
+
+impl FromStr for CaBundle {
+    type Err = InvalidCaBundle;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCaBundle> {
+        let bundle = Self(text.to_owned());
+        let certificates = bundle.certificates().map_err(|_| InvalidCaBundle)?;
+        if certificates.is_empty() {
+            return Err(InvalidCaBundle);
+        }
+        // Only a client parses the certificates.
+        client_trusting(limits::CALL_WITHIN_MAX, certificates).map_err(|_| InvalidCaBundle)?;
+        Ok(bundle)
+    }
+}
+
+impl CaBundle {
+    fn certificates(&self) -> reqwest::Result<Vec<Certificate>> {
+        Certificate::from_pem_bundle(self.0.as_bytes())
+    }
+}
+
+impl std::fmt::Debug for CaBundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaBundle").finish_non_exhaustive()
+    }
+}
+
+/// What the calls of an [`HttpService`](crate::http::HttpService) use of its credentials.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    /// The authorities that `client` trusts besides the public ones.
+    ca: Option<CaBundle>,
+    headers: Headers,
+    pub(crate) tokens: Option<Arc<TokenSource>>,
+}
+
+impl Connection {
+    pub(crate) fn new(client: Client, headers: Headers) -> Self {
+        Self { client, ca: None, headers, tokens: None }
+    }
+
+    /// The same connection with other credentials. It keeps the open connections and the current token if the new
+    /// credentials say the same about them.
+    pub(crate) fn with(
+        &self,
+        credentials: Credentials,
+        call_timeout: Duration,
+    ) -> reqwest::Result<Self> {
+        let Credentials { headers, oauth, ca } = credentials;
+        let client = if ca == self.ca {
+            self.client.clone()
+        } else {
+            let certificates = ca.as_ref().map(CaBundle::certificates).transpose()?;
+            client_trusting(call_timeout, certificates.unwrap_or_default())?
+        };
+        let kept = self.tokens.clone().filter(|tokens| Some(tokens.settings()) == oauth.as_ref());
+        let tokens = kept.or_else(|| Some(Arc::new(TokenSource::new(oauth?))));
+        Ok(Self { client, ca, headers, tokens })
+    }
+
+    /// The headers of one call. Steward's own headers override configured headers of the same name.
+    pub(crate) fn headers(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+    ) -> Result<HeaderMap, InvalidHeaderValue> {
+        let mut headers = self.headers.0.clone();
+        headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
+        let traceparent = trace::of_call(request, traceparent);
+        headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
+        if request.body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Ok(headers)
+    }
+
+    /// Drops an old token that the service refused: it may have expired early or been revoked. The fault lets the attempt
+    /// repeat the call with a new token. Only a new token proves that the service refuses the client.
+    pub(crate) fn check_token(
+        &self,
+        token: &Arc<Token>,
+        status: StatusCode,
+        request: &StepRequest,
+    ) -> Result<(), CallFault> {
+        let is_refused = status == StatusCode::UNAUTHORIZED
+            && request.responses.overridden(status.as_u16()).is_none();
+        if !is_refused || !token.is_old() {
+            return Ok(());
+        }
+        if let Some(tokens) = &self.tokens {
+            tokens.drop_token(token);
+        }
+        let reason = format!("HTTP {status}: the access token is replaced");
+        let retry_after = Some(Duration::ZERO);
+        Err(CallFault::Transient { reason, retry_after, may_have_run: false })
+    }
+}

@@ -1,0 +1,187 @@
+//! The remote service of an agent of any [kind](AgentKind).
+
+use std::time::Duration;
+
+use aws_config::SdkConfig;
+use steward_core::model::messages::StepRequest;
+use steward_runtime::trace;
+
+use crate::{
+    arn::{InvalidTarget, TargetKind, Targets},
+    attempt::{CallFault, RemoteService},
+    aws_api::AwsApi,
+    config::{AgentConfig, AgentKind},
+    events,
+    http::{BaseUrl, Headers, HttpService, HttpSettings, HttpSettingsError, InvalidBaseUrl},
+    lambda,
+    response::CallResponse,
+    signed::AwsSigner,
+    sqs,
+    transport::{begin_call, end_call},
+};
+
+/// The remote service of an agent of any kind.
+#[derive(Debug, Clone)]
+pub enum AnyService {
+    /// An HTTP service.
+    Http(HttpService),
+    /// An AWS service.
+    Aws(AwsService),
+}
+
+/// A remote service that is an AWS service.
+#[derive(Debug, Clone)]
+pub struct AwsService {
+    kind: AwsKind,
+    api: AwsApi,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum AwsKind {
+    Lambda,
+    Sqs,
+    Events,
+}
+
+impl AwsKind {
+    /// The AWS service of a kind of agents; `None` for HTTP services.
+    fn of(kind: AgentKind) -> Option<Self> {
+        match kind {
+            AgentKind::Http => None,
+            AgentKind::Lambda => Some(Self::Lambda),
+            AgentKind::Sqs => Some(Self::Sqs),
+            AgentKind::Events => Some(Self::Events),
+        }
+    }
+}
+
+/// Why an agent cannot start with its configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceConfigError {
+    /// The kind calls a base URL, and there is none.
+    #[error("STEWARD_AGENT_BASE_URL: an agent of kind `http` needs a base URL")]
+    NoBaseUrl,
+    /// The HTTP service cannot be used.
+    #[error(transparent)]
+    Http(#[from] HttpSettingsError),
+    /// The client of an AWS service could not be created.
+    #[error("cannot create the HTTP client")]
+    Client(#[from] reqwest::Error),
+    /// The targets are invalid.
+    #[error("STEWARD_AGENT_TARGETS: {0}")]
+    Targets(#[from] InvalidTarget),
+    /// The kind has no use for headers.
+    #[error("{0}: an agent of this kind sends no configured headers")]
+    Headers(&'static str),
+    /// The endpoint of the environment is invalid.
+    #[error("AWS_ENDPOINT_URL: {0}")]
+    Endpoint(#[from] InvalidBaseUrl),
+    /// The kind signs its requests, and the function has no credentials.
+    #[error("an agent of this kind needs AWS credentials")]
+    NoCredentials,
+}
+
+impl AnyService {
+    /// The service that a configuration describes. `sdk` has the credentials and, for an emulator, the endpoint.
+    ///
+    /// # Errors
+    /// The configuration is incomplete or contradictory.
+    pub fn configured(config: &AgentConfig, sdk: &SdkConfig) -> Result<Self, ServiceConfigError> {
+        let signer = sdk.credentials_provider().map(AwsSigner::new);
+        if config.kind == AgentKind::Http {
+            let base_url = config.base_url.clone().ok_or(ServiceConfigError::NoBaseUrl)?;
+            let settings = HttpSettings {
+                base_url,
+                headers: config.headers.clone(),
+                call_timeout: config.call_timeout.0,
+                signer,
+                auth: config.auth.0.clone(),
+            };
+            return Ok(Self::Http(HttpService::new(settings)?));
+        }
+        if config.headers != Headers::default() {
+            return Err(ServiceConfigError::Headers("STEWARD_AGENT_HEADERS"));
+        }
+        if !config.secret_arn.is_empty() {
+            return Err(ServiceConfigError::Headers("STEWARD_AGENT_SECRET_ARN"));
+        }
+        let endpoint = match &config.base_url {
+            Some(base_url) => Some(base_url.clone()),
+            None => sdk.endpoint_url().map(str::parse::<BaseUrl>).transpose()?,
+        };
+        let signer = signer.ok_or(ServiceConfigError::NoCredentials)?;
+        let arns = &config.targets.0;
+        let timeout = config.call_timeout.0;
+        let service = AwsService::new(config.kind, arns, timeout, signer, endpoint)?;
+        Ok(Self::Aws(service))
+    }
+
+    /// The HTTP service, if the agent is of that kind. Only it has headers.
+    #[must_use]
+    pub fn http(&self) -> Option<&HttpService> {
+        match self {
+            Self::Http(service) => Some(service),
+            Self::Aws(_) => None,
+        }
+    }
+}
+
+impl AwsKind {
+    fn targets(self) -> TargetKind {
+        match self {
+            Self::Lambda => lambda::FUNCTIONS,
+            Self::Sqs => sqs::QUEUES,
+            Self::Events => events::BUSES,
+        }
+    }
+}
+
+impl AwsService {
+    /// The service of this kind whose resources have these ARNs. `endpoint` replaces the endpoint of AWS.
+    ///
+    /// # Errors
+    /// The kind is no AWS service, an ARN is of another kind, or the TLS back end failed to initialise.
+    pub fn new(
+        kind: AgentKind,
+        arns: &[String],
+        call_timeout: Duration,
+        signer: AwsSigner,
+        endpoint: Option<BaseUrl>,
+    ) -> Result<Self, ServiceConfigError> {
+        let kind = AwsKind::of(kind).ok_or(ServiceConfigError::NoBaseUrl)?;
+        let targets = Targets::parse(arns, kind.targets())?;
+        Ok(Self { kind, api: AwsApi::new(call_timeout, signer, endpoint, targets)? })
+    }
+}
+
+impl RemoteService for AnyService {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
+        match self {
+            Self::Http(service) => service.call(request, traceparent).await,
+            Self::Aws(service) => service.call(request, traceparent).await,
+        }
+    }
+}
+
+impl RemoteService for AwsService {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
+        let mut span = begin_call(request, traceparent);
+        let own = span.traceparent();
+        let traceparent = trace::of_call(request, own.as_deref().or(traceparent));
+        let result = match self.kind {
+            AwsKind::Lambda => lambda::call(&self.api, request, &traceparent, &mut span).await,
+            AwsKind::Sqs => sqs::call(&self.api, request, &traceparent, &mut span).await,
+            AwsKind::Events => events::call(&self.api, request, &mut span).await,
+        };
+        end_call(span, &result);
+        result
+    }
+}

@@ -1,0 +1,113 @@
+//! The response of a remote service to a successful call, and the output of the step.
+
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value, json};
+use steward_core::{
+    engine::request::size_error,
+    expression::{scope::Scope, template::Template},
+};
+
+use crate::{call_fault::CallFault, transport::unusable_response};
+
+/// The response to a successful call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallResponse {
+    /// The HTTP status, 200 for a service that is not called by HTTP.
+    pub status: u16,
+    /// The HTTP headers.
+    pub headers: HeaderMap,
+    /// The body. Without an `output` in the request, it is the output of the step.
+    pub body: Value,
+}
+
+impl From<Value> for CallResponse {
+    fn from(body: Value) -> Self {
+        Self { status: 200, headers: HeaderMap::new(), body }
+    }
+}
+
+impl CallResponse {
+    /// The output of the step: what `template` selects from the response, or the body.
+    ///
+    /// # Errors
+    /// The template cannot be evaluated with this response, or the result is too large. The step has run, and a retry
+    /// would fail too.
+    pub fn output(self, template: Option<&Template>) -> Result<Value, CallFault> {
+        let Some(template) = template else { return Ok(self.body) };
+        let Self { status, headers, body } = self;
+        let mut response = json!({ "status": status, "headers": by_name(&headers) });
+        if let Some(fields) = response.as_object_mut() {
+            // Moved, because it may be large.
+            fields.insert("body".to_owned(), body);
+        }
+        let scope = Scope { response: Some(&response), ..Scope::default() };
+        let output = template
+            .render(scope)
+            .map_err(|error| unusable_response(&format!("output: {error}")))?;
+        match size_error("output", &output) {
+            Some(reason) => Err(unusable_response(&reason)),
+            None => Ok(output),
+        }
+    }
+}
+
+/// The headers by their names in lower case. Several values of one name are joined with `, ` (RFC 9110, 5.3). A value that
+/// is not text is left out.
+fn by_name(headers: &HeaderMap) -> Map<String, Value> {
+    let values = |name| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.collect::<Vec<_>>().join(", ")
+    };
+    headers.keys().map(|name| (name.to_string(), values(name).into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+    use steward_core::limits;
+
+    use super::*;
+
+    fn response(body: Value) -> CallResponse {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("etag", "v7"), ("link", "a"), ("link", "b")] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        CallResponse { status: 201, headers, body }
+    }
+
+    fn output(body: Value, template: Value) -> Result<Value, CallFault> {
+        response(body).output(Some(&Template::parse(template)))
+    }
+
+    #[test]
+    fn the_output_selects_from_body_headers_and_status() {
+        let body = json!({ "items": [{ "id": "ch-1" }, { "id": "ch-2" }], "rest": "x" });
+        assert_eq!(response(body.clone()).output(None), Ok(body.clone()));
+        let first = output(body.clone(), json!("${ response.body.items[0] }"));
+        assert_eq!(first, Ok(json!({ "id": "ch-1" })));
+        let template = json!({
+            "ids": "${ response.body.items.map(i, i.id) }", "etag": "${ response.headers.etag }",
+            "links": "${ response.headers['link'] }", "status": "${ response.status }",
+        });
+        let expected =
+            json!({ "ids": ["ch-1", "ch-2"], "etag": "v7", "links": "a, b", "status": 201 });
+        assert_eq!(output(body, template), Ok(expected));
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_selected_is_a_failure_of_a_step_that_has_run() {
+        for (template, body) in [
+            (json!("${ response.body.items[0] }"), json!({ "secret": "s3cret" })),
+            (json!("${ response.body }"), json!("x".repeat(limits::DOCUMENT_BYTES_MAX))),
+            (json!("${ input.amount }"), json!({})),
+        ] {
+            let Err(CallFault::Permanent { reason, may_have_run: true, .. }) =
+                output(body, template.clone())
+            else {
+                panic!("{template}");
+            };
+            assert!(!reason.contains("s3cret"), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What all kinds of agents share: the HTTP client, spans, bodies, and the faults of connections.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::{
+    Certificate, Client, Response,
+    header::{HeaderMap, RETRY_AFTER},
+};
+use serde_json::Value;
+use steward_core::{
+    limits,
+    model::{integers::check_integers, messages::StepRequest},
+};
+use steward_runtime::trace::{SpanKind, TraceSpan};
+
+use crate::call_fault::CallFault;
+
+/// How long an idle connection to a service is kept. While Lambda has frozen the function, the service may close the
+/// connection, and a call over it would fail without need.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest name of an error that a reason contains, in bytes.
+const ERROR_NAME_BYTES_MAX: usize = 100;
+
+/// A client whose calls are aborted if they take longer than `call_timeout`. It does not follow redirects.
+pub(crate) fn client(call_timeout: Duration) -> reqwest::Result<Client> {
+    client_trusting(call_timeout, Vec::new())
+}
+
+/// The same, of which services may also have certificates of these authorities.
+pub(crate) fn client_trusting(
+    call_timeout: Duration,
+    authorities: Vec<Certificate>,
+) -> reqwest::Result<Client> {
+    Client::builder()
+        .tls_certs_merge(authorities)
+        .timeout(call_timeout)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+}
+
+/// Begins the span of one call.
+pub(crate) fn begin_call(request: &StepRequest, traceparent: Option<&str>) -> TraceSpan {
+    let mut span = TraceSpan::begin("call", SpanKind::Client, traceparent);
+    span.set_request(request);
+    span
+}
+
+/// Ends the span of one call.
+pub(crate) fn end_call<T>(span: TraceSpan, result: &Result<T, CallFault>) {
+    match result {
+        Ok(_) => span.end("completed"),
+        Err(CallFault::Transient { .. }) => span.fail("transient fault"),
+        Err(CallFault::Permanent { .. }) => span.fail("permanent fault"),
+        Err(CallFault::Conflict { .. }) => span.fail("conflict"),
+        Err(CallFault::TimedOut { .. }) => span.fail("timed out"),
+    }
+}
+
+/// A JSON body, or null if the body is empty.
+pub(crate) fn json_body(bytes: &[u8]) -> Result<Value, CallFault> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let output: Value = serde_json::from_slice(bytes)
+        .map_err(|error| unusable_response(&format!("the response is not JSON: {error}")))?;
+    if let Err(error) = std::str::from_utf8(bytes).map_or(Ok(()), check_integers) {
+        return Err(unusable_response(&format!("the response has {error}")));
+    }
+    if limits::nests_too_deep(&output) {
+        let max = limits::JSON_DEPTH_MAX;
+        return Err(unusable_response(&format!("the response nests deeper than {max} levels")));
+    }
+    Ok(output)
+}
+
+/// The body of the response to a request. If the request selects its output from the response, the body may be larger
+/// than an output.
+pub(crate) async fn body(
+    mut response: Response,
+    request: &StepRequest,
+) -> Result<Vec<u8>, CallFault> {
+    let max = match request.output {
+        Some(_) => limits::RESPONSE_BYTES_MAX,
+        None => limits::DOCUMENT_BYTES_MAX,
+    };
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| broken_connection(&error))? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > max {
+            return Err(unusable_response(&format!(
+                "the response exceeds the limit of {max} bytes"
+            )));
+        }
+    }
+    Ok(bytes)
+}
+
+/// The body of an error, as far as it could be read.
+pub(crate) struct ErrorBody {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether this is the whole body.
+    pub(crate) is_complete: bool,
+}
+
+/// The body of an error. That the body is too large or breaks off does not change what the status says.
+pub(crate) async fn error_body(mut response: Response) -> ErrorBody {
+    let mut bytes = Vec::new();
+    while bytes.len() <= limits::DOCUMENT_BYTES_MAX {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) => return ErrorBody { bytes, is_complete: true },
+            Err(_) => break,
+        }
+    }
+    ErrorBody { bytes, is_complete: false }
+}
+
+/// `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).ok(),
+    }
+}
+
+/// The fault of a call without a complete response.
+pub(crate) fn broken_connection(error: &reqwest::Error) -> CallFault {
+    let reason = match (error.is_timeout(), error.is_connect()) {
+        (true, false) => return CallFault::TimedOut { reason: "the call timed out".to_owned() },
+        (_, true) => "no connection",
+        (false, false) => "the connection broke",
+    };
+    let may_have_run = !error.is_connect();
+    CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
+}
+
+/// A fault of a request that was not sent.
+pub(crate) fn not_sent(reason: &str) -> CallFault {
+    CallFault::Permanent { reason: reason.to_owned(), may_have_run: false, detail: None }
+}
+
+/// A fault of a successful call whose response cannot be stored as output.
+pub(crate) fn unusable_response(reason: &str) -> CallFault {
+    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+    CallFault::Permanent { reason, may_have_run: true, detail: None }
+}
+
+/// `name` if it is a single word, as the names of errors are. Anything else may be payload.
+pub(crate) fn error_word(name: &str) -> Option<&str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'$');
+    let is_word = (1..=ERROR_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+    is_word.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
+        let wait = |text: &'static str| {
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]), now)
+        };
+        assert_eq!(wait("120"), Some(Duration::from_secs(120)));
+        assert_eq!(wait("Fri, 20 Nov 2026 12:01:00 GMT"), Some(Duration::from_secs(60)));
+        assert_eq!(wait("Fri, 20 Nov 2026 11:00:00 GMT"), None);
+        assert_eq!(wait("soon"), None);
+    }
+}
