@@ -428,10 +428,9 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     /// Ends the attempt as deferred. If `certain`, the scheduler may move on to another agent.
     fn defer_to(&self, certain: bool, refusal: Refusal) -> AttemptEnd {
         let StepRequest { task_id, step, attempt, agent, .. } = self.delivered.request;
-        let request_may_have_run = self.delivered.request.may_have_run;
         let Refusal { reason, retry_after_ms } = refusal;
-        // Without a claim, another message with this request may have led to a call.
-        let may_have_run = self.may_have_run || (request_may_have_run && !self.claimed);
+        // Another delivery of the request may have called. The scheduler assumes so after each deferral that is not certain.
+        let may_have_run = self.may_have_run;
         metrics::deferred();
         tracing::info!(%task_id, %step, attempt, %agent, reason, retry_after_ms, certain, "attempt deferred");
         AttemptEnd::Outcome(ReplyOutcome::Deferred {

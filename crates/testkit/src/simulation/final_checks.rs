@@ -167,6 +167,8 @@ impl TaskCheck<'_> {
         let known = record.is_some_and(|record| {
             has_passed(&record.run.state)
                 || record.run.may_have_run
+                // Another delivery of a deferred request may act. Whatever is done to the step next assumes so.
+                || record.run.state.deferred_by().is_some()
                 || matches!(
                     record.run.state,
                     StepState::Running { .. } | StepState::AwaitingCallback { .. }
