@@ -10,8 +10,8 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock},
-    time::Duration,
+    sync::{Arc, LazyLock, Mutex, OnceLock},
+    time::{Duration, Instant},
 };
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -39,7 +39,7 @@ use steward_aws::{
 use steward_core::{breaker::BreakerSettings, submission::ReplyQueues};
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, runtime::Runtime, task::JoinSet};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SECRET: &str = "never-in-a-span";
@@ -52,6 +52,7 @@ struct CollectedSpan {
     id: String,
     parent: String,
     kind: SpanKind,
+    ended_at_ns: u64,
     is_error: bool,
     attributes: BTreeMap<String, String>,
     service: BTreeMap<String, String>,
@@ -97,6 +98,7 @@ fn read(spans: ResourceSpans) -> Vec<CollectedSpan> {
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
         kind: span.kind(),
+        ended_at_ns: span.end_time_unix_nano,
         is_error: span.status.is_some_and(|status| status.code() == Status::Error),
         name: span.name,
         attributes: texts(span.attributes),
@@ -117,20 +119,30 @@ fn texts(attributes: Vec<KeyValue>) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key, text(value))).collect()
 }
 
+/// Runs a test. All tests share a runtime, because they share the exporter: its connection ends with the runtime that opened
+/// it, and the spans that are being sent would be lost.
+fn run(test: impl Future<Output = ()>) {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    RUNTIME.block_on(test);
+}
+
 /// Waits until a task has `count` spans, and returns them in the order in which they ended.
 async fn spans(task: &str, count: usize) -> Vec<CollectedSpan> {
-    loop {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(30) {
         let all = collected().lock().unwrap().clone();
         let of_task =
             |span: &CollectedSpan| span.attributes.get("task_id").is_some_and(|id| id == task);
-        let spans: Vec<_> = all.into_iter().filter(of_task).collect();
+        let mut spans: Vec<_> = all.into_iter().filter(of_task).collect();
+        // Invocations of other tests may have exported some of them.
+        spans.sort_by_key(|span| span.ended_at_ns);
         if spans.len() >= count {
             assert_eq!(spans.len(), count, "{spans:#?}");
             return spans;
         }
-        // An invocation of another test may export them.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    panic!("task {task} has no {count} spans after half a minute: they were lost");
 }
 
 /// The name of each span, the name of its parent, and its outcome.
@@ -255,138 +267,156 @@ fn assert_no_failures(answer: SqsBatchResponse) {
     assert_eq!(answer, SqsBatchResponse::default());
 }
 
-#[tokio::test]
-async fn a_task_is_one_trace_from_its_submission_to_the_remote_service() {
-    let deployment = TracedDeployment::new().await;
-    deployment.submit("one", None).await;
-    deployment.schedule().await;
-    deployment.call().await;
-    deployment.schedule().await;
+#[test]
+fn a_task_is_one_trace_from_its_submission_to_the_remote_service() {
+    run(async {
+        let deployment = TracedDeployment::new().await;
+        deployment.submit("one", None).await;
+        deployment.schedule().await;
+        deployment.call().await;
+        deployment.schedule().await;
 
-    let spans = spans("one", 6).await;
-    assert_eq!(
-        summaries(&spans),
-        [
-            ["submit", "-", "received"],
-            ["decide", "submit", "applied"],
-            ["call", "attempt", "transient fault"],
-            ["call", "attempt", "completed"],
-            ["attempt", "decide", "completed"],
-            ["decide", "attempt", "applied"],
-        ]
-    );
-    assert!(spans.iter().all(|span| span.trace == spans[0].trace), "{spans:#?}");
-    assert_eq!(deployment.traceparent("one").await, Some(spans[0].traceparent()));
-    // The service gets the span of the call, not of the attempt.
-    let calls = [spans[2].traceparent(), spans[3].traceparent()];
-    assert_eq!(*deployment.received_traceparents.lock().unwrap(), calls);
-    assert_eq!(
-        spans.iter().map(|span| (span.kind, span.is_error)).collect::<Vec<_>>(),
-        [
-            (SpanKind::Consumer, false),
-            (SpanKind::Consumer, false),
-            (SpanKind::Client, true),
-            (SpanKind::Client, false),
-            (SpanKind::Consumer, false),
-            (SpanKind::Consumer, false),
-        ]
-    );
-    for (span, key, value) in [
-        (0, "workflow", "pay"),
-        (1, "workflow", "pay"),
-        (1, "event", "wake"),
-        (2, "http.request.method", "POST"),
-        (2, "http.response.status_code", "503"),
-        (3, "http.response.status_code", "200"),
-        (3, "step", "charge"),
-        (3, "attempt", "1"),
-        (4, "messaging.system", "aws_sqs"),
-        (4, "messaging.message.id", "m-1"),
-        (5, "event", "completed"),
-        (5, "step", "charge"),
-        (5, "attempt", "1"),
-    ] {
-        assert_eq!(spans[span].attributes[key], value, "{span} {key}");
-    }
-    assert_eq!(spans[0].service["service.name"], "shop-agent");
-    assert_eq!(spans[0].service["service.namespace"], "shop");
-    assert!(
-        !format!("{spans:?}").contains(SECRET),
-        "spans contain a payload, header or query: {spans:#?}"
-    );
+        let spans = spans("one", 6).await;
+        assert_eq!(
+            summaries(&spans),
+            [
+                ["submit", "-", "received"],
+                ["decide", "submit", "applied"],
+                ["call", "attempt", "transient fault"],
+                ["call", "attempt", "completed"],
+                ["attempt", "decide", "completed"],
+                ["decide", "attempt", "applied"],
+            ]
+        );
+        assert!(spans.iter().all(|span| span.trace == spans[0].trace), "{spans:#?}");
+        assert_eq!(deployment.traceparent("one").await, Some(spans[0].traceparent()));
+        // The service gets the span of the call, not of the attempt.
+        let calls = [spans[2].traceparent(), spans[3].traceparent()];
+        assert_eq!(*deployment.received_traceparents.lock().unwrap(), calls);
+        assert_eq!(
+            spans.iter().map(|span| (span.kind, span.is_error)).collect::<Vec<_>>(),
+            [
+                (SpanKind::Consumer, false),
+                (SpanKind::Consumer, false),
+                (SpanKind::Client, true),
+                (SpanKind::Client, false),
+                (SpanKind::Consumer, false),
+                (SpanKind::Consumer, false),
+            ]
+        );
+        for (span, key, value) in [
+            (0, "workflow", "pay"),
+            (1, "workflow", "pay"),
+            (1, "event", "wake"),
+            (2, "http.request.method", "POST"),
+            (2, "http.response.status_code", "503"),
+            (3, "http.response.status_code", "200"),
+            (3, "step", "charge"),
+            (3, "attempt", "1"),
+            (4, "messaging.system", "aws_sqs"),
+            (4, "messaging.message.id", "m-1"),
+            (5, "event", "completed"),
+            (5, "step", "charge"),
+            (5, "attempt", "1"),
+        ] {
+            assert_eq!(spans[span].attributes[key], value, "{span} {key}");
+        }
+        assert_eq!(spans[0].service["service.name"], "shop-agent");
+        assert_eq!(spans[0].service["service.namespace"], "shop");
+        assert!(
+            !format!("{spans:?}").contains(SECRET),
+            "spans contain a payload, header or query: {spans:#?}"
+        );
+    });
 }
 
-#[tokio::test]
-async fn the_trace_of_a_request_is_continued() {
-    let mut deployment = TracedDeployment::new().await;
-    let routes =
-        steward_submission::http::routes(Arc::new(deployment.ports.clone()), Arc::default());
-    let url = format!("{}/tasks", serve(&mut deployment.servers, routes).await);
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let request = client.post(url).header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
-    assert_eq!(request.body(submission("given")).send().await.unwrap().status(), 202);
-    deployment.schedule().await;
+#[test]
+fn the_trace_of_a_request_is_continued() {
+    run(async {
+        let mut deployment = TracedDeployment::new().await;
+        let routes =
+            steward_submission::http::routes(Arc::new(deployment.ports.clone()), Arc::default());
+        let url = format!("{}/tasks", serve(&mut deployment.servers, routes).await);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request =
+            client.post(url).header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
+        assert_eq!(request.body(submission("given")).send().await.unwrap().status(), 202);
+        deployment.schedule().await;
 
-    let spans = spans("given", 2).await;
-    assert_eq!((spans[0].trace.as_str(), spans[0].parent.as_str()), (TRACE, "00f067aa0ba902b7"));
-    assert_eq!(spans[0].kind, SpanKind::Server);
-    assert_eq!(spans[0].attributes["http.request.method"], "POST");
-    assert_eq!((&spans[1].trace, &spans[1].parent), (&spans[0].trace, &spans[0].id));
+        let spans = spans("given", 2).await;
+        assert_eq!(
+            (spans[0].trace.as_str(), spans[0].parent.as_str()),
+            (TRACE, "00f067aa0ba902b7")
+        );
+        assert_eq!(spans[0].kind, SpanKind::Server);
+        assert_eq!(spans[0].attributes["http.request.method"], "POST");
+        assert_eq!((&spans[1].trace, &spans[1].parent), (&spans[0].trace, &spans[0].id));
+    });
 }
 
-#[tokio::test]
-async fn an_invalid_traceparent_starts_a_trace_and_an_unsampled_one_is_kept() {
-    let deployment = TracedDeployment::new().await;
-    deployment.submit("odd", Some("00-1-2-01")).await;
-    let odd = &spans("odd", 1).await[0];
-    assert_eq!(odd.parent, "");
-    assert_eq!(deployment.traceparent("odd").await, Some(odd.traceparent()));
+#[test]
+fn an_invalid_traceparent_starts_a_trace_and_an_unsampled_one_is_kept() {
+    run(async {
+        let deployment = TracedDeployment::new().await;
+        deployment.submit("odd", Some("00-1-2-01")).await;
+        let odd = &spans("odd", 1).await[0];
+        assert_eq!(odd.parent, "");
+        assert_eq!(deployment.traceparent("odd").await, Some(odd.traceparent()));
 
-    deployment.submit("unsampled", Some(&format!("00-{TRACE}-00f067aa0ba902b7-00"))).await;
-    let kept = deployment.traceparent("unsampled").await.unwrap();
-    assert!(kept.starts_with(&format!("00-{TRACE}-")) && kept.ends_with("-00"), "{kept}");
-    // A later span was exported, the unsampled one was not.
-    deployment.submit("later", None).await;
-    spans("later", 1).await;
-    spans("unsampled", 0).await;
+        deployment.submit("unsampled", Some(&format!("00-{TRACE}-00f067aa0ba902b7-00"))).await;
+        let kept = deployment.traceparent("unsampled").await.unwrap();
+        assert!(kept.starts_with(&format!("00-{TRACE}-")) && kept.ends_with("-00"), "{kept}");
+        // A later span was exported, the unsampled one was not.
+        deployment.submit("later", None).await;
+        spans("later", 1).await;
+        spans("unsampled", 0).await;
+    });
 }
 
-#[tokio::test]
-async fn spans_of_the_supervisor_and_of_later_messages_are_in_the_trace_of_the_task() {
-    let deployment = TracedDeployment::new().await;
-    deployment.submit("swept", None).await;
-    // The wake is lost.
-    deployment.take(&deployment.config.scheduler_queue_url).await;
-    deployment.sweep().await;
-    deployment.schedule().await;
-    let wake = json!({ "type": "wake", "task_id": "swept", "cause": "submitted" }).to_string();
-    let of_another = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
-    assert_no_failures(
-        flush_after(steward_scheduler::handle(&deployment.ports, event([(wake, of_another)])))
+#[test]
+fn spans_of_the_supervisor_and_of_later_messages_are_in_the_trace_of_the_task() {
+    run(async {
+        let deployment = TracedDeployment::new().await;
+        deployment.submit("swept", None).await;
+        // The wake is lost.
+        deployment.take(&deployment.config.scheduler_queue_url).await;
+        deployment.sweep().await;
+        deployment.schedule().await;
+        let wake = json!({ "type": "wake", "task_id": "swept", "cause": "submitted" }).to_string();
+        let of_another = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
+        assert_no_failures(
+            flush_after(steward_scheduler::handle(&deployment.ports, event([(wake, of_another)])))
+                .await,
+        );
+
+        let spans = spans("swept", 4).await;
+        assert_eq!(
+            summaries(&spans),
+            [
+                ["submit", "-", "received"],
+                ["sweep", "submit", "applied"],
+                ["decide", "sweep", "applied"],
+                ["decide", "submit", "ignored"],
+            ]
+        );
+        assert!(spans.iter().all(|span| span.trace == spans[0].trace), "{spans:#?}");
+    });
+}
+
+#[test]
+fn a_refused_submission_has_a_span() {
+    run(async {
+        let deployment = TracedDeployment::new().await;
+        let text = json!({ "task_id": "none", "workflow": "unknown", "input": null }).to_string();
+        let event = event([(text, None)]);
+        assert_no_failures(
+            flush_after(steward_submission::handle(
+                &deployment.ports,
+                &ReplyQueues::default(),
+                event,
+            ))
             .await,
-    );
-
-    let spans = spans("swept", 4).await;
-    assert_eq!(
-        summaries(&spans),
-        [
-            ["submit", "-", "received"],
-            ["sweep", "submit", "applied"],
-            ["decide", "sweep", "applied"],
-            ["decide", "submit", "ignored"],
-        ]
-    );
-    assert!(spans.iter().all(|span| span.trace == spans[0].trace), "{spans:#?}");
-}
-
-#[tokio::test]
-async fn a_refused_submission_has_a_span() {
-    let deployment = TracedDeployment::new().await;
-    let text = json!({ "task_id": "none", "workflow": "unknown", "input": null }).to_string();
-    let event = event([(text, None)]);
-    assert_no_failures(
-        flush_after(steward_submission::handle(&deployment.ports, &ReplyQueues::default(), event))
-            .await,
-    );
-    assert_eq!(summaries(&spans("none", 1).await), [["submit", "-", "refused"]]);
+        );
+        assert_eq!(summaries(&spans("none", 1).await), [["submit", "-", "refused"]]);
+    });
 }
