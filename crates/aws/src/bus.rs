@@ -57,7 +57,7 @@ impl EventBridgeBus {
                 };
                 (0..count).map(result).collect()
             }
-            Err(error) => for_each(&failed(operation())(error), count).map(Err).collect(),
+            Err(error) => for_each(failed(operation())(error), count).map(Err).collect(),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Converts AWS errors to errors of the ports: the operation, whether a retry may succeed, the cause.
 
-use std::error::Error;
+use std::{error::Error, fmt, sync::Arc};
 
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use steward_runtime::ports::{NoSuchQueue, PortError, error_chain};
+use steward_runtime::ports::{NoSuchQueue, PortError};
 
 /// Error codes of permanent errors: the same request would fail again.
 const PERMANENT: &[&str] = &[
@@ -71,13 +71,29 @@ pub(crate) fn corrupt(
 }
 
 /// Copies of an error, one for each message that shared the request.
-pub(crate) fn for_each(error: &PortError, count: usize) -> impl Iterator<Item = PortError> + use<> {
-    let (operation, retryable, cause) =
-        (error.operation.clone(), error.retryable, error_chain(&*error.source));
+pub(crate) fn for_each(error: PortError, count: usize) -> impl Iterator<Item = PortError> {
     let no_such_queue = error.is_no_such_queue();
+    let PortError { operation, retryable, source } = error;
+    let cause = SharedError(source.into());
     (0..count).map(move |_| {
         let source: Box<dyn Error + Send + Sync> =
-            if no_such_queue { Box::new(NoSuchQueue) } else { cause.clone().into() };
+            if no_such_queue { Box::new(NoSuchQueue) } else { Box::new(cause.clone()) };
         PortError { operation: operation.clone(), retryable, source }
     })
+}
+
+/// The error of a shared request. Its causes are those of the original.
+#[derive(Debug, Clone)]
+struct SharedError(Arc<dyn Error + Send + Sync>);
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for SharedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
 }

@@ -1,6 +1,6 @@
 //! The `steward` command.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -24,12 +24,14 @@ mod cost;
 mod dead_letters;
 mod demo;
 mod endpoint;
+mod failure;
 mod local;
 mod operate;
 mod redrive;
 mod retry_all;
 mod scale;
 mod show;
+mod submit;
 mod table;
 mod tasks;
 mod workflows;
@@ -52,14 +54,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run your workflows against your services, with AWS emulated in this process, until Ctrl-C.
     Local(local::LocalArgs),
-    /// Submit tasks from JSON files: one object, an array, or one object per line; `-` reads standard input.
-    Submit {
-        /// JSON files with submissions.
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-        #[command(flatten)]
-        deployment: client::DeploymentArgs,
-    },
+    /// Submit tasks from JSON files, and wait for their end if asked to.
+    Submit(submit::SubmitArgs),
     /// Benchmark Steward on this machine, with AWS emulated: throughput, latency, CPU, memory, AWS requests.
     Bench(bench::BenchArgs),
     /// Estimate the cost of a million successful tasks of a workflow, by function and by step, and
@@ -124,14 +120,10 @@ enum Command {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stderr, reason = "a command's output")]
 async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failure::report(&error),
     }
 }
 
@@ -146,7 +138,8 @@ async fn run() -> Result<()> {
             | Command::Scale(_)
             | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
     );
-    let level = if is_simulated { "off" } else { "warn" };
+    // The SDK warns of each source of credentials that it tries; the error says what is missing.
+    let level = if is_simulated { "off" } else { "warn,aws_config=off" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
@@ -154,7 +147,7 @@ async fn run() -> Result<()> {
         Command::Local(args) => local::run(args).await,
         Command::Bench(args) => bench::run(args).await,
         Command::Cost(args) => cost::run(*args).await,
-        Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
+        Command::Submit(args) => submit::run(args).await,
         Command::Show { task, part, errors, json, deployment } => {
             let options = show::ShowOptions { part: part.as_ref(), errors, json };
             show::show(&task, options, &deployment).await

@@ -1,73 +1,11 @@
-//! `steward submit` and `steward list`.
+//! `steward list`.
 
-use std::{io::Read, path::Path};
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use serde_json::Value;
-use steward_core::{
-    model::task::{ProcessState, Task},
-    submission::parse,
-};
+use steward_core::model::task::{ProcessState, Task};
 use steward_operator::view::TaskView;
 
-use crate::{
-    client::{BATCH, DeploymentArgs},
-    table::table,
-};
-
-/// Checks all submissions in `files`, and then sends them to the submissions queue.
-pub(crate) async fn submit(
-    files: &[std::path::PathBuf],
-    deployment: &DeploymentArgs,
-) -> Result<()> {
-    let mut submissions = Vec::new();
-    for file in files {
-        for (n, value) in read_values(file)?.into_iter().enumerate() {
-            let text = value.to_string();
-            let submission = parse(&text)
-                .with_context(|| format!("{}, submission {}", file.display(), n + 1))?;
-            submissions.push((submission.task_id, text));
-        }
-    }
-    let queue = deployment.submissions().await?;
-    for batch in submissions.chunks(BATCH) {
-        let texts: Vec<_> = batch.iter().map(|(_, text)| text.clone()).collect();
-        if let Some(reason) = queue.send(&texts).await?.into_iter().flatten().next() {
-            bail!("SQS refused a submission: {reason}");
-        }
-        for (task_id, _) in batch {
-            outln!("{task_id}: sent");
-        }
-    }
-    Ok(())
-}
-
-/// Reads the JSON values of a file: an object, an array of objects, or one object per line.
-fn read_values(file: &Path) -> Result<Vec<Value>> {
-    let name = || file.display().to_string();
-    let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).with_context(name)?;
-    } else {
-        text = std::fs::read_to_string(file).with_context(name)?;
-    }
-    let mut values = Vec::new();
-    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
-        match value.with_context(name)? {
-            Value::Array(items) => values.extend(items),
-            value @ (Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Object(_)) => values.push(value),
-        }
-    }
-    if values.is_empty() {
-        bail!("{}: the file contains no submission", name());
-    }
-    Ok(values)
-}
+use crate::{client::DeploymentArgs, table::table};
 
 /// Options of `steward list`.
 #[derive(Debug, Args)]

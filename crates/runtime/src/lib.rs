@@ -34,3 +34,4 @@ pub mod metrics;
 pub mod ports;
 pub mod rate;
 pub mod trace;
+pub mod waiting;

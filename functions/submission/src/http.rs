@@ -4,8 +4,10 @@
 //! `POST /tasks` responds with 202 and the task's URL, `GET /tasks/{id}` with the task. Errors are problem documents (RFC
 //! 9457); the status is 503 if a retry may succeed, also while a queue is too long for new tasks. The caller gets a
 //! refusal in the response, so it is neither kept in the rejected queue nor alerted.
+//!
+//! Both wait for the end of the task if the caller asks for it. The function runs meanwhile.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -21,23 +23,30 @@ use axum::{
 use serde_json::json;
 use steward_core::{
     limits,
-    model::{messages::Submission, names::TaskId},
-    submission::{ReplyQueues, SubmissionRefusal, parse},
+    model::{messages::Submission, names::TaskId, task::Task},
+    submission::{ReplyQueues, parse},
 };
 use steward_operator::view::{TaskView, failure_reason_keys, result_key_of};
 use steward_runtime::{
     dispatch::send_effects,
     ports::{Clock, PortError, Ports, StateStore, error_chain},
     trace::{SpanKind, TraceSpan},
+    waiting::{Missing, wait_for_end},
 };
 
 use crate::{IntakeView, SPAN, process_submission};
 
+mod problem;
+mod wait;
+
+use problem::{
+    INVALID_WAIT, MALFORMED, MALFORMED_ID, NO_SUCH_TASK, OVERLOADED, RETRY_AFTER_S, problem_type,
+    unavailable, unreadable_body, untyped_problem,
+};
+use wait::requested_wait;
+
 /// The path for submissions.
 const TASKS: &str = "/tasks";
-
-/// The `Retry-After` after a failure of a port, in seconds. Most outages end within seconds.
-const RETRY_AFTER_S: &str = "5";
 
 /// The router of the function: the routes of the API, and a problem document for every other path.
 pub fn service<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
@@ -59,6 +68,7 @@ type ApiState<P> = State<(Arc<P>, Arc<ReplyQueues>, Arc<IntakeView>)>;
 
 async fn submit<P: Ports>(
     State((ports, reply_queues, intake)): ApiState<P>,
+    uri: Uri,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
@@ -68,6 +78,10 @@ async fn submit<P: Ports>(
     };
     let Ok(text) = std::str::from_utf8(&body) else {
         return MALFORMED.response("not a submission: not UTF-8");
+    };
+    let wait = match requested_wait(&uri, &headers) {
+        Ok(wait) => wait,
+        Err(reason) => return INVALID_WAIT.response(&reason),
     };
     // Only the scheduler submits child tasks, and it uses the queue.
     let is_child = |submission: &Submission| {
@@ -107,9 +121,7 @@ async fn submit<P: Ports>(
             {
                 tracing::warn!(%task_id, error = error_chain(&error), "task recorded, but a wake or notification was not sent");
             }
-            let url = format!("/tasks/{task_id}");
-            let body = Json(json!({ "task_id": task_id, "href": url }));
-            (StatusCode::ACCEPTED, [(header::LOCATION, url)], body).into_response()
+            accepted(&*ports, &task_id, wait).await
         }
         Err(refusal) => problem_type(&refusal).response(&refusal.to_string()),
     }
@@ -122,31 +134,71 @@ async fn has_task<P: Ports>(ports: &P, task_id: Option<&TaskId>) -> bool {
     ports.store().load(task_id).await.is_ok_and(|task| task.is_some())
 }
 
+/// The response to an accepted submission. If the caller waits: 200 with the task if it has ended, else 202 with the task.
+async fn accepted<P: Ports>(ports: &P, task_id: &TaskId, wait: Option<Duration>) -> Response {
+    let url = format!("/tasks/{task_id}");
+    let reference = Json(json!({ "task_id": task_id, "href": url }));
+    let location = [(header::LOCATION, url)];
+    let view = match wait {
+        Some(wait) => waited_view(ports, task_id, wait).await,
+        None => Ok(None),
+    };
+    match view {
+        Ok(Some((view, true))) => (StatusCode::OK, location, Json(view)).into_response(),
+        Ok(Some((view, false))) => (StatusCode::ACCEPTED, location, Json(view)).into_response(),
+        Ok(None) => (StatusCode::ACCEPTED, location, reference).into_response(),
+        Err(error) => {
+            // The task is recorded, so this is no failure of the submission.
+            tracing::warn!(%task_id, error = error_chain(&error), "task recorded, but the wait for its end failed");
+            (StatusCode::ACCEPTED, location, reference).into_response()
+        }
+    }
+}
+
 async fn status<P: Ports>(
     State((ports, ..)): ApiState<P>,
     id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    headers: HeaderMap,
 ) -> Response {
     let id: TaskId = match id.map(|Path(id)| id.parse()) {
         Ok(Ok(id)) => id,
         Ok(Err(error)) => return MALFORMED_ID.response(&error.to_string()),
         Err(rejection) => return MALFORMED_ID.response(&rejection.body_text()),
     };
-    match task_view(&*ports, &id).await {
-        Ok(Some(view)) => Json(view).into_response(),
+    let wait = match requested_wait(&uri, &headers) {
+        Ok(wait) => wait,
+        Err(reason) => return INVALID_WAIT.response(&reason),
+    };
+    match waited_view(&*ports, &id, wait.unwrap_or_default()).await {
+        Ok(Some((view, _))) => Json(view).into_response(),
         Ok(None) => NO_SUCH_TASK.response(&format!("there is no task `{id}`")),
         Err(error) => unavailable(&error),
     }
 }
 
-/// The task with its output, and the reasons why its steps failed or wait.
-async fn task_view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, PortError> {
-    let Some(task) = ports.store().load(id).await? else { return Ok(None) };
-    let result = result_key_of(&task);
-    let keys: Vec<_> = result.iter().cloned().chain(failure_reason_keys(&task)).collect();
-    let documents = ports.store().documents_of(&task, &keys).await?;
+/// The task as soon as it has ended, or after `wait`, and whether it has ended.
+async fn waited_view<P: Ports>(
+    ports: &P,
+    id: &TaskId,
+    wait: Duration,
+) -> Result<Option<(TaskView, bool)>, PortError> {
+    let Some(task) = wait_for_end(ports.store(), ports.clock(), id, wait, Missing::Return).await?
+    else {
+        return Ok(None);
+    };
+    let view = task_view(ports, &task).await?;
+    Ok(Some((view, task.process_state.is_final())))
+}
+
+/// A task with its output, and the reasons why its steps failed or wait.
+async fn task_view<P: Ports>(ports: &P, task: &Task) -> Result<TaskView, PortError> {
+    let result = result_key_of(task);
+    let keys: Vec<_> = result.iter().cloned().chain(failure_reason_keys(task)).collect();
+    let documents = ports.store().documents_of(task, &keys).await?;
     let output = documents.iter().find(|document| Some(&document.key) == result.as_ref());
     let output = output.map(|document| document.body.clone());
-    Ok(Some(TaskView { output, ..TaskView::of(&task).with_reasons(&task, &documents) }))
+    Ok(TaskView { output, ..TaskView::of(task).with_reasons(task, &documents) })
 }
 
 async fn no_such_route(uri: Uri) -> Response {
@@ -161,83 +213,4 @@ async fn wrong_method(method: Method) -> Response {
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("this route does not support {method}"),
     )
-}
-
-fn unavailable(error: &PortError) -> Response {
-    tracing::warn!(error = error_chain(error), "HTTP request failed");
-    let detail = "the state store did not respond; the same request can be safely repeated";
-    let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
-    ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
-}
-
-/// The problem of a body that could not be read.
-fn unreadable_body(rejection: &BytesRejection) -> Response {
-    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let (most, limit) = (limits::MESSAGE_BYTES_MAX, limits::DOCUMENT_BYTES_MAX);
-        let detail = format!("a submission of more than {most} bytes; the limit is {limit}");
-        return TOO_LARGE.response(&detail);
-    }
-    untyped_problem(rejection.status(), &rejection.body_text())
-}
-
-/// A type of problem document: `name` is for programs, `title` for people.
-struct ProblemType {
-    status: StatusCode,
-    name: &'static str,
-    title: &'static str,
-}
-
-impl ProblemType {
-    const fn new(status: StatusCode, name: &'static str, title: &'static str) -> Self {
-        Self { status, name, title }
-    }
-
-    fn response(&self, detail: &str) -> Response {
-        problem_response(self.status, &format!("urn:steward:{}", self.name), self.title, detail)
-    }
-}
-
-const MALFORMED: ProblemType =
-    ProblemType::new(StatusCode::BAD_REQUEST, "malformed-submission", "Malformed submission");
-const MALFORMED_ID: ProblemType =
-    ProblemType::new(StatusCode::BAD_REQUEST, "malformed-task-id", "Malformed task id");
-const UNKNOWN_WORKFLOW: ProblemType =
-    ProblemType::new(StatusCode::BAD_REQUEST, "unknown-workflow", "Unknown workflow");
-const INVALID_INPUT: ProblemType =
-    ProblemType::new(StatusCode::BAD_REQUEST, "invalid-input", "Invalid input");
-const REPLY_QUEUE: ProblemType =
-    ProblemType::new(StatusCode::BAD_REQUEST, "reply-queue-not-allowed", "Reply queue not allowed");
-const EVENT: ProblemType =
-    ProblemType::new(StatusCode::BAD_REQUEST, "event-not-wanted", "Event not wanted");
-const NO_SUCH_TASK: ProblemType =
-    ProblemType::new(StatusCode::NOT_FOUND, "no-such-task", "No such task");
-const ID_TAKEN: ProblemType =
-    ProblemType::new(StatusCode::CONFLICT, "task-id-taken", "Task id taken");
-const OVERLOADED: ProblemType =
-    ProblemType::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded");
-const TOO_LARGE: ProblemType =
-    ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
-
-fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
-    match refusal {
-        SubmissionRefusal::Malformed(_) => MALFORMED,
-        SubmissionRefusal::TooLarge(_) => TOO_LARGE,
-        SubmissionRefusal::UnknownWorkflow(_) => UNKNOWN_WORKFLOW,
-        SubmissionRefusal::InvalidInput(_) => INVALID_INPUT,
-        SubmissionRefusal::ReplyQueueNotAllowed => REPLY_QUEUE,
-        SubmissionRefusal::IdTaken(_) | SubmissionRefusal::TooLate => ID_TAKEN,
-        // Events arrive on the queue only.
-        SubmissionRefusal::NoTrigger { .. } | SubmissionRefusal::Trigger { .. } => EVENT,
-    }
-}
-
-/// A problem without a type of its own; its title is the reason phrase of the status (RFC 9457, 4.2.1).
-fn untyped_problem(status: StatusCode, detail: &str) -> Response {
-    problem_response(status, "about:blank", status.canonical_reason().unwrap_or_default(), detail)
-}
-
-/// A response with a problem document.
-fn problem_response(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response {
-    let body = json!({ "type": kind, "title": title, "status": status.as_u16(), "detail": detail });
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }

@@ -7,7 +7,10 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use lambda_http::{
     Adapter, Context, LambdaEvent, Service, aws_lambda_events::encodings::Base64Data,
@@ -15,7 +18,11 @@ use lambda_http::{
 };
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
-use steward_core::{definition::workflow::Workflow, limits};
+use steward_core::{
+    definition::workflow::Workflow,
+    limits,
+    model::task::{ProcessState, Task},
+};
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
 use steward_submission::http::service;
@@ -62,6 +69,7 @@ impl ApiDeployment {
 /// An event of a function URL with IAM authentication. Lambda encodes bodies of some content types in base64.
 fn event(method: &str, path: &str, body: Option<&[u8]>, encoded: bool) -> Value {
     let host = "abcdefghij.lambda-url.eu-west-1.on.aws";
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let body = body.map(|body| match encoded {
         true => {
             let mut data = Base64Data::default();
@@ -72,7 +80,7 @@ fn event(method: &str, path: &str, body: Option<&[u8]>, encoded: bool) -> Value 
     });
     let content_type = if encoded { "application/octet-stream" } else { "application/json" };
     json!({
-        "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": "",
+        "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query,
         "headers": {
             "host": host, "content-type": content_type, "accept": "*/*", "x-forwarded-proto": "https",
             "x-forwarded-port": "443", "x-forwarded-for": "192.0.2.1", "user-agent": "curl/8.10.1",
@@ -283,5 +291,44 @@ async fn a_failure_of_a_port_can_be_retried_later() {
     ] {
         assert_problem(&response, 503, "about:blank", "Service Unavailable", detail);
         assert_eq!(response["headers"]["retry-after"], "5");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_waits_for_the_end_of_its_task() {
+    let deployment = ApiDeployment::new().await;
+    let text = submission("waited").to_string();
+    let post = async |query: &str| {
+        let path = format!("/tasks?{query}");
+        deployment.invoke(event("POST", &path, Some(text.as_bytes()), false)).await
+    };
+    let get = async |query: &str| {
+        deployment.invoke(event("GET", &format!("/tasks/waited?{query}"), None, false)).await
+    };
+    // Nothing runs the task, so it does not end.
+    let begun = Instant::now();
+    let response = post("wait=200ms").await;
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    let (status, _, task) = read(&response);
+    assert_eq!((status, &task["process_state"]), (202, &json!("Pending")));
+    assert_eq!(response["headers"]["location"], "/tasks/waited");
+    assert_eq!(read(&get("wait=1ms").await).2["process_state"], "Pending");
+
+    let end = async {
+        let (ports, id) = (deployment.ports(), "waited".parse().unwrap());
+        let task = ports.store().load(&id).await.unwrap().unwrap();
+        let (process_state, revision) = (ProcessState::Undone, task.revision + 1);
+        ports.store().save(&Task { process_state, revision, ..task }).await.unwrap();
+    };
+    let (response, ()) = tokio::join!(get("wait=20s"), end);
+    let (status, _, task) = read(&response);
+    assert_eq!((status, &task["process_state"]), (200, &json!("Undone")));
+    let (status, _, task) = read(&post("wait=20s").await);
+    assert_eq!((status, &task["process_state"]), (200, &json!("Undone")));
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waited although the task had ended");
+
+    for response in [post("wait=1h").await, get("wait=1h").await] {
+        let detail = "`wait` must be at most 25s; repeat the request to wait longer";
+        assert_problem(&response, 400, "urn:steward:invalid-wait", "Invalid wait", detail);
     }
 }

@@ -138,7 +138,7 @@ impl SqsChannel {
                 self.client.send_message_batch().queue_url(queue).set_entries(Some(entries))
             }
             Err(error) => {
-                let errors = for_each(&corrupt(operation())(error.into()), positions.len());
+                let errors = for_each(corrupt(operation())(error.into()), positions.len());
                 return positions.into_iter().zip(errors.map(Err)).collect();
             }
         };
@@ -159,7 +159,7 @@ impl SqsChannel {
                 positions.into_iter().map(result).collect()
             }
             Err(error) => {
-                let errors = for_each(&failed(operation())(error), positions.len());
+                let errors = for_each(failed(operation())(error), positions.len());
                 positions.into_iter().zip(errors.map(Err)).collect()
             }
         }

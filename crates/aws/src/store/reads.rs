@@ -86,7 +86,7 @@ impl ItemReader {
             }),
             Err(error) => {
                 let readers: Vec<_> = readers.into_values().flatten().collect();
-                let errors = for_each(&error, readers.len());
+                let errors = for_each(error, readers.len());
                 readers.into_iter().zip(errors).for_each(|(to, error)| drop(to.send(Err(error))));
             }
         }

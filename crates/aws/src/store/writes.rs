@@ -388,7 +388,7 @@ fn fail_batch<Q>(error: PortError, batch: Vec<PendingWrite<Q>>) {
         );
         return write_alone(batch);
     }
-    let errors = for_each(&error, batch.len());
+    let errors = for_each(error, batch.len());
     batch
         .into_iter()
         .zip(errors)

@@ -119,6 +119,14 @@ fn workflow(name: &str) -> Workflow {
     serde_json::from_value(workflow).unwrap()
 }
 
+/// A workflow whose input has a schema.
+fn strict() -> Workflow {
+    let amount = json!({ "type": "object", "properties": { "amount": { "type": "integer" } } });
+    let steps = json!({ "rest": { "wait": "1s" } });
+    let workflow = json!({ "name": "strict", "version": 1, "input": amount, "steps": steps });
+    serde_json::from_value(workflow).unwrap()
+}
+
 /// A workflow with a step that awaits a callback.
 fn approval() -> Workflow {
     let order = json!({ "order": "${ task.id }" });
@@ -147,6 +155,7 @@ fn approval() -> Workflow {
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) ok: bool,
+    pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
@@ -171,6 +180,21 @@ impl CommandOutput {
     }
 }
 
+/// Runs the `steward` binary in an environment with these variables only.
+pub(crate) async fn steward_in(variables: &[(&str, &str)], args: &[&str]) -> CommandOutput {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
+    command.args(args).env_clear().envs(variables.iter().copied());
+    run(command).await
+}
+
+async fn run(mut command: Command) -> CommandOutput {
+    let run = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let Output { status, stdout, stderr } = run.await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (ok, code) = (status.success(), status.code().unwrap());
+    CommandOutput { ok, code, out: text(stdout), err: text(stderr) }
+}
+
 /// A running host, and the remote service of its agents.
 pub(crate) struct OperatorHarness {
     pub(crate) host: Host,
@@ -182,7 +206,7 @@ impl OperatorHarness {
         let (shop, url) = FakeShop::start().await;
         let host = Host::start(HostOptions {
             listen: Some("127.0.0.1:0".parse().unwrap()),
-            workflows: vec![workflow("order"), workflow("return"), approval()],
+            workflows: vec![workflow("order"), workflow("return"), approval(), strict()],
             agents: vec![("shop".parse().unwrap(), url.parse().unwrap())],
             supervise_every: Some(Duration::from_millis(200)),
             ..HostOptions::default()
@@ -195,7 +219,7 @@ impl OperatorHarness {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
         let endpoint = format!("http://{}", self.host.address.unwrap());
         command.args(args).env("AWS_ENDPOINT_URL", endpoint).env("USER", "anna");
-        self.run(command).await
+        run(command).await
     }
 
     /// Runs the `steward` binary without USER.
@@ -203,14 +227,7 @@ impl OperatorHarness {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
         let endpoint = format!("http://{}", self.host.address.unwrap());
         command.args(args).env("AWS_ENDPOINT_URL", endpoint).env_remove("USER");
-        self.run(command).await
-    }
-
-    async fn run(&self, mut command: Command) -> CommandOutput {
-        let run = tokio::task::spawn_blocking(move || command.output().unwrap());
-        let Output { status, stdout, stderr } = run.await.unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        CommandOutput { ok: status.success(), out: text(stdout), err: text(stderr) }
+        run(command).await
     }
 
     /// Submits a task. The remote service refuses its calls to the path `refuse`.

@@ -12,6 +12,7 @@ mod agents;
 mod callback;
 mod dead_letters;
 mod harness;
+mod submit;
 mod workflows;
 
 use serde_json::Value;

@@ -1,0 +1,51 @@
+//! How a failed command ends: one line that says what to do, and an exit code for scripts.
+
+use std::{env::var, error::Error, process::ExitCode};
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_sqs::error::ConnectorError;
+use steward_runtime::ports::PortError;
+
+/// The deployment did not answer: no connection, no credentials, or a temporary failure of AWS. `EX_UNAVAILABLE` of
+/// sysexits.h. A usage error has 2, everything else 1.
+const UNAVAILABLE: u8 = 69;
+
+/// The command succeeded, and its answer is not what was wanted: somebody should look at it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotAsWanted(pub(crate) String);
+
+/// Prints the error, and returns the exit code.
+#[expect(clippy::print_stderr, reason = "a command's output")]
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {}", message(error, var("AWS_ENDPOINT_URL").ok().as_deref()));
+    if is_unavailable(error) { ExitCode::from(UNAVAILABLE) } else { ExitCode::FAILURE }
+}
+
+fn message(error: &anyhow::Error, endpoint: Option<&str>) -> String {
+    let innermost = error.root_cause().to_string();
+    let innermost = innermost.lines().next().unwrap_or_default().trim_end_matches(" Attempted:");
+    match (has::<CredentialsError>(error), has::<ConnectorError>(error), endpoint) {
+        (true, ..) => format!(
+            "no AWS credentials (set AWS_PROFILE, or AWS_ENDPOINT_URL for `steward local`): {innermost}"
+        ),
+        (false, true, Some(endpoint)) => {
+            format!("no connection to AWS_ENDPOINT_URL={endpoint}: {innermost}")
+        }
+        (false, true, None) => format!("no connection to AWS: {innermost}"),
+        (false, false, _) => format!("{error:#}"),
+    }
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    let is_temporary = |cause: &(dyn Error + 'static)| {
+        cause.downcast_ref::<PortError>().is_some_and(|error| error.retryable)
+    };
+    has::<CredentialsError>(error)
+        || has::<ConnectorError>(error)
+        || error.chain().any(is_temporary)
+}
+
+fn has<E: Error + 'static>(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<E>())
+}

@@ -1,0 +1,95 @@
+//! `steward submit`: nothing is sent that would be refused, and `--wait` says how the tasks ended.
+
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::harness::{CommandOutput, OperatorHarness, steward_in};
+
+async fn submit(harness: &OperatorHarness, submissions: &Value, options: &[&str]) -> CommandOutput {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), submissions.to_string()).unwrap();
+    let args = [&["submit", file.path().to_str().unwrap()], options].concat();
+    harness.steward(&args).await
+}
+
+fn order(id: &str, refuse: &str) -> Value {
+    json!({ "task_id": id, "workflow": "order", "input": { "refuse": refuse } })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_be_refused_is_not_sent() {
+    let harness = OperatorHarness::start().await;
+    let unknown = json!({ "task_id": "order-2", "workflow": "ordr" });
+    let output = submit(&harness, &json!([order("order-1", ""), unknown]), &[]).await;
+    output.fails(&["error: order-2: there is no workflow `ordr`; nothing was sent"]);
+    assert_eq!(output.code, 1);
+    let wrong =
+        json!({ "task_id": "strict-1", "workflow": "strict", "input": { "amount": "much" } });
+    submit(&harness, &wrong, &[]).await.fails(&["strict-1: input.amount: ", "nothing was sent"]);
+    let list = harness.steward(&["list", "--json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&list.out).unwrap(), json!([]));
+
+    submit(&harness, &wrong, &["--unchecked"]).await.has(&["strict-1: sent"]);
+    let sent = submit(&harness, &order("order-1", ""), &["--json"]).await;
+    assert_eq!(
+        serde_json::from_str::<Value>(&sent.out).unwrap(),
+        json!([{ "task_id": "order-1" }])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn submit_waits_for_the_end_of_the_tasks() {
+    let harness = OperatorHarness::start().await;
+    submit(&harness, &order("fine", ""), &["--wait"]).await.has(&["fine: Processed\n"]);
+
+    let both = json!([order("good", ""), order("bad", "/charge")]);
+    let output = submit(&harness, &both, &["--wait=30s"]).await;
+    output.fails(&["error: 1 of 2 tasks not Processed"]);
+    assert_eq!(output.code, 1);
+    assert!(
+        output.out.contains("good: Processed\nbad: Error: step charge: HTTP 402"),
+        "{output:?}"
+    );
+
+    let output = submit(&harness, &both, &["--wait=30s", "--json"]).await;
+    let tasks: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(
+        (&tasks[0]["task_id"], &tasks[0]["process_state"]),
+        (&json!("good"), &json!("Processed"))
+    );
+    assert_eq!(tasks[1]["process_state"], "Error");
+
+    // The id is taken: the task in the store is that of another submission.
+    let other = submit(&harness, &order("fine", "/ship"), &["--wait"]).await;
+    other.fails(&["task `fine` exists already, with other content"]);
+
+    harness.shop.hold(true);
+    let output = submit(&harness, &order("slow", ""), &["--wait=300ms"]).await;
+    assert!(!output.ok && output.out.starts_with("slow: P"), "{output:?}");
+    harness.shop.hold(false);
+}
+
+/// Exit code 69: nothing is known about the tasks.
+#[tokio::test]
+async fn an_unavailable_deployment_is_named_in_one_line() {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), order("order-1", "").to_string()).unwrap();
+    let submit = ["submit", file.path().to_str().unwrap()];
+    let nobody = "http://127.0.0.1:1";
+    for args in [&submit[..], &["list"], &["show", "order-1"], &["dlq", "list"]] {
+        let output = steward_in(&[("AWS_ENDPOINT_URL", nobody)], args).await;
+        assert_eq!(output.code, 69, "{args:?}: {output:?}");
+        let start = format!("error: no connection to AWS_ENDPOINT_URL={nobody}: ");
+        assert!(output.err.starts_with(&start), "{args:?}: {output:?}");
+        assert_eq!(output.err.lines().count(), 1, "{output:?}");
+
+        let variables = [("AWS_REGION", "eu-west-1"), ("AWS_EC2_METADATA_DISABLED", "true")];
+        let output = steward_in(&variables, args).await;
+        assert_eq!(output.code, 69, "{args:?}: {output:?}");
+        assert!(
+            output.err.starts_with("error: no AWS credentials (set AWS_PROFILE, "),
+            "{output:?}"
+        );
+        assert_eq!(output.err.lines().count(), 1, "{output:?}");
+    }
+}
