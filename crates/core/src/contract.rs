@@ -105,11 +105,12 @@ enum OverdueCause {
 }
 
 fn root_schema<T: JsonSchema>() -> Schema {
-    settings("/$defs").into_generator().into_root_schema_for::<T>()
+    schema_settings("/$defs").into_generator().into_root_schema_for::<T>()
 }
 
-/// The settings of the generator, with the place of shared definitions.
-fn settings(definitions_path: &'static str) -> SchemaSettings {
+/// The settings of the generator of published schemas, with the place of shared definitions.
+#[must_use]
+pub fn schema_settings(definitions_path: &'static str) -> SchemaSettings {
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = definitions_path.into();
     settings.with_transform(transform::RecursiveTransform(describe_plainly))
@@ -171,7 +172,7 @@ fn versioned(schema: Schema, document: ContractDocument) -> Value {
 
 /// The AsyncAPI 3.0 document.
 fn async_api() -> Value {
-    let mut generator = settings("/components/schemas").into_generator();
+    let mut generator = schema_settings("/components/schemas").into_generator();
     let _: Schema = generator.subschema_for::<StepRequest>();
     let _: Schema = generator.subschema_for::<StepReply>();
     let _: Schema = generator.subschema_for::<Overdue>();

@@ -20,7 +20,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use serde_json::json;
 use steward_core::{
     limits,
     model::{messages::Submission, names::TaskId, task::Task},
@@ -36,9 +35,11 @@ use steward_runtime::{
 
 use crate::{IntakeView, SPAN, process_submission};
 
+pub mod openapi;
 mod problem;
 mod wait;
 
+use openapi::SubmittedTask;
 use problem::{
     INVALID_WAIT, MALFORMED, MALFORMED_ID, NO_SUCH_TASK, OVERLOADED, RETRY_AFTER_S, problem_type,
     unavailable, unreadable_body, untyped_problem,
@@ -58,6 +59,7 @@ pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>)
     Router::new()
         .route(TASKS, post(submit::<P>))
         .route("/tasks/{id}", get(status::<P>))
+        .route("/openapi.json", get(async || Json(openapi::description())))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
         .with_state((ports, reply_queues, Arc::default()))
@@ -137,8 +139,8 @@ async fn has_task<P: Ports>(ports: &P, task_id: Option<&TaskId>) -> bool {
 /// The response to an accepted submission. If the caller waits: 200 with the task if it has ended, else 202 with the task.
 async fn accepted<P: Ports>(ports: &P, task_id: &TaskId, wait: Option<Duration>) -> Response {
     let url = format!("/tasks/{task_id}");
-    let reference = Json(json!({ "task_id": task_id, "href": url }));
-    let location = [(header::LOCATION, url)];
+    let reference = Json(SubmittedTask { task_id, href: &url });
+    let location = [(header::LOCATION, &url)];
     let view = match wait {
         Some(wait) => waited_view(ports, task_id, wait).await,
         None => Ok(None),
@@ -202,8 +204,8 @@ async fn task_view<P: Ports>(ports: &P, task: &Task) -> Result<TaskView, PortErr
 }
 
 async fn no_such_route(uri: Uri) -> Response {
-    let detail =
-        format!("there is no route `{}`; the routes are `/tasks` and `/tasks/{{id}}`", uri.path());
+    let routes = "`/tasks`, `/tasks/{id}` and `/openapi.json`";
+    let detail = format!("there is no route `{}`; the routes are {routes}", uri.path());
     untyped_problem(StatusCode::NOT_FOUND, &detail)
 }
 

@@ -19,13 +19,13 @@ use lambda_http::{
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::{schema::InputSchema, workflow::Workflow},
     limits,
     model::task::{ProcessState, Task},
 };
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
-use steward_submission::http::service;
+use steward_submission::http::{openapi::description, service};
 
 /// A deployment with one workflow, `strict`, and no running functions.
 struct ApiDeployment {
@@ -58,7 +58,9 @@ impl ApiDeployment {
         let mut function = Adapter::from(service(Arc::new(self.ports()), reply_queues));
         let request: LambdaRequest = serde_json::from_str(&event.to_string()).unwrap();
         let response = function.call(LambdaEvent::new(request, Context::default())).await.unwrap();
-        serde_json::to_value(response).unwrap()
+        let response = serde_json::to_value(response).unwrap();
+        assert_eq!(undescribed(&event, &response), None, "{event} {response}");
+        response
     }
 
     async fn post(&self, submission: &Value) -> Value {
@@ -105,6 +107,75 @@ fn event(method: &str, path: &str, body: Option<&[u8]>, encoded: bool) -> Value 
         },
         "body": body, "isBase64Encoded": encoded,
     })
+}
+
+/// What the OpenAPI description does not say of this exchange: a status, or a body that violates the schema.
+fn undescribed(event: &Value, response: &Value) -> Option<String> {
+    let path = match event["rawPath"].as_str().unwrap() {
+        "/tasks" => "/tasks",
+        path if path.starts_with("/tasks/") && path.matches('/').count() == 2 => "/tasks/{id}",
+        path => path,
+    };
+    let method = event["requestContext"]["http"]["method"].as_str().unwrap().to_lowercase();
+    let description = description();
+    let operation = &description["paths"][path][method];
+    let status = response["statusCode"].to_string();
+    if operation.is_null() {
+        return (!["404", "405"].contains(&status.as_str())).then(|| format!("{path} {status}"));
+    }
+    let schema_of = |of: &Value, media_type: &str| {
+        let mut schema = of["content"][media_type]["schema"].clone();
+        let fields = schema.as_object_mut()?;
+        fields.insert("components".to_owned(), description["components"].clone());
+        Some(InputSchema::new(schema))
+    };
+    let refused = status != "200" && status != "202";
+    let sent = event["body"].as_str().filter(|_| !refused && event["isBase64Encoded"] == false);
+    if let Some(body) = sent {
+        let schema = schema_of(&operation["requestBody"], "application/json").unwrap();
+        schema.validate(&serde_json::from_str(body).unwrap()).unwrap();
+    }
+    let media_type = response["headers"]["content-type"].as_str().unwrap_or_default();
+    let Some(schema) = schema_of(&operation["responses"][&status], media_type) else {
+        return Some(format!("{status} with {media_type}"));
+    };
+    schema.validate(&serde_json::from_str(response["body"].as_str().unwrap()).unwrap()).err()
+}
+
+/// To update the file: `STEWARD_RENEW=1 cargo test -p steward-submission`.
+#[test]
+fn the_published_description_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/contract/openapi.json");
+    let generated = format!("{:#}\n", description());
+    if std::env::var_os("STEWARD_RENEW").is_some() {
+        std::fs::write(path, &generated).unwrap();
+    }
+    assert!(std::fs::read_to_string(path).unwrap_or_default() == generated, "out of date");
+}
+
+#[test]
+fn an_exchange_that_the_description_does_not_allow_is_found() {
+    let event = event("GET", "/tasks/a", None, false);
+    let response = |status: u16, body: Value| {
+        let headers = json!({ "content-type": "application/json" });
+        json!({ "statusCode": status, "headers": headers, "body": body.to_string() })
+    };
+    let found = undescribed(&event, &response(418, json!({})));
+    assert_eq!(found.as_deref(), Some("418 with application/json"));
+    let found = undescribed(&event, &response(200, json!({ "task_id": "a" })));
+    assert!(found.unwrap().contains("\"workflow\" is a required property"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_function_describes_itself() {
+    let deployment = ApiDeployment::new().await;
+    let request = event("GET", "/openapi.json", None, false);
+    let reply_queues = Arc::new(deployment.config.reply_queues.clone());
+    let mut function = Adapter::from(service(Arc::new(deployment.ports()), reply_queues));
+    let request: LambdaRequest = serde_json::from_str(&request.to_string()).unwrap();
+    let response = function.call(LambdaEvent::new(request, Context::default())).await.unwrap();
+    let response = serde_json::to_value(response).unwrap();
+    assert_eq!(read(&response), (200, "application/json", description()));
 }
 
 fn submission(id: &str) -> Value {
@@ -259,8 +330,9 @@ async fn an_unknown_route_or_method_is_a_problem() {
     assert_eq!((status, content_type), (400, "application/problem+json"));
     assert_eq!(problem["type"], "urn:steward:malformed-task-id");
     for path in ["/", "/tasks/", "/tasks/a/b", "/Tasks", "/t%C3%A4sks"] {
-        let detail =
-            format!("there is no route `{path}`; the routes are `/tasks` and `/tasks/{{id}}`");
+        let detail = format!(
+            "there is no route `{path}`; the routes are `/tasks`, `/tasks/{{id}}` and `/openapi.json`"
+        );
         for method in ["GET", "POST"] {
             assert_problem(&request(method, path).await, 404, "about:blank", "Not Found", &detail);
         }

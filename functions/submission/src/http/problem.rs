@@ -42,8 +42,12 @@ impl ProblemType {
         Self { status, name, title }
     }
 
+    pub(super) fn urn(&self) -> String {
+        format!("urn:steward:{}", self.name)
+    }
+
     pub(super) fn response(&self, detail: &str) -> Response {
-        problem_response(self.status, &format!("urn:steward:{}", self.name), self.title, detail)
+        problem_response(self.status, &self.urn(), self.title, detail)
     }
 }
 
@@ -69,6 +73,21 @@ pub(super) const OVERLOADED: ProblemType =
     ProblemType::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded");
 const TOO_LARGE: ProblemType =
     ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
+
+/// All types of problems.
+pub(super) const PROBLEMS: [ProblemType; 11] = [
+    MALFORMED,
+    MALFORMED_ID,
+    INVALID_WAIT,
+    UNKNOWN_WORKFLOW,
+    INVALID_INPUT,
+    REPLY_QUEUE,
+    EVENT,
+    NO_SUCH_TASK,
+    ID_TAKEN,
+    OVERLOADED,
+    TOO_LARGE,
+];
 
 /// The type of the problem of a refusal.
 pub(super) fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
