@@ -184,6 +184,9 @@ const PERMISSIONS: [(&str, &[&str]); 7] = [
             "ChangeMessageVisibility agent-payment-dead-letters",
             "DeleteMessage submissions-dead-letters",
             "ChangeMessageVisibility submissions-dead-letters",
+            "ReceiveMessage rejected",
+            "DeleteMessage rejected",
+            "ChangeMessageVisibility rejected",
         ],
     ),
     // The emulator does not check that the keys are those of registrations: `tests/template/registrar.rs` does.

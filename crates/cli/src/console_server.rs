@@ -27,7 +27,10 @@ use steward_console::{
 };
 use tokio::net::TcpListener;
 
-use crate::client::{DeploymentArgs, sdk_config};
+use crate::{
+    client::{DeploymentArgs, sdk_config},
+    operate::operator_name,
+};
 
 /// The request headers that are forwarded to the function.
 const FORWARDED_REQUEST_HEADERS: [&str; 5] =
@@ -63,7 +66,7 @@ pub(crate) struct ConsoleArgs {
     #[arg(long, conflicts_with = "url")]
     read_only: bool,
     /// The name of the operator, for the audit record.
-    #[arg(long, env = "USER", default_value = "unknown", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, default_value_t = operator_name(), value_parser = NonEmptyStringValueParser::new())]
     by: String,
     /// The link to a task's logs, with {task_id} as placeholder.
     #[arg(long, env = "STEWARD_CONSOLE_LOGS_URL", value_name = "URL")]

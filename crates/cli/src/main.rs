@@ -157,7 +157,7 @@ async fn run() -> Result<()> {
         Command::Skip(args) => operate::skip(args).await,
         Command::Complete(args) => operate::complete(args).await,
         Command::Undo(args) => operate::command(args, CommandAction::Undo).await,
-        Command::Cancel(args) => operate::command(args, CommandAction::Cancel).await,
+        Command::Cancel(args) => operate::cancel(args).await,
         Command::Pause(args) => operate::command(args, CommandAction::Pause).await,
         Command::Resume(args) => operate::command(args, CommandAction::Resume).await,
         Command::Callback(command) => callback::run(command).await,

@@ -35,8 +35,18 @@ pub(crate) struct CommandReason {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     why: String,
     /// Who sends the command, for the audit record.
-    #[arg(long, env = "USER", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, default_value_t = operator_name(), value_parser = NonEmptyStringValueParser::new())]
     by: String,
+}
+
+/// Who uses this command: `$USER` or `$LOGNAME`. In a container, which has neither, its host name.
+pub(crate) fn operator_name() -> String {
+    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let host = || {
+        let host = variable("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+        format!("unknown@{}", host.as_deref().map_or("unknown", str::trim))
+    };
+    variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(host)
 }
 
 /// The arguments that all commands for a task have.
@@ -130,6 +140,16 @@ pub(crate) async fn skip(args: SkipArgs) -> Result<()> {
 pub(crate) async fn complete(args: CompleteArgs) -> Result<()> {
     let CompleteArgs { target, step, output } = args;
     command(target, CommandAction::Complete { step, output }).await
+}
+
+/// `steward cancel`. Says first what it does not do.
+#[expect(clippy::print_stderr, reason = "standard output only has the outcome")]
+pub(crate) async fn cancel(args: TaskCommandArgs) -> Result<()> {
+    let task = &args.task;
+    eprintln!(
+        "cancel undoes nothing: what has run keeps its effect. `steward undo {task}` undoes it."
+    );
+    command(args, CommandAction::Cancel).await
 }
 
 /// Sends a command, and prints its outcome.

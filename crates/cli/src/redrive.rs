@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use steward_aws::dead_letters::RedriveRequest;
 use steward_emulator::resources;
 
-use crate::client::{dead_letter_queue, event_bus, queue_url};
+use crate::{
+    client::{dead_letter_queue, event_bus, queue_url},
+    operate::operator_name,
+};
 
 /// Options of `steward dlq redrive`.
 #[derive(Debug, Args)]
@@ -19,7 +22,7 @@ pub(crate) struct RedriveArgs {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     why: String,
     /// Who redrives, for the audit record.
-    #[arg(long, env = "USER", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, default_value_t = operator_name(), value_parser = NonEmptyStringValueParser::new())]
     by: String,
     /// The maximum number of messages.
     #[arg(long, default_value_t = 10_000)]

@@ -99,10 +99,13 @@ pub(crate) async fn list(
     Ok(render(&QueueListPage { frame, queues }))
 }
 
-/// The names or URLs of the deployment's dead-letter queues.
+/// The names or URLs of the deployment's dead-letter queues, and of the queue of rejected submissions.
 async fn watched(console: &Console) -> Result<Vec<String>, PortError> {
     let agents = agents::registered(console.ports.store()).await?;
-    Ok(agents::dead_letter_queues(console.ports.channel(), &agents))
+    let channel = console.ports.channel();
+    let mut queues = agents::dead_letter_queues(channel, &agents);
+    queues.push(channel.rejected_queue().to_owned());
+    Ok(queues)
 }
 
 /// The deployment's dead-letter queue with this name.

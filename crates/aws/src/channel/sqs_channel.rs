@@ -97,6 +97,12 @@ impl SqsChannel {
         DeadLetterQueue::find(&self.client, &self.url_of(queue)).await
     }
 
+    /// The URL of the queue of rejected submissions.
+    #[must_use]
+    pub fn rejected_queue(&self) -> &str {
+        &self.queues.rejected
+    }
+
     /// The deployment's queue with this name.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Queue> {

@@ -21,6 +21,11 @@ use crate::{
 /// The suffix of the names of dead-letter queues. The rest of the name is that of the source queue.
 pub const SUFFIX: &str = "-dead-letters";
 
+/// The suffixes of the names of the queue of rejected submissions, and of the queue that they came from. The submission
+/// function moves them itself, so SQS does not know the source.
+const REJECTED: &str = "-rejected";
+const SUBMISSIONS: &str = "-submissions";
+
 /// The number of queues whose attributes are read concurrently.
 const QUEUES_AT_ONCE: usize = 8;
 
@@ -80,13 +85,14 @@ impl DeadLetterQueue {
     }
 
     /// The dead-letter queue with this URL. A queue is a dead-letter queue if another queue sends its dead letters to it,
-    /// or if its name has the [`SUFFIX`].
+    /// or if its name has the [`SUFFIX`]. The queue of rejected submissions is one, too.
     async fn of(client: &Client, url: String) -> Result<Option<Self>, DeadLettersError> {
         let sources = client.list_dead_letter_source_queues().queue_url(&url).max_results(1_000);
-        let sources: Result<Vec<_>, _> =
+        let sources: Result<Vec<String>, _> =
             sources.into_paginator().items().send().try_collect().await;
+        let rejected_from = url.strip_suffix(REJECTED).map(|base| format!("{base}{SUBMISSIONS}"));
         let sources = match sources {
-            Ok(sources) => sources,
+            Ok(sources) => sources.into_iter().chain(rejected_from).collect(),
             Err(error) if error.as_service_error().is_some_and(|e| e.is_queue_does_not_exist()) => {
                 return Err(DeadLettersError::NoQueue(url));
             }

@@ -1,5 +1,7 @@
 //! `steward dlq`: dead letters are listed, shown and sent back, and none is lost.
 
+use std::time::{Duration, Instant};
+
 use aws_sdk_sqs::{
     Client,
     types::{MessageAttributeValue, QueueAttributeName},
@@ -7,6 +9,8 @@ use aws_sdk_sqs::{
 use serde_json::json;
 use steward_aws::queues::SCHEDULER;
 use steward_emulator::resources::{ALERTS_QUEUE, create_queue};
+use steward_runtime::ports::Ports;
+use tempfile::NamedTempFile;
 
 use crate::harness::OperatorHarness;
 
@@ -217,4 +221,35 @@ async fn other_queues_than_dead_letter_queues_are_refused() {
     output.fails(&["`steward-scheduler` is not a dead-letter queue"]);
     let named = ["dlq", "list", "--prefix", "other", "--queue", "steward-scheduler-dead-letters"];
     harness.steward(&named).await.has(&["steward-scheduler-dead-letters"]);
+}
+
+/// A submission that was refused because its workflow was not published yet is sent back after the publication.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejected_submission_is_listed_shown_and_sent_back() {
+    let harness = OperatorHarness::start().await;
+    let file = NamedTempFile::new().unwrap();
+    let submission = json!({ "task_id": "early-1", "workflow": "early", "input": null });
+    std::fs::write(file.path(), submission.to_string()).unwrap();
+    let submit = ["submit", "--unchecked", file.path().to_str().unwrap()];
+    harness.steward(&submit).await.has(&["early-1: sent"]);
+    let rejected = "steward-rejected";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let listed = loop {
+        let listed = harness.steward(&["dlq", "list"]).await;
+        if row(&listed.out, rejected).get(1) == Some(&"1") {
+            break listed;
+        }
+        assert!(Instant::now() < deadline, "the submission was not rejected: {}", listed.out);
+    };
+    assert_eq!(row(&listed.out, rejected), [rejected, "1", "0", "steward-submissions"]);
+    let shown = harness.steward(&["dlq", "show", rejected]).await;
+    shown.has(&["source queue    steward-submissions", "there is no workflow `early`"]);
+    assert!(!shown.out.contains("early-1"), "the body is shown only if asked for");
+
+    let workflow = json!({ "name": "early", "version": 1, "steps": { "rest": { "wait": "1s" } } });
+    let workflow = serde_json::from_value(workflow).unwrap();
+    harness.host.ports.definitions().publish(&workflow).await.unwrap();
+    let sent = harness.steward(&["dlq", "redrive", rejected, "--why", "it is published now"]).await;
+    sent.has(&["steward-rejected: 1 sent back to steward-submissions"]);
+    harness.until_state("early-1", "Processed").await;
 }

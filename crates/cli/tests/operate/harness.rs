@@ -222,11 +222,12 @@ impl OperatorHarness {
         run(command).await
     }
 
-    /// Runs the `steward` binary without USER.
+    /// Runs the `steward` binary as in a container: without USER, on the host `box`.
     pub(crate) async fn steward_without_user(&self, args: &[&str]) -> CommandOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
         let endpoint = format!("http://{}", self.host.address.unwrap());
-        command.args(args).env("AWS_ENDPOINT_URL", endpoint).env_remove("USER");
+        command.args(args).env("AWS_ENDPOINT_URL", endpoint).env("HOSTNAME", "box");
+        command.env_remove("USER").env_remove("LOGNAME");
         run(command).await
     }
 

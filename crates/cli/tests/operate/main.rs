@@ -175,6 +175,7 @@ async fn a_cancelled_task_sends_no_further_requests() {
     harness.until_called("order-1", "/reserve").await;
     let output = harness.steward(&["cancel", "order-1", "--why", "a test order"]).await;
     output.has(&["order-1: cancel: done; Error"]);
+    assert!(output.err.starts_with("cancel undoes nothing: "), "{}", output.err);
     harness.shop.hold(false);
     let reserved =
         |task: &steward_core::model::task::Task| task.has_passed(&"reserve".parse().unwrap());
@@ -203,7 +204,9 @@ async fn an_impossible_command_is_refused_with_a_recorded_reason() {
     let unknown = harness.steward(&["undo", "order-2", "--why", "again"]).await;
     unknown.fails(&["task `order-2` does not exist"]);
     harness.steward(&["undo", "order-1"]).await.fails(&["--why"]);
-    harness.steward_without_user(&["undo", "order-1", "--why", "again"]).await.fails(&["--by"]);
+    let in_container = harness.steward_without_user(&["undo", "order-1", "--why", "again"]);
+    in_container.await.fails(&["refused"]);
+    harness.steward(&["show", "order-1"]).await.has(&["undo by unknown@box"]);
     let output = harness.steward(&["resubmit", "order-1", "--why", "again", "--input", "{"]).await;
     output.fails(&["--input"]);
     let unknown_queue = ["undo", "order-1", "--why", "again", "--scheduler-queue", "nowhere"];

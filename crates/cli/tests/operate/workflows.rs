@@ -78,7 +78,7 @@ async fn versions_are_published_listed_shown_and_unpublished() {
     let listed = harness.steward(&["workflow", "list", "--json"]).await;
     let listed: Value = serde_json::from_str(&listed.out).unwrap();
     let names = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
-    assert_eq!(names.collect::<Vec<_>>(), ["approval", "order", "parcel", "return"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["approval", "order", "parcel", "return", "strict"]);
     assert_eq!((&listed[2]["newest"], &listed[2]["published"]), (&json!(2), &json!([1, 2])));
 
     let shown = harness.steward(&["workflow", "show", "parcel", "--version", "1"]).await;

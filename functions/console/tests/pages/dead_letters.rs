@@ -82,6 +82,7 @@ async fn queues_are_listed_with_message_counts_and_sources() {
     page.assert_text(&[
         "steward-scheduler-dead-letters 2 0 steward-scheduler",
         "steward-agent-a-dead-letters 0 0",
+        "steward-rejected 0 0 steward-submissions",
     ]);
     page.assert_absent(&["No dead letters"]);
     assert!(page.html.contains(&format!("href=\"{}\"", page_of(SCHEDULER_QUEUE))), "{}", page.html);

@@ -150,14 +150,19 @@ fn problem_schema() -> Value {
 }
 
 fn problem(description: &str) -> Value {
-    let schema = reference("schemas", "Problem");
-    json!({ "description": description, "content": { "application/problem+json": { "schema": schema } } })
+    json!({ "description": description, "content": problem_content() })
+}
+
+fn problem_content() -> Value {
+    json!({ "application/problem+json": { "schema": reference("schemas", "Problem") } })
 }
 
 fn unavailable() -> Value {
-    let mut response = problem("Not now: send the same request again after `Retry-After` seconds.");
-    response["headers"] = json!({ "Retry-After": { "schema": { "type": "integer" } } });
-    response
+    json!({
+        "description": "Not now: send the same request again after `Retry-After` seconds.",
+        "headers": { "Retry-After": { "schema": { "type": "integer" } } },
+        "content": problem_content(),
+    })
 }
 
 fn json_content(schema: &str) -> Value {
