@@ -40,6 +40,7 @@ use std::{convert::Infallible, future::Future, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
+use serde_json::Value;
 use steward_core::{
     breaker::{CallOutcome, CallPermit},
     definition::recovery::seed,
@@ -221,9 +222,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             .build();
         loop {
             let permit = self.permit().await?;
-            let response = self.call(permit).await?;
-            let template = self.delivered.request.output.as_deref();
-            let retry_after = match response.and_then(|response| response.output(template)) {
+            let retry_after = match self.call(permit).await? {
                 Ok(output) => {
                     let may_continue = self.may_have_run;
                     return Err(AttemptEnd::Outcome(ReplyOutcome::Completed {
@@ -318,11 +317,9 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         }
     }
 
-    /// Makes one call and records its outcome with the circuit breaker. `Err` if the attempt ended without a response.
-    async fn call(
-        &mut self,
-        permit: CallPermit,
-    ) -> Result<Result<CallResponse, CallFault>, AttemptEnd> {
+    /// Makes one call, and records its outcome with the circuit breaker. Returns the output of the step; `Err` if the attempt
+    /// ended without a response.
+    async fn call(&mut self, permit: CallPermit) -> Result<Result<Value, CallFault>, AttemptEnd> {
         let DeliveredRequest { request, traceparent, .. } = self.delivered;
         let begun = Instant::now();
         let bound = match &permit {
@@ -368,8 +365,12 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 return Err(self.time_is_up(true));
             }
         };
-        self.breaker.record(self.ports, permit, call_outcome(&response)).await;
-        Ok(response)
+        // A large response takes many times its size in memory. It is reduced to the output before anything else is awaited,
+        // so that not all calls of a batch hold one.
+        let outcome = call_outcome(&response);
+        let output = response.and_then(|response| response.output(request.output.as_deref()));
+        self.breaker.record(self.ports, permit, outcome).await;
+        Ok(output)
     }
 
     /// The shortest pause before the next call, if the attempt may call again.
