@@ -36,7 +36,7 @@ pub(crate) struct ShowOptions<'a> {
 
 /// What a service said about a failed attempt.
 #[derive(Debug, Serialize)]
-struct ErrorBody {
+struct ShownError {
     step: Part,
     action: Action,
     attempt: u32,
@@ -99,7 +99,7 @@ async fn mask(task: &Task, deployment: &DeploymentArgs) -> Result<Mask> {
 }
 
 /// The error bodies in the documents of a task, oldest first.
-fn error_bodies(mask: &Mask, mut documents: Vec<Document>) -> Vec<ErrorBody> {
+fn error_bodies(mask: &Mask, mut documents: Vec<Document>) -> Vec<ShownError> {
     let hidden = HiddenValues::of(mask, &documents);
     documents.sort_by_key(|document| document.at);
     let errors = documents.into_iter().filter_map(|document| {
@@ -109,14 +109,14 @@ fn error_bodies(mask: &Mask, mut documents: Vec<Document>) -> Vec<ErrorBody> {
         };
         let (step, action, attempt, at) = (step.clone(), *action, *attempt, document.at);
         let detail = masked_document(mask, &hidden, &document).get_mut("detail")?.take();
-        Some(ErrorBody { step, action, attempt, at, detail })
+        Some(ShownError { step, action, attempt, at, detail })
     });
     errors.collect()
 }
 
 /// `error of charge, attempt 2:`, and the body.
-fn error_text(error: &ErrorBody) -> Result<String> {
-    let ErrorBody { step, action, attempt, at: _, detail } = error;
+fn error_text(error: &ShownError) -> Result<String> {
+    let ShownError { step, action, attempt, at: _, detail } = error;
     let undo = match action {
         Action::Do => "",
         Action::Undo => "the undo of ",
