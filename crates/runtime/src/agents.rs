@@ -82,7 +82,7 @@ pub async fn registration<S: StateStore>(
 /// Registers an agent, or replaces its registration if it has the same owner or the agent was deleted.
 ///
 /// # Errors
-/// The store cannot be read or written, or other instances changed the registration again and again.
+/// The store cannot be read or written, other instances changed the registration again and again, or it is unreadable.
 pub async fn register<S: StateStore>(
     store: &S,
     name: &AgentName,
@@ -90,8 +90,15 @@ pub async fn register<S: StateStore>(
 ) -> Result<RegisterOutcome, PortError> {
     let decide = |stored: Option<&AgentRegistration>| registration::register(stored, new.clone());
     match change(store, name, decide).await? {
-        RegistrationChange::Store(_) | RegistrationChange::Keep => Ok(RegisterOutcome::Registered),
-        RegistrationChange::OwnedBy(owner) => Ok(RegisterOutcome::OwnedBy(owner)),
+        Some(RegistrationChange::Store(_) | RegistrationChange::Keep) => {
+            Ok(RegisterOutcome::Registered)
+        }
+        Some(RegistrationChange::OwnedBy(owner)) => Ok(RegisterOutcome::OwnedBy(owner)),
+        // It may be that of another stack, written by a newer release.
+        None => {
+            let source = "the stored registration is unreadable".into();
+            Err(PortError { operation: format!("register agent {name}"), retryable: false, source })
+        }
     }
 }
 
@@ -108,7 +115,7 @@ pub async fn deregister<S: StateStore>(
 ) -> Result<bool, PortError> {
     let decide = |stored: Option<&AgentRegistration>| registration::deregister(stored, owner, now);
     let change = change(store, name, decide).await?;
-    Ok(matches!(change, RegistrationChange::Store(_)))
+    Ok(matches!(change, Some(RegistrationChange::Store(_))))
 }
 
 /// Records the last reply of an agent, if the stored one is older than `max_age`. If another instance saves a record first,
@@ -155,18 +162,23 @@ pub fn dead_letter_queues<C: Channel>(channel: &C, agents: &[RegisteredAgent]) -
     queues
 }
 
-/// Saves what `decide` makes of the stored registration. Decides again if another instance was faster.
+/// Saves what `decide` makes of the stored registration. Decides again if another instance was faster. `None` if the stored
+/// registration is unreadable; it stays.
 async fn change<S: StateStore>(
     store: &S,
     name: &AgentName,
     decide: impl Fn(Option<&AgentRegistration>) -> RegistrationChange,
-) -> Result<RegistrationChange, PortError> {
+) -> Result<Option<RegistrationChange>, PortError> {
     let key = key(name);
     let mut record = store.shared_record(&key).await?;
     for _ in 0..limits::SAVE_CONFLICTS_MAX {
-        let stored = record.as_ref().and_then(read).map(|agent| agent.registration);
+        let stored = record.as_ref().map(read);
+        if matches!(stored, Some(None)) {
+            return Ok(None);
+        }
+        let stored = stored.flatten().map(|agent| agent.registration);
         let change = decide(stored.as_ref());
-        let RegistrationChange::Store(next) = &change else { return Ok(change) };
+        let RegistrationChange::Store(next) = &change else { return Ok(Some(change)) };
         let saved = SharedRecord {
             key: key.clone(),
             revision: record.map_or(0, |record| record.revision) + 1,
@@ -174,7 +186,7 @@ async fn change<S: StateStore>(
             expires_at: next.deleted_at.map(expiry),
         };
         match store.save_shared_record(&saved).await? {
-            SharedSaveOutcome::Saved => return Ok(change),
+            SharedSaveOutcome::Saved => return Ok(Some(change)),
             SharedSaveOutcome::Conflict(now) => record = now,
         }
     }

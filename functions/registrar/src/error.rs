@@ -86,6 +86,16 @@ pub enum RegistrationError {
     Panic,
 }
 
+impl RegistrationError {
+    /// Whether it may pass, because the queue was changed a moment ago.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::NoQueue(_) | Self::OtherDeadLetterQueue { .. } | Self::VisibilityTimeout { .. }
+        )
+    }
+}
+
 /// Why an answer was not delivered. No message contains the URL.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {

@@ -25,7 +25,10 @@ use steward_aws::{
     channel::{AgentQueueSettings, SqsChannel},
     dead_letters,
 };
-use steward_core::model::registration::{AgentRegistration, RegistrationOwner};
+use steward_core::model::{
+    registration::{AgentRegistration, RegistrationOwner},
+    time::later,
+};
 use steward_runtime::{
     agents::{self, RegisterOutcome},
     ports::{Clock, Ports},
@@ -48,6 +51,12 @@ const VISIBILITY_FACTOR: u32 = 6;
 /// The time that remains for delivering the answer.
 const DELIVERY_WITHIN: Duration = Duration::from_secs(8);
 
+/// The time that one more look at the queue, and the registration, may take.
+const LAST_LOOK_WITHIN: Duration = Duration::from_secs(4);
+
+/// The pause between two looks at the queue.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
 /// Handles an event, and delivers the answer.
 ///
 /// # Errors
@@ -64,7 +73,8 @@ where
     let event = CustomResourceEvent::parse(event)?;
     let left = ports.clock().now().duration_until(deadline);
     let left = Duration::try_from(left).unwrap_or_default().saturating_sub(DELIVERY_WITHIN);
-    let change = AssertUnwindSafe(change_registration(ports, &event)).catch_unwind();
+    let looks_until = later(ports.clock().now(), left.saturating_sub(LAST_LOOK_WITHIN));
+    let change = AssertUnwindSafe(change_registration(ports, &event, looks_until)).catch_unwind();
     let changed = match tokio::time::timeout(left, change).await {
         Ok(Ok(changed)) => changed,
         Ok(Err(_)) => Err(RegistrationError::Panic),
@@ -84,6 +94,7 @@ where
 async fn change_registration<P>(
     ports: &P,
     event: &CustomResourceEvent,
+    looks_until: Timestamp,
 ) -> Result<(), RegistrationError>
 where
     P: Ports<Channel = SqsChannel>,
@@ -95,6 +106,7 @@ where
     match event.request()? {
         RequestType::Create | RequestType::Update => {
             let properties = AgentProperties::parse(&event.resource_properties)?;
+            await_queue(ports, &properties, looks_until).await?;
             register(ports, owner, properties).await
         }
         RequestType::Delete => {
@@ -108,6 +120,34 @@ where
     }
 }
 
+/// Waits until the agent's queue exists and suits the agent. SQS needs up to a minute to spread a change of a queue, so a
+/// queue that CloudFormation has just changed may look as it was before.
+async fn await_queue<P>(
+    ports: &P,
+    properties: &AgentProperties,
+    until: Timestamp,
+) -> Result<(), RegistrationError>
+where
+    P: Ports<Channel = SqsChannel>,
+{
+    let channel = ports.channel();
+    let queue = channel.agent_queue_name(&properties.name);
+    loop {
+        let settings = channel.agent_queue_settings(&properties.name).await?;
+        let checked = match settings {
+            Some(found) => check_queue(&queue, channel.agent_queue_prefix(), &found, properties),
+            None => Err(RegistrationError::NoQueue(queue.clone())),
+        };
+        match checked {
+            Err(error) if error.may_pass() && ports.clock().now() < until => {
+                tracing::info!(error = error.to_string(), "the queue does not suit the agent yet");
+                ports.clock().sleep(LOOK_EVERY).await;
+            }
+            checked => return checked,
+        }
+    }
+}
+
 async fn register<P>(
     ports: &P,
     owner: RegistrationOwner,
@@ -116,12 +156,8 @@ async fn register<P>(
 where
     P: Ports<Channel = SqsChannel>,
 {
-    let channel = ports.channel();
     let name = properties.name.clone();
-    let queue = channel.agent_queue_name(&name);
-    let settings = channel.agent_queue_settings(&name).await?;
-    let settings = settings.ok_or_else(|| RegistrationError::NoQueue(queue.clone()))?;
-    check_queue(&queue, channel.agent_queue_prefix(), &settings, &properties)?;
+    let queue = ports.channel().agent_queue_name(&name);
     let registration = AgentRegistration {
         kind: properties.kind,
         queue: queue.parse().map_err(InvalidProperties::QueueName)?,

@@ -32,7 +32,7 @@ use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_registrar::{error::DeliveryError, handle};
 use steward_runtime::{
     agents::{registered, registration},
-    ports::Ports,
+    ports::{Ports, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore},
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
@@ -94,8 +94,13 @@ impl Registry {
         self.answer_with(&self.ports(), event).await
     }
 
+    /// The function has no time to wait for a change of the queue.
     async fn answer_with(&self, ports: &AwsPorts, event: &Value) -> Value {
-        let deadline = Timestamp::now() + SignedDuration::from_secs(30);
+        self.answer_within(12, ports, event).await
+    }
+
+    async fn answer_within(&self, seconds: i64, ports: &AwsPorts, event: &Value) -> Value {
+        let deadline = Timestamp::now() + SignedDuration::from_secs(seconds);
         handle(ports, &reqwest::Client::new(), event, deadline).await.unwrap();
         self.take_answer()
     }
@@ -254,6 +259,41 @@ async fn a_queue_without_dead_letter_queue_is_refused() {
     let set = sqs.set_queue_attributes().queue_url(url).set_attributes(Some(none));
     set.send().await.unwrap();
     assert_refused(&registry.create("s").await, "in its RedrivePolicy, and has none");
+}
+
+/// SQS shows the change of a queue up to a minute late.
+#[tokio::test]
+async fn a_queue_that_changes_a_moment_later_is_awaited() {
+    let registry = Registry::start().await;
+    let sqs = aws_sdk_sqs::Client::new(&registry.aws.sdk_config());
+    let url = registry.config.agent_queue_url.of(&"a".parse().unwrap());
+    let timeout = |seconds: &str| {
+        let timeout = HashMap::from([(QueueAttributeName::VisibilityTimeout, seconds.to_owned())]);
+        sqs.set_queue_attributes().queue_url(&url).set_attributes(Some(timeout)).send()
+    };
+    timeout("30").await.unwrap();
+    assert_refused(&registry.create("s").await, "must be at least 720 s");
+    let (ports, event) = (registry.ports(), registry.event("Create", "s", &properties()));
+    let answer = registry.answer_within(30, &ports, &event);
+    let (answer, ()) = tokio::join!(answer, async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        timeout("720").await.unwrap();
+    });
+    assert_eq!(answer["Status"], "SUCCESS", "{answer}");
+}
+
+/// It may be that of another stack, written by a newer release.
+#[tokio::test]
+async fn an_unreadable_registration_is_not_replaced() {
+    let registry = Registry::start().await;
+    let key = SharedRecordKey { kind: SharedRecordKind::Agent, name: "a".to_owned() };
+    let record = SharedRecord { key: key.clone(), revision: 1, body: json!(7), expires_at: None };
+    registry.ports().store().save_shared_record(&record).await.unwrap();
+    assert_refused(&registry.create("stack-1").await, "the stored registration is unreadable");
+    let answer = registry.answer(&registry.event("Delete", "stack-1", &properties())).await;
+    assert_eq!(answer["Status"], "SUCCESS", "{answer}");
+    let stored = registry.ports().store().shared_record(&key).await.unwrap().unwrap();
+    assert_eq!((stored.revision, stored.body), (1, json!(7)));
 }
 
 #[tokio::test]
