@@ -27,6 +27,7 @@ use steward_agent::{
     secret::{Secret, SecretError},
 };
 use steward_core::model::messages::StepRequest;
+use tempfile::NamedTempFile;
 use tokio::{
     net::{TcpListener, TcpSocket},
     task::JoinSet,
@@ -337,31 +338,15 @@ async fn without_a_configured_secret_nothing_is_read() {
     assert_eq!(server.reads(), 0);
 }
 
-/// A buffer for log lines.
-#[derive(Clone, Default)]
-struct LogBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for LogBuffer {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn debug_output_and_logs_of_all_levels_do_not_contain_the_secret() {
-    let log = LogBuffer::default();
-    let writer = log.clone();
+    let log = NamedTempFile::new().unwrap();
     // The subscriber is global, so that it also gets the log lines of other threads.
     tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_span_events(FmtSpan::FULL)
         .with_ansi(false)
-        .with_writer(move || writer.clone())
+        .with_writer(log.reopen().unwrap())
         .init();
     let server = SecretsServer::new(r#"{ "authorization": "Bearer s3cret" }"#).await;
     let (service, secret) = server.open("{}").await.unwrap();
@@ -375,7 +360,7 @@ async fn debug_output_and_logs_of_all_levels_do_not_contain_the_secret() {
         server.respond_with(failure);
         secret.refresh(after(at)).await;
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = std::fs::read_to_string(log.path()).unwrap();
     assert!(!debug.contains("s3cret"), "{debug}");
     assert!(!log.contains("s3cret"), "{log}");
     assert!(log.contains("TRACE"), "the most detailed level is checked");

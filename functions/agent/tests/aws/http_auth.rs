@@ -1,7 +1,5 @@
 //! `auth: aws` of a step's request and of an agent.
 
-use std::sync::{Arc, Mutex};
-
 use axum::http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 use steward_agent::{
@@ -9,6 +7,7 @@ use steward_agent::{
     http::{HttpService, HttpSettings},
     signed::AgentAuth,
 };
+use tempfile::NamedTempFile;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::{
@@ -142,31 +141,15 @@ async fn an_agent_without_credentials_does_not_send_the_request() {
     assert_eq!(server.requests().len(), 0);
 }
 
-/// A buffer for log lines.
-#[derive(Clone, Default)]
-struct LogBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for LogBuffer {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn logs_of_all_levels_and_debug_output_contain_neither_credentials_nor_payload() {
-    let log = LogBuffer::default();
-    let writer = log.clone();
+    let log = NamedTempFile::new().unwrap();
     // The subscriber is global, so that it also gets the log lines of other threads.
     tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_span_events(FmtSpan::FULL)
         .with_ansi(false)
-        .with_writer(move || writer.clone())
+        .with_writer(log.reopen().unwrap())
         .init();
     let server = server().await;
     let headers = r#"{ "x-amz-customer-key": "s3cret-header" }"#.parse().unwrap();
@@ -178,7 +161,7 @@ async fn logs_of_all_levels_and_debug_output_contain_neither_credentials_nor_pay
     assert_eq!(received.headers["x-amz-customer-key"], "s3cret-header");
     let authorization = received.headers[AUTHORIZATION].to_str().unwrap();
     let (_, signature) = authorization.split_once("Signature=").unwrap();
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = std::fs::read_to_string(log.path()).unwrap();
     assert!(log.contains("TRACE"), "the most detailed level is checked");
     let debug = format!("{service:?} {service:#?}");
     for secret in [SECRET_KEY, SESSION_TOKEN, signature, "s3cret-header", "s3cret-body"] {

@@ -8,11 +8,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use aws_credential_types::{Credentials as AwsCredentials, provider::SharedCredentialsProvider};
 use futures_util::future::join_all;
@@ -25,6 +21,7 @@ use steward_agent::{
     signed::AwsSigner,
 };
 use steward_core::model::messages::StepRequest;
+use tempfile::NamedTempFile;
 
 use crate::server::{CA, CERTIFICATE, HANG, KEY, Server};
 
@@ -284,30 +281,14 @@ fn a_ca_is_at_least_one_valid_certificate() {
     }
 }
 
-/// A buffer for log lines.
-#[derive(Clone, Default)]
-struct LogBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for LogBuffer {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn debug_output_and_logs_of_all_levels_contain_neither_the_credentials_nor_a_token() {
-    let log = LogBuffer::default();
-    let writer = log.clone();
+    let log = NamedTempFile::new().unwrap();
     // The subscriber is global, so that it also gets the log lines of other threads.
     tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_ansi(false)
-        .with_writer(move || writer.clone())
+        .with_writer(log.reopen().unwrap())
         .init();
     for (server, client_auth) in [
         (Server::start().await, "basic"),
@@ -326,7 +307,7 @@ async fn debug_output_and_logs_of_all_levels_contain_neither_the_credentials_nor
         assert!(!debug.contains("s3cret") && !debug.contains("token-1"), "{debug}");
         assert!(!debug.contains("BEGIN CERTIFICATE"), "{debug}");
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = std::fs::read_to_string(log.path()).unwrap();
     // `c2hvcDpzM2NyZXQ=` is `shop:s3cret` in base64.
     for secret in ["s3cret", "c2hvcDpzM2NyZXQ", "token-1"] {
         let line = log.lines().find(|line| line.contains(secret));

@@ -1,14 +1,10 @@
 //! The page of a task, and its commands.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use axum::http::StatusCode;
 use serde_json::json;
 use steward_core::model::task::ProcessState;
 use steward_operator::mask::MASK_TEXT;
+use tempfile::NamedTempFile;
 
 use crate::{
     shop::{CARD, RECEIPT, Shop},
@@ -283,32 +279,16 @@ async fn a_selected_document_is_shown_alone_and_masked() {
     page.assert_absent(&["\"Ann\"", "hx-get"]);
 }
 
-/// A buffer for log lines.
-#[derive(Clone, Default)]
-struct LogBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for LogBuffer {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn logs_contain_no_masked_or_entered_values() {
     // With a single subscriber, `tracing` disables a callsite for all threads if a thread without a subscriber reaches it
     // first, as another test may do.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
-    let log = LogBuffer::default();
-    let writer = log.clone();
+    let log = NamedTempFile::new().unwrap();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_env_filter("info,steward_console=trace,steward_runtime=trace")
-        .with_writer(move || writer.clone())
+        .with_writer(log.reopen().unwrap())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let shop = Shop::with_refused_charge("HTTP 402").await;
@@ -317,7 +297,7 @@ async fn logs_contain_no_masked_or_entered_values() {
     shop.post("/console/tasks/o-1/resubmit", &[REASON, ("input", &input)]).await;
     shop.run_functions().await;
     shop.get(TASK).await;
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = std::fs::read_to_string(log.path()).unwrap();
     assert!(log.contains("command sent"), "{log}");
     for hidden in [CARD, RECEIPT, "typed-9c1"] {
         assert!(!log.contains(hidden), "{hidden} in: {log}");
