@@ -32,13 +32,17 @@ pub(super) async fn function_url_accepts_submissions(stack: Rc<Stack>) {
     problem(post(&url, &json!("not a submission")).await, 400).await;
 
     let processed = async || {
-        let task = get(&url, &format!("tasks/{id}")).await;
+        let task = get(&url, &format!("tasks/{id}?wait=20s")).await;
         let (status, body) = (task.status(), task.text().await.unwrap());
         assert_eq!(status, 200, "{body}");
         let task: Value = serde_json::from_str(&body).unwrap();
         (task["process_state"] == "Processed").then_some(())
     };
     wait_for("a task over HTTP", processed).await;
+    // The task has ended, so the repeated submission returns it at once.
+    let ended = post_to(&url, "tasks?wait=20s", &submission).await;
+    assert_eq!(ended.status(), 200);
+    assert_eq!(get(&url, "openapi.json").await.status(), 200);
     problem(get(&url, "tasks/unknown").await, 404).await;
 
     if deployment_target().enforces_iam("http: requests unsigned, and of an unknown signer") {
@@ -64,8 +68,12 @@ pub(super) fn base_url(stack: &Stack, variable: &str) -> String {
 }
 
 async fn post(url: &str, body: &Value) -> Response {
+    post_to(url, "tasks", body).await
+}
+
+async fn post_to(url: &str, path: &str, body: &Value) -> Response {
     let headers = [("content-type", "application/json")];
-    let (url, body) = (format!("{url}tasks"), body.to_string());
+    let (url, body) = (format!("{url}{path}"), body.to_string());
     let send = async || signed(&root(), "lambda", (Method::POST, &url), &headers, &body).await;
     with_retries("POST", send).await
 }
