@@ -165,6 +165,7 @@ fn print_totals(totals: &SimulationTotals, took: Option<Duration>) {
         effects,
         steps,
         rate_deferrals,
+        agent_moves,
         task_ms,
     } = totals;
     let count: u64 = tasks.values().sum();
@@ -176,6 +177,7 @@ fn print_totals(totals: &SimulationTotals, took: Option<Duration>) {
     print_line!("messages          {messages}");
     print_line!("effects           {effects}");
     print_line!("rate deferrals    {rate_deferrals}");
+    print_line!("agent moves       {agent_moves}");
     print_line!("task-hours        {hours}");
     let completed = steps
         .iter()

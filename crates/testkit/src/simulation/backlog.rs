@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{
     SimulationTotals,
+    agents_plan::AgentsPlan,
     blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
     late_message_plan::LateMessagePlan,
     plan::{InfrastructureFaults, ServiceProfile, SimulationPlan, TaskPlan},
@@ -25,7 +26,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         after: after.iter().map(|name| name.parse().unwrap()).collect(),
         when: None,
         each: None,
-        work: WorkPlan::Call { agent: "blue", idempotent: true, callback: None },
+        work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent: true, callback: None },
         reads: Vec::new(),
         complete_within: Some("30s"),
         recovery: Some(json!({ "attempts": 5 })),

@@ -14,7 +14,10 @@ use steward_core::{
     },
 };
 
-use super::virtual_time::{EPOCH_S, Millis};
+use super::{
+    agents_plan::AgentsPlan,
+    virtual_time::{EPOCH_S, Millis},
+};
 
 /// The logical agents, each with a remote service of its own.
 pub(super) const AGENTS: [&str; 3] = ["blue", "green", "red"];
@@ -61,7 +64,7 @@ pub(super) struct StepPlan {
 /// The kind of a step.
 #[derive(Debug, Clone)]
 pub(super) enum WorkPlan {
-    Call { agent: &'static str, idempotent: bool, callback: Option<CallbackPlan> },
+    Call { agents: AgentsPlan, idempotent: bool, callback: Option<CallbackPlan> },
     Wait(WaitPlan),
     Child(&'static str),
 }
@@ -201,7 +204,7 @@ impl StepPlan {
             });
         };
         match &self.work {
-            WorkPlan::Call { agent, idempotent, callback } => {
+            WorkPlan::Call { agents, idempotent, callback } => {
                 let mut body = self.body();
                 if let Some(callback) = callback {
                     set("callback", callback.definition());
@@ -210,7 +213,7 @@ impl StepPlan {
                 if !idempotent {
                     set("idempotent", json!(false));
                 }
-                set("agent", json!(agent));
+                set("agent", agents.definition());
                 set("request", json!({ "path": "/do", "body": body }));
             }
             WorkPlan::Wait(wait) => set("wait", json!(wait.text())),

@@ -9,12 +9,13 @@ use steward_core::model::{
     attempt::Action,
     json_text::JsonText,
     messages::StepRequest,
-    names::{AgentName, Part, StepName},
+    names::{Part, StepName},
     step::StepState,
     task::ProcessState,
 };
 
 use super::{
+    agent_checks::check_agent,
     blueprint::{StepPlan, WorkPlan},
     expectations::{Expected, TaskExpectations},
     ledger::{CallAttempt, EffectLedger, LedgerAccount},
@@ -24,14 +25,15 @@ use super::{
 };
 
 impl Oracle {
-    /// Checks that a call is within its agent's rate limit. The call of a step that is not idempotent begins after its claim,
-    /// whose write may be slow, so it does not count.
-    pub(super) fn check_rate(&mut self, agent: &AgentName, idempotent: bool, now: Timestamp) {
-        let skew = self.clock_skew;
+    /// Checks that a call is within its agent's rate limit. A call of which only one delivery may call begins after its
+    /// claim, whose write may be slow, so it does not count.
+    pub(super) fn check_rate(&mut self, request: &StepRequest, now: Timestamp) {
+        let (agent, skew) = (&request.agent, self.clock_skew);
+        let is_claimed = !request.idempotent || request.exclusive;
         let holds = self
             .rate_meters
             .get_mut(agent)
-            .is_none_or(|meter| !idempotent || meter.count(now, skew));
+            .is_none_or(|meter| is_claimed || meter.count(now, skew));
         if !holds {
             self.add_finding(format!("agent {agent}: exceeds its rate limit"));
         }
@@ -65,6 +67,7 @@ impl Oracle {
             Some(step) => {
                 found.extend(self.check_items_in_progress(request, step, ledger));
                 found.extend(check_body(request, step, expected));
+                found.extend(check_agent(request, &step.work, expected));
             }
         }
         if *action == Action::Undo {

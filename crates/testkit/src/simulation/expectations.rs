@@ -94,7 +94,7 @@ impl<'a> TaskExpectations<'a> {
         self.ledger.account(self.id(), part)
     }
 
-    fn input(&self, key: &str) -> Expected<&'a Value> {
+    pub(super) fn input(&self, key: &str) -> Expected<&'a Value> {
         if has_edited_input(self.task) {
             return Expected::Undetermined;
         }
@@ -207,11 +207,14 @@ impl<'a> TaskExpectations<'a> {
             let completed = self.task.progress(part, Action::Do);
             let completed =
                 completed.is_some_and(|run| matches!(run.state, StepState::Completed { .. }));
-            return !completed && step.undo.as_ref().is_some_and(|undo| undo.reads_own);
+            let reads_missing = !completed && step.undo.as_ref().is_some_and(|undo| undo.reads_own);
+            // An operator completed the step before it chose its agent.
+            return reads_missing || self.chosen_agent(&step.work) == Expected::NoValue;
         }
         let fails =
             self.should_run(step) == Expected::NoValue || self.items(step) == Expected::NoValue;
         fails
+            || self.chosen_agent(&step.work) == Expected::NoValue
             || matches!(step.work, WorkPlan::Wait(WaitPlan::Broken))
             || has_edited_input(self.task)
     }

@@ -13,6 +13,7 @@ use steward_core::{
 };
 
 use super::{
+    agents_plan::AgentsPlan,
     blueprint::{
         AGENTS, Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan,
     },
@@ -89,7 +90,7 @@ fn step(then: &str, random: &mut SeededRandom) -> StepPlan {
         after: Vec::new(),
         when: None,
         each: Some(each),
-        work: WorkPlan::Call { agent, idempotent: true, callback: None },
+        work: WorkPlan::Call { agents: AgentsPlan::One(agent), idempotent: true, callback: None },
         reads: Vec::new(),
         complete_within: Some("5m"),
         recovery: Some(recovery(then, random)),

@@ -8,7 +8,7 @@ use steward_core::model::{
     attempt::Action,
     json_text::JsonText,
     messages::StepRequest,
-    names::{CallbackToken, Part, StepName, TaskId},
+    names::{AgentName, CallbackToken, Part, StepName, TaskId},
 };
 
 use super::virtual_time::Millis;
@@ -16,11 +16,16 @@ use super::virtual_time::Millis;
 /// A part of a task.
 pub(super) type TaskPart = (TaskId, Part);
 
+/// An idempotency key at the service of an agent. The services do not share keys.
+type ServiceKey = (AgentName, String);
+
 /// An effect of a part.
 #[derive(Debug, Clone)]
 pub(super) struct LedgerEffect {
     pub(super) at: Millis,
     pub(super) undone: bool,
+    /// The agent at whose service it is.
+    pub(super) agent: AgentName,
     /// The item of the call.
     pub(super) item: Option<Value>,
 }
@@ -57,8 +62,8 @@ pub(super) struct LedgerAccount {
     pub(super) calls: u32,
     /// The item of the last call.
     pub(super) item: Option<Value>,
-    /// The answers by idempotency key: of the part, and of its undo.
-    answers: [BTreeMap<String, Value>; 2],
+    /// The answers by agent and idempotency key: of the part, and of its undo.
+    answers: [BTreeMap<ServiceKey, Value>; 2],
     /// The outputs that callbacks provided.
     pub(super) callback_outputs: Vec<Value>,
 }
@@ -69,18 +74,23 @@ impl LedgerAccount {
         self.effects.iter().any(|effect| !effect.undone)
     }
 
+    /// Whether any of its effects at the service of an agent is not undone.
+    pub(super) fn has_remaining_effect_at(&self, agent: &AgentName) -> bool {
+        self.effects.iter().any(|effect| !effect.undone && effect.agent == *agent)
+    }
+
     /// The answers to calls of the part, without its undo.
     pub(super) fn returned(&self) -> impl Iterator<Item = &Value> {
         let [run, _] = &self.answers;
         run.values()
     }
 
-    fn answers(&self, action: Action) -> &BTreeMap<String, Value> {
+    fn answers(&self, action: Action) -> &BTreeMap<ServiceKey, Value> {
         let [run, undo] = &self.answers;
         if action == Action::Do { run } else { undo }
     }
 
-    fn answers_mut(&mut self, action: Action) -> &mut BTreeMap<String, Value> {
+    fn answers_mut(&mut self, action: Action) -> &mut BTreeMap<ServiceKey, Value> {
         let [run, undo] = &mut self.answers;
         if action == Action::Do { run } else { undo }
     }
@@ -163,10 +173,10 @@ impl EffectLedger {
         self.service_calls.get_mut(&number)
     }
 
-    /// Whether a call with this idempotency key is in progress.
-    pub(super) fn is_in_progress(&self, key: &str, now: Millis) -> bool {
+    /// Whether a call with the idempotency key of `request` is in progress at the service.
+    pub(super) fn is_in_progress(&self, request: &StepRequest, now: Millis) -> bool {
         self.service_calls.values().any(|service_call| {
-            service_call.request.idempotency_key == key
+            service_key(&service_call.request) == service_key(request)
                 && service_call.began_at <= now
                 && now < service_call.ends_at
         })
@@ -199,7 +209,7 @@ impl EffectLedger {
     pub(super) fn is_repeat(&self, request: &StepRequest) -> bool {
         let account = self.account(&request.task_id, &request.step);
         let knows = |account: &LedgerAccount| {
-            account.answers(request.action).contains_key(&request.idempotency_key)
+            account.answers(request.action).contains_key(&service_key(request))
         };
         request.idempotent && account.is_some_and(knows)
     }
@@ -212,19 +222,23 @@ impl EffectLedger {
         answer: Value,
         now: Millis,
     ) -> Value {
-        let (key, known) = (&request.idempotency_key, self.is_repeat(request));
+        let (key, known) = (service_key(request), self.is_repeat(request));
         let account = self.account_mut(&request.task_id, &request.step);
-        if known && let Some(answer) = account.answers(request.action).get(key) {
+        if known && let Some(answer) = account.answers(request.action).get(&key) {
             return answer.clone();
         }
         match request.action {
             Action::Do => {
                 let item = item(request);
-                account.effects.push(LedgerEffect { at: now, undone: false, item });
+                let agent = request.agent.clone();
+                account.effects.push(LedgerEffect { at: now, undone: false, agent, item });
             }
-            Action::Undo => account.effects.iter_mut().for_each(|effect| effect.undone = true),
+            Action::Undo => {
+                let own = account.effects.iter_mut().filter(|e| e.agent == request.agent);
+                own.for_each(|effect| effect.undone = true);
+            }
         }
-        account.answers_mut(request.action).insert(key.clone(), answer.clone());
+        account.answers_mut(request.action).insert(key, answer.clone());
         self.effects += 1;
         answer
     }
@@ -241,6 +255,10 @@ impl EffectLedger {
         let account = self.account_mut(&token.task_id, &token.step);
         account.callback_outputs.push(output.clone());
     }
+}
+
+fn service_key(request: &StepRequest) -> ServiceKey {
+    (request.agent.clone(), request.idempotency_key.clone())
 }
 
 /// The item of a call.

@@ -7,6 +7,7 @@ use serde_json::json;
 use steward_core::rate::RateLimit;
 
 use super::{
+    agents_plan::AgentsPlan,
     blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
     late_message_plan::LateMessagePlan,
     plan::{InfrastructureFaults, ServiceProfile, SimulationPlan, TaskPlan},
@@ -22,7 +23,7 @@ fn plan(per_second: f64) -> SimulationPlan {
         after: Vec::new(),
         when: None,
         each: None,
-        work: WorkPlan::Call { agent: "blue", idempotent, callback: None },
+        work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent, callback: None },
         reads: Vec::new(),
         complete_within: Some("30s"),
         recovery: Some(json!({ "attempts": 1 })),

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use steward_runtime::ports::Ports;
 
+mod agent_checks;
+mod agents_plan;
 mod blueprint;
 mod call_checks;
 mod callbacks;

@@ -5,6 +5,7 @@
 use steward_core::model::names::StepName;
 
 use super::{
+    agents_plan::AgentsPlan,
     blueprint::{
         Blueprint, ForEachPlan, ItemsPlan, StepPlan, UndoPlan, WaitPlan, WhenPlan, WorkPlan,
     },
@@ -31,7 +32,10 @@ pub(super) fn mutate(blueprint: &mut Blueprint, random: &mut SeededRandom) {
             step.after.pop();
         }
         7 => step.work = WorkPlan::Wait(WaitPlan::Input),
-        8 => step.work = WorkPlan::Call { agent: "red", idempotent: false, callback: None },
+        8 => {
+            let agents = AgentsPlan::One("red");
+            step.work = WorkPlan::Call { agents, idempotent: false, callback: None };
+        }
         _ => step.undo = Some(UndoPlan { complete_within: None, recovery: None, reads_own: false }),
     }
 }

@@ -83,6 +83,7 @@ impl Oracle {
         now: Timestamp,
     ) {
         self.observe_edit(before, after);
+        self.observe_agents(before, after, ledger);
         self.tasks.insert(after.task_id.clone(), after.clone());
         for (part, action, progress) in after.started_actions() {
             let old = before.progress(&part, action);
@@ -174,6 +175,7 @@ impl Oracle {
             Queue::Scheduler => match serde_json::from_str(body) {
                 Ok(SchedulerMessage::Reply(reply)) => {
                     self.rate_deferrals += u64::from(is_rate_deferral(&reply.outcome));
+                    self.observe_refusal(&reply);
                     let attempt = (reply.task_id, reply.step, reply.action, reply.attempt);
                     self.agent_replies.insert(attempt);
                 }

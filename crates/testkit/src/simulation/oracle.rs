@@ -69,6 +69,8 @@ pub(super) struct Oracle {
     pub(super) children: BTreeMap<TaskId, BTreeSet<(Part, TaskId)>>,
     /// The attempts that an agent answered.
     pub(super) agent_replies: BTreeSet<AttemptKey>,
+    /// The attempts that an agent refused for certain.
+    pub(super) certain_refusals: BTreeSet<AttemptKey>,
     pub(super) callbacks_received: BTreeSet<(TaskId, Part)>,
     /// The parts whose child task reported its end.
     pub(super) child_reports_received: BTreeSet<(TaskId, Part)>,
@@ -92,6 +94,8 @@ pub(super) struct Oracle {
     pub(super) rate_meters: BTreeMap<AgentName, RateMeter>,
     /// The replies of agents that deferred an attempt because of their rate limit.
     pub(super) rate_deferrals: u64,
+    /// How often a step moved on to its next agent.
+    pub(super) agent_moves: u64,
     pub(super) violations: Vec<String>,
 }
 
@@ -124,6 +128,7 @@ impl Oracle {
             colliding_ids: colliding_ids.map(|task| task.task_id.clone()).collect(),
             children: BTreeMap::new(),
             agent_replies: BTreeSet::new(),
+            certain_refusals: BTreeSet::new(),
             callbacks_received: BTreeSet::new(),
             child_reports_received: BTreeSet::new(),
             kept_reasons: BTreeSet::new(),
@@ -141,6 +146,7 @@ impl Oracle {
                 .map(|(agent, limit)| (agent.clone(), RateMeter::new(*limit)))
                 .collect(),
             rate_deferrals: 0,
+            agent_moves: 0,
             violations: Vec::new(),
         }
     }
@@ -225,6 +231,7 @@ impl Oracle {
         self.children.remove(id);
         self.alerts.remove(id);
         self.agent_replies.retain(|(of, ..)| of != id);
+        self.certain_refusals.retain(|(of, ..)| of != id);
         self.callbacks_received.retain(|(of, _)| of != id);
         self.child_reports_received.retain(|(of, _)| of != id);
         self.kept_reasons.retain(|(of, ..)| of != id);

@@ -83,6 +83,8 @@ pub(super) struct ServiceProfile {
     pub(super) refuse_undo: f64,
     /// The times at which the service is down.
     pub(super) down: Vec<Range<Millis>>,
+    /// The times at which the service accepts no connection.
+    pub(super) unreachable: Vec<Range<Millis>>,
     /// The number of characters that are added to the reason of a refusal.
     pub(super) reason_chars: usize,
     /// The quirks of the service; `None` in runs whose services have none.

@@ -142,6 +142,11 @@ fn profile(faults_until: Millis, random: &mut SeededRandom) -> ServiceProfile {
         let from = random.within(0..=faults_until);
         profile.down.push(from..from + random.skewed(30 * MINUTE));
     }
+    if random.chance(0.4) {
+        // Many tasks begin in the first minutes.
+        let from = random.skewed(faults_until);
+        profile.unreachable.push(from..from + random.within(1..=30) * MINUTE);
+    }
     profile
 }
 

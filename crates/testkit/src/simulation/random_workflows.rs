@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use steward_core::model::names::StepName;
 
 use super::{
+    agents_plan::AgentsPlan,
     blueprint::{
-        AGENTS, Blueprint, CallbackPlan, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan,
-        WaitPlan, WhenPlan, WorkPlan,
+        Blueprint, CallbackPlan, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WaitPlan,
+        WhenPlan, WorkPlan,
     },
     random::SeededRandom,
     virtual_time::{HOUR, MINUTE, Millis, SECOND},
@@ -130,9 +131,8 @@ impl WorkflowStyle {
     }
 
     fn work(&self, random: &mut SeededRandom) -> WorkPlan {
-        let [agent, others @ ..] = AGENTS;
-        let agent = random.pick(agent, &others);
-        let call = |idempotent, callback| WorkPlan::Call { agent, idempotent, callback };
+        let agents = AgentsPlan::draw(self.faulty, random);
+        let call = |idempotent, callback| WorkPlan::Call { agents, idempotent, callback };
         if !self.scope.all_kinds {
             return call(random.chance(0.85), None);
         }

@@ -32,6 +32,8 @@ pub struct SimulationTotals {
     pub steps: BTreeMap<String, u64>,
     /// The attempts that were deferred because of a rate limit.
     pub rate_deferrals: u64,
+    /// How often a step with several agents moved on to its next agent.
+    pub agent_moves: u64,
     /// The virtual milliseconds from submission to end, summed over all tasks.
     pub task_ms: u64,
 }
@@ -44,6 +46,7 @@ impl SimulationTotals {
         self.messages += other.messages;
         self.effects += other.effects;
         self.rate_deferrals += other.rate_deferrals;
+        self.agent_moves += other.agent_moves;
         self.task_ms += other.task_ms;
         for (state, count) in &other.tasks {
             *self.tasks.entry(state.clone()).or_default() += count;

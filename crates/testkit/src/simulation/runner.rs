@@ -461,6 +461,7 @@ impl Runner {
             messages: state.network.delivered,
             effects: state.ledger.effects,
             rate_deferrals: state.oracle.rate_deferrals,
+            agent_moves: state.oracle.agent_moves,
             ..SimulationTotals::default()
         };
         for task in state.oracle.tasks.values() {

@@ -69,8 +69,13 @@ impl SimulatedService {
         let now = deployment.now();
         let state = &mut *deployment.state();
         let key = &request.idempotency_key;
+        let is_unreachable = profile.unreachable.iter().any(|times| times.contains(&now));
+        if state.faults_enabled && is_unreachable {
+            let after = state.random.within(0..=50);
+            return CallPlan::refused(after, ServiceResponse::NoConnection);
+        }
         let conflicts = profile.quirks.as_ref().is_some_and(|quirks| quirks.conflicts);
-        if conflicts && request.idempotent && state.ledger.is_in_progress(key, now) {
+        if conflicts && request.idempotent && state.ledger.is_in_progress(request, now) {
             let after = state.random.within(0..=50);
             return CallPlan::refused(after, ServiceResponse::Status(409));
         }
@@ -86,7 +91,8 @@ impl SimulatedService {
                 &mut state.random,
             );
             let account = state.ledger.account(&request.task_id, &request.step);
-            let has_nothing_to_undo = account.is_none_or(|account| !account.has_remaining_effect());
+            let has_nothing_to_undo =
+                account.is_none_or(|account| !account.has_remaining_effect_at(&self.agent));
             if request.action == Action::Undo
                 && has_nothing_to_undo
                 && matches!(call_plan.response, ServiceResponse::Success(_))
@@ -222,7 +228,7 @@ impl RemoteService for SimulatedService {
         {
             let oracle = &mut deployment.state().oracle;
             oracle.check_traceparent(request, &traceparent);
-            oracle.check_rate(&self.agent, request.idempotent, now);
+            oracle.check_rate(request, now);
         }
         if call_plan.response == ServiceResponse::NoConnection {
             deployment.fault(&format!("service-{}", self.agent), || "is not reached".to_owned());

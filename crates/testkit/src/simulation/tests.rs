@@ -48,6 +48,7 @@ fn the_first_150_seeds_have_no_findings() {
     }
     assert!(totals.faults > 1_000, "{totals:?}");
     assert!(totals.rate_deferrals > 100, "{totals:?}");
+    assert!(totals.agent_moves > 20, "{totals:?}");
     for steps in [
         "call completed",
         "call failed",

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use steward_core::model::{command::CommandAction, names::Part};
 
 use super::{
+    agents_plan::AgentsPlan,
     blueprint::{
         AGENTS, Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan,
     },
@@ -106,7 +107,7 @@ fn step(after: &[&str], then: &str, attempts: u64, random: &mut SeededRandom) ->
         after: after.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
         when: None,
         each: None,
-        work: WorkPlan::Call { agent, idempotent: true, callback: None },
+        work: WorkPlan::Call { agents: AgentsPlan::One(agent), idempotent: true, callback: None },
         reads: Vec::new(),
         complete_within: Some("60s"),
         recovery: Some(recovery(then)),
