@@ -70,7 +70,13 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                     let verdict = format!("not counted as a failure; agent {next} is next");
                     store_reason(change, DocumentKey::Deferral(attempt), reason, &verdict);
                 }
-                None => defer(change, attempt, reason, pause, (*may_have_run, did_not_run)),
+                None => {
+                    let pause = match did_not_run {
+                        true => pause.min(limits::AGENTS_PAUSE_MAX),
+                        false => pause,
+                    };
+                    defer(change, attempt, reason, pause, (*may_have_run, did_not_run));
+                }
             }
         }
         ReplyOutcome::Unknown { reason } => abandon_attempt(change, attempt, reason),
