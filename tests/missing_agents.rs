@@ -137,3 +137,32 @@ async fn a_request_is_sent_as_soon_as_the_queue_exists_without_a_registration() 
     assert_eq!(deployment.take_messages(&url).await.len(), 1);
     assert_eq!(agents::registered(ports.store()).await.unwrap(), []);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_with_two_agents_moves_on_from_the_one_without_a_queue_and_counts_no_failure() {
+    let step = json!({ "agent": ["nobody", "a"], "request": { "path": "/x" } });
+    let workflow = json!({ "name": "line", "version": 1, "steps": { "charge": step } });
+    let deployment = TestDeployment::new(&serde_json::from_value(workflow).unwrap()).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    deliver(&deployment, [wake_message("t")], 1).await;
+
+    assert_eq!(deployment.take_alerts().await.len(), 1);
+    let replies = deployment.take_scheduler_messages().await;
+    let is_reply = |text: &String| text.contains(r#""type":"reply""#);
+    let replies: Vec<_> = replies.into_iter().filter(is_reply).collect();
+    let sent: Value = serde_json::from_str(&replies[0]).unwrap();
+    let outcome = json!({
+        "status": "deferred", "reason": "agent `nobody` has no queue", "retry_after_ms": 60_000,
+        "certain": true,
+    });
+    assert_eq!((replies.len(), &sent["outcome"]), (1, &outcome));
+    deliver(&deployment, replies, 1).await;
+
+    let requests = deployment.take_agent_requests().await;
+    assert_eq!(requests.len(), 1);
+    let request = &requests[0];
+    assert_eq!((request.agent.as_str(), request.attempt, request.exclusive), ("a", 2, true));
+    deliver(&deployment, [completed_reply(request)], 1).await;
+    let task = deployment.task("t").await;
+    assert_eq!((task.process_state.to_string().as_str(), task.failure_count), ("Processed", 0));
+}
