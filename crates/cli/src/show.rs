@@ -1,11 +1,13 @@
 //! `steward show`: a task's state, its timeline, and what happens next.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use steward_core::{
-    definition::mask::Mask,
+    definition::{mask::Mask, plan::Plan},
     model::{
         attempt::{Action, AttemptId},
         document::{Document, DocumentKey},
@@ -19,7 +21,7 @@ use steward_operator::{
     timeline::{TimelineEntry, timeline},
     view::TaskView,
 };
-use steward_runtime::ports::{Definitions, StateStore};
+use steward_runtime::ports::{Definitions, PortError, StateStore};
 
 use crate::{client::DeploymentArgs, table::table};
 
@@ -55,7 +57,11 @@ pub(crate) async fn show(
     let task = store.load(id).await?.with_context(|| format!("task `{id}` does not exist"))?;
     let ShownDocuments { ranges, cut } = ShownDocuments::of(&task, options.part);
     let documents = store.documents_in(&task, &ranges).await?;
-    let view = TaskView::of(&task).with_reasons(&task, &documents);
+    let mut view = TaskView::of(&task).with_reasons(&task, &documents);
+    // A task whose definition cannot be read is shown without its agents.
+    if let Ok(Some(workflow)) = workflow(&task, deployment).await {
+        view = view.with_agents(&task, &workflow);
+    }
     let lines = timeline(&task, &documents);
     let errors = match options.errors {
         true => Some(error_bodies(&mask(&task, deployment).await?, documents)),
@@ -88,11 +94,18 @@ pub(crate) async fn show(
     Ok(())
 }
 
+async fn workflow(
+    task: &Task,
+    deployment: &DeploymentArgs,
+) -> Result<Option<Arc<Plan>>, PortError> {
+    let definitions = deployment.definitions().await;
+    definitions.workflow(&task.workflow, Some(task.version)).await
+}
+
 /// The mask of the task's workflow.
 async fn mask(task: &Task, deployment: &DeploymentArgs) -> Result<Mask> {
     let (name, version) = (&task.workflow, task.version);
-    let workflow = deployment.definitions().await.workflow(name, Some(version)).await?;
-    let workflow = workflow.with_context(|| {
+    let workflow = workflow(task, deployment).await?.with_context(|| {
         format!("without workflow `{name}` version {version} it is not known what its mask hides")
     })?;
     Ok(workflow.mask.clone())
@@ -153,7 +166,8 @@ fn step_states(view: &TaskView) -> Vec<String> {
         let done = step.items.map_or_else(String::new, |items| {
             format!(", {} of {items} items done", step.items_done())
         });
-        let state = format!("{}{unknown}{done}", step.state);
+        let agent = step.agent.as_ref().map(|agent| format!(" (agent {agent})"));
+        let state = format!("{}{}{unknown}{done}", step.state, agent.unwrap_or_default());
         match states.last_mut() {
             Some((first, last, text))
                 if first.step == part.step

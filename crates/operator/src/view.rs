@@ -10,13 +10,14 @@ use serde_json::Value;
 use crate::{next::next_events, state::PartState};
 
 use steward_core::{
+    definition::workflow::Workflow,
     engine::notify::result_key,
     model::{
         attempt::Action,
         command::CommandRecord,
         document::{Document, DocumentKey},
         items::ItemRecords,
-        names::{Part, StepName, TaskId, WorkflowName},
+        names::{AgentName, Part, StepName, TaskId, WorkflowName},
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -81,6 +82,9 @@ pub struct StepView {
     pub attempt: u32,
     /// The number of attempts that failed since the step started, or since an operator resubmitted it.
     pub failure_count: u32,
+    /// The agent that it uses, if its step has several and the workflow was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
     /// The complete-by of the running attempt, or the time at which the next attempt may start.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +111,7 @@ impl StepView {
             state: PartState::of(record),
             attempt: state.attempt_count(),
             failure_count: *failure_count,
+            agent: None,
             until,
             error: None,
             may_have_run: record.run.may_have_run,
@@ -161,7 +166,20 @@ impl TaskView {
         self
     }
 
-    /// The view of a task. Steps have no `error` and the task no `output`: these need documents.
+    /// Adds the agents that parts use whose steps have several.
+    #[must_use]
+    pub fn with_agents(mut self, task: &Task, workflow: &Workflow) -> Self {
+        // Each item of a step uses an agent of its own.
+        for (part, view) in self.steps.iter_mut().filter(|(_, view)| view.items.is_none()) {
+            let agents = workflow.steps.get(&part.step).and_then(|step| step.agent.as_ref());
+            let several = agents.filter(|agents| agents.names().len() > 1);
+            view.agent = several.and_then(|agents| agents.at(task.agent_position(part))).cloned();
+        }
+        self
+    }
+
+    /// The view of a task. Steps have no `error` and the task no `output`: these need documents. Steps have no `agent`: it
+    /// needs the workflow.
     #[must_use]
     pub fn of(task: &Task) -> Self {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
@@ -200,6 +218,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_view_names_the_agent_of_a_step_with_several() {
+        let request = json!({ "path": "/" });
+        let step = |agent: Value| json!({ "agent": agent, "request": request });
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1,
+            "steps": { "one": step(json!("a")), "more": step(json!(["a", "b"])) },
+        }))
+        .unwrap();
+        let mut task: Task = serde_json::from_value(json!({
+            "task_id": "42", "workflow": "w", "version": 1, "process_state": "Processing",
+            "revision": 7, "submitted_at": 0, "complete_by": 0, "steps": {},
+        }))
+        .unwrap();
+        for name in ["one", "more"] {
+            let record = StepRecord::new(StepState::Completed { attempt: Some(1) });
+            task.steps.insert(name.parse().unwrap(), record);
+        }
+        let agents = |task: &Task| {
+            let view = TaskView::of(task).with_agents(task, &workflow);
+            ["one", "more"].map(|name| {
+                let step = view.steps.get(&name.parse::<Part>().unwrap()).unwrap();
+                step.agent.as_ref().map(ToString::to_string)
+            })
+        };
+        assert_eq!(agents(&task), [None, Some("a".to_owned())]);
+        task.steps.get_mut("more").unwrap().run.agent = Some(1);
+        assert_eq!(agents(&task), [None, Some("b".to_owned())]);
+    }
 
     #[test]
     fn a_view_shows_the_items_that_need_attention_and_counts_the_others() {

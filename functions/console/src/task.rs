@@ -17,7 +17,7 @@ use steward_core::{
         attempt::AttemptTimes,
         command::{CommandId, CommandRecord},
         document::DocumentKey,
-        names::{Part, TaskId},
+        names::{AgentName, Part, TaskId},
         task::Task,
     },
 };
@@ -102,6 +102,8 @@ struct TaskPage<'s> {
     documents: Vec<ShownDocument>,
     cut: &'s [CutStep],
     children: Vec<(Part, TaskId)>,
+    /// The agents of the parts whose steps have several.
+    agents: Vec<(Part, AgentName)>,
     trace_id: Option<String>,
     logs: Option<String>,
     trace: Option<String>,
@@ -110,7 +112,7 @@ struct TaskPage<'s> {
 impl<'s> TaskPage<'s> {
     fn of(data: &'s TaskData, console: &Console, frame: Frame, query: &TaskQuery) -> Self {
         let TaskData { task, workflow, documents, cut, now, .. } = data;
-        let view = TaskView::of(task);
+        let view = TaskView::of(task).with_agents(task, workflow);
         let lines = timeline(task, documents);
         let history = CommandEntry::all(task, &lines);
         let trace_id = task.traceparent.as_deref().and_then(trace_id).map(str::to_owned);
@@ -129,6 +131,7 @@ impl<'s> TaskPage<'s> {
             documents: shown_documents(data, query.document.as_deref()),
             cut,
             children: children(&view, task, workflow),
+            agents: agents(&view),
             logs: link(&console.links.logs),
             trace: link(&console.links.trace),
             history,
@@ -287,6 +290,14 @@ fn children(view: &TaskView, task: &Task, workflow: &Workflow) -> Vec<(Part, Tas
     };
     let parts = view.steps.keys().filter(|part| runs_task(part));
     parts.filter_map(|part| Some((part.clone(), child_id(task, part).ok()?))).collect()
+}
+
+/// The agents of the shown parts whose steps have several: of all such steps, and of the first items.
+fn agents(view: &TaskView) -> Vec<(Part, AgentName)> {
+    let agents =
+        view.steps.iter().filter_map(|(part, view)| Some((part.clone(), view.agent.clone()?)));
+    let (items, steps): (Vec<_>, Vec<_>) = agents.partition(|(part, _)| part.item.is_some());
+    steps.into_iter().chain(items.into_iter().take(PARTS_MAX)).collect()
 }
 
 /// The trace id of a W3C `traceparent`.

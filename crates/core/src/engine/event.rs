@@ -6,7 +6,7 @@ use crate::model::{
     attempt::Action,
     command::Command,
     messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
-    names::{CallbackFence, Part, TaskId},
+    names::{AgentName, CallbackFence, Part, TaskId},
 };
 
 /// An event that happened to a task.
@@ -95,6 +95,21 @@ impl Event {
             }
             Self::ChildEnded { step, .. } => Some((step, None)),
             Self::Wake
+            | Self::Swept
+            | Self::CommandReceived(_)
+            | Self::ParentRequested(_)
+            | Self::AlertPublished { .. } => None,
+        }
+    }
+
+    /// The agent whose reply the event is, if the agent is known.
+    #[must_use]
+    pub fn agent(&self) -> Option<&AgentName> {
+        match self {
+            Self::ReplyReceived(reply) => reply.agent.as_ref(),
+            Self::CallbackReceived { .. }
+            | Self::ChildEnded { .. }
+            | Self::Wake
             | Self::Swept
             | Self::CommandReceived(_)
             | Self::ParentRequested(_)

@@ -16,6 +16,8 @@ pub(super) struct TransitionLogLine {
     /// `None` if the event is of no attempt.
     attempt: Option<u32>,
     event: &'static str,
+    /// The agent whose reply the event is.
+    agent: Option<String>,
     from: String,
     to: String,
     revision: u64,
@@ -36,6 +38,7 @@ impl TransitionLogLine {
             step: step.map(ToString::to_string).unwrap_or_default(),
             attempt,
             event: event.name(),
+            agent: event.agent().map(ToString::to_string),
             from: state(before),
             to: state(after),
             revision: after.revision,
@@ -44,9 +47,10 @@ impl TransitionLogLine {
     }
 
     pub(super) fn log(&self) {
-        let Self { task_id, workflow, step, attempt, event, from, to, revision, state } = self;
+        let Self { task_id, workflow, step, attempt, event, agent, from, to, revision, state } =
+            self;
         tracing::info!(
-            %task_id, workflow, step, attempt, event, from, to, revision, process_state = %state,
+            %task_id, workflow, step, attempt, event, agent, from, to, revision, process_state = %state,
             "task transition"
         );
     }
