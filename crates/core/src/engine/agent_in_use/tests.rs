@@ -174,7 +174,7 @@ fn after_the_last_agent_the_step_waits_and_starts_again_with_the_first() {
 
 #[test]
 fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_may_be_back() {
-    let mut run = Run::new(&json!(["a", "b"]), &json!({ "complete_within": "1h" }), &json!({}));
+    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &json!({}));
     let refused = |certain| {
         let reason = "Retry-After".to_owned();
         ReplyOutcome::Deferred { reason, retry_after_ms: 3_600_000, may_have_run: false, certain }
@@ -182,11 +182,12 @@ fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_ma
     run.send(&Event::Wake);
     run.reply(1, refused(true));
     run.reply(2, refused(true));
-    run.now += 298;
+    run.now += 290;
     assert_eq!(run.send(&Event::Wake), [""; 0]);
+    run.now += 10;
     assert_eq!(run.send(&Event::Wake), ["a #3 exclusive"]);
     run.reply(3, refused(false));
-    run.now += 400;
+    run.now += 200;
     assert_eq!(run.send(&Event::Wake), [""; 0], "the step stays with a, and waits as it says");
 }
 
