@@ -4,7 +4,7 @@
 //
 //   node index.mjs
 //
-// The contract that it implements, with the rules R1 to R19, is docs/agent-contract.md.
+// The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md.
 
 import { pathToFileURL } from "node:url";
 import { DeleteMessageCommand, ReceiveMessageCommand, SendMessageCommand, SQSClient } from "@aws-sdk/client-sqs";

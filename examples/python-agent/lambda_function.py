@@ -4,7 +4,7 @@ As a Lambda function it receives batches from its queue (`lambda_handler`). As a
 
     python3 lambda_function.py
 
-The contract that it implements, with the rules R1 to R19, is docs/agent-contract.md.
+The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md.
 """
 
 import json

@@ -13,10 +13,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use steward_conformance::{
-    case::RequestTemplate,
     evidence::{Capabilities, Evidence, Recorder},
     judge::verdicts,
     local::LocalEnvironment,
+    request::RequestTemplate,
     rule::{Rule, Verdict},
     run::{Patience, Target, run},
     service::{PlayedService, default_response},

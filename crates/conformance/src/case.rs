@@ -3,14 +3,10 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-use steward_core::{limits, model::time::later};
-
-/// In every payload of the kit. It must not reach a log.
+/// In every payload of the kit. It must not reach a log or a reason.
 pub const PAYLOAD_MARK: &str = "payload-of-the-conformance-kit";
 
-/// How long the service asks a caller to wait in [`Case::Busy`].
+/// How long the service asks a caller to wait if it is busy. No case lasts as long.
 pub const BUSY_FOR: Duration = Duration::from_secs(60);
 
 /// A situation.
@@ -18,14 +14,19 @@ pub const BUSY_FOR: Duration = Duration::from_secs(60);
 pub enum Case {
     /// One request, and a service that works.
     Plain,
+    /// The first reply cannot be sent. SQS delivers the request again after the visibility timeout.
+    LostReply,
+    /// The service refuses the request, and the first reply cannot be sent. The receive count of the message is then
+    /// over 1.
+    ReceiveCount,
+    /// A request that is not idempotent, whose first reply cannot be sent.
+    OnceLostReply,
     /// The undo of a step.
     Undo,
     /// One item of a step with `for_each`.
     Item,
     /// A request with a field of a later version.
     UnknownField,
-    /// The first reply cannot be sent.
-    LostReply,
     /// A request in one batch with unreadable messages.
     Batch,
     /// A request of the maximum size.
@@ -38,25 +39,60 @@ pub enum Case {
     Late,
     /// The response of the service is too large for a reply.
     LargeOutput,
-    /// A request that must not be repeated, in two messages.
+    /// A request that is not idempotent, in two messages at the same time.
     Once,
+    /// A request that is not idempotent, and later the same request as an operator redrives it.
+    OnceRedriven,
     /// The service refuses the request.
     Refused,
-    /// The service refuses a request that was delivered before.
-    Redelivered,
+    /// The service refuses a request that an operator moved back from the dead-letter queue.
+    Redriven,
     /// The service responds 429 with `Retry-After`.
     Busy,
+    /// The service responds 429 to a request that is not idempotent. Then the same attempt arrives again, and after
+    /// it the next attempt, for which the service works.
+    OnceBusy,
+    /// The service responds 429 to an exclusive request. Then the same request arrives again.
+    Exclusive,
+    /// The service responds 429 to an exclusive request that an operator moved back from the dead-letter queue.
+    ExclusiveRedriven,
+    /// The service responds 503 to a request that is not idempotent.
+    OnceUnavailable,
+    /// The service does not respond to a request that is not idempotent.
+    OnceSilent,
     /// The service does not respond.
     Silent,
     /// The service responds 503.
     Unavailable,
 }
 
+/// How the service behaves in a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceBehaviour {
+    /// It responds 200.
+    Works,
+    /// It responds 200 with a body that is too large for a reply.
+    LargeOutput,
+    /// It responds 422.
+    Refuses,
+    /// It responds 429 with `Retry-After`.
+    Busy,
+    /// It responds 429 with `Retry-After` until the kit has sent the second attempt, and 200 from then on.
+    BusyUntilRetry,
+    /// It responds 503.
+    Unavailable,
+    /// It does not respond.
+    Silent,
+}
+
 impl Case {
-    /// All cases in the order of the check. Those that may open a circuit breaker come last.
-    pub const ALL: [Self; 17] = [
+    /// All cases in the order of the check. The replies that cannot be sent come first, because SQS delivers their requests
+    /// again only after the visibility timeout. Cases that may open a circuit breaker come last.
+    pub const ALL: [Self; 25] = [
         Self::Plain,
         Self::LostReply,
+        Self::ReceiveCount,
+        Self::OnceLostReply,
         Self::Undo,
         Self::Item,
         Self::UnknownField,
@@ -67,22 +103,33 @@ impl Case {
         Self::Late,
         Self::LargeOutput,
         Self::Once,
+        Self::OnceRedriven,
         Self::Refused,
-        Self::Redelivered,
+        Self::Redriven,
         Self::Busy,
+        Self::OnceBusy,
+        Self::Exclusive,
+        Self::ExclusiveRedriven,
+        Self::OnceUnavailable,
+        Self::OnceSilent,
         Self::Silent,
         Self::Unavailable,
     ];
+
+    /// The first of the cases that may open a circuit breaker.
+    pub(crate) const FIRST_OUTAGE: Self = Self::OnceUnavailable;
 
     /// The name in task ids.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
+            Self::LostReply => "lost-reply",
+            Self::ReceiveCount => "receive-count",
+            Self::OnceLostReply => "once-lost-reply",
             Self::Undo => "undo",
             Self::Item => "item",
             Self::UnknownField => "unknown-field",
-            Self::LostReply => "lost-reply",
             Self::Batch => "batch",
             Self::LargeRequest => "large-request",
             Self::Duplicate => "duplicate",
@@ -90,158 +137,109 @@ impl Case {
             Self::Late => "late",
             Self::LargeOutput => "large-output",
             Self::Once => "once",
+            Self::OnceRedriven => "once-redriven",
             Self::Refused => "refused",
-            Self::Redelivered => "redelivered",
+            Self::Redriven => "redriven",
             Self::Busy => "busy",
+            Self::OnceBusy => "once-busy",
+            Self::Exclusive => "exclusive",
+            Self::ExclusiveRedriven => "exclusive-redriven",
+            Self::OnceUnavailable => "once-unavailable",
+            Self::OnceSilent => "once-silent",
             Self::Silent => "silent",
             Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// How the service behaves.
+    #[must_use]
+    pub fn service(self) -> ServiceBehaviour {
+        match self {
+            Self::ReceiveCount | Self::Refused | Self::Redriven => ServiceBehaviour::Refuses,
+            Self::LargeOutput => ServiceBehaviour::LargeOutput,
+            Self::Busy | Self::Exclusive | Self::ExclusiveRedriven => ServiceBehaviour::Busy,
+            Self::OnceBusy => ServiceBehaviour::BusyUntilRetry,
+            Self::Silent | Self::OnceSilent => ServiceBehaviour::Silent,
+            Self::Unavailable | Self::OnceUnavailable => ServiceBehaviour::Unavailable,
+            Self::Plain
+            | Self::LostReply
+            | Self::OnceLostReply
+            | Self::Undo
+            | Self::Item
+            | Self::UnknownField
+            | Self::Batch
+            | Self::LargeRequest
+            | Self::Duplicate
+            | Self::Retry
+            | Self::Late
+            | Self::Once
+            | Self::OnceRedriven => ServiceBehaviour::Works,
         }
     }
 
     /// Whether the case needs a service that the kit plays.
     #[must_use]
     pub fn needs_service(self) -> bool {
-        match self {
-            Self::LargeOutput
-            | Self::Refused
-            | Self::Redelivered
-            | Self::Busy
-            | Self::Silent
-            | Self::Unavailable => true,
-            Self::Plain
-            | Self::Undo
-            | Self::Item
-            | Self::UnknownField
-            | Self::LostReply
-            | Self::Batch
-            | Self::LargeRequest
-            | Self::Duplicate
-            | Self::Retry
-            | Self::Late
-            | Self::Once => false,
-        }
+        self.service() != ServiceBehaviour::Works
     }
 
-    /// Whether an agent must reply to each attempt of the case.
+    /// Whether the kit refuses the first reply, so the case needs the kit's own SQS endpoint.
+    #[must_use]
+    pub fn loses_reply(self) -> bool {
+        matches!(self, Self::LostReply | Self::ReceiveCount | Self::OnceLostReply)
+    }
+
+    /// Whether the request has `"idempotent": false`.
+    #[must_use]
+    pub fn is_once(self) -> bool {
+        matches!(
+            self,
+            Self::Once
+                | Self::OnceLostReply
+                | Self::OnceRedriven
+                | Self::OnceBusy
+                | Self::OnceUnavailable
+                | Self::OnceSilent
+        )
+    }
+
+    /// Whether the request has `"exclusive": true`.
+    #[must_use]
+    pub fn is_exclusive(self) -> bool {
+        matches!(self, Self::Exclusive | Self::ExclusiveRedriven)
+    }
+
+    /// Whether an agent must reply to each attempt of the case before it deletes the request.
     #[must_use]
     pub fn needs_reply(self) -> bool {
-        !matches!(self, Self::Late | Self::Once | Self::Busy | Self::Silent | Self::Unavailable)
+        use ServiceBehaviour::{LargeOutput, Refuses, Works};
+        let answers = matches!(self.service(), Works | LargeOutput | Refuses);
+        answers && !self.is_once() && self != Self::Late
     }
 
-    /// How long after the request its complete-by is.
-    fn complete_within(self) -> Duration {
-        match self {
-            Self::Busy | Self::Silent | Self::Unavailable => Duration::from_secs(3),
-            Self::LostReply => Duration::from_secs(60),
-            Self::Plain
-            | Self::Undo
-            | Self::Item
-            | Self::UnknownField
-            | Self::Batch
-            | Self::LargeRequest
-            | Self::Duplicate
-            | Self::Retry
-            | Self::Late
-            | Self::LargeOutput
-            | Self::Once
-            | Self::Refused
-            | Self::Redelivered => Duration::from_secs(20),
-        }
-    }
-}
-
-/// What the requests of a check have in common.
-#[derive(Debug, Clone)]
-pub struct RequestTemplate {
-    /// The agent's name.
-    pub agent: String,
-    /// The HTTP method.
-    pub method: String,
-    /// The path.
-    pub path: String,
-    /// The body.
-    pub body: Value,
-}
-
-impl RequestTemplate {
-    /// A request that any agent of the kit's own service accepts.
+    /// How long after the request its complete-by is, for an agent that replies without delay.
     #[must_use]
-    pub fn of_agent(agent: &str) -> Self {
-        let body = json!({ "name": "Ada", "note": PAYLOAD_MARK });
-        Self { agent: agent.to_owned(), method: "POST".to_owned(), path: "/check".to_owned(), body }
-    }
-
-    /// Replaces method, path and body by those in a JSON object.
-    ///
-    /// # Errors
-    /// It is not an object, or `path` or `method` is not a text.
-    pub fn replaced_by(mut self, request: &Value) -> Result<Self, String> {
-        let object = request.as_object().ok_or("the request is not a JSON object")?;
-        for (name, value) in object {
-            let text = || {
-                value
-                    .as_str()
-                    .map(str::to_owned)
-                    .ok_or(format!("`{name}` of the request: not a text"))
-            };
-            match name.as_str() {
-                "method" => self.method = text()?,
-                "path" => self.path = text()?,
-                "body" => self.body = value.clone(),
-                _ => {
-                    return Err(format!("unknown key `{name}` of the request: method, path, body"));
-                }
+    pub fn complete_within(self) -> Duration {
+        match self.service() {
+            // The agent may retry all this time.
+            ServiceBehaviour::Unavailable => Duration::from_secs(5),
+            // Much longer than a call may take.
+            ServiceBehaviour::Silent => Duration::from_secs(8),
+            ServiceBehaviour::Works
+            | ServiceBehaviour::LargeOutput
+            | ServiceBehaviour::Refuses
+            | ServiceBehaviour::Busy
+            | ServiceBehaviour::BusyUntilRetry => {
+                Duration::from_secs(if self.loses_reply() { 60 } else { 20 })
             }
         }
-        Ok(self)
     }
 
-    /// The request of one attempt. `run` distinguishes the tasks of several checks.
+    /// How long one call may take.
     #[must_use]
-    pub fn request(&self, run: &str, case: Case, attempt: u32, now: Timestamp) -> Value {
-        let action = if case == Case::Undo { "undo" } else { "do" };
-        let step = if case == Case::Item { "greet[3]" } else { "greet" };
-        let task_id = task_id(run, case);
-        let complete_by = if case == Case::Late {
-            now - Duration::from_secs(2)
-        } else {
-            later(now, case.complete_within())
-        };
-        let call_within_ms = if case == Case::Silent { 1_000 } else { 10_000 };
-        let mut request = json!({
-            "task_id": task_id, "step": step, "action": action, "attempt": attempt,
-            "complete_by": complete_by, "idempotency_key": format!("{task_id}/{step}/{action}"),
-            "call_within_ms": call_within_ms, "agent": self.agent,
-            "method": self.method, "path": self.path, "body": self.body,
-            "incarnation": now.as_millisecond(),
-        });
-        let mut set = |name: &str, value: Value| {
-            if let Value::Object(fields) = &mut request {
-                fields.insert(name.to_owned(), value);
-            }
-        };
-        if case == Case::Once {
-            set("idempotent", json!(false));
-        } else if case == Case::UnknownField {
-            set("field_of_a_later_version", json!({ "a": [1, null] }));
-        } else if case == Case::LargeRequest {
-            set("body", self.large_body());
-        } else if case == Case::Retry && attempt > 1 {
-            set("may_have_run", json!(true));
-        }
-        request
-    }
-
-    /// The body, filled up to the maximum size of path and body.
-    fn large_body(&self) -> Value {
-        let size = self.path.len() + self.body.to_string().len() + r#","padding":"""#.len();
-        let padding = PAYLOAD_MARK.repeat(limits::DOCUMENT_BYTES_MAX / PAYLOAD_MARK.len());
-        let padding = padding.get(..limits::DOCUMENT_BYTES_MAX.saturating_sub(size));
-        let mut body = self.body.clone();
-        if let Value::Object(fields) = &mut body {
-            fields.insert("padding".to_owned(), json!(padding.unwrap_or_default()));
-        }
-        body
+    pub fn call_within(self) -> Duration {
+        let is_silent = self.service() == ServiceBehaviour::Silent;
+        Duration::from_secs(if is_silent { 1 } else { 10 })
     }
 }
 
@@ -251,50 +249,15 @@ pub fn task_id(run: &str, case: Case) -> String {
     format!("check-{run}-{}", case.name())
 }
 
-/// The case to which a call with this idempotency key belongs.
+/// The case of a task.
 #[must_use]
-pub fn case_of_key(key: &str) -> Option<Case> {
-    let (task, _) = key.split_once('/')?;
-    let (_, name) = task.strip_prefix("check-")?.split_once('-')?;
+pub fn case_of_task(task_id: &str) -> Option<Case> {
+    let (_, name) = task_id.strip_prefix("check-")?.split_once('-')?;
     Case::ALL.into_iter().find(|case| case.name() == name)
 }
 
-/// The unreadable messages of [`Case::Batch`]: no JSON, and a JSON object that is no request.
+/// The case to which a call with this idempotency key belongs.
 #[must_use]
-pub fn poison(run: &str) -> [String; 2] {
-    [
-        format!("{{ no JSON: {PAYLOAD_MARK} {run}"),
-        json!({ "poison": format!("{PAYLOAD_MARK} {run}") }).to_string(),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_of_all_cases_obey_the_contract() {
-        let template = RequestTemplate::of_agent("a");
-        for case in Case::ALL {
-            let request = template.request("r1", case, 1, Timestamp::UNIX_EPOCH);
-            steward_core::contract::check_request(&request).unwrap();
-            let parsed: steward_core::model::messages::StepRequest =
-                serde_json::from_value(request.clone()).unwrap();
-            assert_eq!(case_of_key(&parsed.idempotency_key), Some(case));
-            let body = parsed.body.unwrap().sqs_bytes() + parsed.path.len();
-            assert!(body <= limits::DOCUMENT_BYTES_MAX, "{body}");
-            let is_large = body > limits::DOCUMENT_BYTES_MAX - 100;
-            assert_eq!(is_large, case == Case::LargeRequest, "{body}");
-        }
-    }
-
-    #[test]
-    fn a_request_of_the_author_is_read_strictly() {
-        let template = || RequestTemplate::of_agent("a");
-        let given = template().replaced_by(&json!({ "path": "/x", "body": [1] })).unwrap();
-        assert_eq!((given.path.as_str(), given.method.as_str()), ("/x", "POST"));
-        for wrong in [json!([]), json!({ "path": 1 }), json!({ "paht": "/x" })] {
-            template().replaced_by(&wrong).unwrap_err();
-        }
-    }
+pub fn case_of_key(key: &str) -> Option<Case> {
+    case_of_task(key.split_once('/')?.0)
 }

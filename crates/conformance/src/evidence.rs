@@ -27,8 +27,22 @@ pub enum Event {
     Requested(SentRequest),
     /// A message arrived in the queue of replies.
     Replied(ReceivedReply),
+    /// The agent asked its queue for messages for the first time.
+    Polled,
+    /// SQS delivered a message to the agent.
+    Delivered {
+        /// The body.
+        body: String,
+    },
     /// The agent called the service.
     Called(ServiceCall),
+    /// A call ended: the service responded, or the agent closed the connection.
+    CallEnded {
+        /// The header `Idempotency-Key`.
+        key: Option<String>,
+        /// How long the call took.
+        lasted: Duration,
+    },
     /// SQS accepted a message of the agent.
     Sent {
         /// The body.
@@ -77,6 +91,8 @@ pub struct Evidence {
     pub capabilities: Capabilities,
     /// What the agent wrote to its standard output and error.
     pub log: Option<String>,
+    /// What the agent's delay added to the time limits of the cases.
+    pub slack: Duration,
     /// Why a case was not tried, although the kit can.
     pub skipped: Vec<(Case, &'static str)>,
 }
@@ -110,6 +126,11 @@ impl Recorder {
         self.lock().clone()
     }
 
+    /// Whether an event with this property was observed.
+    pub fn any(&self, property: impl Fn(&Event) -> bool) -> bool {
+        self.lock().iter().any(|observation| property(&observation.event))
+    }
+
     /// Waits until the observations satisfy a condition, at most for `within`. Returns whether they do.
     pub async fn wait_for(
         &self,
@@ -134,4 +155,57 @@ impl Recorder {
     fn lock(&self) -> MutexGuard<'_, Vec<Observation>> {
         self.observations.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How often SQS delivered a request.
+#[must_use]
+pub fn delivery_count(observations: &[Observation], request: &SentRequest) -> usize {
+    let delivered = observations.iter().filter(|observation| match &observation.event {
+        Event::Delivered { body } => is_message(body, request),
+        Event::Requested(_)
+        | Event::Polled
+        | Event::Replied(_)
+        | Event::Called(_)
+        | Event::CallEnded { .. }
+        | Event::Sent { .. }
+        | Event::Deleted { .. } => false,
+    });
+    delivered.count()
+}
+
+/// The requests that the agent has not deleted, although SQS accepted a reply to them.
+#[must_use]
+pub fn undeleted(observations: &[Observation]) -> Vec<&SentRequest> {
+    let (mut requests, mut replies, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+    for observation in observations {
+        match &observation.event {
+            Event::Requested(request) => requests.push(request),
+            Event::Sent { body } => replies.push(parsed(body)),
+            Event::Deleted { body } => deleted.push(body),
+            Event::Polled
+            | Event::Delivered { .. }
+            | Event::Replied(_)
+            | Event::Called(_)
+            | Event::CallEnded { .. } => {}
+        }
+    }
+    requests.retain(|request| {
+        let is_replied = replies.iter().any(|reply| is_same_attempt(reply, &request.message));
+        is_replied && !deleted.iter().any(|body| is_message(body, request))
+    });
+    requests
+}
+
+/// Whether a message in the agent's queue is this request.
+fn is_message(body: &str, request: &SentRequest) -> bool {
+    is_same_attempt(&parsed(body), &request.message)
+}
+
+fn is_same_attempt(message: &Value, other: &Value) -> bool {
+    let has_same = |name: &&str| message.get(name) == other.get(name);
+    message.get("task_id").is_some() && ["task_id", "attempt"].iter().all(has_same)
+}
+
+fn parsed(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_default()
 }

@@ -4,7 +4,8 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`rule`] | the rules that the kit checks |
-//! | [`case`] | the situations into which the kit brings an agent: the requests, and how the service responds |
+//! | [`case`] | the situations into which the kit brings an agent, and how the service behaves in each |
+//! | [`request`] | the requests of the cases |
 //! | [`evidence`] | what the kit observed, in order |
 //! | [`judge`] | decides from the evidence which rules hold: pure |
 //! | [`run`] | sends the requests of all cases and collects the evidence |
@@ -15,6 +16,7 @@ pub mod case;
 pub mod evidence;
 pub mod judge;
 pub mod local;
+pub mod request;
 pub mod rule;
 pub mod run;
 pub mod service;

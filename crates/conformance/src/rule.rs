@@ -25,11 +25,14 @@ pub enum Rule {
     Redelivery,
     Once,
     Logs,
+    Deletion,
+    Certain,
+    Reason,
 }
 
 impl Rule {
     /// All rules, by number.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::Answer,
         Self::DeleteLast,
         Self::Poison,
@@ -49,6 +52,9 @@ impl Rule {
         Self::Redelivery,
         Self::Once,
         Self::Logs,
+        Self::Deletion,
+        Self::Certain,
+        Self::Reason,
     ];
 
     /// What an agent must do.
@@ -76,6 +82,9 @@ impl Rule {
             Self::Redelivery => "Set may_have_run in a failure after a redelivery",
             Self::Once => "Call at most once for an attempt that is not idempotent",
             Self::Logs => "Log no payload",
+            Self::Deletion => "Delete every request to which you replied",
+            Self::Certain => "Set certain only if no delivery of an exclusive request calls",
+            Self::Reason => "Put no payload into a reason",
         }
     }
 }

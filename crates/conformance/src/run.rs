@@ -9,11 +9,18 @@ use aws_sdk_sqs::{
 };
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::{
-    case::{Case, RequestTemplate, case_of_key, poison, task_id},
-    evidence::{Capabilities, Event, Evidence, Observation, ReceivedReply, Recorder, SentRequest},
+    case::{Case, case_of_key, task_id},
+    evidence::{
+        Capabilities, Event, Evidence, Observation, ReceivedReply, Recorder, SentRequest,
+        delivery_count, undeleted,
+    },
+    request::{RequestTemplate, poison},
 };
 
 /// The agent, as the kit reaches it.
@@ -34,7 +41,9 @@ pub struct Target {
 /// How long the kit waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the first reply: the agent may have to start.
+    /// For the agent's first request to its queue, if the kit sees it: the agent has to start.
+    pub start: Duration,
+    /// For the first reply.
     pub first_reply: Duration,
     /// For any other reply.
     pub reply: Duration,
@@ -45,28 +54,30 @@ pub struct Patience {
 impl Patience {
     /// For an agent on this machine.
     pub const LOCAL: Self = Self {
+        start: Duration::from_secs(60),
         first_reply: Duration::from_secs(30),
-        reply: Duration::from_secs(8),
-        settle: Duration::from_millis(700),
+        reply: Duration::from_secs(15),
+        settle: Duration::from_secs(1),
     };
     /// For an agent elsewhere.
     pub const REMOTE: Self = Self {
+        start: Duration::ZERO,
         first_reply: Duration::from_secs(60),
-        reply: Duration::from_secs(15),
+        reply: Duration::from_secs(20),
         settle: Duration::from_secs(3),
     };
 }
 
-/// How long the reply is awaited that the kit refused first: the request is delivered again after the visibility timeout.
-const LOST_REPLY_WITHIN: Duration = Duration::from_secs(20);
+/// How long the kit waits for the second delivery of a request whose reply it refused: longer than the visibility timeout.
+const REDELIVERED_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long after complete-by the kit still looks for calls and replies.
 const AFTER_COMPLETE_BY: Duration = Duration::from_millis(1_500);
 
-/// How long the cases last in which the service does not work.
-const FAULT_LASTS: Duration = Duration::from_secs(3);
+/// The largest slack of a check.
+const SLACK_MAX: Duration = Duration::from_secs(4);
 
-/// Runs all cases, at most two minutes if the agent replies at all. The log of the agent is not part of the evidence yet.
+/// Runs all cases, in less than ninety seconds if the agent replies without delay. The log of the agent is not part of the evidence yet.
 ///
 /// # Errors
 /// SQS refuses a request of the kit.
@@ -78,10 +89,11 @@ pub async fn run(
     let run = Timestamp::now().as_millisecond().to_string();
     let mut receiver = JoinSet::new();
     receiver.spawn(receive_replies(target.clone(), run.clone()));
-    let check = Check { target, template, patience, run };
+    let mut check = Check { target, template: template.clone(), patience, run };
     let skipped = check.all_cases().await?;
     let observations = target.recorder.observations();
-    Ok(Evidence { observations, capabilities: target.capabilities, log: None, skipped })
+    let (capabilities, slack) = (target.capabilities, check.template.slack);
+    Ok(Evidence { observations, capabilities, log: None, slack, skipped })
 }
 
 /// Receives and records the messages of this run in the queue of replies.
@@ -90,7 +102,7 @@ async fn receive_replies(target: Target, run: String) {
         let request = target.sqs.receive_message().queue_url(&target.replies_url);
         let request = request.max_number_of_messages(10).wait_time_seconds(5);
         let Ok(response) = request.message_attribute_names("All").send().await else {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            sleep(Duration::from_millis(500)).await;
             continue;
         };
         for message in response.messages.unwrap_or_default() {
@@ -113,85 +125,159 @@ async fn receive_replies(target: Target, run: String) {
 
 struct Check<'c> {
     target: &'c Target,
-    template: &'c RequestTemplate,
+    template: RequestTemplate,
     patience: Patience,
     run: String,
 }
 
 impl Check<'_> {
     /// Runs the cases; returns those that were skipped.
-    async fn all_cases(&self) -> Result<Vec<(Case, &'static str)>> {
+    async fn all_cases(&mut self) -> Result<Vec<(Case, &'static str)>> {
         let mut skipped = Vec::new();
-        self.send(&[self.request(Case::Plain, 1)]).await?;
-        if !self.replied(Case::Plain, 1, self.patience.first_reply).await {
+        if !self.first_case().await? {
             return Ok(skipped);
         }
         for case in Case::ALL.into_iter().filter(|case| *case != Case::Plain) {
-            if case.needs_service() && !self.target.capabilities.plays_service {
-                continue;
-            }
-            if case == Case::LostReply && !self.target.capabilities.sees_sqs {
+            if !self.is_possible(case) {
                 continue;
             }
             if case == Case::LargeRequest && !self.template.body.is_object() {
                 skipped.push((case, "the body of the given request is not an object"));
                 continue;
             }
-            if case == Case::Busy && self.target.capabilities.sees_sqs {
-                // The cases from here on may open a circuit breaker.
-                self.replied(Case::LostReply, 1, LOST_REPLY_WITHIN).await;
+            if case == Case::FIRST_OUTAGE {
+                self.redeliveries_handled().await;
             }
             self.one_case(case).await?;
         }
+        self.replied_requests_deleted().await;
         Ok(skipped)
+    }
+
+    fn is_possible(&self, case: Case) -> bool {
+        let Capabilities { plays_service, sees_sqs } = self.target.capabilities;
+        (plays_service || !case.needs_service()) && (sees_sqs || !case.loses_reply())
+    }
+
+    /// Waits until the agent polls its queue, then runs the first case and measures the agent's delay. Returns whether the
+    /// agent replied.
+    async fn first_case(&mut self) -> Result<bool> {
+        let has_started = |observations: &[Observation]| {
+            observations.iter().any(|observation| matches!(observation.event, Event::Polled))
+        };
+        if self.target.capabilities.sees_sqs {
+            self.target.recorder.wait_for(self.patience.start, has_started).await;
+        }
+        let begun = Instant::now();
+        self.send(&[self.request(Case::Plain, 1)]).await?;
+        let is_replied = self.replied(Case::Plain, 1, self.patience.first_reply).await;
+        let delay = begun.elapsed();
+        self.template.slack = (delay * 2).min(SLACK_MAX);
+        self.patience.settle += delay.min(SLACK_MAX);
+        Ok(is_replied)
     }
 
     async fn one_case(&self, case: Case) -> Result<()> {
         let Patience { reply, settle, .. } = self.patience;
+        let within_attempt = case.complete_within() + self.template.slack + AFTER_COMPLETE_BY;
         match case {
-            // The reply is awaited later.
-            Case::LostReply => self.send(&[self.request(case, 1)]).await?,
+            // The replies are awaited later.
+            Case::LostReply | Case::ReceiveCount | Case::OnceLostReply => {
+                self.send(&[self.request(case, 1)]).await
+            }
             Case::Plain
             | Case::Undo
             | Case::Item
             | Case::UnknownField
             | Case::LargeRequest
             | Case::LargeOutput
-            | Case::Refused => {
-                self.send(&[self.request(case, 1)]).await?;
-                self.replied(case, 1, reply).await;
-            }
-            Case::Redelivered => {
+            | Case::Refused => self.request_and_wait(case, 1, reply).await,
+            Case::Redriven | Case::ExclusiveRedriven => {
                 self.send_as(&[self.request(case, 1)], &[], true).await?;
                 self.replied(case, 1, reply).await;
+                Ok(())
             }
             Case::Batch => {
                 let poison = poison(&self.run);
                 self.send_as(&[self.request(case, 1)], &poison, false).await?;
                 self.replied(case, 1, reply).await;
+                Ok(())
             }
             Case::Duplicate | Case::Once => {
                 let request = self.request(case, 1);
                 self.send(&[request.clone(), request]).await?;
                 self.replied(case, 1, reply).await;
-                tokio::time::sleep(settle).await;
+                sleep(settle).await;
+                Ok(())
+            }
+            Case::OnceRedriven => self.repeat_after_reply(case, true).await,
+            Case::Exclusive => self.repeat_after_reply(case, false).await,
+            Case::OnceBusy => {
+                self.repeat_after_reply(case, false).await?;
+                self.request_and_wait(case, 2, reply).await
             }
             Case::Retry => {
-                self.send(&[self.request(case, 1)]).await?;
-                self.replied(case, 1, reply).await;
-                self.send(&[self.request(case, 2)]).await?;
-                self.replied(case, 2, reply).await;
+                self.request_and_wait(case, 1, reply).await?;
+                self.request_and_wait(case, 2, reply).await
             }
-            Case::Late => {
-                self.send(&[self.request(case, 1)]).await?;
-                self.replied(case, 1, settle * 2).await;
-            }
-            Case::Busy | Case::Silent | Case::Unavailable => {
-                self.send(&[self.request(case, 1)]).await?;
-                self.replied(case, 1, FAULT_LASTS + AFTER_COMPLETE_BY).await;
+            Case::Late => self.request_and_wait(case, 1, settle * 2).await,
+            Case::Busy => self.request_and_wait(case, 1, reply).await,
+            Case::Silent | Case::Unavailable | Case::OnceSilent | Case::OnceUnavailable => {
+                self.request_and_wait(case, 1, within_attempt).await
             }
         }
+    }
+
+    async fn request_and_wait(&self, case: Case, attempt: u32, within: Duration) -> Result<()> {
+        self.send(&[self.request(case, attempt)]).await?;
+        self.replied(case, attempt, within).await;
         Ok(())
+    }
+
+    /// Sends a request, and the same request again after the reply.
+    async fn repeat_after_reply(&self, case: Case, redriven: bool) -> Result<()> {
+        let request = [self.request(case, 1)];
+        self.send(&request).await?;
+        self.replied(case, 1, self.patience.reply).await;
+        self.send_as(&request, &[], redriven).await?;
+        sleep(self.patience.settle).await;
+        Ok(())
+    }
+
+    /// Waits until the agent has handled the second deliveries of the requests whose replies the kit refused.
+    async fn redeliveries_handled(&self) {
+        if !self.target.capabilities.sees_sqs {
+            return;
+        }
+        let are_redelivered = |observations: &[Observation]| {
+            let requests = observations.iter().filter_map(|observation| match &observation.event {
+                Event::Requested(request) => Some(request),
+                Event::Polled
+                | Event::Delivered { .. }
+                | Event::Replied(_)
+                | Event::Called(_)
+                | Event::CallEnded { .. }
+                | Event::Sent { .. }
+                | Event::Deleted { .. } => None,
+            });
+            let mut losing = requests.filter(|request| request.case.loses_reply());
+            losing.all(|request| delivery_count(observations, request) > 1)
+        };
+        self.target.recorder.wait_for(REDELIVERED_WITHIN, are_redelivered).await;
+        for case in Case::ALL.into_iter().filter(|case| case.loses_reply()) {
+            if self.is_possible(case) {
+                // An agent that has claimed the call stays silent.
+                let Patience { reply, settle, .. } = self.patience;
+                self.replied(case, 1, if case.is_once() { settle } else { reply }).await;
+            }
+        }
+    }
+
+    /// Gives the agent the time to delete the requests to which it replied.
+    async fn replied_requests_deleted(&self) {
+        let within = self.patience.settle * 3;
+        let are_deleted = |observations: &[Observation]| undeleted(observations).is_empty();
+        self.target.recorder.wait_for(within, are_deleted).await;
     }
 
     fn request(&self, case: Case, attempt: u32) -> Value {

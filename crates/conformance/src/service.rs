@@ -1,7 +1,10 @@
 //! The HTTP service that the kit plays. A call is assigned to its case by the header `Idempotency-Key`, so the path and the
 //! body are the agent's own affair.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use axum::{
@@ -15,12 +18,12 @@ use steward_core::limits;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
-    case::{BUSY_FOR, Case, PAYLOAD_MARK, case_of_key},
+    case::{BUSY_FOR, Case, PAYLOAD_MARK, ServiceBehaviour, case_of_key},
     evidence::{Event, Recorder, ServiceCall},
 };
 
 /// How long the service holds a call to which it does not respond.
-const SILENT_FOR: Duration = Duration::from_secs(20);
+const SILENT_FOR: Duration = Duration::from_secs(30);
 
 /// The response of a service that works, unless the author of the agent gives another one.
 #[must_use]
@@ -59,6 +62,20 @@ impl PlayedService {
     }
 }
 
+/// A call in progress. It is dropped when the service responds, and when the agent closes the connection.
+struct OpenCall {
+    recorder: Recorder,
+    key: Option<String>,
+    begun: Instant,
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let lasted = self.begun.elapsed();
+        self.recorder.record(Event::CallEnded { key: self.key.take(), lasted });
+    }
+}
+
 async fn respond(
     State((response, recorder)): State<(Value, Recorder)>,
     request: Request,
@@ -66,43 +83,44 @@ async fn respond(
     let key = request.headers().get("idempotency-key");
     let key = key.and_then(|key| key.to_str().ok()).map(str::to_owned);
     let case = key.as_deref().and_then(case_of_key);
-    recorder.record(Event::Called(ServiceCall { key }));
-    let refusal = |status: StatusCode| (status, Json(json!({ "title": PAYLOAD_MARK })));
-    match case {
-        Some(Case::Refused | Case::Redelivered) => {
-            refusal(StatusCode::UNPROCESSABLE_ENTITY).into_response()
+    recorder.record(Event::Called(ServiceCall { key: key.clone() }));
+    let _open = OpenCall { recorder: recorder.clone(), key, begun: Instant::now() };
+    match case.map_or(ServiceBehaviour::Works, Case::service) {
+        ServiceBehaviour::Works => Json(response).into_response(),
+        ServiceBehaviour::LargeOutput => Json(enlarged(response)).into_response(),
+        ServiceBehaviour::Refuses => error(StatusCode::UNPROCESSABLE_ENTITY),
+        ServiceBehaviour::Busy => busy(),
+        ServiceBehaviour::BusyUntilRetry => {
+            let is_retry = |event: &Event| {
+                let Event::Requested(request) = event else { return false };
+                Some(request.case) == case && request.message.get("attempt") == Some(&json!(2))
+            };
+            if recorder.any(is_retry) { Json(response).into_response() } else { busy() }
         }
-        Some(Case::Busy) => {
-            let mut response = refusal(StatusCode::TOO_MANY_REQUESTS).into_response();
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(BUSY_FOR.as_secs()));
-            response
-        }
-        Some(Case::Silent) => {
+        ServiceBehaviour::Unavailable => error(StatusCode::SERVICE_UNAVAILABLE),
+        ServiceBehaviour::Silent => {
             tokio::time::sleep(SILENT_FOR).await;
-            refusal(StatusCode::SERVICE_UNAVAILABLE).into_response()
+            error(StatusCode::SERVICE_UNAVAILABLE)
         }
-        Some(Case::Unavailable) => refusal(StatusCode::SERVICE_UNAVAILABLE).into_response(),
-        Some(Case::LargeOutput) => {
-            let mut response = response;
-            if let Value::Object(fields) = &mut response {
-                let padding = "x".repeat(limits::DOCUMENT_BYTES_MAX + 1);
-                fields.insert("padding".to_owned(), Value::from(padding));
-            }
-            Json(response).into_response()
-        }
-        Some(
-            Case::Plain
-            | Case::Undo
-            | Case::Item
-            | Case::UnknownField
-            | Case::LostReply
-            | Case::Batch
-            | Case::LargeRequest
-            | Case::Duplicate
-            | Case::Retry
-            | Case::Late
-            | Case::Once,
-        )
-        | None => Json(response).into_response(),
     }
+}
+
+/// A response with an error status. Its body is payload.
+fn error(status: StatusCode) -> Response {
+    (status, Json(json!({ "title": PAYLOAD_MARK }))).into_response()
+}
+
+fn busy() -> Response {
+    let mut response = error(StatusCode::TOO_MANY_REQUESTS);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(BUSY_FOR.as_secs()));
+    response
+}
+
+/// A response that is too large for a reply.
+fn enlarged(mut response: Value) -> Value {
+    if let Value::Object(fields) = &mut response {
+        let padding = "x".repeat(limits::DOCUMENT_BYTES_MAX + 1);
+        fields.insert("padding".to_owned(), Value::from(padding));
+    }
+    response
 }

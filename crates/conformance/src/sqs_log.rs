@@ -1,8 +1,8 @@
-//! Records what the agent does with its queues: which messages SQS accepts from it, and which it deletes. Refuses its first
-//! reply in [`Case::LostReply`].
+//! Records what the agent does with its queues: which messages it receives and deletes, and which SQS accepts from it.
+//! Refuses its first reply in the cases that lose a reply.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +19,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use crate::{
-    case::Case,
+    case::{Case, case_of_task},
     evidence::{Event, Recorder},
 };
 
@@ -32,18 +32,21 @@ pub(crate) struct SqsLog {
     recorder: Recorder,
     /// The bodies of received messages by receipt handle.
     received: Arc<Mutex<HashMap<String, String>>>,
-    refused: Arc<AtomicBool>,
+    /// The cases of which a reply was refused.
+    refused: Arc<Mutex<BTreeSet<Case>>>,
+    polled: Arc<AtomicBool>,
 }
 
 impl SqsLog {
     pub(crate) fn new(recorder: Recorder) -> Self {
-        Self { recorder, received: Arc::default(), refused: Arc::default() }
+        Self { recorder, received: Arc::default(), refused: Arc::default(), polled: Arc::default() }
     }
 
-    /// Whether this is the first attempt to send the reply that the kit refuses.
+    /// Whether this is the first attempt to send a reply that the kit refuses.
     fn refuses(&self, bodies: &[String]) -> bool {
-        let is_lost = |body: &String| body.contains(Case::LostReply.name());
-        bodies.iter().any(is_lost) && !self.refused.swap(true, Ordering::Relaxed)
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = bodies.iter().filter_map(|body| case_of(body)).find(|case| case.loses_reply());
+        lost.is_some_and(|case| refused.insert(case))
     }
 
     fn remember(&self, response: &[u8]) {
@@ -53,6 +56,13 @@ impl SqsLog {
         for message in messages.into_iter().flatten() {
             let field = |name| message.get(name).and_then(Value::as_str).unwrap_or_default();
             received.insert(field("ReceiptHandle").to_owned(), field("Body").to_owned());
+            self.recorder.record(Event::Delivered { body: field("Body").to_owned() });
+        }
+    }
+
+    fn record_poll(&self) {
+        if !self.polled.swap(true, Ordering::Relaxed) {
+            self.recorder.record(Event::Polled);
         }
     }
 
@@ -64,6 +74,12 @@ impl SqsLog {
             }
         }
     }
+}
+
+/// The case of a reply.
+fn case_of(body: &str) -> Option<Case> {
+    let reply: Value = serde_json::from_str(body).ok()?;
+    case_of_task(reply.get("task_id")?.as_str()?)
 }
 
 /// The values of a field in a request, or in the entries of its batch.
@@ -89,6 +105,9 @@ pub(crate) async fn observe(State(log): State<SqsLog>, request: Request, next: N
     };
     if log.refuses(&sent) {
         return refusal();
+    }
+    if operation == "ReceiveMessage" {
+        log.record_poll();
     }
     if operation.starts_with("DeleteMessage") {
         log.record_deletions(&content);

@@ -16,9 +16,9 @@ use aws_sdk_sqs::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_conformance::{
-    case::RequestTemplate,
     judge::verdicts,
     local::LocalEnvironment,
+    request::RequestTemplate,
     rule::{Rule, Verdict},
     run::{Patience, run},
     service::default_response,
@@ -28,7 +28,9 @@ use steward_conformance::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// A further delivery of an attempt is refused as known, without `may_have_run`.
+    /// No fault: it refuses requests that are not idempotent, and ignores `exclusive`, as an agent without a store does.
+    HasNoStore,
+    /// A second message with an attempt is refused as known, without `may_have_run`.
     RefusesDuplicates,
     IgnoresCompleteBy,
     DropsUnknownFields,
@@ -38,6 +40,24 @@ enum Fault {
     CallsTwiceIfNotIdempotent,
     TimeOutIsFailure,
     DeletesPoison,
+    NeverDeletes,
+    /// It looks at the attribute `redriven` alone.
+    IgnoresReceiveCount,
+    IgnoresCallWithin,
+    ReasonWithRequest,
+    ReasonWithResponse,
+    /// It does not look for the claim of an earlier delivery.
+    CallsAgainAfterRedelivery,
+    /// It repeats a call that got 503, although the step is not idempotent.
+    RepeatsIfNotIdempotent,
+    /// Its claim counts for all attempts.
+    ClaimsStep,
+    /// A call without an answer is a failure if the step is not idempotent.
+    DeniesIfNotIdempotent,
+    /// It says `certain`, and calls when the request arrives again.
+    CallsAfterCertain,
+    CertainAfterRedelivery,
+    CertainWithoutExclusive,
 }
 
 /// The agent. It has the queue pair of the environment, and handles one message at a time.
@@ -50,6 +70,17 @@ struct TinyAgent {
     fault: Fault,
     /// The attempts that were handled.
     known: Vec<(String, u64)>,
+    /// The attempts of which one delivery alone may call, and has claimed the call.
+    claimed: Vec<(String, u64)>,
+}
+
+/// A request, as it was delivered.
+struct Delivery<'r> {
+    request: &'r Value,
+    key: &'r str,
+    redelivered: bool,
+    once: bool,
+    exclusive: bool,
 }
 
 impl TinyAgent {
@@ -66,6 +97,7 @@ impl TinyAgent {
             service: environment.service.url(),
             fault,
             known: Vec::new(),
+            claimed: Vec::new(),
         }
     }
 
@@ -81,7 +113,7 @@ impl TinyAgent {
                 );
             let received = request.send().await.unwrap().messages.unwrap_or_default();
             for message in received {
-                if self.handle(&message).await {
+                if self.handle(&message).await && self.fault != Fault::NeverDeletes {
                     self.delete(&message).await;
                 }
             }
@@ -110,7 +142,8 @@ impl TinyAgent {
         let receives = message.attributes().unwrap()
             [&MessageSystemAttributeName::ApproximateReceiveCount]
             .clone();
-        let redelivered = receives != "1" || attributes.contains_key("redriven");
+        let is_counted = receives != "1" && self.fault != Fault::IgnoresReceiveCount;
+        let redelivered = is_counted || attributes.contains_key("redriven");
         let Some(outcome) = self.attempt(&request, redelivered).await else { return true };
         let mut reply = json!({ "type": "reply", "outcome": outcome });
         for name in ["task_id", "step", "action", "attempt", "incarnation"] {
@@ -126,15 +159,16 @@ impl TinyAgent {
     }
 
     async fn attempt(&mut self, request: &Value, redelivered: bool) -> Option<Value> {
-        let failed = |may_have_run: bool| {
-            Some(json!({ "status": "failed", "reason": "refused", "may_have_run": may_have_run }))
-        };
         let key = request["idempotency_key"].as_str().unwrap();
-        if request["idempotent"] == false && self.fault != Fault::CallsTwiceIfNotIdempotent {
+        let has_store = self.fault != Fault::HasNoStore;
+        let once = request["idempotent"] == false;
+        let exclusive = request["exclusive"] == true && has_store;
+        if once && !has_store {
             return failed(false);
         }
         let attempt = (key.to_owned(), request["attempt"].as_u64().unwrap());
-        if self.fault == Fault::RefusesDuplicates && self.known.contains(&attempt) {
+        let refuses = self.fault == Fault::RefusesDuplicates && !once && !redelivered && !exclusive;
+        if refuses && self.known.contains(&attempt) {
             return failed(false);
         }
         self.known.push(attempt);
@@ -143,20 +177,51 @@ impl TinyAgent {
             let late = json!({ "status": "deferred", "reason": "late", "retry_after_ms": 0, "may_have_run": true });
             return (!redelivered).then_some(late);
         }
-        let key = if self.fault == Fault::NewKeyForEachCall {
-            format!("{key}-{}", Timestamp::now().as_nanosecond())
-        } else {
-            key.to_owned()
+        let delivery = Delivery { request, key, redelivered, once, exclusive };
+        if !self.claims(&delivery) {
+            return None;
+        }
+        self.call(&delivery, complete_by).await
+    }
+
+    /// Claims the call if one delivery alone may make it. Returns whether this delivery may.
+    fn claims(&mut self, delivery: &Delivery<'_>) -> bool {
+        let Delivery { request, key, redelivered, once, exclusive } = *delivery;
+        let ignores_claim = match self.fault {
+            Fault::CallsTwiceIfNotIdempotent => once,
+            Fault::CallsAgainAfterRedelivery => once && redelivered,
+            Fault::CallsAfterCertain => exclusive,
+            _ => false,
         };
-        let within = Duration::from_millis(request["call_within_ms"].as_u64().unwrap());
-        let call = self.http.post(format!("{}/x", self.service)).header("idempotency-key", key);
-        let Ok(response) = call.body(request["body"].to_string()).timeout(within).send().await
-        else {
-            if self.fault == Fault::TimeOutIsFailure {
-                return failed(false);
-            }
-            return Some(json!({ "status": "unknown", "reason": "no answer" }));
+        if !once && !exclusive || ignores_claim {
+            return true;
+        }
+        let number = request["attempt"].as_u64().unwrap();
+        let number = if self.fault == Fault::ClaimsStep { 0 } else { number };
+        let claim = (key.to_owned(), number);
+        let is_free = !self.claimed.contains(&claim);
+        self.claimed.push(claim);
+        is_free
+    }
+
+    async fn call(&self, delivery: &Delivery<'_>, complete_by: Timestamp) -> Option<Value> {
+        let Delivery { request, redelivered, once, .. } = *delivery;
+        let no_answer = |reason: &str| match once {
+            true => failed(self.fault != Fault::DeniesIfNotIdempotent),
+            false => Some(json!({ "status": "unknown", "reason": reason })),
         };
+        let Ok(mut response) = self.send(delivery, complete_by).await else {
+            return match self.fault {
+                Fault::TimeOutIsFailure => failed(false),
+                _ => no_answer("no answer"),
+            };
+        };
+        if response.status().is_server_error()
+            && once
+            && self.fault == Fault::RepeatsIfNotIdempotent
+        {
+            response = self.send(delivery, complete_by).await.unwrap();
+        }
         let status = response.status().as_u16();
         let output = response.bytes().await.unwrap();
         match status {
@@ -164,17 +229,58 @@ impl TinyAgent {
             200 => Some(
                 json!({ "status": "completed", "output": serde_json::from_slice::<Value>(&output).unwrap() }),
             ),
-            429 => {
-                Some(json!({ "status": "deferred", "reason": "busy", "retry_after_ms": 60_000 }))
+            429 => Some(self.busy(delivery)),
+            500.. => no_answer("503"),
+            _ => {
+                let mut outcome = failed(redelivered)?;
+                if self.fault == Fault::ReasonWithRequest {
+                    outcome["reason"] = json!(format!("refused: {}", request["body"]));
+                } else if self.fault == Fault::ReasonWithResponse {
+                    outcome["reason"] = json!(String::from_utf8_lossy(&output));
+                }
+                Some(outcome)
             }
-            500.. => Some(json!({ "status": "unknown", "reason": "503" })),
-            _ => failed(redelivered),
         }
+    }
+
+    async fn send(
+        &self,
+        delivery: &Delivery<'_>,
+        complete_by: Timestamp,
+    ) -> reqwest::Result<reqwest::Response> {
+        let Delivery { request, key, .. } = *delivery;
+        let key = match self.fault {
+            Fault::NewKeyForEachCall => format!("{key}-{}", Timestamp::now().as_nanosecond()),
+            _ => key.to_owned(),
+        };
+        let within = match self.fault {
+            Fault::IgnoresCallWithin => complete_by.duration_since(Timestamp::now()).unsigned_abs(),
+            _ => Duration::from_millis(request["call_within_ms"].as_u64().unwrap()),
+        };
+        let call = self.http.post(format!("{}/x", self.service)).header("idempotency-key", key);
+        call.body(request["body"].to_string()).timeout(within).send().await
+    }
+
+    /// The deferral of a request that the service was too busy to carry out.
+    fn busy(&self, delivery: &Delivery<'_>) -> Value {
+        let certain = match self.fault {
+            Fault::CertainAfterRedelivery => delivery.exclusive,
+            Fault::CertainWithoutExclusive => !delivery.redelivered,
+            _ => delivery.exclusive && !delivery.redelivered,
+        };
+        json!({
+            "status": "deferred", "reason": "busy", "retry_after_ms": 60_000,
+            "may_have_run": delivery.redelivered, "certain": certain,
+        })
     }
 }
 
-/// The numbers of the rules that the agent breaks.
-async fn broken(fault: Fault) -> Vec<String> {
+fn failed(may_have_run: bool) -> Option<Value> {
+    Some(json!({ "status": "failed", "reason": "refused", "may_have_run": may_have_run }))
+}
+
+/// The numbers of the rules that the agent breaks, with what the kit observed.
+async fn broken(fault: Fault) -> Vec<(String, String)> {
     let environment =
         LocalEnvironment::start("tiny".parse().unwrap(), default_response()).await.unwrap();
     let agent = tokio::spawn(TinyAgent::new(&environment, fault).await.poll());
@@ -185,7 +291,7 @@ async fn broken(fault: Fault) -> Vec<String> {
     let verdicts = verdicts(&evidence).into_iter();
     let broken = verdicts.filter_map(|(rule, verdict): (Rule, Verdict)| match verdict {
         Verdict::Holds => None,
-        Verdict::Broken(_) => Some(rule.to_string()),
+        Verdict::Broken(what) => Some((rule.to_string(), what)),
         Verdict::NotChecked(why) => {
             // Without its key, a call belongs to no case.
             assert_eq!(fault, Fault::NewKeyForEachCall, "{rule} was not checked: {why}");
@@ -197,8 +303,9 @@ async fn broken(fault: Fault) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planted_fault_breaks_exactly_its_rules() {
-    let faults: [(Fault, &[&str]); 10] = [
+    let faults: [(Fault, &[&str]); 23] = [
         (Fault::None, &[]),
+        (Fault::HasNoStore, &[]),
         (Fault::RefusesDuplicates, &["R8"]),
         (Fault::IgnoresCompleteBy, &["R11"]),
         (Fault::DropsUnknownFields, &["R4"]),
@@ -208,9 +315,26 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
         (Fault::CallsTwiceIfNotIdempotent, &["R18"]),
         (Fault::TimeOutIsFailure, &["R14"]),
         (Fault::DeletesPoison, &["R3"]),
+        (Fault::NeverDeletes, &["R20"]),
+        (Fault::IgnoresReceiveCount, &["R17"]),
+        (Fault::IgnoresCallWithin, &["R14"]),
+        (Fault::ReasonWithRequest, &["R22"]),
+        (Fault::ReasonWithResponse, &["R22"]),
+        (Fault::CallsAgainAfterRedelivery, &["R18"]),
+        (Fault::RepeatsIfNotIdempotent, &["R18"]),
+        (Fault::ClaimsStep, &["R10"]),
+        (Fault::DeniesIfNotIdempotent, &["R14"]),
+        (Fault::CallsAfterCertain, &["R21"]),
+        (Fault::CertainAfterRedelivery, &["R21"]),
+        (Fault::CertainWithoutExclusive, &["R21"]),
     ];
     let checks = faults.map(|(fault, rules)| (fault, rules, tokio::spawn(broken(fault))));
+    let mut wrong = Vec::new();
     for (fault, rules, check) in checks {
-        assert_eq!(check.await.unwrap(), rules, "{fault:?}");
+        let broken = check.await.unwrap();
+        if broken.iter().map(|(rule, _)| rule).ne(rules) {
+            wrong.push((fault, rules, broken));
+        }
     }
+    assert!(wrong.is_empty(), "fault, expected rules, broken rules: {wrong:#?}");
 }

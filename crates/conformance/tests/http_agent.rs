@@ -16,9 +16,9 @@ use steward_agent::{
 };
 use steward_aws::AwsPorts;
 use steward_conformance::{
-    case::RequestTemplate,
     judge::verdicts,
     local::LocalEnvironment,
+    request::RequestTemplate,
     rule::Verdict,
     run::{Patience, run},
     service::default_response,

@@ -6,14 +6,17 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_conformance::{
-    case::{Case, PAYLOAD_MARK, RequestTemplate, poison, task_id},
+    case::{Case, PAYLOAD_MARK, ServiceBehaviour, task_id},
     evidence::{
         Capabilities, Event, Evidence, Observation, ReceivedReply, SentRequest, ServiceCall,
     },
     judge::verdicts,
+    request::{RequestTemplate, poison},
     rule::{Rule, Verdict},
 };
 
@@ -25,24 +28,19 @@ fn faultless(case: Case) -> (Option<Value>, bool) {
     let failed = |may_have_run: bool| json!({ "status": "failed", "reason": "no", "may_have_run": may_have_run });
     let deferred =
         |ms: u64| json!({ "status": "deferred", "reason": "late", "retry_after_ms": ms });
-    match case {
-        Case::Late => (Some(deferred(0)), false),
-        Case::LargeOutput | Case::Redelivered => (Some(failed(true)), true),
-        Case::Refused => (Some(failed(false)), true),
-        Case::Busy => (Some(deferred(60_000)), true),
-        Case::Silent => (Some(json!({ "status": "unknown", "reason": "no answer" })), true),
-        Case::Unavailable => (None, true),
-        Case::Plain
-        | Case::Undo
-        | Case::Item
-        | Case::UnknownField
-        | Case::LostReply
-        | Case::Batch
-        | Case::LargeRequest
-        | Case::Duplicate
-        | Case::Retry
-        | Case::Once => (Some(json!({ "status": "completed", "output": {} })), true),
-    }
+    let unknown = json!({ "status": "unknown", "reason": "no answer" });
+    let completed = json!({ "status": "completed", "output": {} });
+    let outcome = match case.service() {
+        ServiceBehaviour::Works if case == Case::Late => return (Some(deferred(0)), false),
+        ServiceBehaviour::Works => completed,
+        ServiceBehaviour::LargeOutput => failed(true),
+        ServiceBehaviour::Refuses => failed(case != Case::Refused),
+        ServiceBehaviour::Busy | ServiceBehaviour::BusyUntilRetry => deferred(60_000),
+        ServiceBehaviour::Silent if !case.is_once() => unknown,
+        ServiceBehaviour::Unavailable if !case.is_once() => return (None, true),
+        ServiceBehaviour::Silent | ServiceBehaviour::Unavailable => failed(true),
+    };
+    (Some(outcome), true)
 }
 
 /// The evidence of a faultless agent, after changes of its replies.
@@ -59,7 +57,8 @@ fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
         let (outcome, calls) = faultless(case);
         if calls {
             let key = Some(message["idempotency_key"].as_str().unwrap().to_owned());
-            observe(Event::Called(ServiceCall { key }));
+            observe(Event::Called(ServiceCall { key: key.clone() }));
+            observe(Event::CallEnded { key, lasted: Duration::from_secs(1) });
         }
         if let Some(outcome) = outcome {
             let mut reply = json!({ "type": "reply", "outcome": outcome });
@@ -77,7 +76,8 @@ fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
         observe(Event::Deleted { body: message.to_string() });
     }
     let capabilities = Capabilities { plays_service: true, sees_sqs: true };
-    Evidence { observations, capabilities, log: Some("3 requests".to_owned()), skipped: Vec::new() }
+    let (log, slack) = (Some("3 requests".to_owned()), Duration::ZERO);
+    Evidence { observations, capabilities, log, slack, skipped: Vec::new() }
 }
 
 /// The rules that do not hold.
@@ -117,7 +117,7 @@ fn all_rules_hold_for_a_faultless_agent() {
 #[test]
 fn a_changed_reply_breaks_its_rule_alone() {
     type Change = fn(Case, &mut Value);
-    let changes: [(Rule, Change); 9] = [
+    let changes: [(Rule, Change); 16] = [
         (Rule::Schema, |_, reply| reply["times"] = json!({ "called_at": 7 })),
         (Rule::Echo, |case, reply| {
             if case == Case::Item {
@@ -153,8 +153,43 @@ fn a_changed_reply_breaks_its_rule_alone() {
             }
         }),
         (Rule::Redelivery, |case, reply| {
-            if case == Case::Redelivered {
+            if case == Case::Redriven {
                 reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+        (Rule::UnknownOutcome, |case, reply| {
+            if case == Case::OnceSilent {
+                reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+        (Rule::UnknownOutcome, |case, reply| {
+            if case == Case::OnceUnavailable {
+                reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+        (Rule::Once, |case, reply| {
+            if case == Case::OnceRedriven {
+                reply["outcome"] = json!({ "status": "failed", "reason": "no" });
+            }
+        }),
+        (Rule::Certain, |case, reply| {
+            if case == Case::ExclusiveRedriven {
+                reply["outcome"]["certain"] = json!(true);
+            }
+        }),
+        (Rule::Certain, |case, reply| {
+            if case == Case::Busy {
+                reply["outcome"]["certain"] = json!(true);
+            }
+        }),
+        (Rule::Reason, |case, reply| {
+            if case == Case::Refused {
+                reply["outcome"]["reason"] = json!(format!("422: {PAYLOAD_MARK}"));
+            }
+        }),
+        (Rule::Reason, |case, reply| {
+            if case == Case::Busy {
+                reply["outcome"]["reason"] = json!(PAYLOAD_MARK);
             }
         }),
     ];
@@ -178,6 +213,7 @@ fn further_observations_break_their_rules_alone() {
         (Rule::Key, Event::Called(ServiceCall { key: Some("k".to_owned()) })),
         (Rule::CompleteBy, Event::Called(ServiceCall { key: key(Case::Late) })),
         (Rule::Once, Event::Called(ServiceCall { key: key(Case::Once) })),
+        (Rule::Once, Event::Called(ServiceCall { key: key(Case::OnceBusy) })),
     ];
     for (rule, event) in cases {
         assert_eq!(broken(&with(event.clone())), [rule], "{event:?}");
@@ -204,7 +240,11 @@ fn a_missing_reply_breaks_the_rule_of_its_case() {
             Event::Replied(reply) => !reply.body.contains(&task),
             // Nor is the request deleted: SQS delivers it again and again.
             Event::Sent { body } | Event::Deleted { body } => !body.contains(&task),
-            Event::Requested(_) | Event::Called(_) => true,
+            Event::Requested(_)
+            | Event::Polled
+            | Event::Delivered { .. }
+            | Event::Called(_)
+            | Event::CallEnded { .. } => true,
         });
         assert_eq!(broken(&evidence), [rule], "{case:?}");
     }
@@ -234,7 +274,7 @@ fn what_the_kit_cannot_see_is_not_checked() {
         .filter(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_)))
         .map(|(rule, _)| rule.to_string())
         .collect();
-    assert_eq!(unseen, ["R2", "R9", "R13", "R14", "R15", "R16", "R17", "R18", "R19"]);
+    assert_eq!(unseen, ["R2", "R9", "R13", "R14", "R15", "R16", "R17", "R18", "R19", "R20", "R21"]);
 }
 
 #[test]
@@ -244,4 +284,73 @@ fn nothing_else_is_checked_of_an_agent_that_never_replies() {
     let mut verdicts = verdicts(&evidence).into_iter();
     assert!(matches!(verdicts.next(), Some((Rule::Answer, Verdict::Broken(_)))));
     assert!(verdicts.all(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_))));
+}
+
+#[test]
+fn a_call_that_outlasts_call_within_ms_breaks_r14_unless_the_reply_came_in_time() {
+    let late = Timestamp::from_second(1_030).unwrap();
+    let lengthened = |replied_late: bool| {
+        let mut evidence = evidence(|_, _| {});
+        let task = task_id(RUN, Case::Silent);
+        for observation in &mut evidence.observations {
+            match &mut observation.event {
+                Event::CallEnded { key: Some(key), lasted } if key.contains(&task) => {
+                    *lasted = Duration::from_secs(8);
+                }
+                Event::Replied(reply) if reply.body.contains(&task) && replied_late => {
+                    observation.at = late;
+                }
+                _ => {}
+            }
+        }
+        evidence
+    };
+    assert_eq!(broken(&lengthened(true)), [Rule::UnknownOutcome]);
+    assert_eq!(broken(&lengthened(false)), []);
+}
+
+#[test]
+fn a_denial_after_a_second_delivery_breaks_r17_alone() {
+    let denied = |deliveries: usize| {
+        let mut evidence = evidence(|case, reply| {
+            if case == Case::ReceiveCount {
+                reply["outcome"]["may_have_run"] = json!(false);
+            }
+        });
+        let template = RequestTemplate::of_agent("a");
+        let at = Timestamp::from_second(1_000).unwrap();
+        let body = template.request(RUN, Case::ReceiveCount, 1, at).to_string();
+        let delivered = Observation { at, event: Event::Delivered { body } };
+        evidence.observations.splice(0..0, vec![delivered; deliveries]);
+        evidence
+    };
+    assert_eq!(broken(&denied(2)), [Rule::Redelivery]);
+    assert_eq!(broken(&denied(1)), []);
+}
+
+#[test]
+fn a_call_after_a_certain_deferral_breaks_r21_alone() {
+    let certain = || {
+        evidence(|case, reply| {
+            if case == Case::Exclusive {
+                reply["outcome"]["certain"] = json!(true);
+            }
+        })
+    };
+    assert_eq!(broken(&certain()), []);
+    let mut called = certain();
+    let key = Some(format!("{}/greet/do", task_id(RUN, Case::Exclusive)));
+    let event = Event::Called(ServiceCall { key });
+    called.observations.push(Observation { at: Timestamp::from_second(1_001).unwrap(), event });
+    assert_eq!(broken(&called), [Rule::Certain]);
+}
+
+#[test]
+fn a_request_with_a_reply_that_stays_in_the_queue_breaks_r20_alone() {
+    let mut evidence = evidence(|_, _| {});
+    let task = task_id(RUN, Case::Item);
+    evidence.observations.retain(
+        |observation| !matches!(&observation.event, Event::Deleted { body } if body.contains(&task)),
+    );
+    assert_eq!(broken(&evidence), [Rule::Deletion]);
 }
