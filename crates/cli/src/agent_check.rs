@@ -55,10 +55,23 @@ pub(crate) struct CheckArgs {
     /// A JSON file with a successful response of the agent's service.
     #[arg(long, value_name = "FILE")]
     response: Option<PathBuf>,
+    /// Exit with 0 also if rules were not checked: for an agent that calls no HTTP service.
+    #[arg(long)]
+    allow_unchecked: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
+
+/// The exit code of a check in which no rule is broken, but some were not checked.
+pub(crate) const EXIT_UNCHECKED: u8 = 3;
+
+/// No rule is broken, but some were not checked.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} rules were not checked; --allow-unchecked accepts that, for an agent that calls no HTTP service"
+)]
+pub(crate) struct UncheckedRules(usize);
 
 /// The last characters of the agent's output that are shown if it did not reply.
 const LOG_SHOWN: usize = 2_000;
@@ -83,7 +96,7 @@ pub(crate) async fn check(args: CheckArgs) -> Result<()> {
         }
         (None, _, _) => bail!("give --command, or --queue and --replies"),
     };
-    report(&evidence, args.json)
+    report(&evidence, &args)
 }
 
 fn read_json(path: &Path) -> Result<Value> {
@@ -194,8 +207,45 @@ fn tail(log: &str) -> &str {
 }
 
 #[expect(clippy::print_stderr, reason = "a command's output")]
-fn report(evidence: &Evidence, as_json: bool) -> Result<()> {
+fn report(evidence: &Evidence, args: &CheckArgs) -> Result<()> {
     let verdicts = verdicts(evidence);
+    print_verdicts(&verdicts, args.json);
+    let never_replied = |(rule, verdict): &(Rule, Verdict)| {
+        *rule == Rule::Answer && matches!(verdict, Verdict::Broken(_))
+    };
+    if verdicts.iter().any(never_replied)
+        && let Some(log) = &evidence.log
+    {
+        eprintln!("the agent's output:\n{}", tail(log));
+    }
+    match unchecked_rules(&verdicts)? {
+        0 => Ok(()),
+        count if args.allow_unchecked => {
+            eprintln!("warning: {count} rules were not checked");
+            Ok(())
+        }
+        count => Err(UncheckedRules(count).into()),
+    }
+}
+
+/// The number of rules that were not checked.
+///
+/// # Errors
+/// A rule is broken.
+fn unchecked_rules(verdicts: &[(Rule, Verdict)]) -> Result<usize> {
+    let (mut broken, mut unchecked) = (Vec::new(), 0);
+    for (rule, verdict) in verdicts {
+        match verdict {
+            Verdict::Holds => {}
+            Verdict::Broken(_) => broken.push(rule.to_string()),
+            Verdict::NotChecked(_) => unchecked += 1,
+        }
+    }
+    ensure!(broken.is_empty(), "broken rules: {}; see docs/agent-contract.md", broken.join(", "));
+    Ok(unchecked)
+}
+
+fn print_verdicts(verdicts: &[(Rule, Verdict)], as_json: bool) {
     if as_json {
         let rules = verdicts.iter().map(|(rule, verdict)| {
             let (result, why) = words(verdict);
@@ -204,27 +254,12 @@ fn report(evidence: &Evidence, as_json: bool) -> Result<()> {
         outln!("{:#}", json!({ "rules": rules.collect::<Vec<_>>() }));
     } else {
         let mut rows = table(&["rule", "statement", "result", "why"]);
-        for (rule, verdict) in &verdicts {
+        for (rule, verdict) in verdicts {
             let (result, why) = words(verdict);
             rows.add_row([&rule.to_string(), rule.statement(), result, why.unwrap_or_default()]);
         }
         outln!("{rows}");
     }
-    let broken =
-        |(rule, verdict): &(Rule, Verdict)| matches!(verdict, Verdict::Broken(_)).then_some(*rule);
-    let broken: Vec<_> = verdicts.iter().filter_map(broken).map(|rule| rule.to_string()).collect();
-    if broken.contains(&Rule::Answer.to_string())
-        && let Some(log) = &evidence.log
-    {
-        eprintln!("the agent's output:\n{}", tail(log));
-    }
-    let not_checked =
-        verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_))).count();
-    if not_checked > 0 {
-        eprintln!("warning: {not_checked} rules were not checked");
-    }
-    ensure!(broken.is_empty(), "broken rules: {}; see docs/agent-contract.md", broken.join(", "));
-    Ok(())
 }
 
 fn words(verdict: &Verdict) -> (&'static str, Option<&str>) {
@@ -232,5 +267,21 @@ fn words(verdict: &Verdict) -> (&'static str, Option<&str>) {
         Verdict::Holds => ("holds", None),
         Verdict::Broken(what) => ("broken", Some(what)),
         Verdict::NotChecked(why) => ("not checked", Some(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_outweighs_rules_that_were_not_checked() {
+        let not_checked = || (Rule::Once, Verdict::NotChecked("no call".to_owned()));
+        let holds = (Rule::Answer, Verdict::Holds);
+        assert_eq!(unchecked_rules(&[holds.clone(), not_checked()]).unwrap(), 1);
+        let broken = (Rule::Key, Verdict::Broken("no key".to_owned()));
+        let error = unchecked_rules(&[holds, broken, not_checked()]).unwrap_err();
+        assert!(!error.is::<UncheckedRules>(), "{error}");
+        assert!(error.to_string().starts_with("broken rules: R9;"), "{error}");
     }
 }

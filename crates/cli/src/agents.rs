@@ -44,7 +44,10 @@ enum AgentsCommand {
         format: ContractFormat,
     },
     /// Check which rules of the contract an agent obeys, in any language: plays the scheduler, and the service that the
-    /// agent calls. Needs no deployment. Exits with 1 if a rule is broken.
+    /// agent calls. Needs no deployment.
+    ///
+    /// Exit codes: 0 if all rules hold, 1 if a rule is broken or the check failed, 2 if the options are wrong, 3 if no rule is
+    /// broken but some were not checked (0 with --allow-unchecked).
     Check(CheckArgs),
 }
 

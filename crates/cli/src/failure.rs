@@ -6,6 +6,8 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_sqs::error::ConnectorError;
 use steward_runtime::ports::PortError;
 
+use crate::agent_check::{EXIT_UNCHECKED, UncheckedRules};
+
 /// The deployment did not answer: no connection, no credentials, or a temporary failure of AWS. `EX_UNAVAILABLE` of
 /// sysexits.h. A usage error has 2, everything else 1.
 const UNAVAILABLE: u8 = 69;
@@ -19,7 +21,14 @@ pub(crate) struct NotAsWanted(pub(crate) String);
 #[expect(clippy::print_stderr, reason = "a command's output")]
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {}", message(error, var("AWS_ENDPOINT_URL").ok().as_deref()));
-    if is_unavailable(error) { ExitCode::from(UNAVAILABLE) } else { ExitCode::FAILURE }
+    if error.is::<UncheckedRules>() {
+        return ExitCode::from(EXIT_UNCHECKED);
+    }
+    match is_unavailable(error) {
+
+        true => ExitCode::from(UNAVAILABLE),
+        false => ExitCode::FAILURE,
+    }
 }
 
 fn message(error: &anyhow::Error, endpoint: Option<&str>) -> String {
