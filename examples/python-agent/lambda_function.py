@@ -73,7 +73,9 @@ def handle(body, attributes, receive_count):
     trace = {}
     if "traceparent" in attributes:  # R7
         trace["traceparent"] = {"DataType": "String", "StringValue": attributes["traceparent"]}
-    sqs.send_message(QueueUrl=REPLY_QUEUE_URL, MessageBody=json.dumps(reply), MessageAttributes=trace)
+    # R13: with escapes and spaces, an output of the maximum size would be too large for a message.
+    text = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+    sqs.send_message(QueueUrl=REPLY_QUEUE_URL, MessageBody=text, MessageAttributes=trace)
 
 
 def attempt(request, traceparent, redelivered):
