@@ -30,7 +30,8 @@ export async function handler({ Records }) {
 /** Carries out a request, and sends the reply. If it throws, the message stays in the queue (R2, R3). */
 async function handle({ body, attributes, messageAttributes }) {
   const request = JSON.parse(body);
-  if (request.agent !== AGENT_NAME || !request.task_id) throw new TypeError("no request for this agent");
+  const isKnown = ["do", "undo", undefined].includes(request.action);
+  if (request.agent !== AGENT_NAME || !request.task_id || !isKnown) throw new TypeError("no request for this agent");
   const traceparent = messageAttributes.traceparent?.stringValue;
   // R17: an earlier delivery may have made a call and died.
   const redelivered = Number(attributes.ApproximateReceiveCount) > 1 || "redriven" in messageAttributes;

@@ -58,8 +58,8 @@ def lambda_handler(event, context):
 def handle(body, attributes, receive_count):
     """Carries out a request, and sends the reply. If it raises an exception, the message stays in the queue (R2, R3)."""
     request = json.loads(body)
-    if request["agent"] != AGENT_NAME:
-        raise ValueError("a request for another agent")
+    if request["agent"] != AGENT_NAME or request.get("action", "do") not in ("do", "undo"):
+        raise ValueError("no request for this agent")
     # R17: an earlier delivery may have made a call and died.
     redelivered = receive_count > 1 or "redriven" in attributes
     outcome = attempt(request, attributes.get("traceparent"), redelivered)
