@@ -249,6 +249,16 @@ pub fn task_id(run: &str, case: Case) -> String {
     format!("check-{run}-{}", case.name())
 }
 
+/// The task of the request with an unknown action.
+pub(crate) fn unreadable_task(run: &str) -> String {
+    format!("check-{run}-unreadable")
+}
+
+/// Whether a task id, or the beginning of an idempotency key, is that of the request with an unknown action.
+pub(crate) fn is_unreadable_task(task_id: &str) -> bool {
+    task_id.starts_with("check-") && task_id.ends_with("-unreadable")
+}
+
 /// The case of a task.
 #[must_use]
 pub fn case_of_task(task_id: &str) -> Option<Case> {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    case::{Case, PAYLOAD_MARK, case_of_key},
+    case::{Case, PAYLOAD_MARK, case_of_key, is_unreadable_task},
     evidence::{Event, Evidence, ReceivedReply, SentRequest},
     rule::{Rule, Verdict},
 };
@@ -28,6 +28,8 @@ struct Facts<'e> {
     requests: Vec<(usize, &'e SentRequest)>,
     replies: Vec<Reply<'e>>,
     calls: Vec<Call<'e>>,
+    /// The number of calls and replies for the request with an unknown action.
+    handled_unreadable: usize,
 }
 
 /// A call of the service.
@@ -79,13 +81,18 @@ impl Reply<'_> {
 impl<'e> Facts<'e> {
     fn of(evidence: &'e Evidence) -> Self {
         let (mut requests, mut received, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        let mut handled_unreadable = 0;
         for (position, observation) in evidence.observations.iter().enumerate() {
             let at = observation.at;
             match &observation.event {
                 Event::Requested(request) => requests.push((position, request)),
                 Event::Replied(reply) => received.push((position, at, reply)),
                 Event::Called(call) => {
-                    calls.push(Call { at, position, key: call.key.as_deref() });
+                    let key = call.key.as_deref();
+                    match key.and_then(|key| key.split_once('/')) {
+                        Some((task, _)) if is_unreadable_task(task) => handled_unreadable += 1,
+                        _ => calls.push(Call { at, position, key }),
+                    }
                 }
                 Event::Polled
                 | Event::Delivered { .. }
@@ -104,8 +111,11 @@ impl<'e> Facts<'e> {
             let request = best_match(request, &message);
             Some(Reply { at, position, received, message, request })
         };
-        let replies = received.into_iter().filter_map(reply).collect();
-        Self { evidence, requests, replies, calls }
+        let mut replies: Vec<_> = received.into_iter().filter_map(reply).collect();
+        let readable = |reply: &Reply<'_>| !is_unreadable_task(text(&reply.message, "task_id"));
+        handled_unreadable += replies.iter().filter(|reply| !readable(reply)).count();
+        replies.retain(readable);
+        Self { evidence, requests, replies, calls, handled_unreadable }
     }
 
     fn verdict(&self, rule: Rule) -> Verdict {

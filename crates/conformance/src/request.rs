@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{limits, model::time::later};
 
-use crate::case::{Case, PAYLOAD_MARK, task_id};
+use crate::case::{Case, PAYLOAD_MARK, task_id, unreadable_task};
 
 /// What the requests of a check have in common.
 #[derive(Debug, Clone)]
@@ -129,12 +129,20 @@ impl RequestTemplate {
     }
 }
 
-/// The unreadable messages of [`Case::Batch`]: no JSON, and a JSON object that is no request.
+/// The unreadable messages of [`Case::Batch`]: no JSON, a JSON object that is no request, and a request with an unknown action.
 #[must_use]
-pub fn poison(run: &str) -> [String; 2] {
+pub fn poison(run: &str, template: &RequestTemplate) -> [String; 3] {
+    let mut request = template.request(run, Case::Batch, 1, Timestamp::now());
+    let task_id = unreadable_task(run);
+    if let Value::Object(fields) = &mut request {
+        fields.insert("action".to_owned(), json!("redo"));
+        fields.insert("idempotency_key".to_owned(), json!(format!("{task_id}/greet/redo")));
+        fields.insert("task_id".to_owned(), json!(task_id));
+    }
     [
         format!("{{ no JSON: {PAYLOAD_MARK} {run}"),
         json!({ "poison": format!("{PAYLOAD_MARK} {run}") }).to_string(),
+        request.to_string(),
     ]
 }
 

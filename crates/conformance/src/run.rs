@@ -1,6 +1,9 @@
 //! Plays the scheduler: sends the requests of all cases to the agent's queue, and collects what happens.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use aws_sdk_sqs::{
@@ -74,6 +77,12 @@ const REDELIVERED_WITHIN: Duration = Duration::from_secs(20);
 /// How long after complete-by the kit still looks for calls and replies.
 const AFTER_COMPLETE_BY: Duration = Duration::from_millis(1_500);
 
+/// After this many missing replies in a row, the kit waits only for [`IMPATIENT`]: the agent has probably stopped.
+const MISSING_REPLIES_MAX: u32 = 3;
+
+/// See [`MISSING_REPLIES_MAX`].
+const IMPATIENT: Duration = Duration::from_secs(3);
+
 /// The largest slack of a check.
 const SLACK_MAX: Duration = Duration::from_secs(4);
 
@@ -89,7 +98,13 @@ pub async fn run(
     let run = Timestamp::now().as_millisecond().to_string();
     let mut receiver = JoinSet::new();
     receiver.spawn(receive_replies(target.clone(), run.clone()));
-    let mut check = Check { target, template: template.clone(), patience, run };
+    let mut check = Check {
+        target,
+        template: template.clone(),
+        patience,
+        run,
+        missing_in_row: AtomicU32::new(0),
+    };
     let skipped = check.all_cases().await?;
     let observations = target.recorder.observations();
     let (capabilities, slack) = (target.capabilities, check.template.slack);
@@ -128,6 +143,7 @@ struct Check<'c> {
     template: RequestTemplate,
     patience: Patience,
     run: String,
+    missing_in_row: AtomicU32,
 }
 
 impl Check<'_> {
@@ -198,7 +214,7 @@ impl Check<'_> {
                 Ok(())
             }
             Case::Batch => {
-                let poison = poison(&self.run);
+                let poison = poison(&self.run, &self.template);
                 self.send_as(&[self.request(case, 1)], &poison, false).await?;
                 self.replied(case, 1, reply).await;
                 Ok(())
@@ -295,7 +311,15 @@ impl Check<'_> {
                 && field("attempt").is_some_and(|number| *number == attempt)
         };
         let any = |observations: &[Observation]| observations.iter().any(is_reply);
-        self.target.recorder.wait_for(within, any).await
+        let is_stopped = self.missing_in_row.load(Ordering::Relaxed) >= MISSING_REPLIES_MAX;
+        let within = if is_stopped { within.min(IMPATIENT) } else { within };
+        let is_replied = self.target.recorder.wait_for(within, any).await;
+        if is_replied {
+            self.missing_in_row.store(0, Ordering::Relaxed);
+        } else {
+            self.missing_in_row.fetch_add(1, Ordering::Relaxed);
+        }
+        is_replied
     }
 
     async fn send(&self, requests: &[Value]) -> Result<()> {

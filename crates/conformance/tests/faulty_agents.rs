@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::{
     Client,
-    types::{Message, MessageAttributeValue, MessageSystemAttributeName},
+    types::{Message, MessageSystemAttributeName},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -40,6 +40,7 @@ enum Fault {
     CallsTwiceIfNotIdempotent,
     TimeOutIsFailure,
     DeletesPoison,
+    CarriesOutUnknownAction,
     NeverDeletes,
     /// It looks at the attribute `redriven` alone.
     IgnoresReceiveCount,
@@ -132,6 +133,9 @@ impl TinyAgent {
         if request["task_id"].is_null() {
             return self.fault == Fault::DeletesPoison;
         }
+        if request["action"] == "redo" && self.fault != Fault::CarriesOutUnknownAction {
+            return false;
+        }
         if self.fault == Fault::DropsUnknownFields && body.contains("field_of_a_later_version") {
             return false;
         }
@@ -151,11 +155,9 @@ impl TinyAgent {
                 reply[name] = request[name].clone();
             }
         }
-        let traceparent = attributes["traceparent"].string_value().unwrap();
-        let traceparent =
-            MessageAttributeValue::builder().data_type("String").string_value(traceparent);
         let send = self.sqs.send_message().queue_url(&self.replies).message_body(reply.to_string());
-        send.message_attributes("traceparent", traceparent.build().unwrap()).send().await.is_ok()
+        let trace = attributes.into_iter().filter(|(name, _)| name == "traceparent").collect();
+        send.set_message_attributes(Some(trace)).send().await.is_ok()
     }
 
     async fn attempt(&mut self, request: &Value, redelivered: bool) -> Option<Value> {
@@ -303,7 +305,7 @@ async fn broken(fault: Fault) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planted_fault_breaks_exactly_its_rules() {
-    let faults: [(Fault, &[&str]); 23] = [
+    let faults: [(Fault, &[&str]); 24] = [
         (Fault::None, &[]),
         (Fault::HasNoStore, &[]),
         (Fault::RefusesDuplicates, &["R8"]),
@@ -315,6 +317,7 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
         (Fault::CallsTwiceIfNotIdempotent, &["R18"]),
         (Fault::TimeOutIsFailure, &["R14"]),
         (Fault::DeletesPoison, &["R3"]),
+        (Fault::CarriesOutUnknownAction, &["R3"]),
         (Fault::NeverDeletes, &["R20"]),
         (Fault::IgnoresReceiveCount, &["R17"]),
         (Fault::IgnoresCallWithin, &["R14"]),

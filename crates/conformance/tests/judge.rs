@@ -204,10 +204,14 @@ fn further_observations_break_their_rules_alone() {
     let request = |case| {
         RequestTemplate::of_agent("a").request(RUN, case, 2, Timestamp::from_second(1_000).unwrap())
     };
+    let poison = poison(RUN, &RequestTemplate::of_agent("a"));
+    let unreadable_key = Some(format!("check-{RUN}-unreadable/greet/redo"));
     let cases = [
         (Rule::DeleteLast, Event::Deleted { body: request(Case::Plain).to_string() }),
-        (Rule::Poison, Event::Deleted { body: poison(RUN)[0].clone() }),
-        (Rule::Poison, Event::Deleted { body: poison(RUN)[1].clone() }),
+        (Rule::Poison, Event::Deleted { body: poison[0].clone() }),
+        (Rule::Poison, Event::Deleted { body: poison[1].clone() }),
+        (Rule::Poison, Event::Deleted { body: poison[2].clone() }),
+        (Rule::Poison, Event::Called(ServiceCall { key: unreadable_key })),
         (Rule::Duplicates, replied(json!({ "status": "failed", "reason": "known" }))),
         (Rule::Key, Event::Called(ServiceCall { key: None })),
         (Rule::Key, Event::Called(ServiceCall { key: Some("k".to_owned()) })),

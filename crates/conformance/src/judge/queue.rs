@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Facts, text};
 use crate::{
-    case::{Case, case_of_key},
+    case::{Case, case_of_key, is_unreadable_task},
     evidence::{Event, undeleted},
     rule::Verdict,
 };
@@ -51,9 +51,13 @@ impl Facts<'_> {
         let deleted = self.evidence.observations.iter().filter_map(|observation| {
             let Event::Deleted { body } = &observation.event else { return None };
             let request: Value = serde_json::from_str(body).unwrap_or_default();
-            request.get("task_id").is_none().then(|| "an unreadable message was deleted".to_owned())
+            let is_unreadable =
+                request.get("task_id").is_none() || is_unreadable_task(text(&request, "task_id"));
+            is_unreadable.then(|| "an unreadable message was deleted".to_owned())
         });
-        match Verdict::of(deleted) {
+        let handled = (self.handled_unreadable > 0)
+            .then(|| "a call or a reply for a request with an unknown action".to_owned());
+        match Verdict::of(handled.into_iter().chain(deleted)) {
             Verdict::Holds => self.answered(&[Case::Batch]),
             broken @ (Verdict::Broken(_) | Verdict::NotChecked(_)) => broken,
         }
