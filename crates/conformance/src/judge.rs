@@ -221,9 +221,9 @@ impl<'e> Facts<'e> {
 
     /// Every further attempt has a reply. The service was busy at the first one of `once-busy`.
     fn retries_answered(&self) -> Verdict {
-        self.answered_if(|request| match request.case {
-            Case::OnceBusy => request.message.get("attempt").is_some_and(|number| *number == 2),
-            case => case == Case::Retry,
+        self.answered_if(|request| {
+            let is_second = request.message.get("attempt").is_some_and(|number| *number == 2);
+            request.case == Case::Retry || request.case == Case::OnceBusy && is_second
         })
     }
 

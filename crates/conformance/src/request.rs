@@ -68,9 +68,10 @@ impl RequestTemplate {
         let action = if case == Case::Undo { "undo" } else { "do" };
         let step = if case == Case::Item { "greet[3]" } else { "greet" };
         let task_id = task_id(run, case);
-        let complete_by = match case {
-            Case::Late => now - Duration::from_secs(2),
-            _ => later(now, case.complete_within() + self.slack),
+        let complete_by = if case == Case::Late {
+            now - Duration::from_secs(2)
+        } else {
+            later(now, case.complete_within() + self.slack)
         };
         let mut request = json!({
             "task_id": task_id, "step": step, "action": action, "attempt": attempt,

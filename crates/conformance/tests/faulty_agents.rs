@@ -189,12 +189,10 @@ impl TinyAgent {
     /// Claims the call if one delivery alone may make it. Returns whether this delivery may.
     fn claims(&mut self, delivery: &Delivery<'_>) -> bool {
         let Delivery { request, key, redelivered, once, exclusive } = *delivery;
-        let ignores_claim = match self.fault {
-            Fault::CallsTwiceIfNotIdempotent => once,
-            Fault::CallsAgainAfterRedelivery => once && redelivered,
-            Fault::CallsAfterCertain => exclusive,
-            _ => false,
-        };
+        let fault = self.fault;
+        let ignores_claim = fault == Fault::CallsTwiceIfNotIdempotent && once
+            || fault == Fault::CallsAgainAfterRedelivery && once && redelivered
+            || fault == Fault::CallsAfterCertain && exclusive;
         if !once && !exclusive || ignores_claim {
             return true;
         }
@@ -213,10 +211,10 @@ impl TinyAgent {
             false => Some(json!({ "status": "unknown", "reason": reason })),
         };
         let Ok(mut response) = self.send(delivery, complete_by).await else {
-            return match self.fault {
-                Fault::TimeOutIsFailure => failed(false),
-                _ => no_answer("no answer"),
-            };
+            if self.fault == Fault::TimeOutIsFailure {
+                return failed(false);
+            }
+            return no_answer("no answer");
         };
         if response.status().is_server_error()
             && once
@@ -251,13 +249,15 @@ impl TinyAgent {
         complete_by: Timestamp,
     ) -> reqwest::Result<reqwest::Response> {
         let Delivery { request, key, .. } = *delivery;
-        let key = match self.fault {
-            Fault::NewKeyForEachCall => format!("{key}-{}", Timestamp::now().as_nanosecond()),
-            _ => key.to_owned(),
+        let key = if self.fault == Fault::NewKeyForEachCall {
+            format!("{key}-{}", Timestamp::now().as_nanosecond())
+        } else {
+            key.to_owned()
         };
-        let within = match self.fault {
-            Fault::IgnoresCallWithin => complete_by.duration_since(Timestamp::now()).unsigned_abs(),
-            _ => Duration::from_millis(request["call_within_ms"].as_u64().unwrap()),
+        let within = if self.fault == Fault::IgnoresCallWithin {
+            complete_by.duration_since(Timestamp::now()).unsigned_abs()
+        } else {
+            Duration::from_millis(request["call_within_ms"].as_u64().unwrap())
         };
         let call = self.http.post(format!("{}/x", self.service)).header("idempotency-key", key);
         call.body(request["body"].to_string()).timeout(within).send().await
@@ -265,11 +265,8 @@ impl TinyAgent {
 
     /// The deferral of a request that the service was too busy to carry out.
     fn busy(&self, delivery: &Delivery<'_>) -> Value {
-        let certain = match self.fault {
-            Fault::CertainAfterRedelivery => delivery.exclusive,
-            Fault::CertainWithoutExclusive => !delivery.redelivered,
-            _ => delivery.exclusive && !delivery.redelivered,
-        };
+        let certain = (delivery.exclusive || self.fault == Fault::CertainWithoutExclusive)
+            && (!delivery.redelivered || self.fault == Fault::CertainAfterRedelivery);
         json!({
             "status": "deferred", "reason": "busy", "retry_after_ms": 60_000,
             "may_have_run": delivery.redelivered, "certain": certain,

@@ -297,14 +297,15 @@ fn a_call_that_outlasts_call_within_ms_breaks_r14_unless_the_reply_came_in_time(
         let mut evidence = evidence(|_, _| {});
         let task = task_id(RUN, Case::Silent);
         for observation in &mut evidence.observations {
-            match &mut observation.event {
-                Event::CallEnded { key: Some(key), lasted } if key.contains(&task) => {
-                    *lasted = Duration::from_secs(8);
-                }
-                Event::Replied(reply) if reply.body.contains(&task) && replied_late => {
-                    observation.at = late;
-                }
-                _ => {}
+            if let Event::CallEnded { key: Some(key), lasted } = &mut observation.event
+                && key.contains(&task)
+            {
+                *lasted = Duration::from_secs(8);
+            }
+            let is_reply =
+                matches!(&observation.event, Event::Replied(reply) if reply.body.contains(&task));
+            if is_reply && replied_late {
+                observation.at = late;
             }
         }
         evidence
