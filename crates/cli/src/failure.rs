@@ -25,7 +25,6 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(EXIT_UNCHECKED);
     }
     match is_unavailable(error) {
-
         true => ExitCode::from(UNAVAILABLE),
         false => ExitCode::FAILURE,
     }
