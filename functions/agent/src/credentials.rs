@@ -97,7 +97,7 @@ impl Connection {
         Ok(Self { client, ca, headers, tokens })
     }
 
-    /// The headers of one call. Steward's own headers override configured headers of the same name.
+    /// The headers of one call. Steward's own headers override configured headers of the same name, except the content type.
     pub(crate) fn headers(
         &self,
         request: &StepRequest,
@@ -108,7 +108,9 @@ impl Connection {
         let traceparent = trace::of_call(request, traceparent);
         headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
         if request.body.is_some() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            // A configured type takes precedence: AWS APIs choose their protocol by it.
+            let json = HeaderValue::from_static("application/json");
+            headers.entry(CONTENT_TYPE).or_insert(json);
         }
         Ok(headers)
     }

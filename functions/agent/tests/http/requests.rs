@@ -65,6 +65,18 @@ async fn a_request_has_an_idempotency_key_a_traceparent_and_the_configured_heade
 }
 
 #[tokio::test]
+async fn a_configured_content_type_replaces_that_of_json() {
+    let remote = TestServer::start(|| respond(200, "{}")).await;
+    let headers = r#"{ "content-type": "application/x-amz-json-1.0" }"#;
+    let service = service(&remote.base_url, headers, Duration::from_secs(60));
+    let post = StepRequest { body: Some(json!({}).into()), ..get("/") };
+    output_of(&service, &post, None).await.unwrap();
+    let received = remote.received.lock().unwrap().pop().unwrap();
+    let types: Vec<_> = received.headers.get_all("content-type").iter().collect();
+    assert_eq!(types, ["application/x-amz-json-1.0"]);
+}
+
+#[tokio::test]
 async fn every_method_is_sent_and_without_a_body_if_there_is_none() {
     let remote = TestServer::start(|| respond(200, "{}")).await;
     let service = remote.service();
