@@ -269,11 +269,11 @@ async fn interpret(response: Response, request: &StepRequest) -> Result<CallResp
         }
         ClassifiedResponse::Retry { may_have_run } => {
             let requested = retry_after(response.headers(), SystemTime::now());
-            // A service that answers with a 4xx status is available.
-            let retry_after = if status.is_client_error() {
-                Some(requested.unwrap_or_default())
-            } else {
+            // A service that answers with another status than 5xx is available, such as with 202 until its work is done.
+            let retry_after = if status.is_server_error() {
                 requested
+            } else {
+                Some(requested.unwrap_or_default())
             };
             let reason = format!("HTTP {status}");
             return Err(CallFault::Transient { reason, retry_after, may_have_run });

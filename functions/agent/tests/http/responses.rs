@@ -146,6 +146,7 @@ async fn a_step_can_define_the_meaning_of_statuses() {
         (429, ResponseClass::Retry),
         (500, ResponseClass::Unknown),
         (200, ResponseClass::Failed),
+        (202, ResponseClass::Retry),
     ];
     let responses: ResponseOverrides = classes.into_iter().collect();
     let retry = |reason: &str, may_have_run| {
@@ -160,6 +161,7 @@ async fn a_step_can_define_the_meaning_of_statuses() {
         (429, "", retry("HTTP 429 Too Many Requests", false)),
         (500, "", unusable_response("HTTP 500 Internal Server Error")),
         (200, "{}", permanent("HTTP 200 OK")),
+        (202, "{}", retry("HTTP 202 Accepted", true)),
     ] {
         let remote = TestServer::start(move || respond(status, body)).await;
         let request = StepRequest { responses: responses.clone(), ..get("/") };
