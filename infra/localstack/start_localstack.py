@@ -1,4 +1,4 @@
-"""Starts LocalStack with nine things mended; called by `localstack`."""
+"""Starts LocalStack with ten things mended; called by `localstack`."""
 
 import atexit
 import logging
@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from functools import partial
 
+from botocore.config import Config
 from function_processes import ProcessRuntimeExecutor
 from localstack import config
 from localstack.aws.accounts import get_account_id_from_access_key_id
@@ -15,6 +16,7 @@ from localstack.aws.api import CommonServiceException
 from localstack.aws.api.dynamodb import DynamodbApi
 from localstack.aws.forwarder import ForwardingFallbackDispatcher
 from localstack.runtime.main import main
+from localstack.services.cloudformation import resource_provider
 from localstack.services.cloudformation.engine.v2.change_set_model_preproc import ChangeSetModelPreproc, PreprocResource
 from localstack.services.lambda_ import provider, urlrouter
 from localstack.services.lambda_.event_source_mapping.pollers.sqs_poller import SqsPoller
@@ -146,5 +148,11 @@ def make_resource_retained(self, *arguments, deletion_policy=None, **options):
 
 
 PreprocResource.__init__ = make_resource_retained
+
+# CloudFormation waits as long as a busy machine needs. Without this, it repeats a request after 60 seconds. If that is the
+# creation of a function, and the first request succeeds after all, the second one finds that the function exists, and
+# the stack fails.
+factory = resource_provider._cfn_resource_client_factory
+factory._config = factory._config.merge(Config(read_timeout=600))
 
 main()
