@@ -11,6 +11,10 @@ import boto3
 from botocore.exceptions import ClientError
 
 
+# The stacks that the tests deploy beside the main stack.
+OWN_STACKS = ("minutely", "courier", "invoker", "sender", "publisher", "reader")
+
+
 def resources(stack):
     """The type and physical name of each resource of a stack and of those nested in it."""
     cloudformation = boto3.client("cloudformation")
@@ -53,7 +57,11 @@ def main(stack):
         found = list(resources(stack))
     except ClientError as error:
         sys.exit(f"cleanup: {error}")
-    delete_stack(f"{stack}-minutely")
+    for own in OWN_STACKS:
+        delete_stack(f"{stack}-{own}")
+    events = boto3.client("events")
+    attempt(f"the rules of bus {stack}-orders", delete_rules, bus=f"{stack}-orders")
+    attempt(f"bus {stack}-orders", events.delete_event_bus, Name=f"{stack}-orders")
     for kind, name in found:
         if kind == "AWS::Events::EventBus" and name:
             attempt(f"the rules of bus {name}", delete_rules, bus=name)
@@ -63,7 +71,7 @@ def main(stack):
         if kind == "AWS::DynamoDB::Table" and name:
             attempt(f"protection of {name}", dynamodb.update_table, TableName=name, DeletionProtectionEnabled=False)
             attempt(f"table {name}", dynamodb.delete_table, TableName=name)
-    for queue in (f"client-{stack}", f"{stack}-alerts"):
+    for queue in (f"client-{stack}", f"{stack}-alerts", f"{stack}-orders", f"{stack}-announcements"):
         attempt(f"queue {queue}", lambda queue=queue: sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=queue)["QueueUrl"]))
     for secret in (f"{stack}-own", f"{stack}-foreign"):
         attempt(f"secret {secret}", secrets.delete_secret, SecretId=secret, ForceDeleteWithoutRecovery=True)

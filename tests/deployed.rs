@@ -11,6 +11,8 @@ use std::{collections::HashMap, rc::Rc};
 
 use tokio::task::{Id, JoinError, JoinSet, LocalSet};
 
+mod agent_stacks;
+mod aws_kinds;
 mod aws_requests;
 mod console;
 mod events;
@@ -74,6 +76,7 @@ async fn run_all_checks(stack: &Rc<Stack>) {
     checks.start("http", http::function_url_accepts_submissions(stack.clone()));
     checks.start("console", console::operator_uses_the_console(stack.clone()));
     checks.start("own agent", own_agent::agent_is_a_stack_of_its_own(stack.clone()));
+    checks.start("aws kinds", aws_kinds::agents_call_aws_services(stack.clone()));
     checks.end().await;
     // Runs alone: if a scheduler were killed meanwhile, it would send the killed agent's request again.
     checks
@@ -91,6 +94,7 @@ async fn run_all_checks(stack: &Rc<Stack>) {
         checks.start("traces", telemetry::task_has_one_trace(stack.clone()));
     }
     checks.end().await;
+    aws_kinds::delete_agents(stack.clone()).await;
 }
 
 /// Checks that run concurrently. A failed check does not stop the others.

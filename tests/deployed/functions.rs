@@ -53,7 +53,8 @@ async fn shorten_timeout(function: &str) {
     configuration(Method::PUT, function, &limit(&before["Timeout"])).await;
 }
 
-async fn configuration(method: Method, function: &str, body: &str) -> Value {
+/// Reads or changes the configuration of a function.
+pub(super) async fn configuration(method: Method, function: &str, body: &str) -> Value {
     let path = format!("2015-03-31/functions/{function}/configuration");
     let url = format!("{}/{path}", deployment_target().endpoint("lambda"));
     let response = signed(&root(), "lambda", (method, &url), &[], body).await;

@@ -7,10 +7,12 @@ use steward_demo::services::{DemoService, Fault};
 use steward_runtime::ports::{SharedRecordKey, SharedRecordKind, StateStore};
 
 use super::{
-    aws_requests::run,
-    stack::{Stack, delete},
-    target::{TargetKind, deployment_target},
+    agent_stacks::{delete_agent, deploy_agent},
+    stack::Stack,
+    target::deployment_target,
 };
+
+const AGENT: &str = "courier";
 
 const BY_COURIER: &str = r#"
 name: by-courier
@@ -22,28 +24,17 @@ steps:
 "#;
 
 pub(super) async fn agent_is_a_stack_of_its_own(stack: Rc<Stack>) {
-    let target = deployment_target();
-    let own = stack.name_of("courier");
     let service = stack.services.base_url(DemoService::Inventory);
-    let service = target.services_url.as_ref().map_or(service, |url| format!("{url}/inventory"));
-    let mut parameters = vec![
-        own.clone(),
-        "infra/agent.yaml".to_owned(),
-        format!("Steward={}", target.stack),
-        "Name=courier".to_owned(),
+    let public = deployment_target().services_url.as_ref();
+    let service = public.map_or(service, |url| format!("{url}/inventory"));
+    let parameters = [
         "Version=e2e".to_owned(),
         format!("BaseUrl={service}"),
-        format!("DocumentsTable={}", stack.variable("STEWARD_DOCUMENTS_TABLE")),
         format!("SecretArn={}", stack.secret),
-        "Size=small".to_owned(),
         "RatePerSecond=2.5".to_owned(),
         "Burst=4".to_owned(),
     ];
-    if target.kind != TargetKind::Aws {
-        parameters.push("PlainHttp=true".to_owned());
-    }
-    let parameters: Vec<_> = parameters.iter().map(String::as_str).collect();
-    run("infra/deploy", &parameters).await;
+    deploy_agent(&stack, AGENT, &parameters).await;
     let registered = registration(&stack).await;
     assert_eq!(registered.dead_letter_queue.as_str(), stack.name_of("agent-courier-dead-letters"));
     assert_eq!(registered.version.unwrap().as_str(), "e2e");
@@ -59,17 +50,17 @@ pub(super) async fn agent_is_a_stack_of_its_own(stack: Rc<Stack>) {
     };
     assert_eq!(submit("courier").await, ProcessState::Processed);
     // The call took a token: the agent's role may write the record.
-    let key = SharedRecordKey { kind: SharedRecordKind::Rate, name: "courier".to_owned() };
+    let key = SharedRecordKey { kind: SharedRecordKind::Rate, name: AGENT.to_owned() };
     assert!(stack.store().shared_record(&key).await.unwrap().is_some());
 
-    delete(&own).await;
+    delete_agent(&stack, AGENT).await;
     assert!(registration(&stack).await.deleted_at.is_some());
     // The step fails at once: there is no queue.
     assert_ne!(submit("no-courier").await, ProcessState::Processed);
 }
 
 async fn registration(stack: &Stack) -> AgentRegistration {
-    let key = SharedRecordKey { kind: SharedRecordKind::Agent, name: "courier".to_owned() };
+    let key = SharedRecordKey { kind: SharedRecordKind::Agent, name: AGENT.to_owned() };
     let record = stack.store().shared_record(&key).await.unwrap().expect("a registration");
     serde_json::from_value(record.body).unwrap()
 }

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use aws_credential_types::Credentials;
 use futures_util::{StreamExt, stream};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    aws_requests::call,
+    aws_requests::{call, signed},
     functions::processes,
     stack::{Stack, client_queue},
     target::deployment_target,
@@ -34,7 +35,7 @@ const QUEUE_OPERATIONS: [&str; 6] = [
     "PurgeQueue",
 ];
 
-const QUEUES: [&str; 8] = [
+const QUEUES: [&str; 9] = [
     "submissions",
     "scheduler",
     "sweeps",
@@ -43,10 +44,13 @@ const QUEUES: [&str; 8] = [
     "agent-shipping-requests",
     "agent-payment-dead-letters",
     "submissions-dead-letters",
+    "orders",
 ];
 
+const FUNCTIONS: [&str; 2] = ["submission-http", "console"];
+
 /// The permissions of every function.
-const PERMISSIONS: [(&str, &[&str]); 7] = [
+const PERMISSIONS: [(&str, &[&str]); 11] = [
     (
         "submission",
         &[
@@ -199,7 +203,25 @@ const PERMISSIONS: [(&str, &[&str]); 7] = [
             "GetQueueAttributes agent-shipping-requests",
         ],
     ),
+    // The agents of `aws_kinds.rs`.
+    ("agent-invoker", &aws_agent("InvokeFunction submission-http")),
+    ("agent-sender", &aws_agent("SendMessage orders")),
+    ("agent-publisher", &aws_agent("PutEvents orders")),
+    ("agent-reader", &aws_agent("GetQueueAttributes orders")),
 ];
+
+/// The permissions of an agent that calls AWS, with its own one.
+const fn aws_agent(own: &str) -> [&str; 7] {
+    [
+        "GetItem documents",
+        "BatchGetItem documents",
+        "PutItem documents",
+        "PartiQLInsert documents",
+        "SendMessage scheduler",
+        "PutEvents",
+        own,
+    ]
+}
 
 pub(super) async fn each_function_has_exactly_its_permissions(stack: Rc<Stack>) {
     let probes = probes(&stack);
@@ -224,11 +246,19 @@ pub(super) async fn each_function_has_exactly_its_permissions(stack: Rc<Stack>) 
 
 /// An operation on a resource, with an incomplete request that has no effect. AWS checks the permission before it validates
 /// the request.
+#[derive(Clone)]
 struct Probe {
     permission: String,
     service: &'static str,
-    target: String,
-    body: Value,
+    operation: Operation,
+}
+
+#[derive(Clone)]
+enum Operation {
+    /// With AWS's JSON protocol.
+    Json { target: String, body: Value },
+    /// An invocation of this function that only checks the permission.
+    DryRun(String),
 }
 
 fn probes(stack: &Stack) -> Vec<Probe> {
@@ -245,7 +275,7 @@ fn probes(stack: &Stack) -> Vec<Probe> {
         });
         probes.extend(bodies.map(|(operation, body)| {
             let target = format!("DynamoDB_20120810.{operation}");
-            Probe { permission: format!("{operation} {table}"), service: "dynamodb", target, body }
+            probe(&format!("{operation} {table}"), "dynamodb", &target, body)
         }));
         probes.extend(STATEMENTS.map(|(action, statement)| {
             let statement = json!({ "Statement": statement.replace("TABLE", name) });
@@ -274,25 +304,32 @@ fn probes(stack: &Stack) -> Vec<Probe> {
             (format!("GetSecretValue {secret}"), "secretsmanager.GetSecretValue");
         probes.push(probe(&permission, "secretsmanager", target, json!({ "SecretId": arn })));
     }
-    let entry = json!({ "EventBusName": stack.variable("STEWARD_EVENT_BUS"), "Source": "e2e",
-        "DetailType": "Probe", "Detail": "{}" });
-    probes.push(probe("PutEvents", "events", "AWSEvents.PutEvents", json!({ "Entries": [entry] })));
+    let bus = stack.variable("STEWARD_EVENT_BUS");
+    for (permission, bus) in [("PutEvents", bus), ("PutEvents orders", &stack.name_of("orders"))] {
+        let entry =
+            json!({ "EventBusName": bus, "Source": "e2e", "DetailType": "Probe", "Detail": "{}" });
+        let body = json!({ "Entries": [entry] });
+        probes.push(probe(permission, "events", "AWSEvents.PutEvents", body));
+    }
+    probes.extend(FUNCTIONS.map(|function| {
+        let operation = Operation::DryRun(stack.name_of(function));
+        Probe { permission: format!("InvokeFunction {function}"), service: "lambda", operation }
+    }));
     probes
 }
 
 fn probe(permission: &str, service: &'static str, target: &str, body: Value) -> Probe {
-    Probe { permission: permission.to_owned(), service, target: target.to_owned(), body }
+    let operation = Operation::Json { target: target.to_owned(), body };
+    Probe { permission: permission.to_owned(), service, operation }
 }
 
 /// The permissions of the probes that are not denied.
 async fn not_denied(credentials: &Credentials, probes: &[Probe]) -> BTreeSet<String> {
     let attempt = |probe: &'_ Probe| {
-        let (permission, service, target) =
-            (probe.permission.clone(), probe.service, probe.target.clone());
-        let body = probe.body.clone();
+        let probe = probe.clone();
         async move {
-            let (_, response) = call(credentials, service, &target, &body).await;
-            (!response.to_string().contains("AccessDenied")).then_some(permission)
+            let response = response_to(credentials, &probe).await;
+            (!response.contains("AccessDenied")).then_some(probe.permission)
         }
     };
     stream::iter(probes)
@@ -301,4 +338,21 @@ async fn not_denied(credentials: &Credentials, probes: &[Probe]) -> BTreeSet<Str
         .filter_map(std::future::ready)
         .collect()
         .await
+}
+
+/// The response to a probe, as text.
+async fn response_to(credentials: &Credentials, probe: &Probe) -> String {
+    match &probe.operation {
+        Operation::Json { target, body } => {
+            call(credentials, probe.service, target, body).await.1.to_string()
+        }
+        Operation::DryRun(function) => {
+            let path = format!("2015-03-31/functions/{function}/invocations");
+            let url = format!("{}/{path}", deployment_target().endpoint(probe.service));
+            let dry_run = [("x-amz-invocation-type", "DryRun")];
+            let request = (Method::POST, url.as_str());
+            let response = signed(credentials, probe.service, request, &dry_run, "{}").await;
+            response.text().await.unwrap()
+        }
+    }
 }

@@ -88,7 +88,9 @@ impl Stack {
         let variables = variables.map(own).collect();
         let sdk = aws_config::load_defaults(BehaviorVersion::latest()).await;
         let alerts = queue(&sdk, &format!("{}-alerts", target.stack)).await;
-        route_alerts_to(&sdk, &alerts).await;
+        // The operator's rule: all events of Steward.
+        let by_steward = json!({ "source": ["steward"] });
+        route(&sdk, (&target.stack, "operator"), &by_steward, &alerts).await;
         let notifications = queue(&sdk, &client_queue()).await;
         let (alerted, notified) = (Arc::default(), Arc::default());
         listen(&sdk, alerts, Arc::clone(&alerted), |event| {
@@ -186,7 +188,7 @@ impl Stack {
 
     /// Deletes the stack, and checks that its queues are deleted and its tables are kept.
     pub(super) async fn delete(&self) {
-        self.delete_rules().await;
+        delete_rules(&self.sdk, self.variable("STEWARD_EVENT_BUS")).await;
         delete(&deployment_target().stack).await;
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         for name in [client_queue(), self.name_of("alerts")] {
@@ -214,23 +216,6 @@ impl Stack {
     }
 }
 
-impl Stack {
-    /// Deletes all rules of the bus, because EventBridge does not delete a bus that has rules.
-    async fn delete_rules(&self) {
-        let (events, bus) =
-            (aws_sdk_eventbridge::Client::new(&self.sdk), self.variable("STEWARD_EVENT_BUS"));
-        let rules = events.list_rules().event_bus_name(bus).send().await.unwrap();
-        for rule in rules.rules().iter().filter_map(|rule| rule.name()) {
-            let targets = events.list_targets_by_rule().rule(rule).event_bus_name(bus);
-            let targets = targets.send().await.unwrap();
-            let ids = targets.targets().iter().map(|target| target.id().to_owned()).collect();
-            let remove = events.remove_targets().rule(rule).event_bus_name(bus);
-            remove.set_ids(Some(ids)).send().await.unwrap();
-            events.delete_rule().name(rule).event_bus_name(bus).send().await.unwrap();
-        }
-    }
-}
-
 /// Deletes a stack.
 pub(super) async fn delete(stack: &str) {
     run("infra/localstack/delete", &[stack]).await;
@@ -251,27 +236,28 @@ async fn secret(name: &str, value: &Value) -> String {
     response["ARN"].as_str().unwrap().to_owned()
 }
 
-async fn queue(sdk: &SdkConfig, name: &str) -> String {
+/// Creates a queue; returns its URL.
+pub(super) async fn queue(sdk: &SdkConfig, name: &str) -> String {
     let created =
         aws_sdk_sqs::Client::new(sdk).create_queue().queue_name(name).send().await.unwrap();
     created.queue_url.unwrap()
 }
 
-/// Creates the operator's rule, which sends Steward's events to a queue.
-async fn route_alerts_to(sdk: &SdkConfig, queue: &str) {
+/// Creates a rule that sends the events of a bus that match a pattern to a queue.
+pub(super) async fn route(
+    sdk: &SdkConfig,
+    (bus, rule): (&str, &str),
+    pattern: &Value,
+    queue: &str,
+) {
     let (events, name) = (aws_sdk_eventbridge::Client::new(sdk), queue.rsplit('/').next().unwrap());
     let arn = deployment_target().queue_arn(name);
-    let pattern = json!({ "source": ["steward"] }).to_string();
-    let rule = events
-        .put_rule()
-        .name("operator")
-        .event_bus_name(&deployment_target().stack)
-        .event_pattern(pattern);
-    let rule = rule.send().await.unwrap().rule_arn.unwrap();
+    let put = events.put_rule().name(rule).event_bus_name(bus).event_pattern(pattern.to_string());
+    let rule_arn = put.send().await.unwrap().rule_arn.unwrap();
     let policy = json!({ "Version": "2012-10-17", "Statement": [{
         "Effect": "Allow", "Principal": { "Service": "events.amazonaws.com" },
         "Action": "sqs:SendMessage", "Resource": arn,
-        "Condition": { "ArnEquals": { "aws:SourceArn": rule } },
+        "Condition": { "ArnEquals": { "aws:SourceArn": rule_arn } },
     }]});
     let sqs = aws_sdk_sqs::Client::new(sdk);
     let policy_name = aws_sdk_sqs::types::QueueAttributeName::Policy;
@@ -280,14 +266,21 @@ async fn route_alerts_to(sdk: &SdkConfig, queue: &str) {
     set.send().await.unwrap();
     let target =
         aws_sdk_eventbridge::types::Target::builder().id("queue").arn(arn).build().unwrap();
-    events
-        .put_targets()
-        .rule("operator")
-        .event_bus_name(&deployment_target().stack)
-        .targets(target)
-        .send()
-        .await
-        .unwrap();
+    events.put_targets().rule(rule).event_bus_name(bus).targets(target).send().await.unwrap();
+}
+
+/// Deletes all rules of a bus. EventBridge does not delete a bus that has rules.
+pub(super) async fn delete_rules(sdk: &SdkConfig, bus: &str) {
+    let events = aws_sdk_eventbridge::Client::new(sdk);
+    let rules = events.list_rules().event_bus_name(bus).send().await.unwrap();
+    for rule in rules.rules().iter().filter_map(|rule| rule.name()) {
+        let targets = events.list_targets_by_rule().rule(rule).event_bus_name(bus);
+        let targets = targets.send().await.unwrap();
+        let ids = targets.targets().iter().map(|target| target.id().to_owned()).collect();
+        let remove = events.remove_targets().rule(rule).event_bus_name(bus);
+        remove.set_ids(Some(ids)).send().await.unwrap();
+        events.delete_rule().name(rule).event_bus_name(bus).send().await.unwrap();
+    }
 }
 
 /// Collects a value from each message of a queue until the queue is deleted.
