@@ -35,12 +35,10 @@ pub(super) async fn agent_is_a_stack_of_its_own(stack: Rc<Stack>) {
         "Burst=4".to_owned(),
     ];
     deploy_agent(&stack, AGENT, &parameters).await;
-    let registered = registration(&stack).await;
-    assert_eq!(registered.dead_letter_queue.as_str(), stack.name_of("agent-courier-dead-letters"));
-    assert_eq!(registered.version.unwrap().as_str(), "e2e");
-    assert_eq!(registered.calls_at_once.unwrap().get(), 20);
-    assert_eq!(registered.rate_per_second.map(f64::from), Some(2.5));
-    assert_eq!(registered.burst.unwrap().get(), 4);
+    let is_registered = deployment_target().has_custom_resources("own agent: its registration");
+    if is_registered {
+        check_registration(&stack).await;
+    }
 
     stack.publish(BY_COURIER).await;
     let submit = async |prefix: &str| {
@@ -54,9 +52,20 @@ pub(super) async fn agent_is_a_stack_of_its_own(stack: Rc<Stack>) {
     assert!(stack.store().shared_record(&key).await.unwrap().is_some());
 
     delete_agent(&stack, AGENT).await;
-    assert!(registration(&stack).await.deleted_at.is_some());
+    if is_registered {
+        assert!(registration(&stack).await.deleted_at.is_some());
+    }
     // The step fails at once: there is no queue.
     assert_ne!(submit("no-courier").await, ProcessState::Processed);
+}
+
+async fn check_registration(stack: &Stack) {
+    let registered = registration(stack).await;
+    assert_eq!(registered.dead_letter_queue.as_str(), stack.name_of("agent-courier-dead-letters"));
+    assert_eq!(registered.version.unwrap().as_str(), "e2e");
+    assert_eq!(registered.calls_at_once.unwrap().get(), 20);
+    assert_eq!(registered.rate_per_second.map(f64::from), Some(2.5));
+    assert_eq!(registered.burst.unwrap().get(), 4);
 }
 
 async fn registration(stack: &Stack) -> AgentRegistration {

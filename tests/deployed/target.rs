@@ -84,6 +84,14 @@ impl DeploymentTarget {
         self.kind != TargetKind::LocalStack
     }
 
+    /// Whether the target creates custom resources, by which agents register. If not, prints what is skipped.
+    pub(super) fn has_custom_resources(&self, skipped: &str) -> bool {
+        if self.kind == TargetKind::LocalStack {
+            eprintln!("{skipped}: skipped: LocalStack's open edition has no custom resources");
+        }
+        self.kind != TargetKind::LocalStack
+    }
+
     /// Whether the functions are processes on this machine, whose credentials can be read. If not, prints what is skipped.
     pub(super) fn shows_processes(&self, skipped: &str) -> bool {
         if self.kind == TargetKind::Aws {
