@@ -99,6 +99,9 @@ impl PreparedEffect {
     }
 }
 
+/// The attribute of a rejected submission that says why it was refused.
+pub const REFUSAL_ATTRIBUTE: &str = "reason";
+
 /// Sends messages to queues and publishes events on the bus, each in batches and both concurrently. Returns a result
 /// for each effect, in the order given.
 pub async fn send_effects<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
@@ -344,7 +347,8 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
             outgoing(Queue::Client(queue), &notice, traceparent)
         }
         Effect::Reject { submission, reason } => {
-            let reason = ("reason", limits::truncate_chars(&reason, limits::REASON_CHARS_MAX));
+            let reason =
+                (REFUSAL_ATTRIBUTE, limits::truncate_chars(&reason, limits::REASON_CHARS_MAX));
             let attributes = std::iter::once(reason)
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();

@@ -30,6 +30,7 @@ use steward_operator::{
 };
 use steward_runtime::{
     agents,
+    dispatch::REFUSAL_ATTRIBUTE,
     ports::{Clock, Definitions, PortError, Ports, Queue, StateStore},
 };
 
@@ -59,7 +60,8 @@ impl From<DeadLettersError> for Failure {
                 Self::NotFound(format!("dead-letter queue {name}"))
             }
             error @ (DeadLettersError::HasRedrivePolicy { .. }
-            | DeadLettersError::UnknownSource) => Self::BadRequest(error.to_string()),
+            | DeadLettersError::UnknownSource
+            | DeadLettersError::ArrivedLater) => Self::BadRequest(error.to_string()),
         }
     }
 }
@@ -227,11 +229,13 @@ fn causes(
         );
     }
     // The attributes that EventBridge adds to an event that it could not deliver.
-    let errors = letter.attributes().filter(|(name, _)| matches!(*name, "ERROR_CODE" | "reason"));
+    let errors =
+        letter.attributes().filter(|(name, _)| matches!(*name, "ERROR_CODE" | REFUSAL_ATTRIBUTE));
     why.extend(errors.map(|(_, text)| text.to_owned()));
     why.extend(summary.problem.iter().map(|problem| format!("the message is invalid: {problem}")));
+    let is_rejected = letter.attributes().any(|(name, _)| name == REFUSAL_ATTRIBUTE);
     match (source, &summary.task_id, task) {
-        (Some(Queue::Submissions), _, Some(_)) => {
+        (Some(Queue::Submissions), _, Some(_)) if !is_rejected => {
             why.push(
                 "the task exists; if the submission is sent back, it is accepted again".to_owned(),
             );
@@ -239,7 +243,7 @@ fn causes(
         (Some(Queue::Scheduler | Queue::Agent(_)), Some(_), None) => {
             why.push("the task does not exist, or has expired".to_owned());
         }
-        (Some(Queue::Submissions), _, None)
+        (Some(Queue::Submissions), ..)
         | (Some(Queue::Scheduler | Queue::Agent(_)), Some(_), Some(_))
         | (Some(Queue::Scheduler | Queue::Agent(_)), None, _)
         | (Some(Queue::Rejected | Queue::Client(_) | Queue::Sweeps) | None, _, _) => {}

@@ -28,6 +28,9 @@ pub enum DeadLettersError {
          choose the target queue"
     )]
     UnknownSource,
+    /// The message arrived after the redrive began: it may have been sent back a moment ago, and refused again.
+    #[error("it arrived after the redrive began, so it may have been refused again")]
+    ArrivedLater,
     /// SQS or the event bus failed.
     #[error(transparent)]
     Port(#[from] PortError),

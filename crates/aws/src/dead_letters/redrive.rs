@@ -10,7 +10,10 @@ use steward_core::{
     limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
     model::events::{BusEvent, EventData},
 };
-use steward_runtime::ports::{EventBus, PortError, error_chain};
+use steward_runtime::{
+    dispatch::REFUSAL_ATTRIBUTE,
+    ports::{EventBus, PortError, error_chain},
+};
 
 use super::{dead_letter::DeadLetter, error::DeadLettersError, queue::DeadLetterQueue};
 use crate::{
@@ -52,7 +55,8 @@ pub struct RedriveOutcome {
 }
 
 impl DeadLetterQueue {
-    /// Publishes an event that announces the redrive, and sends the messages. After each batch, `should_continue` gets the number
+    /// Publishes an event that announces the redrive, and sends the messages that arrived before `at`, the present time: a
+    /// submission that is refused again must not be sent back again. After each batch, `should_continue` gets the number
     /// of messages received so far and returns whether to continue.
     ///
     /// # Errors
@@ -77,7 +81,10 @@ impl DeadLetterQueue {
             received += letters.len();
             let sent: Vec<_> = stream::iter(letters)
                 .map(async |letter| {
-                    let sent = self.send_back(request.to.as_deref(), &letter).await;
+                    let sent = match letter.sent_at().is_some_and(|sent_at| sent_at > at) {
+                        true => Err(DeadLettersError::ArrivedLater),
+                        false => self.send_back(request.to.as_deref(), &letter).await,
+                    };
                     (letter, sent)
                 })
                 .buffer_unordered(BATCH_MESSAGES_MAX)
@@ -152,6 +159,8 @@ fn attributes(
     letter: &DeadLetter,
 ) -> Result<HashMap<String, MessageAttributeValue>, DeadLettersError> {
     let mut attributes = letter.message.message_attributes.clone().unwrap_or_default();
+    // Why a submission was refused. It says nothing about the message that is sent now.
+    attributes.remove(REFUSAL_ATTRIBUTE);
     if attributes.len() < ATTRIBUTES_MAX {
         let value = MessageAttributeValue::builder().data_type("String").string_value("true");
         let value = value.build().map_err(|error| {
