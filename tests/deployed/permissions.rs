@@ -78,8 +78,10 @@ const PERMISSIONS: [(&str, &[&str]); 11] = [
         "submission-http",
         &[
             "GetItem tasks",
+            "BatchGetItem tasks",
             "PutItem tasks",
             "GetItem documents",
+            "BatchGetItem documents",
             "PutItem documents",
             "GetItem workflows",
             "Query workflows",
