@@ -96,7 +96,11 @@ pub async fn register<S: StateStore>(
         Some(RegistrationChange::OwnedBy(owner)) => Ok(RegisterOutcome::OwnedBy(owner)),
         // It may be that of another stack, written by a newer release.
         None => {
-            let source = "the stored registration is unreadable".into();
+            let source = format!(
+                "the stored registration is unreadable (documents table, task_id `#agent`, document `{name}`): update \
+                 Steward, which may be older than the registration, or delete the item"
+            );
+            let source = source.into();
             Err(PortError { operation: format!("register agent {name}"), retryable: false, source })
         }
     }

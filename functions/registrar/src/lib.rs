@@ -51,8 +51,8 @@ const VISIBILITY_FACTOR: u32 = 6;
 /// The time that remains for delivering the answer.
 const DELIVERY_WITHIN: Duration = Duration::from_secs(8);
 
-/// The time that one more look at the queue, and the registration, may take.
-const LAST_LOOK_WITHIN: Duration = Duration::from_secs(4);
+/// The time that remains for the last look at the queue, and for the registration.
+const LAST_LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// The pause between two looks at the queue.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -120,8 +120,8 @@ where
     }
 }
 
-/// Waits until the agent's queue exists and suits the agent. SQS needs up to a minute to spread a change of a queue, so a
-/// queue that CloudFormation has just changed may look as it was before.
+/// Waits until the agent's queue exists and suits the agent. SQS needs some seconds, and at most a minute, to spread a change
+/// of a queue, so a queue that CloudFormation has just changed may look as it was before.
 async fn await_queue<P>(
     ports: &P,
     properties: &AgentProperties,
@@ -141,7 +141,8 @@ where
         match checked {
             Err(error) if error.may_pass() && ports.clock().now() < until => {
                 tracing::info!(error = error.to_string(), "the queue does not suit the agent yet");
-                ports.clock().sleep(LOOK_EVERY).await;
+                let left = ports.clock().now().duration_until(until);
+                ports.clock().sleep(LOOK_EVERY.min(left.unsigned_abs())).await;
             }
             checked => return checked,
         }

@@ -96,7 +96,7 @@ impl Registry {
 
     /// The function has no time to wait for a change of the queue.
     async fn answer_with(&self, ports: &AwsPorts, event: &Value) -> Value {
-        self.answer_within(12, ports, event).await
+        self.answer_within(18, ports, event).await
     }
 
     async fn answer_within(&self, seconds: i64, ports: &AwsPorts, event: &Value) -> Value {
