@@ -7,7 +7,10 @@
 //!
 //! Both wait for the end of the task if the caller asks for it. The function runs meanwhile.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json, Router,
@@ -74,6 +77,7 @@ async fn submit<P: Ports>(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
+    let begun = Instant::now();
     let body = match body {
         Ok(body) => body,
         Err(rejection) => return unreadable_body(&rejection),
@@ -123,7 +127,8 @@ async fn submit<P: Ports>(
             {
                 tracing::warn!(%task_id, error = error_chain(&error), "task recorded, but a wake or notification was not sent");
             }
-            accepted(&*ports, &task_id, wait).await
+            let left = wait.map(|wait| wait.saturating_sub(begun.elapsed()));
+            accepted(&*ports, &task_id, left).await
         }
         Err(refusal) => problem_type(&refusal).response(&refusal.to_string()),
     }

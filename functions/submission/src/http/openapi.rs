@@ -57,7 +57,7 @@ fn submit() -> Value {
     json!({
         "operationId": "submit",
         "summary": "Submit a task.",
-        "description": "The same submission again has no effect, and gets the same response.",
+        "description": "The same submission again starts no second task. It gets 202 again; with `wait`, the state of the task.",
         "parameters": [reference("parameters", "wait"), reference("parameters", "prefer"), {
             "name": "traceparent", "in": "header", "schema": { "type": "string" },
             "description": "The W3C trace context. It is sent with every call that Steward makes for the task.",
