@@ -12,10 +12,19 @@ use crate::agent_check::{EXIT_UNCHECKED, UncheckedRules};
 /// sysexits.h. A usage error has 2, everything else 1.
 const UNAVAILABLE: u8 = 69;
 
-/// The command succeeded, and its answer is not what was wanted: somebody should look at it.
+/// The command succeeded, but its outcome needs attention.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct NotAsWanted(pub(crate) String);
+pub(crate) struct UnexpectedOutcome(pub(crate) String);
+
+/// Error codes of AWS for credentials that it does not accept. A retry with the same credentials fails, too.
+const REFUSED_CREDENTIALS: [&str; 5] = [
+    "ExpiredToken",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "InvalidSignature",
+    "UnrecognizedClient",
+];
 
 /// Prints the error, and returns the exit code.
 #[expect(clippy::print_stderr, reason = "a command's output")]
@@ -46,6 +55,10 @@ fn message(error: &anyhow::Error, endpoint: Option<&str>) -> String {
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}");
+    if REFUSED_CREDENTIALS.iter().any(|code| text.contains(code)) {
+        return false;
+    }
     let is_temporary = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<PortError>().is_some_and(|error| error.retryable)
     };

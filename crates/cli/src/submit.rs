@@ -1,6 +1,7 @@
 //! `steward submit`: checks submissions, sends them, and waits for the end of their tasks if asked to.
 
 use std::{
+    fmt,
     io::Read,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -11,9 +12,14 @@ use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use serde_json::Value;
-use steward_aws::{definitions::DynamoDefinitions, ports::SystemClock, store::DynamoStore};
+use steward_aws::{ports::SystemClock, store::DynamoStore};
 use steward_core::{
-    model::{document::DocumentKey, messages::Submission, names::TaskId, task::ProcessState},
+    model::{
+        document::DocumentKey,
+        messages::Submission,
+        names::TaskId,
+        task::{ProcessState, Task},
+    },
     submission::{check_input, is_same_submission, parse},
 };
 use steward_operator::view::{TaskView, result_key_of};
@@ -24,7 +30,7 @@ use steward_runtime::{
 
 use crate::{
     client::{BATCH, DeploymentArgs},
-    failure::NotAsWanted,
+    failure::UnexpectedOutcome,
 };
 
 /// Tasks that are awaited at the same time.
@@ -60,16 +66,17 @@ struct Prepared {
 pub(crate) async fn run(args: SubmitArgs) -> Result<()> {
     let prepared = read_files(&args.files)?;
     if !args.unchecked {
-        check(&prepared, &args.deployment.definitions().await).await?;
+        check(&prepared, &args.deployment).await?;
     }
     send(&prepared, &args.deployment).await?;
     let Some(within) = args.wait else {
         return print_sent(&prepared, args.json);
     };
-    let (store, end) = (args.deployment.store().await, Instant::now() + within);
-    let views = prepared.iter().map(|prepared| ended_view(&store, &prepared.submission, end));
-    let views: Vec<_> = stream::iter(views).buffered(WAITS_AT_ONCE).try_collect().await?;
-    print_ended(&prepared, &views, args.json)
+    let end = Instant::now().checked_add(within).context("--wait is too long")?;
+    let store = args.deployment.store().await;
+    let ends = prepared.iter().map(|prepared| await_end(&store, &prepared.submission, end));
+    let ends: Vec<_> = stream::iter(ends).buffered(WAITS_AT_ONCE).try_collect().await?;
+    print_ends(&prepared, &ends, args.json)
 }
 
 fn read_files(files: &[PathBuf]) -> Result<Vec<Prepared>> {
@@ -111,55 +118,77 @@ fn read_values(file: &Path) -> Result<Vec<Value>> {
     Ok(values)
 }
 
-/// Refuses submissions that the deployment would refuse: the workflow is not published, or the input violates its schema.
-async fn check(prepared: &[Prepared], definitions: &DynamoDefinitions) -> Result<()> {
+/// Refuses submissions whose workflow is not published, or whose input violates its schema, unless the same submission was
+/// recorded before.
+async fn check(prepared: &[Prepared], deployment: &DeploymentArgs) -> Result<()> {
+    let (definitions, store) = (deployment.definitions().await, deployment.store().await);
     for Prepared { submission, .. } in prepared {
         let Submission { task_id, workflow: name, version, .. } = submission;
         let plan = definitions.published(name, *version).await;
         let plan =
             plan.context("the definitions cannot be read; --unchecked sends without a check")?;
-        let Some(plan) = plan else {
-            let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
-            bail!("{task_id}: there is no workflow `{name}`{version}; nothing was sent");
+        let refusal = match plan {
+            Some(plan) => check_input(submission, &plan).err().map(|refusal| refusal.to_string()),
+            None => {
+                let version = version.map(|version| format!(" version {version}"));
+                Some(format!("there is no workflow `{name}`{}", version.unwrap_or_default()))
+            }
         };
-        if let Err(refusal) = check_input(submission, &plan) {
-            bail!("{task_id}: {refusal}; nothing was sent");
+        let Some(refusal) = refusal else { continue };
+        match store.load(task_id).await? {
+            Some(task) if is_task_of(&store, &task, submission).await? => {}
+            Some(_) | None => bail!("{task_id}: {refusal}; nothing was sent"),
         }
     }
     Ok(())
+}
+
+/// Whether the task was recorded for this submission.
+async fn is_task_of(store: &DynamoStore, task: &Task, submission: &Submission) -> Result<bool> {
+    let recorded = store.documents_of(task, &[DocumentKey::Submission]).await?;
+    Ok(recorded.iter().any(|recorded| is_same_submission(&recorded.body, submission)))
 }
 
 async fn send(prepared: &[Prepared], deployment: &DeploymentArgs) -> Result<()> {
     let queue = deployment.submissions().await?;
-    for batch in prepared.chunks(BATCH) {
+    for (n, batch) in prepared.chunks(BATCH).enumerate() {
         let texts: Vec<_> = batch.iter().map(|prepared| prepared.text.clone()).collect();
-        if let Some(reason) = queue.send(&texts).await?.into_iter().flatten().next() {
-            bail!("SQS refused a submission: {reason}");
+        let sent_before = || format!("the first {} of {} were sent", n * BATCH, prepared.len());
+        let refusals = queue.send(&texts).await.with_context(sent_before)?;
+        if let Some(reason) = refusals.into_iter().flatten().next() {
+            bail!("{}, and SQS refused a further one: {reason}", sent_before());
         }
     }
     Ok(())
 }
 
-/// The task of a submission as soon as it has ended, or at `end`. `None` if it is not recorded by then.
-async fn ended_view(
+/// What has become of an awaited submission.
+enum AwaitedEnd {
+    /// It is not recorded yet.
+    NotRecorded,
+    /// The id is that of another task, so the submission is refused.
+    Taken,
+    /// The task as it was when it had ended, or at the end of the wait.
+    Task(Box<TaskView>),
+}
+
+/// Waits until the task of a submission has ended, at most until `end`.
+async fn await_end(
     store: &DynamoStore,
     submission: &Submission,
     end: Instant,
-) -> Result<Option<TaskView>> {
+) -> Result<AwaitedEnd> {
     let id = &submission.task_id;
     let within = end.saturating_duration_since(Instant::now());
     let task = wait_for_end(store, &SystemClock, id, within, Missing::Wait).await?;
-    let Some(task) = task else { return Ok(None) };
-    let result = result_key_of(&task);
-    let keys: Vec<_> = result.into_iter().chain([DocumentKey::Submission]).collect();
-    let documents = store.documents_of(&task, &keys).await?;
-    let (recorded, output): (Vec<_>, Vec<_>) =
-        documents.into_iter().partition(|document| document.key == DocumentKey::Submission);
-    if recorded.iter().any(|recorded| !is_same_submission(&recorded.body, submission)) {
-        bail!("task `{id}` exists already, with other content, so the submission is refused");
+    let Some(task) = task else { return Ok(AwaitedEnd::NotRecorded) };
+    if !is_task_of(store, &task, submission).await? {
+        return Ok(AwaitedEnd::Taken);
     }
-    let output = output.into_iter().next().map(|document| document.body);
-    Ok(Some(TaskView { output, ..TaskView::of(&task) }))
+    let result: Vec<_> = result_key_of(&task).into_iter().collect();
+    let output = store.documents_of(&task, &result).await?.into_iter().next();
+    let output = output.map(|document| document.body);
+    Ok(AwaitedEnd::Task(Box::new(TaskView { output, ..TaskView::of(&task) })))
 }
 
 fn print_sent(prepared: &[Prepared], json: bool) -> Result<()> {
@@ -177,28 +206,47 @@ fn print_sent(prepared: &[Prepared], json: bool) -> Result<()> {
     Ok(())
 }
 
-fn print_ended(prepared: &[Prepared], views: &[Option<TaskView>], json: bool) -> Result<()> {
+fn print_ends(prepared: &[Prepared], ends: &[AwaitedEnd], json: bool) -> Result<()> {
     if json {
-        outln!("{}", serde_json::to_string_pretty(views)?);
+        let views: Vec<_> = ends.iter().map(AwaitedEnd::view).collect();
+        outln!("{}", serde_json::to_string_pretty(&views)?);
     }
     let mut not_processed = 0;
-    for (Prepared { submission, .. }, view) in prepared.iter().zip(views) {
+    for (Prepared { submission, .. }, end) in prepared.iter().zip(ends) {
         let is_processed =
-            view.as_ref().is_some_and(|view| view.process_state == ProcessState::Processed);
+            end.view().is_some_and(|view| view.process_state == ProcessState::Processed);
         not_processed += usize::from(!is_processed);
         if !json {
-            outln!("{}: {}", submission.task_id, describe(view.as_ref()));
+            outln!("{}: {end}", submission.task_id);
         }
     }
     match not_processed {
         0 => Ok(()),
-        count => Err(NotAsWanted(format!("{count} of {} tasks not Processed", views.len())).into()),
+        count => {
+            Err(UnexpectedOutcome(format!("{count} of {} tasks not Processed", ends.len())).into())
+        }
     }
 }
 
-fn describe(view: Option<&TaskView>) -> String {
-    let Some(view) = view else { return "not recorded yet".to_owned() };
-    let reason = view.error.as_ref().or(view.undo_reason.as_ref());
-    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{}{reason}", view.process_state)
+impl AwaitedEnd {
+    fn view(&self) -> Option<&TaskView> {
+        match self {
+            Self::Task(view) => Some(view),
+            Self::NotRecorded | Self::Taken => None,
+        }
+    }
+}
+
+impl fmt::Display for AwaitedEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRecorded => f.write_str("not recorded yet"),
+            Self::Taken => f.write_str("refused: the task exists already, with other content"),
+            Self::Task(view) => {
+                let reason = view.error.as_ref().or(view.undo_reason.as_ref());
+                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                write!(f, "{}{reason}", view.process_state)
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `steward submit`: nothing is sent that would be refused, and `--wait` says how the tasks ended.
+//! `steward submit`: nothing is sent whose workflow or input would be refused, and `--wait` says how the tasks ended.
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -61,10 +61,11 @@ async fn submit_waits_for_the_end_of_the_tasks() {
 
     // The id is taken: the task in the store is that of another submission.
     let other = submit(&harness, &order("fine", "/ship"), &["--wait"]).await;
-    other.fails(&["task `fine` exists already, with other content"]);
+    other.fails(&["1 of 1 tasks not Processed"]);
+    assert_eq!(other.out, "fine: refused: the task exists already, with other content\n");
 
     harness.shop.hold(true);
-    let output = submit(&harness, &order("slow", ""), &["--wait=300ms"]).await;
+    let output = submit(&harness, &order("slow", ""), &["--wait=3s"]).await;
     assert!(!output.ok && output.out.starts_with("slow: P"), "{output:?}");
     harness.shop.hold(false);
 }
