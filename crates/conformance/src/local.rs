@@ -24,7 +24,7 @@ use crate::{
 
 /// The visibility timeout of the agent's queue. It is longer than the cases in which the service does not respond, so
 /// that their requests are not delivered again before complete-by.
-const VISIBILITY_SECONDS: u32 = 12;
+const VISIBILITY_SECONDS: u32 = 15;
 
 /// AWS and the service, as the agent sees them. Dropping it stops both.
 #[derive(Debug)]

@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{blueprint::AGENTS, random::SeededRandom};
+use super::random::SeededRandom;
+
+/// The logical agents, each with a remote service of its own.
+pub(super) const AGENTS: [&str; 3] = ["blue", "green", "red"];
 
 /// The share of steps with agents that are tried in order.
 const IN_ORDER_SHARE: f64 = 0.3;

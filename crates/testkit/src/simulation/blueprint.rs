@@ -19,9 +19,6 @@ use super::{
     virtual_time::{EPOCH_S, Millis},
 };
 
-/// The logical agents, each with a remote service of its own.
-pub(super) const AGENTS: [&str; 3] = ["blue", "green", "red"];
-
 /// A random workflow.
 #[derive(Debug, Clone)]
 pub(super) struct Blueprint {

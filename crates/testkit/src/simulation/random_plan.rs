@@ -14,7 +14,8 @@ use steward_core::{
 };
 
 use super::{
-    blueprint::{AGENTS, Blueprint, StepPlan, WorkPlan, millis},
+    agents_plan::AGENTS,
+    blueprint::{Blueprint, StepPlan, WorkPlan, millis},
     large_tasks,
     late_message_plan::LateMessagePlan,
     list_edit_plan,

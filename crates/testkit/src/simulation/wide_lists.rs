@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use steward_core::model::{command::CommandAction, names::Part};
 
 use super::{
-    agents_plan::AgentsPlan,
-    blueprint::{
-        AGENTS, Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan,
-    },
+    agents_plan::{AGENTS, AgentsPlan},
+    blueprint::{Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan},
     late_message_plan::LateMessagePlan,
     plan::{CommandPlan, ServiceProfile, SimulationPlan, TaskPlan, operator_output},
     random::SeededRandom,
