@@ -76,6 +76,9 @@ impl Drop for OpenCall {
     }
 }
 
+/// The largest request that the service reads. Requests of a step have at most 128 KiB.
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+
 async fn respond(
     State((response, recorder)): State<(Value, Recorder)>,
     request: Request,
@@ -85,6 +88,8 @@ async fn respond(
     let case = key.as_deref().and_then(case_of_key);
     recorder.record(Event::Called(ServiceCall { key: key.clone() }));
     let _open = OpenCall { recorder: recorder.clone(), key, begun: Instant::now() };
+    // A connection that is closed while a part of the request is unread is reset, and the agent may lose the response.
+    drop(axum::body::to_bytes(request.into_body(), REQUEST_BYTES_MAX).await);
     match case.map_or(ServiceBehaviour::Works, Case::service) {
         ServiceBehaviour::Works => Json(response).into_response(),
         ServiceBehaviour::LargeOutput => Json(enlarged(response)).into_response(),
