@@ -90,10 +90,8 @@ impl DeadLetterQueue {
         let sources = client.list_dead_letter_source_queues().queue_url(&url).max_results(1_000);
         let sources: Result<Vec<String>, _> =
             sources.into_paginator().items().send().try_collect().await;
-        let rejected_from = match queue_name(&url).strip_suffix(REJECTED) {
-            Some(base) => queue_url(client, &format!("{base}{SUBMISSIONS}")).await?,
-            None => None,
-        };
+        // Not looked up: the console's role may not.
+        let rejected_from = url.strip_suffix(REJECTED).map(|base| format!("{base}{SUBMISSIONS}"));
         let sources = match sources {
             Ok(sources) => sources.into_iter().chain(rejected_from).collect(),
             Err(error) if error.as_service_error().is_some_and(|e| e.is_queue_does_not_exist()) => {
