@@ -13,7 +13,7 @@ use crate::support::{
     TestDeployment, agent_registration, completed_reply, sqs_event, wake_message,
 };
 
-/// A workflow with a step of agent `a`, which has a queue, and a step of agent `nobody`, which has none.
+/// A workflow with a step of agent `a`, which has a queue, and a step of agent `unregistered`, which has none.
 fn workflow() -> Workflow {
     let step = |agent: &str, after: Value| {
         json!({
@@ -21,8 +21,7 @@ fn workflow() -> Workflow {
             "undo": { "request": { "path": "/undo" } },
         })
     };
-    let steps =
-        json!({ "reserve": step("a", json!([])), "charge": step("nobody", json!(["reserve"])) });
+    let steps = json!({ "reserve": step("a", json!([])), "charge": step("unregistered", json!(["reserve"])) });
     serde_json::from_value(json!({ "name": "line", "version": 1, "steps": steps })).unwrap()
 }
 
@@ -64,14 +63,14 @@ async fn a_step_whose_agent_has_no_queue_fails_at_once_and_has_not_run() {
     let alerts = deployment.take_alerts().await;
     assert_eq!(alerts.len(), 1, "{alerts:?}");
     assert_eq!(alerts[0]["detail-type"], "Agent Missing");
-    let data = json!({ "task_id": "t", "step": "charge", "agent": "nobody" });
+    let data = json!({ "task_id": "t", "step": "charge", "agent": "unregistered" });
     assert_eq!(alerts[0]["detail"]["data"], data);
 
     let replies = deployment.take_scheduler_messages().await;
     let sent: Vec<Value> = replies.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     let reply = json!({
         "incarnation": deployment.task("t").await.incarnation, "type": "reply", "task_id": "t", "step": "charge", "action": "do", "attempt": 1,
-        "outcome": { "status": "failed", "reason": "agent `nobody` has no queue" },
+        "outcome": { "status": "failed", "reason": "agent `unregistered` has no queue" },
     });
     assert_eq!(sent, [reply]);
     deliver(&deployment, replies, 1).await;
@@ -87,7 +86,7 @@ async fn a_step_whose_agent_has_no_queue_fails_at_once_and_has_not_run() {
     let task = deployment.task("t").await;
     assert_eq!(task.process_state.to_string(), "Undone");
     let reason = task.undo_reason.unwrap();
-    assert_eq!(reason, "step charge: agent `nobody` has no queue");
+    assert_eq!(reason, "step charge: agent `unregistered` has no queue");
     assert!(task.ended_at.unwrap() < task.complete_by);
 }
 
@@ -108,8 +107,8 @@ async fn a_resent_request_may_have_reached_its_agent_before_its_queue_was_delete
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reason_says_when_the_agent_was_deleted() {
     let (deployment, requests) = task_with_first_request().await;
-    let (ports, name) = (deployment.ports("registrar"), "nobody".parse().unwrap());
-    let registration = agent_registration("nobody", "local");
+    let (ports, name) = (deployment.ports("registrar"), "unregistered".parse().unwrap());
+    let registration = agent_registration("unregistered", "local");
     agents::register(ports.store(), &name, &registration).await.unwrap();
     let deleted_at = "2026-06-01T12:00:00.25Z".parse().unwrap();
     assert!(
@@ -118,7 +117,7 @@ async fn the_reason_says_when_the_agent_was_deleted() {
     deliver(&deployment, requests.iter().map(completed_reply), 1).await;
     let replies = deployment.take_scheduler_messages().await;
     let reply: Value = serde_json::from_str(&replies[0]).unwrap();
-    let reason = "agent `nobody` has no queue: it was deleted at 2026-06-01T12:00:00Z";
+    let reason = "agent `unregistered` has no queue: it was deleted at 2026-06-01T12:00:00Z";
     assert_eq!(reply["outcome"]["reason"], reason);
 }
 
@@ -127,7 +126,7 @@ async fn the_reason_says_when_the_agent_was_deleted() {
 async fn a_request_is_sent_as_soon_as_the_queue_exists_without_a_registration() {
     let (deployment, requests) = task_with_first_request().await;
     let ports = deployment.ports("scheduler");
-    let url = deployment.config.agent_queue_url.of(&"nobody".parse().unwrap());
+    let url = deployment.config.agent_queue_url.of(&"unregistered".parse().unwrap());
     let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     let (_, queue) = url.rsplit_once('/').unwrap();
     sqs.create_queue().queue_name(queue).send().await.unwrap();
@@ -140,7 +139,7 @@ async fn a_request_is_sent_as_soon_as_the_queue_exists_without_a_registration() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_with_two_agents_moves_on_from_the_one_without_a_queue_and_counts_no_failure() {
-    let step = json!({ "agent": ["nobody", "a"], "request": { "path": "/x" } });
+    let step = json!({ "agent": ["unregistered", "a"], "request": { "path": "/x" } });
     let workflow = json!({ "name": "line", "version": 1, "steps": { "charge": step } });
     let deployment = TestDeployment::new(&serde_json::from_value(workflow).unwrap()).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
@@ -152,7 +151,7 @@ async fn a_step_with_two_agents_moves_on_from_the_one_without_a_queue_and_counts
     let replies: Vec<_> = replies.into_iter().filter(is_reply).collect();
     let sent: Value = serde_json::from_str(&replies[0]).unwrap();
     let outcome = json!({
-        "status": "deferred", "reason": "agent `nobody` has no queue", "retry_after_ms": 60_000,
+        "status": "deferred", "reason": "agent `unregistered` has no queue", "retry_after_ms": 60_000,
         "certain": true,
     });
     assert_eq!((replies.len(), &sent["outcome"]), (1, &outcome));

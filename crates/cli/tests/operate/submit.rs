@@ -76,11 +76,11 @@ async fn an_unavailable_deployment_is_named_in_one_line() {
     let file = NamedTempFile::new().unwrap();
     std::fs::write(file.path(), order("order-1", "").to_string()).unwrap();
     let submit = ["submit", file.path().to_str().unwrap()];
-    let nobody = "http://127.0.0.1:1";
+    let unreachable = "http://127.0.0.1:1";
     for args in [&submit[..], &["list"], &["show", "order-1"], &["dlq", "list"]] {
-        let output = steward_in(&[("AWS_ENDPOINT_URL", nobody)], args).await;
+        let output = steward_in(&[("AWS_ENDPOINT_URL", unreachable)], args).await;
         assert_eq!(output.code, 69, "{args:?}: {output:?}");
-        let start = format!("error: no connection to AWS_ENDPOINT_URL={nobody}: ");
+        let start = format!("error: no connection to AWS_ENDPOINT_URL={unreachable}: ");
         assert!(output.err.starts_with(&start), "{args:?}: {output:?}");
         assert_eq!(output.err.lines().count(), 1, "{output:?}");
 
