@@ -50,14 +50,18 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// How long a call may wait for its token. `None` if there is no time for the call itself.
     fn longest_wait(&self, permit: &CallPermit) -> Option<Duration> {
-        let mut left = self.end.saturating_duration_since(Instant::now());
-        if let CallPermit::Probe { until, .. } = permit {
-            left = left.min(remaining(self.ports.clock().now(), *until).unwrap_or_default());
-        }
+        let until_end = self.end.saturating_duration_since(Instant::now());
+        let left = match permit {
+            CallPermit::Call => until_end,
+            CallPermit::Probe { until, .. } => {
+                until_end.min(remaining(self.ports.clock().now(), *until).unwrap_or_default())
+            }
+        };
         let mut longest = WAIT_MAX.min(left / WAIT_SHARE);
         if !self.ends_at_complete_by {
-            // Lambda would abort a call that takes longer than the function's remaining time.
-            longest = longest.min(left.checked_sub(self.call_within())?);
+            // Lambda would abort a call that takes longer than the function's remaining time. The time limit of a probe is
+            // no such limit: it may be shorter than the call's.
+            longest = longest.min(until_end.checked_sub(self.call_within())?);
         }
         (!left.is_zero()).then_some(longest)
     }

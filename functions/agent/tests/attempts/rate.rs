@@ -119,11 +119,31 @@ async fn an_open_breaker_costs_no_token() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_without_a_token_is_given_back() {
+    let one = probing_without_tokens().await;
+    assert!(is_deferred(&one.attempt(&one.request("t", 1)).await));
+    let breaker = one.breaker().await.unwrap();
+    assert_eq!(breaker.body["state"]["is"], "open", "the probe was not made");
+    sleep(9 * SECOND).await;
+    assert_eq!(outcome(one.attempt(&one.request("t", 2)).await), completed());
+    assert_eq!(one.breaker().await.unwrap().body["state"]["is"], "closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_takes_a_token_also_if_its_call_may_take_longer_than_the_probe() {
+    let one = probing_without_tokens().await;
+    // The function ends before complete-by, and a call may take 60 seconds.
+    let request = one.request("t", 1);
+    let late = StepRequest { complete_by: request.complete_by + 300 * SECOND, ..request };
+    assert!(is_deferred(&one.deliver(&late, false, 100 * SECOND).await));
+}
+
+/// An instance whose next call is a probe of its breaker, while another instance has leased the tokens of the next eight
+/// seconds.
+async fn probing_without_tokens() -> AgentInstance {
     let one = AgentInstance::new([], down()).with_rate(0.2, 3);
     one.open_breaker().await;
     sleep(11 * SECOND).await;
     one.service.respond_with(done());
-    // Another instance has leased the tokens of the next eight seconds.
     let next = one.ports.clock.now() + 8 * SECOND;
     let body = serde_json::to_value(RateRecord { next, line_end: next }).unwrap();
     let key = SharedRecordKey { kind: SharedRecordKind::Rate, name: "a".to_owned() };
@@ -131,12 +151,7 @@ async fn a_probe_without_a_token_is_given_back() {
     let revision = store.shared_record(&key).await.unwrap().unwrap().revision + 1;
     let leased = SharedRecord { key, revision, body, expires_at: None };
     assert_eq!(store.save_shared_record(&leased).await.unwrap(), SharedSaveOutcome::Saved);
-    assert!(is_deferred(&one.attempt(&one.request("t", 1)).await));
-    let breaker = one.breaker().await.unwrap();
-    assert_eq!(breaker.body["state"]["is"], "open", "the probe was not made");
-    sleep(9 * SECOND).await;
-    assert_eq!(outcome(one.attempt(&one.request("t", 2)).await), completed());
-    assert_eq!(one.breaker().await.unwrap().body["state"]["is"], "closed");
+    one
 }
 
 #[tokio::test(start_paused = true)]
