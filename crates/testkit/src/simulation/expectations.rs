@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
-pub(super) const FROM_OUTSIDE: [&str; 24] = [
+pub(super) const FROM_OUTSIDE: [&str; 25] = [
     "408",
     "409",
     "422",
@@ -39,6 +39,7 @@ pub(super) const FROM_OUTSIDE: [&str; 24] = [
     "the request waited in the agent's queue until complete-by",
     "the call that probed the service did not end in time",
     "the function's time was up",
+    "no time is left for another call",
     "declined",
     "no reply by complete-by",
     "its child task ",

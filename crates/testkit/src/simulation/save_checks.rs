@@ -444,10 +444,11 @@ impl ObservedSave<'_> {
         );
         let backward = self.after.process_state == ProcessState::Undoing
             || self.after.undo_reason.is_some() && change.action == Action::Do;
-        // One save may contain the start of an undo, which gives up attempts, and the completion of the point of no
-        // return, which cancels the undo.
+        // One save may contain the start of an undo, which gives up attempts, and the end of the point of no return, which
+        // cancels the undo: it completed, or it was given up although it may have run.
         let model = self.oracle.model(&self.after.task_id);
-        let passed = |task| model.is_some_and(|model| model.has_passed_point_of_no_return(task));
+        let passed =
+            |task| model.is_some_and(|model| model.may_have_passed_point_of_no_return(task));
         let undo_was_cancelled =
             change.action == Action::Do && !passed(self.before) && passed(self.after);
         if !given_up || backward || undo_was_cancelled {

@@ -83,12 +83,15 @@ impl WorkflowModel {
         self.steps().filter(|(_, step)| step.point_of_no_return).map(|(name, _)| name)
     }
 
-    /// Whether a point of no return, or an item of one, has completed.
-    pub(super) fn has_passed_point_of_no_return(&self, task: &Task) -> bool {
+    /// Whether a point of no return, or an item of one, has completed, or was given up although it may have run.
+    pub(super) fn may_have_passed_point_of_no_return(&self, task: &Task) -> bool {
         let records = self.points_of_no_return().filter_map(|point| task.steps.get(point));
         records
             .flat_map(|record| record.items.iter().flat_map(ItemRecords::iter).chain([record]))
-            .any(|part| matches!(part.run.state, StepState::Completed { .. }))
+            .any(|part| {
+                matches!(part.run.state, StepState::Completed { .. })
+                    || part.run.state.is_failed() && part.run.may_have_run
+            })
     }
 
     /// The steps in `after` of `step`.
