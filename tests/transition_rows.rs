@@ -7,7 +7,7 @@ use steward_core::{
     engine::{decision::Transition, event::Event},
     model::{
         attempt::Action,
-        command::CommandAction,
+        command::{Command, CommandAction},
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepState},
@@ -118,6 +118,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             CommandAction::Resubmit { .. } => "resubmit",
             CommandAction::Skip { .. } => "skip",
             CommandAction::Complete { .. } => "complete",
+            CommandAction::Approve { .. } | CommandAction::Reject { .. } => "answered",
             CommandAction::Undo => "undo",
             CommandAction::Cancel => "cancel",
             CommandAction::Pause => "pause",
@@ -175,6 +176,10 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
             }
         }
         Event::CommandReceived(_) if is_refused(after) => "command refused",
+        // An operator settles a step in the same way as a callback.
+        Event::CommandReceived(command) if let Some(step) = answered_part(before, command) => {
+            settled(before, after, &step)
+        }
         Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, .. } => kind(event),
         // Callbacks and child tasks settle a step in the same way as an agent.
         Event::CallbackReceived { step, .. } | Event::ChildEnded { step, .. } => {
@@ -187,6 +192,24 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
         | Event::ParentRequested(Action::Undo) => kind(event),
     };
     format!("{name}{impossible}")
+}
+
+/// The part whose callback an operator answers.
+fn answered_part(before: &Task, command: &Command) -> Option<Part> {
+    let step = match &command.order {
+        CommandAction::Approve { step, .. } | CommandAction::Reject { step } => step,
+        CommandAction::Resubmit { .. }
+        | CommandAction::Skip { .. }
+        | CommandAction::Complete { .. }
+        | CommandAction::Undo
+        | CommandAction::Cancel
+        | CommandAction::Pause
+        | CommandAction::Resume => return None,
+    };
+    let awaiting = |(part, _, progress): (Part, Action, &Progress)| {
+        progress.state.awaiting_callback().map(|_| part)
+    };
+    step.clone().or_else(|| before.started_actions().find_map(awaiting))
 }
 
 /// Whether a report only records that a step, which was not awaited any more, took effect or may have.
@@ -237,11 +260,10 @@ fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
         Event::ReplyReceived(reply) => reply.step == *part && reply.action == of,
         Event::CallbackReceived { step, .. } => step == part && of == Action::Do,
         Event::ChildEnded { step, .. } => step == part,
-        Event::Wake
-        | Event::Swept
-        | Event::CommandReceived(_)
-        | Event::ParentRequested(_)
-        | Event::AlertPublished { .. } => false,
+        Event::CommandReceived(command) => answered_part(before, command).as_ref() == Some(part),
+        Event::Wake | Event::Swept | Event::ParentRequested(_) | Event::AlertPublished { .. } => {
+            false
+        }
     };
     let no_output = |task: &Task| task.error.as_ref().is_some_and(|e| e.starts_with("output: "));
     if no_output(after) && !no_output(before) {

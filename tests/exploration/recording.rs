@@ -61,6 +61,8 @@ pub(super) fn save(
                 CommandAction::Resubmit { did_not_run, .. }
                 | CommandAction::Skip { did_not_run, .. } => *did_not_run,
                 CommandAction::Complete { .. }
+                | CommandAction::Approve { .. }
+                | CommandAction::Reject { .. }
                 | CommandAction::Undo
                 | CommandAction::Cancel
                 | CommandAction::Pause

@@ -179,6 +179,7 @@ fn context<'a>(
         redelivered,
         lost_starts: None,
         timing: workflow.timing,
+        callback_urls: None,
     }
 }
 

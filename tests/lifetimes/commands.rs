@@ -40,6 +40,7 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
             redelivered: false,
             lost_starts: None,
             timing: deployment.ports.timing(),
+            callback_urls: None,
         };
         match transition(&definition, task, &LoadedDocuments::new(), event, context).unwrap() {
             Transition::Apply { task, documents, .. } => (*task, documents),

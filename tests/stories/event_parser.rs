@@ -260,6 +260,10 @@ fn order(verb: &str, rest: &str) -> Result<CommandAction, String> {
         ("completes", with) => {
             CommandAction::Complete { step, output: with.map(value).unwrap_or_default() }
         }
+        ("approves", with) => {
+            CommandAction::Approve { step, answer: with.map(value).unwrap_or_default() }
+        }
+        ("rejects", None) => CommandAction::Reject { step },
         ("undoes", None) => CommandAction::Undo,
         ("cancels", None) => CommandAction::Cancel,
         ("pauses", None) => CommandAction::Pause,

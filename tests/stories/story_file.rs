@@ -180,8 +180,11 @@ fn for_each(
     Ok(())
 }
 
-/// Parses `callback within 1h` or `callback within 1h heartbeat every 10m`.
+/// Parses `callback within 1h`, `callback within 1h heartbeat every 10m` or `callback within 1h as {"type":"integer"}`.
 fn parse_callback(text: &str) -> Value {
+    if let Some((within, schema)) = text.split_once(" as ") {
+        return json!({ "within": within, "answer": json(schema) });
+    }
     match text.split_once(" heartbeat every ") {
         Some((within, heartbeat)) => json!({ "within": within, "heartbeat": heartbeat }),
         None => json!({ "within": text }),

@@ -181,6 +181,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             redelivered,
             lost_starts: None,
             timing: self.story.timing,
+            callback_urls: None,
         }
     }
 
@@ -308,7 +309,13 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             (DocumentKey::Result(_), _) => task.process_state == ProcessState::Processed,
             (DocumentKey::Output(_), _) => false,
             (DocumentKey::OperatorOutput(..), _) => {
-                matches!(order, Some(CommandAction::Complete { output, .. }) if output == body)
+                matches!(
+                    order,
+                    Some(
+                        CommandAction::Complete { output, .. }
+                            | CommandAction::Approve { answer: output, .. }
+                    ) if output == body
+                )
             }
             (
                 DocumentKey::Failure(AttemptId { step, action, number })

@@ -44,6 +44,13 @@ pub struct Config {
     /// in `*`. If it is empty, no queue is allowed.
     #[envconfig(from = "STEWARD_REPLY_QUEUES", default = "")]
     pub reply_queues: ReplyQueues,
+    /// The address of the callback endpoint, such as `https://ID.lambda-url.eu-west-1.on.aws`, for `callback.url`. Only the
+    /// scheduler uses it.
+    #[envconfig(from = "STEWARD_CALLBACK_URL", default = "")]
+    pub callback_url: String,
+    /// The ARN of the secret with the keys that sign callback URLs. Empty if there is no callback endpoint.
+    #[envconfig(from = "STEWARD_CALLBACK_SECRET_ARN", default = "")]
+    pub callback_secret: String,
     /// The event bus for alerts and lifecycle events.
     #[envconfig(from = "STEWARD_EVENT_BUS")]
     pub event_bus: String,

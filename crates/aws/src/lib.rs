@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | [`agents`] | what is known about each agent, for people |
 //! | [`batch`] | batches of SQS messages in the format of Lambda |
+//! | `callback_keys`, `secret` | keys of callback URLs, and other secrets of Secrets Manager; with the feature `secrets` |
 //! | [`config`], [`function`] | configuration and start of a function |
 //! | [`dead_letters`] | reading and redriving dead letters |
 //! | [`meter`] | counts the requests and units that AWS bills |
@@ -22,6 +23,8 @@
 pub mod agents;
 pub mod batch;
 pub mod bus;
+#[cfg(feature = "secrets")]
+pub mod callback_keys;
 pub mod channel;
 pub mod config;
 pub mod dead_letters;
@@ -36,6 +39,8 @@ pub mod ports;
 pub mod publisher;
 pub mod queues;
 pub mod rules;
+#[cfg(feature = "secrets")]
+pub mod secret;
 mod sqs;
 pub mod store;
 pub mod telemetry;

@@ -1,11 +1,14 @@
 //! All ports of one function instance. The AWS clients are built once.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use aws_config::{SdkConfig, retry::RetryConfig};
 pub use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
-use steward_core::model::time::Timing;
+use steward_core::{callback_url::CallbackUrls, model::time::Timing};
 use steward_runtime::ports::{Clock, Ports};
 
 use crate::{
@@ -33,6 +36,30 @@ pub struct AwsPorts {
     bus: EventBridgeBus,
     timing: Timing,
     instance: String,
+    callback_urls: Option<SharedCallbackUrls>,
+}
+
+/// The current keys of callback URLs, shared by those who use and replace them.
+#[derive(Debug, Clone)]
+pub struct SharedCallbackUrls(Arc<RwLock<Arc<CallbackUrls>>>);
+
+impl SharedCallbackUrls {
+    /// Shares these keys.
+    #[must_use]
+    pub fn new(urls: CallbackUrls) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(urls))))
+    }
+
+    /// The current keys.
+    #[must_use]
+    pub fn current(&self) -> Arc<CallbackUrls> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the keys.
+    pub fn replace(&self, urls: CallbackUrls) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(urls);
+    }
 }
 
 impl AwsPorts {
@@ -88,7 +115,14 @@ impl AwsPorts {
             bus: EventBridgeBus::new(eventbridge, config.event_bus.clone()),
             timing: config.timing(),
             instance: format!("{role}-{:08x}", fastrand::u32(..)),
+            callback_urls: None,
         }
+    }
+
+    /// The same ports, with keys for the URLs of callbacks. Only the scheduler creates such URLs.
+    #[must_use]
+    pub fn with_callback_urls(self, urls: Option<SharedCallbackUrls>) -> Self {
+        Self { callback_urls: urls, ..self }
     }
 }
 
@@ -125,6 +159,10 @@ impl Ports for AwsPorts {
 
     fn instance(&self) -> &str {
         &self.instance
+    }
+
+    fn callback_urls(&self) -> Option<Arc<CallbackUrls>> {
+        self.callback_urls.as_ref().map(SharedCallbackUrls::current)
     }
 }
 

@@ -6,18 +6,20 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use backon::{ConstantBuilder, Retryable};
 use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_aws::store::DynamoStore;
-use steward_core::model::{
-    attempt::Action,
-    messages::{CallbackMessage, CallbackOutcome, SchedulerMessage},
-    names::{CallbackFence, CallbackToken},
-    step::StepState,
-    task::Task,
+use steward_core::{
+    engine::callback_check::check_callback,
+    model::{
+        attempt::Action,
+        messages::{CallbackMessage, CallbackOutcome, SchedulerMessage},
+        names::CallbackToken,
+        step::StepState,
+    },
 };
 use steward_runtime::ports::{PortError, StateStore};
 
@@ -75,7 +77,8 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
     let Some(task) = store.load(&token.task_id).await? else {
         bail!("task `{}` does not exist", token.task_id);
     };
-    check_awaiting(&task, &token)?;
+    check_callback(&task, &token, Timestamp::now())
+        .with_context(|| format!("{token}: not sent"))?;
     let is_heartbeat = outcome == CallbackOutcome::Heartbeat;
     let message = SchedulerMessage::Callback(CallbackMessage { token: token.clone(), outcome });
     let message = serde_json::to_string(&message)?;
@@ -98,46 +101,6 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
     }
     outln!("{token}: {}", state.name());
     Ok(())
-}
-
-/// Checks that the step awaits a callback with this token.
-///
-/// # Errors
-/// It does not. The error gives the reason.
-fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
-    if task.is_other_incarnation(token.incarnation) {
-        bail!("{token}: the token belongs to an earlier task with the id `{}`", task.task_id);
-    }
-    let Some(progress) = task.progress(&token.step, Action::Do) else {
-        bail!("{token}: step {} has not started", token.step);
-    };
-    let (state, newest, step) = (&progress.state, progress.state.attempt_count(), &token.step);
-    match &token.fence {
-        CallbackFence::Attempt(attempt) if *attempt != newest => {
-            bail!(
-                "{token}: this attempt no longer awaits a callback; the newest attempt is {newest}"
-            );
-        }
-        CallbackFence::Request { edit } if *edit != progress.input_edit_id => {
-            bail!(
-                "{token}: the task's input was edited; step {step} was requested again, with a new token"
-            );
-        }
-        CallbackFence::Attempt(_) | CallbackFence::Request { .. } => {}
-    }
-    if let StepState::Waiting { until, .. } = state {
-        bail!(
-            "{token}: not sent: attempt {newest} of step {step} has ended. Send the callback again after {until:.0}, \
-             when the next attempt is waiting for it"
-        );
-    }
-    match state.reply_due_by() {
-        Some(by) if by < Timestamp::now() => {
-            bail!("{token}: too late, step {step} awaited its callback until {by:.0}");
-        }
-        Some(_) => Ok(()),
-        None => bail!("{token}: step {step} does not await a callback; it is {}", state.name()),
-    }
 }
 
 /// Waits until the step no longer awaits a callback, and returns its state; `None` if that takes too long.

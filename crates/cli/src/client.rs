@@ -91,6 +91,8 @@ impl DeploymentArgs {
             agent_queue_url,
             dead_letter_queues: self.dead_letter_queues.clone().unwrap_or_default(),
             reply_queues: ReplyQueues::default(),
+            callback_url: String::new(),
+            callback_secret: String::new(),
             event_bus: self.event_bus.clone(),
             shards: self.shards,
             // Only functions that write tasks use these.

@@ -88,6 +88,10 @@ enum Command {
     Skip(operate::SkipArgs),
     /// Record that a step, or its undo, was done by hand.
     Complete(operate::CompleteArgs),
+    /// Answer the callback of a step that awaits one: the step completes.
+    Approve(operate::ApproveArgs),
+    /// Answer the callback of a step that awaits one: the step fails, with your reason.
+    Reject(operate::RejectArgs),
     /// Undo the whole task.
     Undo(operate::TaskCommandArgs),
     /// Stop a task and put it in Error. Nothing more is sent, nothing is undone. `resubmit` or `undo` continue
@@ -156,6 +160,8 @@ async fn run() -> Result<()> {
         Command::Resubmit(args) => operate::resubmit(args).await,
         Command::Skip(args) => operate::skip(args).await,
         Command::Complete(args) => operate::complete(args).await,
+        Command::Approve(args) => operate::approve(args).await,
+        Command::Reject(args) => operate::reject(args).await,
         Command::Undo(args) => operate::command(args, CommandAction::Undo).await,
         Command::Cancel(args) => operate::cancel(args).await,
         Command::Pause(args) => operate::command(args, CommandAction::Pause).await,

@@ -110,6 +110,29 @@ pub(crate) struct CompleteArgs {
     output: Value,
 }
 
+/// Options of `steward approve`.
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    target: TaskCommandArgs,
+    /// The step or item; may be absent if only one awaits a callback.
+    #[arg(long)]
+    step: Option<Part>,
+    /// The answer, which is the output of the step, as JSON or @FILE.
+    #[arg(long, value_name = "JSON|@FILE", value_parser = read_json, default_value = "null")]
+    answer: Value,
+}
+
+/// Options of `steward reject`.
+#[derive(Debug, Args)]
+pub(crate) struct RejectArgs {
+    #[command(flatten)]
+    target: TaskCommandArgs,
+    /// The step or item; may be absent if only one awaits a callback.
+    #[arg(long)]
+    step: Option<Part>,
+}
+
 /// Parses JSON, or the JSON in a file if `text` is `@FILE`.
 pub(crate) fn read_json(text: &str) -> Result<Value> {
     let contents;
@@ -140,6 +163,18 @@ pub(crate) async fn skip(args: SkipArgs) -> Result<()> {
 pub(crate) async fn complete(args: CompleteArgs) -> Result<()> {
     let CompleteArgs { target, step, output } = args;
     command(target, CommandAction::Complete { step, output }).await
+}
+
+/// `steward approve`.
+pub(crate) async fn approve(args: ApproveArgs) -> Result<()> {
+    let ApproveArgs { target, step, answer } = args;
+    command(target, CommandAction::Approve { step, answer }).await
+}
+
+/// `steward reject`.
+pub(crate) async fn reject(args: RejectArgs) -> Result<()> {
+    let RejectArgs { target, step } = args;
+    command(target, CommandAction::Reject { step }).await
 }
 
 /// `steward cancel`. Says first what it does not do.

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use crate::{
-    definition::schema::InputSchema,
+    definition::schema::PayloadSchema,
     limits,
     model::{
         messages::{StepReply, StepRequest},
@@ -70,9 +70,9 @@ impl ContractDocument {
 /// # Errors
 /// The violations, without values of the message.
 pub fn check_request(message: &Value) -> Result<(), String> {
-    static SCHEMA: LazyLock<InputSchema> =
-        LazyLock::new(|| InputSchema::new(ContractDocument::Request.generate()));
-    SCHEMA.validate(message)
+    static SCHEMA: LazyLock<PayloadSchema> =
+        LazyLock::new(|| PayloadSchema::new(ContractDocument::Request.generate()));
+    SCHEMA.validate("message", message)
 }
 
 /// Checks that an agent's reply obeys the published schema.
@@ -80,9 +80,9 @@ pub fn check_request(message: &Value) -> Result<(), String> {
 /// # Errors
 /// The violations, without values of the message.
 pub fn check_reply(message: &Value) -> Result<(), String> {
-    static SCHEMA: LazyLock<InputSchema> =
-        LazyLock::new(|| InputSchema::new(ContractDocument::Reply.generate()));
-    SCHEMA.validate(message)
+    static SCHEMA: LazyLock<PayloadSchema> =
+        LazyLock::new(|| PayloadSchema::new(ContractDocument::Reply.generate()));
+    SCHEMA.validate("message", message)
 }
 
 /// What an agent may send when complete-by has passed during its call: the scheduler then recovers the step at once.

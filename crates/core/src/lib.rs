@@ -8,6 +8,7 @@
 //! | [`submission`] | turns a submission into a task, or refuses it |
 //! | [`engine`] | decides how a task reacts to an event: [`transition`](engine::transition::transition) |
 //! | [`breaker`] | the circuit breaker of an agent |
+//! | [`callback_url`] | signed URLs with which services outside the account answer callbacks |
 //! | [`contract`] | the published contract for agents: AsyncAPI and JSON Schema |
 //! | [`intake`] | how many new tasks start while a queue is too long |
 //! | [`rate`] | how many calls the instances of an agent may make together |
@@ -22,6 +23,7 @@
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
 pub mod breaker;
+pub mod callback_url;
 pub mod contract;
 pub mod definition;
 pub mod engine;

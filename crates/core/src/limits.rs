@@ -37,6 +37,15 @@ pub const COMMAND_RECORDS_MAX: usize = 20;
 /// Characters in each of the fields `by` and `why` of a command.
 pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
 
+/// Keys that may verify callback URLs at the same time: the newest, and those that signed URLs still in use.
+pub const CALLBACK_KEYS_MAX: usize = 8;
+
+/// Bytes of a key for callback URLs: as many as its signatures have.
+pub const CALLBACK_KEY_BYTES_MIN: usize = 32;
+
+/// Characters in the signed token of a callback URL. The longest valid one has some 400.
+pub const SIGNED_CALLBACK_CHARS_MAX: usize = 512;
+
 /// Tasks in one bulk command. Their ids fit in one record, and their results fit on one page of the console.
 pub const BULK_TASKS_MAX: usize = 1_000;
 

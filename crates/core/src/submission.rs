@@ -159,7 +159,7 @@ fn attribute_text(text: &str, chars_max: usize) -> String {
 pub fn check_input(submission: &Submission, workflow: &Workflow) -> Result<(), SubmissionRefusal> {
     let Some(schema) = &workflow.input else { return Ok(()) };
     // The schema's messages quote keys of the payload.
-    schema.validate(&submission.input).map_err(|violations| {
+    schema.validate("input", &submission.input).map_err(|violations| {
         SubmissionRefusal::InvalidInput(attribute_text(&violations, limits::REASON_CHARS_MAX))
     })
 }

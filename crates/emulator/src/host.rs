@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     num::NonZeroU32,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -25,10 +25,13 @@ use axum::{
 };
 use jiff::Timestamp;
 use steward_agent::{Agent, kind::AnyService};
-use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
+use steward_aws::{
+    AwsPorts, Config, ports::SharedCallbackUrls, publisher::Publisher, rules::TriggerRules,
+};
 use steward_console::{Console, caller::Caller};
 use steward_core::{
     breaker::BreakerSettings,
+    callback_url::{CallbackKeys, CallbackUrls},
     definition::workflow::Workflow,
     limits,
     model::{
@@ -42,6 +45,7 @@ use steward_scheduler::{AgentSightings, handle_with_sightings};
 use steward_submission::{IntakeView, handle_with_intake};
 use steward_supervisor::{SweepResult, SweepSchedule};
 use tokio::{net::TcpListener, task::JoinSet};
+use uuid::Uuid;
 
 use crate::{
     agent_target::AgentTarget,
@@ -61,6 +65,9 @@ const AGENT_CONCURRENCY: usize = 256;
 
 /// The deadline of an agent's batch and of a run of the supervisor.
 const INVOCATION: Duration = Duration::from_secs(120);
+
+/// The file in the data directory with the keys of callback URLs.
+const CALLBACK_KEYS_FILE: &str = "callback-keys.json";
 
 /// How often expired items are deleted; DynamoDB does this in the background.
 const EXPIRY_EVERY: Duration = Duration::from_secs(60);
@@ -139,6 +146,8 @@ pub struct Host {
     pub config: Config,
     /// Ports for a client or a console.
     pub ports: Arc<AwsPorts>,
+    /// The keys of callback URLs, if the host listens.
+    callback_urls: Option<SharedCallbackUrls>,
     /// The address on which the host listens, if it does.
     pub address: Option<SocketAddr>,
     instances: Vec<FunctionInstance>,
@@ -214,7 +223,10 @@ impl Host {
         publisher.sync_all_rules().await?;
         let interceptors = options.interceptors.clone();
         let (instances, tasks) = (Vec::new(), JoinSet::new());
-        let mut host = Self { aws, config, ports, address, instances, interceptors, tasks };
+        let data = options.data.as_deref();
+        let callback_urls = address.map(|address| callback_urls(data, address)).transpose()?;
+        let mut host =
+            Self { aws, config, ports, callback_urls, address, instances, interceptors, tasks };
         for _ in 0..options.instances.get() {
             host.start_instances(&options)?;
         }
@@ -266,8 +278,10 @@ impl Host {
     ) {
         let (sdk, config) = (self.aws.sdk_config(), self.config.clone());
         let (name, interceptors) = (role.to_owned(), self.interceptors.clone());
+        let urls = self.callback_urls.clone();
         let start = move || {
-            let ports = AwsPorts::with_interceptors(&sdk, &config, &name, interceptors.clone());
+            let ports = AwsPorts::with_interceptors(&sdk, &config, &name, interceptors.clone())
+                .with_callback_urls(urls.clone());
             let mut running = JoinSet::new();
             start(Arc::new(ports), &mut running);
             running
@@ -396,7 +410,7 @@ impl Host {
         });
     }
 
-    /// Serves `POST /tasks`, `GET /tasks/{id}` and the console. All other requests go to the AWS-compatible endpoint.
+    /// Serves `POST /tasks`, `GET /tasks/{id}`, callbacks and the console. All other requests go to the AWS-compatible endpoint.
     fn serve(&mut self, listener: TcpListener) {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         let charging = from_fn(|request: Request, next: Next| {
@@ -407,13 +421,35 @@ impl Host {
         let console = Console { ports: self.ports.clone(), links: Arc::default() };
         let name = std::env::var("USER").unwrap_or_else(|_| "local".to_owned());
         let console = steward_console::routes_for(Caller { name, may_act: true }, console);
-        let routes = tasks.merge(console).merge(self.aws.router());
+        let mut routes = tasks.merge(console).merge(self.aws.router());
+        if let Some(urls) = &self.callback_urls {
+            let keys = Arc::new(urls.clone());
+            routes = routes.merge(steward_callback::routes(self.ports.clone(), keys));
+        }
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {
                 tracing::error!(%error, "the HTTP server has stopped");
             }
         });
     }
+}
+
+/// The keys of callback URLs. With a data directory, they are kept there, as the tasks are.
+fn callback_urls(data: Option<&Path>, address: SocketAddr) -> Result<SharedCallbackUrls> {
+    let new_keys = || format!(r#"{{ "1": "{}{}" }}"#, Uuid::new_v4(), Uuid::new_v4());
+    let text = match data.map(|dir| dir.join(CALLBACK_KEYS_FILE)) {
+        None => new_keys(),
+        Some(file) if file.exists() => {
+            std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?
+        }
+        Some(file) => {
+            let text = new_keys();
+            std::fs::write(&file, &text).with_context(|| format!("write {}", file.display()))?;
+            text
+        }
+    };
+    let keys = text.parse::<CallbackKeys>().context(CALLBACK_KEYS_FILE)?;
+    Ok(SharedCallbackUrls::new(CallbackUrls::new(&format!("http://{address}"), keys)))
 }
 
 /// Opens the embedded AWS. If another process still uses the data directory, waits for a moment until it ends.

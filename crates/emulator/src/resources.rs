@@ -94,6 +94,8 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         agent_queue_url: format!("{base}{AGENT_QUEUE}").parse()?,
         dead_letter_queues: QueueNames::default(),
         reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
+        callback_url: String::new(),
+        callback_secret: String::new(),
         event_bus: EVENT_BUS.to_owned(),
         shards: SHARDS,
         retention: "30d".parse::<HumanDuration>()?,

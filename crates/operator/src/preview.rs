@@ -56,8 +56,14 @@ pub fn preview(
         clock_skew: std::time::Duration::ZERO,
         retention: Timing::RETENTION,
     };
-    let context =
-        DecisionContext { now, actor: "preview", redelivered: false, lost_starts: None, timing };
+    let context = DecisionContext {
+        now,
+        actor: "preview",
+        redelivered: false,
+        lost_starts: None,
+        timing,
+        callback_urls: None,
+    };
     let event = Event::CommandReceived(command.clone());
     let decided = transition(workflow, task, documents, &event, context)?;
     let Transition::Apply { task: next, effects, documents: written } = decided else {
@@ -279,6 +285,7 @@ mod tests {
                 redelivered: false,
                 lost_starts: None,
                 timing,
+                callback_urls: None,
             };
             match transition(&workflow, &task, &documents, &event, context).unwrap() {
                 Transition::Apply { task: next, documents: written, .. } => {

@@ -19,7 +19,7 @@ use steward_core::{
         command::Command,
         events::{BusEvent, EventData},
         json_text::{JsonText, escape_for_sqs, to_json_text},
-        messages::{ExtendRetention, ReplyOutcome, SchedulerMessage, StepReply},
+        messages::{CallbackMessage, ExtendRetention, ReplyOutcome, SchedulerMessage, StepReply},
         names::{AgentName, Incarnation, Part, TaskId},
     },
 };
@@ -364,6 +364,12 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
 #[must_use]
 pub fn command_message(command: Command) -> OutgoingMessage {
     outgoing(Queue::Scheduler, &SchedulerMessage::Command(command), None)
+}
+
+/// The message that sends a callback to the scheduler.
+#[must_use]
+pub fn callback_message(callback: CallbackMessage) -> OutgoingMessage {
+    outgoing(Queue::Scheduler, &SchedulerMessage::Callback(callback), None)
 }
 
 /// The message that extends the expiry of a child task.

@@ -59,12 +59,20 @@ pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
 /// back several times.
 pub const SUBMISSIONS_HELD_BACK: &str = "steward_submissions_held_back_total";
 
+/// Callbacks over HTTP that were refused, by `reason`: the name of the problem type.
+pub const CALLBACKS_REFUSED: &str = "steward_callbacks_refused_total";
+
 /// Messages that a function reported as failed, counted for each delivery. SQS redelivers them.
 pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
 
 /// Statements of a batch that DynamoDB refused for a reason other than their condition, by `code`. Their items are then
 /// written one by one.
 pub const STATEMENTS_REFUSED: &str = "steward_statements_refused_total";
+
+/// Counts a callback that was refused.
+pub fn callback_refused(reason: &'static str) {
+    counter!(CALLBACKS_REFUSED, "reason" => reason).increment(1);
+}
 
 /// Counts what one save changed: the end of the task, attempts that started, attempts that failed.
 pub fn saved(before: &Task, after: &Task) {

@@ -3,7 +3,7 @@
 //! implementations.
 
 use std::{error::Error, future::Future, num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
-use steward_core::definition::plan::Plan;
+use steward_core::{callback_url::CallbackUrls, definition::plan::Plan};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -443,6 +443,11 @@ pub trait Ports: Send + Sync {
     fn timing(&self) -> Timing;
     /// The name of this instance, for `locked_by` and logs.
     fn instance(&self) -> &str;
+    /// Creates the URLs for callbacks. `None` if the deployment has no endpoint for them, or if this function never sends
+    /// them to agents.
+    fn callback_urls(&self) -> Option<Arc<CallbackUrls>> {
+        None
+    }
 }
 
 #[cfg(test)]

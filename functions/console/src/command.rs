@@ -7,7 +7,7 @@
 //!                          └─► a command to the scheduler, and a redirect to the task's page: …?sent=COMMAND
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
 use axum::{
@@ -37,6 +37,7 @@ use steward_runtime::{
 };
 
 use crate::{
+    answer_form::{self, AnswerField, FieldKind},
     caller::Caller,
     console::Console,
     console_command::{ConsoleCommand, new_command_id},
@@ -63,6 +64,9 @@ pub(crate) struct CommandForm {
     command_id: Option<CommandId>,
     /// Present if the form asks for a preview only.
     check: Option<String>,
+    /// The fields of an answer.
+    #[serde(flatten)]
+    more: BTreeMap<String, String>,
 }
 
 /// The query parameters of the form.
@@ -88,8 +92,7 @@ pub(crate) async fn show_form(
         ..CommandForm::default()
     };
     loop {
-        let order = kind.order(step.clone(), None, Value::Null, false);
-        let dry_run = DryRun::of(&data, order, &form, &caller);
+        let dry_run = DryRun::before_input(&data, kind, step.clone(), &form, &caller);
         let page = render(&CommandPage::of(&data, kind, &caller, form.clone(), dry_run));
         if !data.read_needed(&console).await? {
             return Ok(page);
@@ -182,11 +185,24 @@ fn order_of_form(
         Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,
         Some(_) | None => None,
     };
-    let output = match &form.output {
-        Some(text) if kind == ConsoleCommand::Complete => parse_json("output", text)?,
-        Some(_) | None => Value::Null,
+    let output = match (&form.output, answer_fields(data, kind, form)) {
+        (_, Some(fields)) => answer_form::answer(&fields)?,
+        (Some(text), None) if kind == ConsoleCommand::Approve => parse_json("answer", text)?,
+        (Some(text), None) if kind == ConsoleCommand::Complete => parse_json("output", text)?,
+        (Some(_) | None, None) => Value::Null,
     };
     Ok(kind.order(step, input, output, form.did_not_run.is_some()))
+}
+
+/// The fields of the answer that an approval needs. `None` if its schema has no simple form.
+fn answer_fields(
+    data: &TaskData,
+    kind: ConsoleCommand,
+    form: &CommandForm,
+) -> Option<Vec<AnswerField>> {
+    let step = parse_step(&form.step).ok()?;
+    let schema = data.callback(step.as_ref())?.answer.as_ref()?;
+    answer_form::fields(schema.source(), &form.more).filter(|_| kind == ConsoleCommand::Approve)
 }
 
 /// The merge patch from the current input to the edited input; `None` if they are equal.
@@ -219,6 +235,21 @@ struct DryRun {
 }
 
 impl DryRun {
+    /// The dry run for an empty form. The effects of an answer that must obey a schema are not known yet.
+    fn before_input(
+        data: &TaskData,
+        kind: ConsoleCommand,
+        step: Option<Part>,
+        form: &CommandForm,
+        caller: &Caller,
+    ) -> Self {
+        let callback = data.callback(step.as_ref()).filter(|_| kind == ConsoleCommand::Approve);
+        if callback.is_none_or(|callback| callback.answer.is_none()) {
+            return Self::of(data, kind.order(step, None, Value::Null, false), form, caller);
+        }
+        Self { effects: Vec::new(), ..Self::of(data, kind.probe(step), form, caller) }
+    }
+
     fn of(data: &TaskData, order: CommandAction, form: &CommandForm, caller: &Caller) -> Self {
         let preview = |order| data.dry_run(order, caller, form.reason.trim());
         let reason = match preview(order.clone()) {
@@ -241,6 +272,8 @@ impl DryRun {
             CommandAction::Resubmit { .. }
             | CommandAction::Skip { .. }
             | CommandAction::Complete { .. }
+            | CommandAction::Approve { .. }
+            | CommandAction::Reject { .. }
             | CommandAction::Undo
             | CommandAction::Cancel
             | CommandAction::Pause
@@ -273,6 +306,8 @@ struct CommandPage<'s> {
     has_mask: bool,
     input: String,
     output: String,
+    /// The fields of the answer of an approval. `None`: the operator writes JSON.
+    answer: Option<Vec<AnswerField>>,
 }
 
 impl<'s> CommandPage<'s> {
@@ -301,6 +336,7 @@ impl<'s> CommandPage<'s> {
             steps: accepted_steps(data, kind, caller),
             may_have_run: kind.takes_did_not_run() && may_have_run,
             has_mask: !workflow.mask.is_empty(),
+            answer: answer_fields(data, kind, &form),
             form,
             dry_run,
             input,
@@ -317,10 +353,10 @@ fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec
     let TaskData { task, workflow, .. } = data;
     let begun = task.started_parts().map(|(part, _)| part);
     let steps = workflow.steps.keys().cloned().map(Part::from);
-    let all = data.stuck_parts().into_iter().chain(steps).chain(begun);
+    let first = if kind.is_answer() { data.awaiting_parts() } else { data.stuck_parts() };
+    let all = first.into_iter().chain(steps).chain(begun);
     let is_accepted = |part: &Part| {
-        let order = kind.order(Some(part.clone()), None, Value::Null, true);
-        matches!(data.dry_run(order, caller, ""), Preview::Does(_))
+        matches!(data.dry_run(kind.probe(Some(part.clone())), caller, ""), Preview::Does(_))
     };
     let unique: BTreeSet<_> = all.take(OFFERED_MAX).collect();
     unique.into_iter().filter(is_accepted).collect()

@@ -14,6 +14,8 @@ pub(crate) enum ConsoleCommand {
     Resubmit,
     Skip,
     Complete,
+    Approve,
+    Reject,
     Undo,
     Cancel,
     Pause,
@@ -21,10 +23,12 @@ pub(crate) enum ConsoleCommand {
 }
 
 impl ConsoleCommand {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Resubmit,
         Self::Skip,
         Self::Complete,
+        Self::Approve,
+        Self::Reject,
         Self::Undo,
         Self::Cancel,
         Self::Pause,
@@ -37,6 +41,8 @@ impl ConsoleCommand {
             Self::Resubmit => "resubmit",
             Self::Skip => "skip",
             Self::Complete => "complete",
+            Self::Approve => "approve",
+            Self::Reject => "reject",
             Self::Undo => "undo",
             Self::Cancel => "cancel",
             Self::Pause => "pause",
@@ -50,6 +56,8 @@ impl ConsoleCommand {
             Self::Resubmit => "Resubmit",
             Self::Skip => "Skip",
             Self::Complete => "Complete",
+            Self::Approve => "Approve",
+            Self::Reject => "Reject",
             Self::Undo => "Undo",
             Self::Cancel => "Cancel",
             Self::Pause => "Pause",
@@ -65,6 +73,8 @@ impl ConsoleCommand {
             }
             Self::Skip => "Continues without a step, or without its undo.",
             Self::Complete => "Marks a step, or its undo, as completed by hand.",
+            Self::Approve => "Answers the callback of a step: the step completes.",
+            Self::Reject => "Answers the callback of a step: the step fails, with your reason.",
             Self::Undo => "Undoes the whole task.",
             Self::Cancel => {
                 "Stops the task and puts it in Error. Nothing more is sent, nothing is undone. Resubmit or Undo continue from there."
@@ -79,9 +89,40 @@ impl ConsoleCommand {
         matches!(self, Self::Skip | Self::Complete)
     }
 
+    /// Whether the command answers a callback.
+    pub(crate) fn is_answer(self) -> bool {
+        matches!(self, Self::Approve | Self::Reject)
+    }
+
     /// Whether its form has a step.
     pub(crate) fn takes_step(self) -> bool {
-        self == Self::Resubmit || self.is_by_hand()
+        self == Self::Resubmit || self.is_by_hand() || self.is_answer()
+    }
+
+    /// The choice of no step in its form.
+    pub(crate) fn default_step(self) -> &'static str {
+        match self {
+            Self::Skip | Self::Complete => "the failed step (if only one failed)",
+            Self::Approve | Self::Reject => "the step that awaits a callback (if only one does)",
+            Self::Resubmit | Self::Undo | Self::Cancel | Self::Pause | Self::Resume => {
+                "all failed steps, and steps that pause before a retry"
+            }
+        }
+    }
+
+    /// An order whose dry run shows whether the command is possible, whatever the operator enters in its form.
+    pub(crate) fn probe(self, step: Option<Part>) -> CommandAction {
+        match self {
+            // The answer of an approval may have to obey a schema.
+            Self::Approve | Self::Reject => CommandAction::Reject { step },
+            Self::Resubmit
+            | Self::Skip
+            | Self::Complete
+            | Self::Undo
+            | Self::Cancel
+            | Self::Pause
+            | Self::Resume => self.order(step, None, Value::Null, true),
+        }
     }
 
     /// Whether its form may ask the operator to confirm that no earlier attempt took effect.
@@ -91,7 +132,7 @@ impl ConsoleCommand {
 
     /// Whether its button warns of the effects.
     pub(crate) fn is_danger(self) -> bool {
-        matches!(self, Self::Undo | Self::Cancel | Self::Skip)
+        matches!(self, Self::Undo | Self::Cancel | Self::Skip | Self::Reject)
     }
 
     /// The order of the command. Parameters that it does not have are ignored.
@@ -106,6 +147,8 @@ impl ConsoleCommand {
             Self::Resubmit => CommandAction::Resubmit { step, input, did_not_run },
             Self::Skip => CommandAction::Skip { step, did_not_run },
             Self::Complete => CommandAction::Complete { step, output },
+            Self::Approve => CommandAction::Approve { step, answer: output },
+            Self::Reject => CommandAction::Reject { step },
             Self::Undo => CommandAction::Undo,
             Self::Cancel => CommandAction::Cancel,
             Self::Pause => CommandAction::Pause,

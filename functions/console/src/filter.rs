@@ -50,6 +50,8 @@ pub(crate) struct Filter {
 pub(crate) enum StateFilter {
     /// In any state that is not final.
     Unfinished,
+    /// Unfinished, and a step awaits a callback.
+    AwaitingCallback,
     /// In this state.
     In(ProcessState),
 }
@@ -57,12 +59,12 @@ pub(crate) enum StateFilter {
 impl StateFilter {
     /// All filters, in the order of the form.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        std::iter::once(Self::Unfinished).chain(STATES.map(Self::In))
+        [Self::Unfinished, Self::AwaitingCallback].into_iter().chain(STATES.map(Self::In))
     }
 
     fn includes(self, state: ProcessState) -> bool {
         match self {
-            Self::Unfinished => !state.is_final(),
+            Self::Unfinished | Self::AwaitingCallback => !state.is_final(),
             Self::In(wanted) => wanted == state,
         }
     }
@@ -72,6 +74,7 @@ impl fmt::Display for StateFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unfinished => f.write_str("unfinished"),
+            Self::AwaitingCallback => f.write_str("awaiting callback"),
             Self::In(state) => state.fmt(f),
         }
     }
@@ -174,6 +177,11 @@ impl Filter {
     /// The filter for all tasks in a state.
     pub(crate) fn in_state(state: ProcessState) -> Self {
         Self { state: Some(StateFilter::In(state)), ..Self::default() }
+    }
+
+    /// The filter for tasks with a step that awaits a callback.
+    pub(crate) fn awaiting_callback() -> Self {
+        Self { state: Some(StateFilter::AwaitingCallback), ..Self::default() }
     }
 
     /// The filter in the query string of `uri`.
@@ -296,7 +304,9 @@ impl Filter {
         match self.state {
             None => &[TaskIndex::Unfinished, TaskIndex::Ended],
             Some(StateFilter::In(state)) if state.is_final() => &[TaskIndex::Ended],
-            Some(StateFilter::Unfinished | StateFilter::In(_)) => &[TaskIndex::Unfinished],
+            Some(StateFilter::Unfinished | StateFilter::AwaitingCallback | StateFilter::In(_)) => {
+                &[TaskIndex::Unfinished]
+            }
         }
     }
 
@@ -309,11 +319,17 @@ impl Filter {
         let Self { workflow, state, from, to, step, error } = self;
         workflow.as_ref().is_none_or(|workflow| *workflow == task.workflow)
             && state.is_none_or(|state| state.includes(task.process_state))
+            && (*state != Some(StateFilter::AwaitingCallback) || awaits_callback(task))
             && from.is_none_or(|from| task.submitted_at >= from.0)
             && to.is_none_or(|to| task.submitted_at <= to.0)
             && step.as_ref().is_none_or(|step| has_failed_at(task, step))
             && error.as_ref().is_none_or(|error| error_contains(task, &error.to_lowercase()))
     }
+}
+
+/// Whether a step awaits a callback.
+fn awaits_callback(task: &Task) -> bool {
+    task.action_runs().any(|(.., progress)| progress.state.awaiting_callback().is_some())
 }
 
 /// Whether a step or its undo has failed at least once, and has neither completed nor been skipped.

@@ -20,8 +20,10 @@ use axum::{
 
 mod access;
 mod agents;
+mod answer_form;
 mod assets;
 mod bulk;
+mod callbacks;
 pub mod caller;
 mod command;
 pub mod config;
@@ -55,6 +57,7 @@ pub fn routes(console: Console) -> Router {
         .route(ROOT, get(overview::show))
         .route("/console/tasks", get(tasks::list))
         .route("/console/tasks/{id}", get(task::show))
+        .route("/console/callbacks", get(callbacks::list))
         .route("/console/workflows", get(workflows::list))
         .route("/console/workflows/{name}", get(workflows::show))
         .route("/console/agents", get(agents::list))

@@ -194,9 +194,10 @@ pub(crate) fn time_text(at: &Timestamp, now: &Timestamp) -> String {
 }
 
 /// The sections of the navigation: name, URL, label.
-pub(crate) const SECTIONS: [(&str, &str, &str); 5] = [
+pub(crate) const SECTIONS: [(&str, &str, &str); 6] = [
     ("overview", "/console", "Overview"),
     ("tasks", "/console/tasks", "Tasks"),
+    ("callbacks", "/console/callbacks", "Callbacks"),
     ("workflows", "/console/workflows", "Workflows"),
     ("agents", "/console/agents", "Agents"),
     ("dead-letters", "/console/dead-letters", "Dead letters"),

@@ -9,7 +9,6 @@ use axum::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use serde_json::Value;
 use steward_core::{
     definition::workflow::Workflow,
     engine::request::child_id,
@@ -147,7 +146,7 @@ impl<'s> TaskPage<'s> {
 struct AvailableCommands {
     /// The accepted commands for the task.
     of_task: Vec<ConsoleCommand>,
-    /// The accepted commands for each failed or waiting step, if there are several.
+    /// The accepted commands for each step that awaits a callback, and for each failed or waiting one, if there are several.
     of_parts: Vec<(Part, Vec<ConsoleCommand>)>,
     /// The commands for the task whose effects are not known, with the reasons.
     unknown: Vec<(ConsoleCommand, String)>,
@@ -161,8 +160,7 @@ impl AvailableCommands {
         let mut commands = Self::default();
         let dry_run = |command: ConsoleCommand, step: Option<&Part>| {
             // The form asks the operator to confirm that no attempt took effect.
-            let order = command.order(step.cloned(), None, Value::Null, true);
-            data.dry_run(order, caller, "")
+            data.dry_run(command.probe(step.cloned()), caller, "")
         };
         for command in ConsoleCommand::ALL {
             match dry_run(command, None) {
@@ -170,8 +168,15 @@ impl AvailableCommands {
                 Preview::Unknown(reason) => commands.unknown.push((command, reason)),
                 // The operator can choose a step in the form.
                 Preview::Refused(_) if command.is_by_hand() && !data.stuck_parts().is_empty() => {}
+                Preview::Refused(_) if command.is_answer() => {}
                 Preview::Refused(reason) => commands.refused.push((command, reason)),
             }
+        }
+        let awaiting = data.awaiting_parts();
+        if awaiting.len() > 1 {
+            let answers = || vec![ConsoleCommand::Approve, ConsoleCommand::Reject];
+            let parts = awaiting.into_iter().take(PARTS_MAX);
+            commands.of_parts.extend(parts.map(|part| (part, answers())));
         }
         let stuck = data.stuck_parts();
         let several = stuck.len() > 1;

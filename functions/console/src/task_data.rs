@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
-    definition::plan::Plan,
+    definition::{plan::Plan, step::CallbackDefinition},
     engine::documents::{LoadedDocuments, NeededDocuments},
     model::{
         command::{Command, CommandAction},
@@ -108,6 +108,26 @@ impl TaskData {
                 Preview::Refused("the documents of the decision are being read".to_owned())
             }
         }
+    }
+
+    /// The steps and items that await a callback.
+    pub(crate) fn awaiting_parts(&self) -> Vec<Part> {
+        let awaiting = self
+            .task
+            .started_parts()
+            .filter(|(_, record)| record.run.state.awaiting_callback().is_some());
+        awaiting.map(|(part, _)| part).collect()
+    }
+
+    /// The callback of `part`, or of the only part that awaits one.
+    pub(crate) fn callback(&self, part: Option<&Part>) -> Option<&CallbackDefinition> {
+        let awaiting = self.awaiting_parts();
+        let part = match (part, awaiting.as_slice()) {
+            (Some(part), _) => part,
+            (None, [only]) => only,
+            (None, _) => return None,
+        };
+        self.workflow.find(&part.step)?.callback()
     }
 
     /// The failed and waiting steps and items. While the task is being undone: those whose undo failed or waits.

@@ -19,7 +19,7 @@ use axum::{
         DefaultBodyLimit, Path, State,
         rejection::{BytesRejection, PathRejection},
     },
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -28,6 +28,7 @@ use steward_core::{
     model::{messages::Submission, names::TaskId, task::Task},
     submission::{ReplyQueues, parse},
 };
+use steward_http::{RETRY_AFTER_S, unavailable, untyped_problem, wrong_method};
 use steward_operator::view::{TaskView, failure_reason_keys, result_key_of};
 use steward_runtime::{
     dispatch::send_effects,
@@ -44,8 +45,7 @@ mod wait;
 
 use openapi::SubmittedTask;
 use problem::{
-    INVALID_WAIT, MALFORMED, MALFORMED_ID, NO_SUCH_TASK, OVERLOADED, RETRY_AFTER_S, problem_type,
-    unavailable, unreadable_body, untyped_problem,
+    INVALID_WAIT, MALFORMED, MALFORMED_ID, NO_SUCH_TASK, OVERLOADED, problem_type, unreadable_body,
 };
 use wait::requested_wait;
 
@@ -212,12 +212,4 @@ async fn no_such_route(uri: Uri) -> Response {
     let routes = "`/tasks`, `/tasks/{id}` and `/openapi.json`";
     let detail = format!("there is no route `{}`; the routes are {routes}", uri.path());
     untyped_problem(StatusCode::NOT_FOUND, &detail)
-}
-
-/// The router adds the supported methods in `Allow`.
-async fn wrong_method(method: Method) -> Response {
-    untyped_problem(
-        StatusCode::METHOD_NOT_ALLOWED,
-        &format!("this route does not support {method}"),
-    )
 }

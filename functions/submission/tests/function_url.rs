@@ -19,7 +19,7 @@ use lambda_http::{
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
 use steward_core::{
-    definition::{schema::InputSchema, workflow::Workflow},
+    definition::{schema::PayloadSchema, workflow::Workflow},
     limits,
     model::task::{ProcessState, Task},
 };
@@ -127,19 +127,21 @@ fn undescribed(event: &Value, response: &Value) -> Option<String> {
         let mut schema = of["content"][media_type]["schema"].clone();
         let fields = schema.as_object_mut()?;
         fields.insert("components".to_owned(), description["components"].clone());
-        Some(InputSchema::new(schema))
+        Some(PayloadSchema::new(schema))
     };
     let refused = status != "200" && status != "202";
     let sent = event["body"].as_str().filter(|_| !refused && event["isBase64Encoded"] == false);
     if let Some(body) = sent {
         let schema = schema_of(&operation["requestBody"], "application/json").unwrap();
-        schema.validate(&serde_json::from_str(body).unwrap()).unwrap();
+        schema.validate("body", &serde_json::from_str(body).unwrap()).unwrap();
     }
     let media_type = response["headers"]["content-type"].as_str().unwrap_or_default();
     let Some(schema) = schema_of(&operation["responses"][&status], media_type) else {
         return Some(format!("{status} with {media_type}"));
     };
-    schema.validate(&serde_json::from_str(response["body"].as_str().unwrap()).unwrap()).err()
+    schema
+        .validate("body", &serde_json::from_str(response["body"].as_str().unwrap()).unwrap())
+        .err()
 }
 
 /// To update the file: `STEWARD_RENEW=1 cargo test -p steward-submission`.

@@ -207,6 +207,8 @@ impl CheckedTransition<'_> {
                 }
                 CommandAction::Skip { .. }
                 | CommandAction::Complete { .. }
+                | CommandAction::Approve { .. }
+                | CommandAction::Reject { .. }
                 | CommandAction::Undo
                 | CommandAction::Cancel
                 | CommandAction::Pause

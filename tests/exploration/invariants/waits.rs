@@ -106,6 +106,8 @@ impl CheckedTransition<'_> {
                 CommandAction::Resubmit { step, .. } => Some(step.as_ref()),
                 CommandAction::Skip { .. }
                 | CommandAction::Complete { .. }
+                | CommandAction::Approve { .. }
+                | CommandAction::Reject { .. }
                 | CommandAction::Undo
                 | CommandAction::Cancel
                 | CommandAction::Pause

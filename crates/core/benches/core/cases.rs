@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
 use steward_core::{
-    definition::{schema::InputSchema, workflow::Workflow},
+    definition::{schema::PayloadSchema, workflow::Workflow},
     expression::{scope::Scope, template::Template},
     model::names::StepName,
 };
@@ -110,8 +110,8 @@ fn expressions() -> Vec<Case> {
 }
 
 fn schemas() -> Vec<Case> {
-    let compiled = InputSchema::new(schema());
-    compiled.validate(&order(20)).unwrap();
+    let compiled = PayloadSchema::new(schema());
+    compiled.validate("input", &order(20)).unwrap();
     let input = Rc::new((compiled, order(20)));
     vec![
         Case::new(
@@ -119,12 +119,12 @@ fn schemas() -> Vec<Case> {
             move || input.clone(),
             |input| {
                 let (schema, input) = &*input;
-                schema.validate(input).unwrap();
+                schema.validate("input", input).unwrap();
             },
         ),
         Case::new(
             "schema/compile",
-            || InputSchema::new(schema()),
+            || PayloadSchema::new(schema()),
             |schema| assert_eq!(schema.problem(), None),
         ),
     ]

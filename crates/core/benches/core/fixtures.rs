@@ -122,6 +122,7 @@ impl DecisionFixture {
             redelivered: false,
             lost_starts: None,
             timing: TIMING,
+            callback_urls: None,
         };
         let mut loaded = LoadedDocuments::new();
         loop {

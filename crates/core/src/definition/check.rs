@@ -12,6 +12,7 @@ use crate::{
     definition::{
         problem::DefinitionProblem,
         recovery::Recovery,
+        schema::PayloadSchema,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
         step_agents::StepAgents,
         workflow::{Trigger, Workflow},
@@ -308,10 +309,20 @@ impl Checker<'_> {
         callback: &CallbackDefinition,
     ) {
         let at = |key: &str| format!("steps.{name}.callback.{key}");
-        let CallbackDefinition { within, heartbeat } = callback;
+        let CallbackDefinition { within, heartbeat, from, answer } = callback;
         self.check_within(&at("within"), *within, limits::STEP_WITHIN_MAX);
         if let Some(heartbeat) = heartbeat {
             self.check_within(&at("heartbeat"), *heartbeat, *within);
+        }
+        if let Some(from) = from {
+            let location = TemplateLocation {
+                names: step.for_each.iter().map(|_| "item").collect(),
+                ..TemplateLocation::before_start(name, at("from"))
+            };
+            self.check_template(from, &location);
+        }
+        if let Some(problem) = answer.as_ref().and_then(PayloadSchema::problem) {
+            self.report(at("answer"), format!("not a JSON Schema: {problem}"));
         }
         let Some(request) = &step.request else { return };
         if !request
@@ -319,7 +330,8 @@ impl Checker<'_> {
             .any(|template| template.required_values().names.contains("callback"))
         {
             let message = "no callback could arrive: the request does not contain the token";
-            let hint = Some("put `${ callback.token }` into `request`".to_owned());
+            let hint =
+                Some("put `${ callback.token }` or `${ callback.url }` into `request`".to_owned());
             self.report_with_hint(format!("steps.{name}.callback"), message, hint);
         }
     }

@@ -1,4 +1,4 @@
-//! The schema of a task's input: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names another). It
+//! The schemas of a task's input and of the answer to a callback: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names another). It
 //! is compiled at its first use, because most readers of a definition do not validate inputs.
 
 use std::{
@@ -13,14 +13,14 @@ use serde_json::Value;
 /// The maximum number of errors of an input in a message.
 const REPORTED_ERRORS_MAX: usize = 5;
 
-/// The JSON Schema of a task's input.
+/// The JSON Schema of a payload.
 #[derive(Debug, Clone)]
-pub struct InputSchema {
+pub struct PayloadSchema {
     source: Value,
     validator: Arc<OnceLock<Result<Validator, String>>>,
 }
 
-impl InputSchema {
+impl PayloadSchema {
     /// Creates the schema from its JSON source. Does not compile it yet.
     #[must_use]
     pub fn new(source: Value) -> Self {
@@ -43,19 +43,19 @@ impl InputSchema {
         self.validator().err().map(String::as_str)
     }
 
-    /// Validates `input`.
+    /// Validates `payload`. `name` is its name in error messages.
     ///
     /// # Errors
-    /// The errors of the input, with locations, types and limits, but without values.
-    pub fn validate(&self, input: &Value) -> Result<(), String> {
+    /// The errors of the payload, with locations, types and limits, but without values.
+    pub fn validate(&self, name: &str, payload: &Value) -> Result<(), String> {
         let validator = self.validator().map_err(Clone::clone)?;
-        let mut errors = validator.iter_errors(input);
+        let mut errors = validator.iter_errors(payload);
         let reported: Vec<_> = errors
             .by_ref()
             .take(REPORTED_ERRORS_MAX)
             .map(|error| {
                 let at = error.instance_path().to_string();
-                format!("input{}: {}", at.replace('/', "."), error.masked_with("it"))
+                format!("{name}{}: {}", at.replace('/', "."), error.masked_with("it"))
             })
             .collect();
         if reported.is_empty() {
@@ -79,27 +79,27 @@ fn compile(source: &Value) -> Result<Validator, String> {
     })
 }
 
-impl PartialEq for InputSchema {
+impl PartialEq for PayloadSchema {
     fn eq(&self, other: &Self) -> bool {
         self.source == other.source
     }
 }
 
-impl Serialize for InputSchema {
+impl Serialize for PayloadSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.source.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for InputSchema {
+impl<'de> Deserialize<'de> for PayloadSchema {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Value::deserialize(deserializer).map(Self::new)
     }
 }
 
-impl schemars::JsonSchema for InputSchema {
+impl schemars::JsonSchema for PayloadSchema {
     fn schema_name() -> Cow<'static, str> {
-        "InputSchema".into()
+        "PayloadSchema".into()
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -117,22 +117,23 @@ mod tests {
 
     #[test]
     fn errors_of_an_input_do_not_contain_its_values() {
-        let schema = InputSchema::new(json!({
+        let schema = PayloadSchema::new(json!({
             "type": "object",
             "required": ["amount"],
             "properties": { "amount": { "type": "integer" }, "to": { "maxLength": 3 } },
             "additionalProperties": false,
         }));
         assert_eq!(schema.problem(), None);
-        assert_eq!(schema.validate(&json!({ "amount": 1 })), Ok(()));
-        let wrong = schema.validate(&json!({ "amount": "secret", "to": "secret", "x": "secret" }));
+        assert_eq!(schema.validate("input", &json!({ "amount": 1 })), Ok(()));
+        let wrong =
+            schema.validate("input", &json!({ "amount": "secret", "to": "secret", "x": "secret" }));
         assert_eq!(
             wrong.unwrap_err(),
             "input.amount: it is not of type \"integer\"; input.to: it is longer than 3 characters; \
              input: Additional properties are not allowed ('x' was unexpected)"
         );
         assert_eq!(
-            schema.validate(&json!({})).unwrap_err(),
+            schema.validate("input", &json!({})).unwrap_err(),
             "input: \"amount\" is a required property"
         );
     }
@@ -144,14 +145,14 @@ mod tests {
             (json!({ "$ref": "https://example.com/x.json" }), "it refers to an external schema"),
             (json!({ "pattern": "(" }), "/pattern"),
         ] {
-            let reported_problem = InputSchema::new(schema).problem().unwrap().to_owned();
+            let reported_problem = PayloadSchema::new(schema).problem().unwrap().to_owned();
             assert!(reported_problem.starts_with(problem), "{reported_problem}");
         }
     }
 
     #[test]
     fn a_pattern_takes_linear_time() {
-        let schema = InputSchema::new(json!({ "pattern": "^(a+)+$" }));
-        assert!(schema.validate(&json!(format!("{}b", "a".repeat(50_000)))).is_err());
+        let schema = PayloadSchema::new(json!({ "pattern": "^(a+)+$" }));
+        assert!(schema.validate("input", &json!(format!("{}b", "a".repeat(50_000)))).is_err());
     }
 }

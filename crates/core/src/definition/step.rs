@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    definition::{duration, recovery::Recovery, step_agents::StepAgents},
+    definition::{duration, recovery::Recovery, schema::PayloadSchema, step_agents::StepAgents},
     expression::template::Template,
     limits,
     model::{
@@ -111,7 +111,7 @@ pub struct ForEach {
 }
 
 /// The callback of a step whose call only starts it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackDefinition {
     /// How long after the call the callback may arrive.
@@ -123,6 +123,23 @@ pub struct CallbackDefinition {
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub heartbeat: Option<Duration>,
+    /// Who is to answer, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub from: Option<Template>,
+    /// The JSON Schema of the answer, which is the output of the step. An answer that violates it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<PayloadSchema>,
+}
+
+impl CallbackDefinition {
+    /// Checks an answer with which the step is to complete.
+    ///
+    /// # Errors
+    /// It violates the schema. The error contains no value of the answer.
+    pub fn check_answer(&self, output: &Value) -> Result<(), String> {
+        self.answer.as_ref().map_or(Ok(()), |schema| schema.validate("answer", output))
+    }
 }
 
 /// The workflow of the child task that a step runs, and the child task's input.

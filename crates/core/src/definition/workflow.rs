@@ -32,7 +32,7 @@ use crate::{
     definition::{
         mask::Mask,
         recovery::{FinalAction, Recovery},
-        schema::InputSchema,
+        schema::PayloadSchema,
     },
     expression::template::Template,
     limits,
@@ -64,7 +64,7 @@ pub struct Workflow {
     pub description: String,
     /// The JSON Schema of the input, checked when a task is submitted. If absent, any input is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<InputSchema>,
+    pub input: Option<PayloadSchema>,
     /// The values that the console hides, in the input and in the outputs of the steps and the task: JSON
     /// pointers such as `/card/number`, with `*` for every element, such as `/items/*/secret`.
     #[serde(default, skip_serializing_if = "Mask::is_empty")]

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
+    callback_url::CallbackUrls,
     engine::effect::Effect,
     model::{
         attempt::{Action, AttemptId},
@@ -28,6 +29,8 @@ pub struct DecisionContext<'a> {
     pub lost_starts: Option<&'a [AttemptId]>,
     /// The time limits of the deployment.
     pub timing: Timing,
+    /// Creates the URLs for callbacks. `None` if the deployment has no endpoint for them.
+    pub callback_urls: Option<&'a CallbackUrls>,
 }
 
 impl DecisionContext<'_> {
@@ -55,6 +58,8 @@ pub enum IgnoreReason {
     StaleReply,
     /// There is nothing to start.
     NothingReady,
+    /// The answer to a callback violates the schema of the step.
+    InvalidAnswer,
     /// The task is being undone and waits for the step until its complete-by. A deferral does not end the attempt,
     /// because its request may have been delivered twice.
     StillAwaited,

@@ -53,6 +53,7 @@ impl<'a> DecisionInput<'a, '_> {
             task: self.task,
             new_documents: &[],
             cache: self.inputs.documents,
+            callback_urls: self.inputs.context.callback_urls,
         }
     }
 

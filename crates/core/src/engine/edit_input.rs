@@ -37,7 +37,7 @@ impl CommandExecutor<'_, '_> {
             return Err(reason);
         }
         if let Some(schema) = &self.change.plan().input {
-            schema.validate(&input)?;
+            schema.validate("input", &input)?;
         }
         let (id, at) = (command.command_id.clone(), self.change.now());
         let (key, body) = (DocumentKey::Input(id.clone()), json!({ "input": input }));

@@ -12,6 +12,7 @@
 //! | [`event`], [`decision`], [`documents`], [`effect`] | the input and the output of a decision |
 //! | [`transition`] | the table of all transitions, and the entry point |
 //! | `decision_input`, `replies` | the task and the event of a decision; replies, callbacks, ends of child tasks |
+//! | [`callback_check`], [`awaited_callback`] | whether a step awaits a callback, for its senders; who is to answer it |
 //! | `operate`, `command_executor`, `step_commands`, `edit_input` | operators' commands |
 //! | `task_change`, `outcome` | the changed task before it is saved; the outcome of an attempt |
 //! | `agent_in_use` | the agent that a part uses, if its step has several |
@@ -23,6 +24,8 @@
 
 mod advance;
 mod agent_in_use;
+pub mod awaited_callback;
+pub mod callback_check;
 mod command_executor;
 pub mod decision;
 mod decision_input;

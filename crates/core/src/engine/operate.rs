@@ -15,6 +15,7 @@ use crate::{
     model::{
         command::{Command, CommandAction, CommandRecord},
         events::{BusEvent, EventData},
+        messages::CallbackOutcome,
         names::Part,
         task::{ProcessState, Task},
         time::{earlier, later},
@@ -104,6 +105,15 @@ impl CommandExecutor<'_, '_> {
             CommandAction::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
             CommandAction::Complete { step, output } => {
                 self.complete(&command.command_id, step.as_ref(), output)?
+            }
+            CommandAction::Approve { step, answer } => {
+                let answer = CallbackOutcome::Completed { output: answer.clone() };
+                self.answer(&command.command_id, step.as_ref(), &answer)?;
+            }
+            CommandAction::Reject { step } => {
+                let reason = format!("rejected by {}: {}", command.by, command.why);
+                let answer = CallbackOutcome::Failed { reason };
+                self.answer(&command.command_id, step.as_ref(), &answer)?;
             }
             CommandAction::Undo => self.undo(command)?,
             CommandAction::Cancel => self.cancel(command)?,

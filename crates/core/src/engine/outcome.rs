@@ -44,7 +44,7 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
             }
             match callback(change, &attempt) {
                 Some(callback) => await_callback(change, attempt, callback),
-                None => complete_if_it_fits(change, attempt, output),
+                None => complete_if_it_fits(change, attempt, output, None),
             }
         }
         ReplyOutcome::Failed { reason, may_have_run, detail } => {
@@ -86,18 +86,19 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
     }
 }
 
-/// Records a callback.
+/// Records a callback. `by` is the operator's command, if an operator answered.
 pub(crate) fn record_callback(
     change: &mut TaskChange<'_>,
     attempt: AttemptId,
     answer: &CallbackOutcome,
+    by: Option<&CommandId>,
 ) {
     // The call that contains the token may not have returned yet.
     if *answer != CallbackOutcome::Heartbeat {
         block_undo_on_call(change, &attempt);
     }
     match answer {
-        CallbackOutcome::Completed { output } => complete_if_it_fits(change, attempt, output),
+        CallbackOutcome::Completed { output } => complete_if_it_fits(change, attempt, output, by),
         CallbackOutcome::Failed { reason } => fail(change, attempt, reason, true),
         CallbackOutcome::Heartbeat => extend_callback(change, &attempt),
     }
@@ -119,7 +120,7 @@ pub(crate) fn record_child(
         progress.child_revision = revision.max(progress.child_revision);
     }
     match outcome {
-        ChildOutcome::Processed { output } => complete_if_it_fits(change, attempt, output),
+        ChildOutcome::Processed { output } => complete_if_it_fits(change, attempt, output, None),
         ChildOutcome::Undone { .. } if undoing => complete(change, attempt, &Value::Null, None),
         ChildOutcome::Undone { reason } => {
             record_undone_child(change, &attempt.step, revision);
@@ -201,9 +202,14 @@ pub(crate) fn complete(
     change.documents.push(Document::new(key, change.now(), output.clone()));
 }
 
-fn complete_if_it_fits(change: &mut TaskChange<'_>, attempt: AttemptId, output: &Value) {
+fn complete_if_it_fits(
+    change: &mut TaskChange<'_>,
+    attempt: AttemptId,
+    output: &Value,
+    by: Option<&CommandId>,
+) {
     match size_error("output", output) {
-        None => complete(change, attempt, output, None),
+        None => complete(change, attempt, output, by),
         // The step has run.
         Some(reason) => fail(change, attempt, &reason, true),
     }

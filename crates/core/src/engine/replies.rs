@@ -87,10 +87,10 @@ pub(crate) fn callback_received<'a>(
     fence: &CallbackFence,
     answer: &CallbackOutcome,
 ) -> PendingDecision<'a> {
-    let definition = case.inputs.plan.find(&step.step);
-    if definition.is_none_or(|step| step.callback().is_none()) {
+    let definition = case.inputs.plan.find(&step.step).and_then(|step| step.callback());
+    let Some(definition) = definition else {
         return PendingDecision::Illegal(format!("a callback to step `{step}`, which awaits none"));
-    }
+    };
     let number = match attempt_of_callback(case, step, fence) {
         Ok(number) => number,
         Err(decision) => return decision,
@@ -100,12 +100,21 @@ pub(crate) fn callback_received<'a>(
         Err(decision) => return decision,
     };
     let heartbeat = *answer == CallbackOutcome::Heartbeat;
+    let completes = match answer {
+        CallbackOutcome::Completed { output } => Some(definition.check_answer(output).is_ok()),
+        CallbackOutcome::Failed { .. } | CallbackOutcome::Heartbeat => None,
+    };
     match &progress.state {
         // The call that contains the token has not returned yet.
         StepState::Running { .. } if heartbeat => {
             PendingDecision::ignore(IgnoreReason::StillAwaited)
         }
-        StepState::Waiting { .. } if !matches!(answer, CallbackOutcome::Completed { .. }) => {
+        StepState::Running { .. } | StepState::AwaitingCallback { .. }
+            if completes == Some(false) =>
+        {
+            PendingDecision::ignore(IgnoreReason::InvalidAnswer)
+        }
+        StepState::Waiting { .. } if completes != Some(true) => {
             callback_between_attempts(case, step, progress, heartbeat)
         }
         // This also counts between two attempts: all attempts have the same token, so the operation of the token has
@@ -116,7 +125,7 @@ pub(crate) fn callback_received<'a>(
             let mut change = case.change();
             let step = step.clone();
             let attempt = AttemptId { step, action: Action::Do, number };
-            outcome::record_callback(&mut change, attempt, answer);
+            outcome::record_callback(&mut change, attempt, answer, None);
             advance(&mut change);
             if change.task == *case.task {
                 return PendingDecision::ignore(IgnoreReason::StillAwaited);

@@ -309,6 +309,7 @@ mod tests {
             redelivered: false,
             lost_starts: None,
             timing: TIMING,
+            callback_urls: None,
         };
         match transition(workflow, task, loaded, &Event::Wake, context).unwrap() {
             Transition::Apply { task, documents, effects } => {

@@ -13,6 +13,7 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::CommandId,
+        messages::CallbackOutcome,
         names::Part,
         step::{Progress, StepState},
         task::ProcessState,
@@ -126,6 +127,52 @@ impl CommandExecutor<'_, '_> {
         outcome::complete(self.change, attempt, output, Some(id));
         self.reopen_task();
         Ok(())
+    }
+
+    /// Answers the callback of a step that awaits one.
+    pub(super) fn answer(
+        &mut self,
+        id: &CommandId,
+        step: Option<&Part>,
+        answer: &CallbackOutcome,
+    ) -> Result<(), RefusalReason> {
+        self.check_is_open()?;
+        let (step, number) = self.awaiting_part(step)?;
+        let definition = self.change.plan().find(&step.step).and_then(|step| step.callback());
+        if let (Some(callback), CallbackOutcome::Completed { output }) = (definition, answer) {
+            callback.check_answer(output)?;
+        }
+        self.steps.push(step.clone());
+        let attempt = AttemptId { step, action: Action::Do, number };
+        outcome::record_callback(self.change, attempt, answer, Some(id));
+        Ok(())
+    }
+
+    /// Returns the part whose callback an operator answers, and its attempt: the named part, or the only one that awaits a
+    /// callback.
+    fn awaiting_part(&self, named: Option<&Part>) -> Result<(Part, u32), RefusalReason> {
+        let task = &self.change.task;
+        if let Some(step) = named.filter(|step| !self.has_items(step)) {
+            let state = self.state_of_part(step, Action::Do)?;
+            let attempt = state.and_then(StepState::awaiting_callback);
+            return attempt.map(|attempt| (step.clone(), attempt)).ok_or_else(|| {
+                let state = state.map_or("not started", StepState::name);
+                format!("step {step} is {state}: it awaits no callback")
+            });
+        }
+        let awaiting = task.started_actions().filter_map(|(part, action, progress)| {
+            let is_covered = named.is_none_or(|named| is_covered_by(named, &part));
+            let attempt = progress.state.awaiting_callback()?;
+            (action == Action::Do && is_covered).then_some((part, attempt))
+        });
+        let mut awaiting = awaiting.take(2);
+        match (awaiting.next(), awaiting.next()) {
+            (Some(only), None) => Ok(only),
+            (None, _) => Err("no step awaits a callback".to_owned()),
+            (Some((first, _)), Some((second, _))) => Err(format!(
+                "several steps await a callback, such as {first} and {second}: name one"
+            )),
+        }
     }
 
     fn retry_part(

@@ -108,7 +108,13 @@ impl<'a> TaskChange<'a> {
     /// The sources of the values that expressions read.
     pub(crate) fn sources(&self) -> ValueSources<'_> {
         let Self { inputs, task, documents, .. } = self;
-        ValueSources { plan: inputs.plan, task, new_documents: documents, cache: inputs.documents }
+        ValueSources {
+            plan: inputs.plan,
+            task,
+            new_documents: documents,
+            cache: inputs.documents,
+            callback_urls: inputs.context.callback_urls,
+        }
     }
 
     /// Starts the next attempt at doing or undoing a part.

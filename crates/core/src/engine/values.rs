@@ -16,6 +16,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    callback_url::CallbackUrls,
     definition::step::ForEach,
     engine::documents::LoadedDocuments,
     expression::{
@@ -98,6 +99,8 @@ pub(crate) struct ValueSources<'s> {
     pub(crate) task: &'s Task,
     pub(crate) new_documents: &'s [Document],
     pub(crate) cache: &'s DocumentCache<'s>,
+    /// Creates the URLs for callbacks. `None` if the deployment has no endpoint for them.
+    pub(crate) callback_urls: Option<&'s CallbackUrls>,
 }
 
 /// The values that templates read.
@@ -107,6 +110,7 @@ pub(crate) struct TemplateValues<'s> {
     outputs: BTreeMap<StepName, Cow<'s, Value>>,
     item: Option<Value>,
     token: Option<String>,
+    url: Option<String>,
 }
 
 impl TemplateValues<'_> {
@@ -116,7 +120,7 @@ impl TemplateValues<'_> {
             outputs: Some(&self.outputs),
             task: Some((self.task.task_id.as_str(), self.task.workflow.as_str())),
             item: self.item.as_ref(),
-            callback_token: self.token.as_deref(),
+            callback: self.token.as_deref().map(|token| (token, self.url.as_deref())),
             event: None,
             response: None,
         }
@@ -191,8 +195,7 @@ impl<'s> ValueSources<'s> {
     ) -> Result<TemplateValues<'s>, ValueError> {
         let mut reads = RequiredValues::default();
         for template in templates {
-            reads.names.extend(&template.required_values().names);
-            reads.steps.extend(template.required_values().steps.iter().cloned());
+            reads.add(template.required_values());
         }
         let progress = self.task.progress(part, action);
         let edit = progress
@@ -212,6 +215,12 @@ impl<'s> ValueSources<'s> {
             let fence = CallbackFence::Request { edit: edit.cloned() };
             let token = CallbackToken { task_id, step, incarnation, fence };
             values.token = Some(token.to_string());
+            if reads.callback_url && self.callback_urls.is_none() {
+                let reason = "the deployment has no HTTP endpoint for callbacks, so there is no `callback.url`";
+                return Err(reason.to_owned().into());
+            }
+            let expires = self.task.retention_start.unwrap_or(self.task.complete_by);
+            values.url = self.callback_urls.map(|urls| urls.url(&token, expires));
         }
         Ok(values)
     }
@@ -236,6 +245,7 @@ impl<'s> ValueSources<'s> {
             outputs: outputs.collect::<Result<_, ValueError>>()?,
             item: None,
             token: None,
+            url: None,
         })
     }
 

@@ -200,8 +200,12 @@ impl ReadCollector<'_> {
             [steps, step, output, ..] if steps == "steps" && !self.is_variable(steps) => {
                 self.step(step, output)?;
             }
-            [root, ..] => self.name(root)?,
-            [] => {}
+            [root, key, ..] => {
+                self.name(root)?;
+                self.reads.callback_url |=
+                    root == "callback" && key == "url" && !self.is_variable(root);
+            }
+            [_] | [] => {}
         }
         self.paths.insert(keys);
         Ok(true)

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    iter,
 };
 
 use serde_json::{Value, json};
@@ -98,8 +99,9 @@ pub struct Scope<'a> {
     pub task: Option<(&'a str, &'a str)>,
     /// `item`: the current item of `for_each`.
     pub item: Option<&'a Value>,
-    /// `callback.token`: the token with which a callback completes the step.
-    pub callback_token: Option<&'a str>,
+    /// `callback.token` and `callback.url`: the token with which a callback completes the step, and the signed URL for it
+    /// if the deployment has an endpoint for callbacks.
+    pub callback: Option<(&'a str, Option<&'a str>)>,
     /// `event`: the event that triggers a task.
     pub event: Option<&'a Value>,
     /// `response.status`, `response.headers` and `response.body`: the response of the remote service.
@@ -113,9 +115,18 @@ pub struct RequiredValues {
     pub names: BTreeSet<&'static str>,
     /// The steps whose output it reads.
     pub steps: BTreeSet<StepName>,
+    /// Whether it reads `callback.url`.
+    pub callback_url: bool,
 }
 
 impl RequiredValues {
+    /// Adds the values that another template reads.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.names.extend(&other.names);
+        self.steps.extend(other.steps.iter().cloned());
+        self.callback_url |= other.callback_url;
+    }
+
     /// Whether the template reads `input`.
     #[must_use]
     pub fn input(&self) -> bool {
@@ -131,7 +142,10 @@ impl<'a> Scope<'a> {
             "item" => self.item.map(Cow::Borrowed),
             "event" => self.event.map(Cow::Borrowed),
             "response" => self.response.map(Cow::Borrowed),
-            "callback" => self.callback_token.map(|token| Cow::Owned(json!({ "token": token }))),
+            "callback" => self.callback.map(|(token, url)| {
+                let url = url.map(|url| ("url".to_owned(), json!(url)));
+                Cow::Owned(iter::once(("token".to_owned(), json!(token))).chain(url).collect())
+            }),
             "task" => self
                 .task
                 .map(|(id, workflow)| Cow::Owned(json!({ "id": id, "workflow": workflow }))),

@@ -66,8 +66,7 @@ impl Template {
         let root = root.filter(|_| errors.is_empty()).ok_or(errors);
         let mut reads = RequiredValues::default();
         for (_, of_text) in &reads_by_path {
-            reads.names.extend(&of_text.names);
-            reads.steps.extend(of_text.steps.iter().cloned());
+            reads.add(of_text);
         }
         Self { source, root, reads, reads_by_path }
     }

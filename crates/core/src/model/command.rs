@@ -69,6 +69,21 @@ pub enum CommandAction {
         #[serde(default)]
         output: Value,
     },
+    /// Answer the callback of a step: the step completes.
+    Approve {
+        /// The step, or one item of it. The only one that awaits a callback if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<Part>,
+        /// The answer, which is the output of the step.
+        #[serde(default)]
+        answer: Value,
+    },
+    /// Answer the callback of a step: the step fails, with the operator's reason.
+    Reject {
+        /// The step, or one item of it. The only one that awaits a callback if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<Part>,
+    },
     /// Undo the whole task.
     Undo,
     /// Stop the task and put it in Error: nothing more is sent, nothing is undone.
@@ -96,6 +111,8 @@ impl CommandAction {
             }
             Self::Skip { step, .. } => with_steps("skip", step),
             Self::Complete { step, .. } => with_steps("complete", step),
+            Self::Approve { step, .. } => with_steps("approve", step),
+            Self::Reject { step } => with_steps("reject", step),
             Self::Undo => "undo".to_owned(),
             Self::Cancel => "cancel".to_owned(),
             Self::Pause => "pause".to_owned(),

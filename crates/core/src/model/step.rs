@@ -155,6 +155,20 @@ impl StepState {
         matches!(self, Self::Running { .. })
     }
 
+    /// The attempt whose callback is awaited, if one is.
+    #[must_use]
+    pub fn awaiting_callback(&self) -> Option<u32> {
+        match self {
+            Self::AwaitingCallback { attempt, .. } => Some(*attempt),
+            Self::Running { .. }
+            | Self::RunningItems
+            | Self::Waiting { .. }
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Skipped { .. } => None,
+        }
+    }
+
     /// The deadline of the awaited reply, callback or heartbeat, if one is awaited.
     #[must_use]
     pub fn reply_due_by(&self) -> Option<Timestamp> {

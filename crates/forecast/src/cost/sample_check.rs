@@ -41,7 +41,8 @@ impl SampleChecker<'_> {
         depth: u32,
     ) -> Result<Value, ForecastError> {
         let name = workflow.name.to_string();
-        let valid = workflow.input.as_ref().map_or(Ok(()), |schema| schema.validate(input));
+        let valid =
+            workflow.input.as_ref().map_or(Ok(()), |schema| schema.validate("input", input));
         valid.map_err(|reason| ForecastError::Input { whose, workflow: name.clone(), reason })?;
         let mut outputs = Outputs::new();
         let ancestors = workflow.ancestors();
@@ -84,7 +85,8 @@ impl SampleChecker<'_> {
             }
             let mut scope = scope(workflow, input, outputs);
             scope.item = scope_item.as_ref();
-            scope.callback_token = Some("task/step/i0mfvx3k5z");
+            scope.callback =
+                Some(("task/step/i0mfvx3k5z", Some("https://host/callbacks/1.1.token.signature")));
             let place = format!("steps.{name}.{at}");
             let error = |reason: String| failed(workflow, &place, template, reason);
             let value = match at.ends_with("request.path") {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use steward_core::definition::schema::InputSchema;
+use steward_core::definition::schema::PayloadSchema;
 
 use super::change_list::Changes;
 
@@ -25,7 +25,11 @@ const NARROWER: &str = "inputs that were accepted before may be rejected";
 const WIDER: &str = "accepts more inputs than before; check that the steps can handle them";
 
 /// Compares the input schemas of two definitions.
-pub(super) fn compare(found: &mut Changes, old: Option<&InputSchema>, new: Option<&InputSchema>) {
+pub(super) fn compare(
+    found: &mut Changes,
+    old: Option<&PayloadSchema>,
+    new: Option<&PayloadSchema>,
+) {
     match (old, new) {
         (None, Some(_)) => {
             found.risky("input", "schema added; any input was accepted before", NARROWER)

@@ -207,8 +207,8 @@ fn enums_lists_and_closed_objects_are_compared_too() {
     let compare = |old: Value, new: Value| {
         let mut found = Changes::default();
         let (old, new) = (
-            Some(steward_core::definition::schema::InputSchema::new(old)),
-            steward_core::definition::schema::InputSchema::new(new),
+            Some(steward_core::definition::schema::PayloadSchema::new(old)),
+            steward_core::definition::schema::PayloadSchema::new(new),
         );
         schema::compare(&mut found, old.as_ref(), Some(&new));
         let lines = found.0.into_iter();
@@ -234,7 +234,7 @@ fn enums_lists_and_closed_objects_are_compared_too() {
     );
     assert_eq!(compare(json!(true), json!(false)), line(false, "input", "changed"));
     let mut found = Changes::default();
-    let schema = steward_core::definition::schema::InputSchema::new(json!({}));
+    let schema = steward_core::definition::schema::PayloadSchema::new(json!({}));
     schema::compare(&mut found, None, Some(&schema));
     assert_eq!(found.0[0].what, "schema added; any input was accepted before");
 }

@@ -17,6 +17,7 @@ use crate::{
     trace::TraceSpan,
 };
 use steward_core::{
+    callback_url::CallbackUrls,
     engine::{
         decision::{DecisionContext, IgnoreReason, Transition},
         documents::{LoadedDocuments, NeededDocuments},
@@ -130,12 +131,12 @@ pub(super) async fn apply_events<P: Ports>(
     spans: &[TraceSpan],
 ) -> Result<TaskUpdate, PortError> {
     let lost_starts = earlier.lost_starts.as_deref();
-    let mut documents = earlier.found.clone();
+    let (mut documents, urls) = (earlier.found.clone(), ports.callback_urls());
     read_for_all(ports, workflow, task, deliveries, lost_starts, &mut documents).await?;
     let mut update = TaskUpdate::new(task);
     for (delivery, span) in deliveries.iter().zip(spans) {
         let event = &delivery.event;
-        let context = context(ports, delivery, lost_starts);
+        let context = context(ports, delivery, lost_starts, urls.as_deref());
         let decided = decide(ports, workflow, &update.task, delivery, context, &mut documents);
         let decided = decided.await?;
         let (effects, result, outcome) = match decided {
@@ -171,7 +172,7 @@ pub(super) fn apply_size_limit<P: Ports>(
 ) -> TaskUpdate {
     let mut update = TaskUpdate::new(task);
     for delivery in deliveries {
-        let context = context(ports, delivery, None);
+        let context = context(ports, delivery, None, None);
         let effects = match stop_for_size(workflow, &update.task, &delivery.event, context) {
             Transition::Apply { task: next, effects, .. } => {
                 update.advance(ports, task, *next, &delivery.event);
@@ -234,6 +235,7 @@ fn context<'a, P: Ports>(
     ports: &'a P,
     delivery: &Delivery,
     lost_starts: Option<&'a [AttemptId]>,
+    callback_urls: Option<&'a CallbackUrls>,
 ) -> DecisionContext<'a> {
     DecisionContext {
         now: ports.clock().now(),
@@ -241,6 +243,7 @@ fn context<'a, P: Ports>(
         redelivered: delivery.redelivered || lost_starts.is_some(),
         lost_starts: lost_starts.filter(|_| !delivery.redelivered),
         timing: ports.timing(),
+        callback_urls,
     }
 }
 
@@ -255,8 +258,9 @@ async fn read_for_all<P: Ports>(
     documents: &mut LoadedDocuments,
 ) -> Result<(), PortError> {
     let [_, _, ..] = deliveries else { return Ok(()) };
+    let urls = ports.callback_urls();
     let wanted = |delivery: &Delivery| {
-        let context = context(ports, delivery, lost_starts);
+        let context = context(ports, delivery, lost_starts, urls.as_deref());
         transition(workflow, task, documents, &delivery.event, context).err()
     };
     let for_task =

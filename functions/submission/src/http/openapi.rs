@@ -7,6 +7,7 @@ use steward_core::{
     contract::schema_settings,
     model::{messages::Submission, names::TaskId},
 };
+use steward_http::problem_schema;
 use steward_operator::view::TaskView;
 
 use super::{problem::PROBLEMS, wait::WAIT_MAX};
@@ -128,25 +129,9 @@ fn schemas(generator: &mut SchemaGenerator) -> Map<String, Value> {
     ["ParentStep", "DocumentRetention", "Incarnation"]
         .iter()
         .for_each(|name| drop(schemas.shift_remove(*name)));
-    schemas.insert("Problem".to_owned(), problem_schema());
+    schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));
     schemas.sort_keys();
     schemas
-}
-
-fn problem_schema() -> Value {
-    let types = PROBLEMS.iter().map(|problem| problem.urn());
-    let types: Vec<_> = types.chain(["about:blank".to_owned()]).collect();
-    json!({
-        "type": "object",
-        "description": "A problem document (RFC 9457).",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": { "enum": types, "description": "For programs." },
-            "title": { "type": "string" },
-            "status": { "type": "integer" },
-            "detail": { "type": "string", "description": "For people. Contains no value of the input." },
-        },
-    })
 }
 
 fn problem(description: &str) -> Value {

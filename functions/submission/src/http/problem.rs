@@ -1,24 +1,8 @@
-//! Problem documents (RFC 9457).
+//! The types of problems of the HTTP API.
 
-use axum::{
-    extract::rejection::BytesRejection,
-    http::{StatusCode, header},
-    response::{IntoResponse, Response},
-};
-use serde_json::json;
+use axum::{extract::rejection::BytesRejection, http::StatusCode, response::Response};
 use steward_core::{limits, submission::SubmissionRefusal};
-use steward_runtime::ports::{PortError, error_chain};
-
-/// The `Retry-After` after a failure of a port, in seconds. Most outages end within seconds.
-pub(super) const RETRY_AFTER_S: &str = "5";
-
-/// The problem of a failed port.
-pub(super) fn unavailable(error: &PortError) -> Response {
-    tracing::warn!(error = error_chain(error), "HTTP request failed");
-    let detail = "the state store did not respond; the same request can be safely repeated";
-    let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
-    ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
-}
+use steward_http::{ProblemType, untyped_problem};
 
 /// The problem of a body that could not be read.
 pub(super) fn unreadable_body(rejection: &BytesRejection) -> Response {
@@ -28,27 +12,6 @@ pub(super) fn unreadable_body(rejection: &BytesRejection) -> Response {
         return TOO_LARGE.response(&detail);
     }
     untyped_problem(rejection.status(), &rejection.body_text())
-}
-
-/// A type of problem document: `name` is for programs, `title` for people.
-pub(super) struct ProblemType {
-    status: StatusCode,
-    name: &'static str,
-    title: &'static str,
-}
-
-impl ProblemType {
-    const fn new(status: StatusCode, name: &'static str, title: &'static str) -> Self {
-        Self { status, name, title }
-    }
-
-    pub(super) fn urn(&self) -> String {
-        format!("urn:steward:{}", self.name)
-    }
-
-    pub(super) fn response(&self, detail: &str) -> Response {
-        problem_response(self.status, &self.urn(), self.title, detail)
-    }
 }
 
 pub(super) const MALFORMED: ProblemType =
@@ -101,15 +64,4 @@ pub(super) fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
         // Events arrive on the queue only.
         SubmissionRefusal::NoTrigger { .. } | SubmissionRefusal::Trigger { .. } => EVENT,
     }
-}
-
-/// A problem without a type of its own; its title is the reason phrase of the status (RFC 9457, 4.2.1).
-pub(super) fn untyped_problem(status: StatusCode, detail: &str) -> Response {
-    problem_response(status, "about:blank", status.canonical_reason().unwrap_or_default(), detail)
-}
-
-/// A response with a problem document.
-fn problem_response(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response {
-    let body = json!({ "type": kind, "title": title, "status": status.as_u16(), "detail": detail });
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }

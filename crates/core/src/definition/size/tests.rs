@@ -169,8 +169,14 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
         retention: Timing::RETENTION,
     };
     let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let context =
-        DecisionContext { now, actor: "supervisor", redelivered: false, lost_starts: None, timing };
+    let context = DecisionContext {
+        now,
+        actor: "supervisor",
+        redelivered: false,
+        lost_starts: None,
+        timing,
+        callback_urls: None,
+    };
     let no_documents = LoadedDocuments::new();
 
     // The sweep abandons every part, which needs more space than there is.

@@ -63,8 +63,14 @@ impl Run {
         self.now += 1;
         let now = Timestamp::from_second(self.now).unwrap();
         let (redelivered, timing) = (self.redelivered, Self::TIMING);
-        let context =
-            DecisionContext { now, actor: "test", redelivered, lost_starts: None, timing };
+        let context = DecisionContext {
+            now,
+            actor: "test",
+            redelivered,
+            lost_starts: None,
+            timing,
+            callback_urls: None,
+        };
         let decided = transition(&self.plan, &self.task, &self.documents, event, context).unwrap();
         if let Transition::Apply { task, documents, .. } = &decided {
             self.task = (**task).clone();

@@ -124,6 +124,7 @@ impl Driven {
             redelivered: false,
             lost_starts: None,
             timing: TIMING,
+            callback_urls: None,
         };
         let mut loaded = LoadedDocuments::new();
         let decided = loop {

@@ -26,8 +26,14 @@ fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut LoadedDocuments
         retention: Timing::RETENTION,
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let context =
-        DecisionContext { now, actor: "test", redelivered: false, lost_starts: None, timing };
+    let context = DecisionContext {
+        now,
+        actor: "test",
+        redelivered: false,
+        lost_starts: None,
+        timing,
+        callback_urls: None,
+    };
     match transition(workflow, task, documents, event, context).unwrap() {
         Transition::Apply { task: next, documents: new, .. } => {
             *task = *next;
@@ -111,6 +117,7 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
             redelivered: false,
             lost_starts: None,
             timing,
+            callback_urls: None,
         };
         let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
         let Transition::Apply { task: next, documents: new, .. } = decided else { panic!() };

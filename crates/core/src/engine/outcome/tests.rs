@@ -38,8 +38,14 @@ fn run(events: &[(i64, Event)]) -> (Vec<Document>, Task, Vec<Effect>) {
     let mut last_effects = Vec::new();
     for (seconds, event) in events {
         let now = Timestamp::from_second(*seconds).unwrap();
-        let context =
-            DecisionContext { now, actor: "test", redelivered: false, lost_starts: None, timing };
+        let context = DecisionContext {
+            now,
+            actor: "test",
+            redelivered: false,
+            lost_starts: None,
+            timing,
+            callback_urls: None,
+        };
         match transition(&workflow, &task, &loaded, event, context).unwrap() {
             Transition::Apply { task: next, documents, effects } => {
                 task = *next;

@@ -78,7 +78,7 @@ fn values_that_a_template_reads_are_known_before_it_is_rendered() {
     let steps = BTreeSet::from(["charge".parse().unwrap()]);
     assert_eq!(
         template.required_values(),
-        &RequiredValues { names: BTreeSet::from(["input"]), steps }
+        &RequiredValues { names: BTreeSet::from(["input"]), steps, callback_url: false }
     );
     let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 }));
     assert!(!plain.required_values().input() && plain.required_values().steps.is_empty());

@@ -34,3 +34,15 @@ pub enum CallbackOutcome {
     /// The step is still in progress, and another callback will follow.
     Heartbeat,
 }
+
+impl CallbackOutcome {
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed { .. } => "completed",
+            Self::Failed { .. } => "failed",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+}

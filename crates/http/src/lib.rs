@@ -1,0 +1,92 @@
+//! Problem documents ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)), the errors of Steward's HTTP APIs. Programs
+//! evaluate `type` and `status`; `title` and `detail` are for people. No `detail` contains a value of a payload.
+
+use axum::{
+    http::{Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use steward_runtime::ports::{PortError, error_chain};
+
+/// The `Retry-After` after a failure of a port, in seconds. Most outages end within seconds.
+pub const RETRY_AFTER_S: &str = "5";
+
+/// A type of problem document: `name` is for programs, `title` for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProblemType {
+    status: StatusCode,
+    name: &'static str,
+    title: &'static str,
+}
+
+impl ProblemType {
+    /// A type of problem. `name` follows `urn:steward:`.
+    #[must_use]
+    pub const fn new(status: StatusCode, name: &'static str, title: &'static str) -> Self {
+        Self { status, name, title }
+    }
+
+    /// The name of the type, for logs and metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The `type` in the document.
+    #[must_use]
+    pub fn urn(&self) -> String {
+        format!("urn:steward:{}", self.name)
+    }
+
+    /// A response with a problem of this type.
+    #[must_use]
+    pub fn response(&self, detail: &str) -> Response {
+        problem_response(self.status, &self.urn(), self.title, detail)
+    }
+}
+
+/// A problem without a type of its own; its title is the reason phrase of the status (RFC 9457, 4.2.1).
+#[must_use]
+pub fn untyped_problem(status: StatusCode, detail: &str) -> Response {
+    problem_response(status, "about:blank", status.canonical_reason().unwrap_or_default(), detail)
+}
+
+/// The problem of a failed port.
+#[must_use]
+pub fn unavailable(error: &PortError) -> Response {
+    tracing::warn!(error = error_chain(error), "HTTP request failed");
+    let detail = "the state store did not respond; the same request can be safely repeated";
+    let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
+    ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
+}
+
+/// The problem of a method that a route does not support. The router adds the supported ones in `Allow`.
+pub async fn wrong_method(method: Method) -> Response {
+    untyped_problem(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("this route does not support {method}"),
+    )
+}
+
+/// The JSON Schema of a problem document of an API with these types of problems.
+#[must_use]
+pub fn problem_schema(types: &[ProblemType]) -> Value {
+    let types = types.iter().map(ProblemType::urn);
+    let types: Vec<_> = types.chain(["about:blank".to_owned()]).collect();
+    json!({
+        "type": "object",
+        "description": "A problem document (RFC 9457).",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": { "enum": types, "description": "For programs." },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string", "description": "For people. Contains no value of the input." },
+        },
+    })
+}
+
+fn problem_response(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response {
+    let body = json!({ "type": kind, "title": title, "status": status.as_u16(), "detail": detail });
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+}

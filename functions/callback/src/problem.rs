@@ -1,0 +1,68 @@
+//! The types of problems of the callback API.
+
+use axum::http::StatusCode;
+use steward_core::{callback_url::CallbackUrlRefusal, engine::callback_check::CallbackRefusal};
+use steward_http::ProblemType;
+
+const MALFORMED_URL: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "malformed-callback-url", "Malformed callback URL");
+const WRONG_SIGNATURE: ProblemType =
+    ProblemType::new(StatusCode::FORBIDDEN, "wrong-callback-signature", "Wrong callback signature");
+const UNKNOWN_KEY: ProblemType =
+    ProblemType::new(StatusCode::FORBIDDEN, "unknown-callback-key", "Unknown callback key");
+const URL_EXPIRED: ProblemType =
+    ProblemType::new(StatusCode::GONE, "callback-url-expired", "Callback URL expired");
+pub(crate) const INVALID_ANSWER: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "invalid-answer", "Invalid answer");
+pub(crate) const TOO_LARGE: ProblemType =
+    ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-large", "Answer too large");
+pub(crate) const NO_SUCH_TASK: ProblemType =
+    ProblemType::new(StatusCode::NOT_FOUND, "no-such-task", "No such task");
+const OTHER_REQUEST: ProblemType =
+    ProblemType::new(StatusCode::CONFLICT, "callback-superseded", "Callback superseded");
+const NOT_AWAITED_YET: ProblemType =
+    ProblemType::new(StatusCode::CONFLICT, "callback-not-awaited-now", "Callback not awaited now");
+const ALREADY_ANSWERED: ProblemType = ProblemType::new(
+    StatusCode::CONFLICT,
+    "callback-already-answered",
+    "Callback already answered",
+);
+const TOO_LATE: ProblemType =
+    ProblemType::new(StatusCode::GONE, "callback-too-late", "Callback too late");
+
+/// All types of problems.
+pub(crate) const PROBLEMS: [ProblemType; 11] = [
+    MALFORMED_URL,
+    WRONG_SIGNATURE,
+    UNKNOWN_KEY,
+    URL_EXPIRED,
+    INVALID_ANSWER,
+    TOO_LARGE,
+    NO_SUCH_TASK,
+    OTHER_REQUEST,
+    NOT_AWAITED_YET,
+    ALREADY_ANSWERED,
+    TOO_LATE,
+];
+
+/// The problem of a URL that is not valid.
+pub(crate) fn of_refused_url(refusal: &CallbackUrlRefusal) -> ProblemType {
+    match refusal {
+        CallbackUrlRefusal::Malformed => MALFORMED_URL,
+        CallbackUrlRefusal::UnknownKey => UNKNOWN_KEY,
+        CallbackUrlRefusal::WrongSignature => WRONG_SIGNATURE,
+        CallbackUrlRefusal::Expired(_) => URL_EXPIRED,
+    }
+}
+
+/// The problem of an answer that the step does not await.
+pub(crate) fn of_refused_callback(refusal: &CallbackRefusal) -> ProblemType {
+    match refusal {
+        CallbackRefusal::EarlierTask
+        | CallbackRefusal::EarlierAttempt(_)
+        | CallbackRefusal::Edited(_) => OTHER_REQUEST,
+        CallbackRefusal::NotStarted(_) | CallbackRefusal::BetweenAttempts { .. } => NOT_AWAITED_YET,
+        CallbackRefusal::TooLate { .. } => TOO_LATE,
+        CallbackRefusal::Ended { .. } => ALREADY_ANSWERED,
+    }
+}
