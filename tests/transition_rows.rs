@@ -7,7 +7,7 @@ use steward_core::{
     engine::{decision::Transition, event::Event},
     model::{
         attempt::Action,
-        command::{Command, CommandAction},
+        command::{CommandAction, ReceivedCommand},
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepState},
@@ -114,7 +114,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
         Event::ParentRequested(Action::Do) => "asked for",
         Event::ParentRequested(Action::Undo) => "asked to be undone",
         Event::ChildEnded { .. } => "its task ended",
-        Event::CommandReceived(command) => match command.order {
+        Event::CommandReceived(ReceivedCommand { command, .. }) => match command.order {
             CommandAction::Resubmit { .. } => "resubmit",
             CommandAction::Skip { .. } => "skip",
             CommandAction::Complete { .. } => "complete",
@@ -195,8 +195,8 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
 }
 
 /// The part whose callback an operator answers.
-fn answered_part(before: &Task, command: &Command) -> Option<Part> {
-    let step = match &command.order {
+fn answered_part(before: &Task, received: &ReceivedCommand) -> Option<Part> {
+    let step = match &received.command.order {
         CommandAction::Approve { step, .. } | CommandAction::Reject { step } => step,
         CommandAction::Resubmit { .. }
         | CommandAction::Skip { .. }

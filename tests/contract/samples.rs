@@ -8,7 +8,7 @@ use steward_core::{
     definition::workflow::Workflow,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
-        command::CommandRecord,
+        command::{Caller, CommandRecord, CommandSource},
         document::{Document, DocumentKey, DocumentOwner},
         inline_documents::InlineDocuments,
         items::{ItemRecords, ListSlices},
@@ -122,6 +122,10 @@ pub(super) fn full_task(task_id: &str) -> Task {
                 id: "c-1".parse().unwrap(),
                 command: "resubmit charge".to_owned(),
                 by: "ann".to_owned(),
+                caller: Some(Caller {
+                    sender: "AROAEXAMPLE:ann@example.com".parse().unwrap(),
+                    via: CommandSource::Direct,
+                }),
                 why: "card renewed".to_owned(),
                 at: at(99),
                 refused,

@@ -6,6 +6,7 @@ use steward_core::{
     engine::{decision::Transition, effect::Effect, event::Event},
     model::{
         attempt::Action,
+        command::ReceivedCommand,
         messages::{CallbackOutcome, ReplyOutcome, StepReply, StepRequest},
         names::{CallbackFence, Part},
         step::StepState,
@@ -35,7 +36,9 @@ pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
             };
             format!("callback {verb} {step} #{attempt}")
         }
-        Event::CommandReceived(command) => format!("operator: {}", command.order.describe(&[])),
+        Event::CommandReceived(ReceivedCommand { command, .. }) => {
+            format!("operator: {}", command.order.describe(&[]))
+        }
         Event::ReplyReceived(StepReply { step, action, attempt, outcome, .. }) => {
             let verb = match outcome {
                 ReplyOutcome::Completed { may_continue: false, .. } => "completes",
@@ -137,7 +140,7 @@ pub(super) fn transition(
     answer: &Transition,
 ) -> ObservedTransition {
     let mut name = match event {
-        Event::CommandReceived(command) => {
+        Event::CommandReceived(ReceivedCommand { command, .. }) => {
             let order = command.order.describe(&[]);
             order.split(' ').next().unwrap_or_default().to_owned()
         }

@@ -77,7 +77,10 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
     events.extend(callbacks(workflow, model, task));
     events.extend(child_events(model));
     if let Some(command) = &model.last_command {
-        events.push(arrives(Event::CommandReceived(command.clone()), true));
+        events.push(arrives(
+            Event::CommandReceived(command.clone().received_from("AIDAANN".parse().unwrap())),
+            true,
+        ));
     }
     if model.budget.commands > 0 {
         let command_id = format!("c-{}", model.budget.commands).parse().unwrap();
@@ -92,7 +95,10 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
                 order,
                 issued_at: None,
             };
-            arrives(Event::CommandReceived(command), false)
+            arrives(
+                Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
+                false,
+            )
         }));
     }
     if model.lost.is_some() {

@@ -5,7 +5,7 @@ use steward_core::{
     engine::event::Event,
     model::{
         attempt::{Action, AttemptId},
-        command::CommandAction,
+        command::{CommandAction, ReceivedCommand},
         messages::{ChildOutcome, ReplyOutcome, StepReply},
         names::{CallbackFence, Part},
         step::StepState,
@@ -53,7 +53,7 @@ pub(super) fn save(
         }
         Event::CallbackReceived { fence: CallbackFence::Request { .. }, .. } => {}
         Event::ChildEnded { step, outcome, .. } => record_child_report(after, step, outcome),
-        Event::CommandReceived(command) => {
+        Event::CommandReceived(ReceivedCommand { command, .. }) => {
             after.budget.commands = after.budget.commands.saturating_sub(1);
             after.last_command = Some(command.clone());
             let obeyed = task.commands.last().is_some_and(|record| record.refused.is_none());

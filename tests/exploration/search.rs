@@ -269,12 +269,13 @@ fn successful_responses(
 }
 
 fn resume() -> Event {
-    Event::CommandReceived(Command {
+    let command = Command {
         command_id: "resume".parse().unwrap(),
         task_id: "t".parse().unwrap(),
         by: "op".to_owned(),
         why: "because".to_owned(),
         order: CommandAction::Resume,
         issued_at: None,
-    })
+    };
+    Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
 }

@@ -10,6 +10,7 @@ use steward_core::{
     limits,
     model::{
         attempt::Action,
+        command::ReceivedCommand,
         events::{BusEvent, EventData},
         messages::StepRequest,
         names::Part,
@@ -304,14 +305,15 @@ fn command_invariants(
 ) -> Invariants {
     let published: Vec<_> = events(effects)
         .filter_map(|event| {
-            let EventData::OperatorCommand { command_id, by, why, refused, .. } = &event.data
+            let EventData::OperatorCommand { command_id, by, caller, why, refused, .. } =
+                &event.data
             else {
                 return None;
             };
-            Some((command_id, by, why, refused))
+            Some((command_id, by, caller.as_ref(), why, refused))
         })
         .collect();
-    let Event::CommandReceived(command) = event else {
+    let Event::CommandReceived(ReceivedCommand { command, caller }) = event else {
         return vec![
             ("only a command is recorded as a command", before.commands == after.commands),
             ("only a command is published as a command", published.is_empty()),
@@ -322,10 +324,11 @@ fn command_invariants(
     let unchanged = Task { commands: before.commands.clone(), due: before.due, ..(*after).clone() };
     vec![
         (
-            "a command is recorded with its operator and reason",
+            "a command is recorded with its caller, operator and reason",
             record.is_some_and(|record| {
                 record.id == command.command_id
                     && (&record.by, &record.why) == (&command.by, &command.why)
+                    && record.caller.as_ref() == Some(caller)
                     && record.at == context.now
             }),
         ),
@@ -333,7 +336,7 @@ fn command_invariants(
             "a command is published as it is recorded",
             published
                 == record
-                    .map(|r| (&r.id, &r.by, &r.why, &r.refused))
+                    .map(|r| (&r.id, &r.by, r.caller.as_ref(), &r.why, &r.refused))
                     .into_iter()
                     .collect::<Vec<_>>(),
         ),

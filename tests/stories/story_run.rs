@@ -14,7 +14,7 @@ use steward_core::{
     limits,
     model::{
         attempt::{Action, AttemptId},
-        command::{Command, CommandAction},
+        command::{Command, CommandAction, ReceivedCommand},
         document::{Document, DocumentKey},
         messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, Submission},
         step::StepState,
@@ -86,12 +86,12 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             }
             StoryEvent::Commanded { by, why, order, redelivered } => {
                 let command = self.command(by, why, order)?;
-                self.decide(&Event::CommandReceived(command), redelivered)
+                self.decide(&Event::CommandReceived(received(command)), redelivered)
             }
             StoryEvent::CommandRepeated { redelivered } => {
                 let command =
                     self.command.as_ref().ok_or("there was no command to repeat")?.0.clone();
-                self.decide(&Event::CommandReceived(command), redelivered)
+                self.decide(&Event::CommandReceived(received(command)), redelivered)
             }
         }
     }
@@ -281,7 +281,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
     /// Whether a new document contains what the event reported.
     fn is_body_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
         let order = match event {
-            Event::CommandReceived(command) => Some(&command.order),
+            Event::CommandReceived(ReceivedCommand { command, .. }) => Some(&command.order),
             Event::Wake
             | Event::Swept
             | Event::ReplyReceived(_)
@@ -332,7 +332,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 let is_newest = attempt == Some(*number) || refused && attempt == Some(number + 1);
                 is_newest && has_text("reason") && has_text("verdict")
             }
-            (DocumentKey::Input(id), Event::CommandReceived(command)) => {
+            (DocumentKey::Input(id), Event::CommandReceived(ReceivedCommand { command, .. })) => {
                 *id == command.command_id && body.get("input") == Some(&self.edited(order))
             }
             (DocumentKey::Input(_) | DocumentKey::Submission | DocumentKey::Claim(_), _) => false,
@@ -399,4 +399,9 @@ fn needs_documents(answer: &Transition) -> bool {
         Transition::Ignore { effects, .. } => contain_documents(effects),
         Transition::Illegal(_) => false,
     }
+}
+
+/// The command as received from the operator of all stories.
+fn received(command: Command) -> ReceivedCommand {
+    command.received_from("AIDAOPERATOR".parse().unwrap())
 }

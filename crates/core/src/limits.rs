@@ -46,6 +46,9 @@ pub const CALLBACK_KEY_BYTES_MIN: usize = 32;
 /// Characters in the signed token of a callback URL. The longest valid one has some 400.
 pub const SIGNED_CALLBACK_CHARS_MAX: usize = 512;
 
+/// Characters in SQS's id of a sender. The id of a role's session has at most 86: 21 of the role, a colon, 64 of the session.
+pub const SENDER_ID_CHARS_MAX: usize = 128;
+
 /// Tasks in one bulk command. Their ids fit in one record, and their results fit on one page of the console.
 pub const BULK_TASKS_MAX: usize = 1_000;
 

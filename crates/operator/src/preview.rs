@@ -64,7 +64,7 @@ pub fn preview(
         timing,
         callback_urls: None,
     };
-    let event = Event::CommandReceived(command.clone());
+    let event = Event::CommandReceived(command.clone().for_dry_run());
     let decided = transition(workflow, task, documents, &event, context)?;
     let Transition::Apply { task: next, effects, documents: written } = decided else {
         let reason = "the scheduler has already processed this command".to_owned();
@@ -415,6 +415,7 @@ mod tests {
             id: command.command_id.clone(),
             command: String::new(),
             by: String::new(),
+            caller: None,
             why: String::new(),
             at: now,
             refused: None,

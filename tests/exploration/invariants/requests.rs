@@ -5,7 +5,7 @@ use steward_core::{
     engine::event::Event,
     model::{
         attempt::{Action, AttemptId},
-        command::CommandAction,
+        command::{CommandAction, ReceivedCommand},
         json_text::JsonText,
         messages::{ReplyOutcome, StepRequest},
         names::{Part, StepName},
@@ -195,7 +195,9 @@ impl CheckedTransition<'_> {
 
     /// The accepted command, with the parts that it resubmitted or skipped.
     fn accepted_command(&self, before: &Task, after: &Task) -> Option<(&CommandAction, Vec<Part>)> {
-        let Event::CommandReceived(command) = self.event else { return None };
+        let Event::CommandReceived(ReceivedCommand { command, .. }) = self.event else {
+            return None;
+        };
         let is_new = after.commands.len() > before.commands.len();
         let accepted =
             is_new && after.commands.last().is_some_and(|record| record.refused.is_none());

@@ -4,7 +4,7 @@ use steward_core::{
     engine::event::Event,
     model::{
         attempt::Action,
-        command::CommandAction,
+        command::{CommandAction, ReceivedCommand},
         document::DocumentKey,
         names::StepName,
         step::StepState,
@@ -102,7 +102,7 @@ impl CheckedTransition<'_> {
         let now = self.after.now;
         let accepted = after.commands.last().is_some_and(|command| command.refused.is_none());
         let named = match self.event {
-            Event::CommandReceived(command) => match &command.order {
+            Event::CommandReceived(ReceivedCommand { command, .. }) => match &command.order {
                 CommandAction::Resubmit { step, .. } => Some(step.as_ref()),
                 CommandAction::Skip { .. }
                 | CommandAction::Complete { .. }

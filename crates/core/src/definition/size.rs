@@ -19,7 +19,7 @@ use crate::{
     limits,
     model::{
         attempt::Action,
-        command::CommandRecord,
+        command::{Caller, CommandRecord, CommandSource},
         document::{Document, DocumentKey},
         inline_documents::{InlineDocument, InlineDocuments},
         items::{ItemRecords, ListSlices, text::distinct_runs_bytes},
@@ -316,6 +316,10 @@ fn largest_command() -> Option<CommandRecord> {
         id: longest(limits::COMMAND_ID_CHARS_MAX)?,
         command: widest(limits::COMMAND_TEXT_CHARS_MAX),
         by: widest(limits::COMMAND_TEXT_CHARS_MAX),
+        caller: Some(Caller {
+            sender: longest(limits::SENDER_ID_CHARS_MAX)?,
+            via: CommandSource::Redrive,
+        }),
         why: widest(limits::COMMAND_TEXT_CHARS_MAX),
         at: Timestamp::MAX,
         refused: Some(widest(limits::COMMAND_TEXT_CHARS_MAX)),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::model::{
     attempt::Action,
-    command::Command,
+    command::ReceivedCommand,
     messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
     names::{AgentName, CallbackFence, Part, TaskId},
 };
@@ -19,7 +19,7 @@ pub enum Event {
     /// The supervisor found the task in the due index.
     Swept,
     /// An operator sent a command.
-    CommandReceived(Command),
+    CommandReceived(ReceivedCommand),
     /// A callback arrived: its sender had the token of a step.
     CallbackReceived {
         /// The step.

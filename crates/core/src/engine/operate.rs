@@ -13,7 +13,7 @@ use crate::{
     engine::{effect::Effect, task_change::TaskChange, undo},
     limits::{self, truncate_chars},
     model::{
-        command::{Command, CommandAction, CommandRecord},
+        command::{Command, CommandAction, CommandRecord, ReceivedCommand},
         events::{BusEvent, EventData},
         messages::CallbackOutcome,
         names::Part,
@@ -24,18 +24,18 @@ use crate::{
 
 /// Executes a command, or records why it was refused. `change` creates a change that does not change anything yet.
 pub(crate) fn apply_command<'a>(
-    command: &Command,
+    received: &ReceivedCommand,
     change: impl Fn() -> Box<TaskChange<'a>>,
 ) -> Box<TaskChange<'a>> {
     let mut changed = change();
     let mut operator = CommandExecutor { change: &mut changed, steps: Vec::new() };
-    let refused = operator.execute(command).err();
+    let refused = operator.execute(&received.command).err();
     let steps = operator.steps;
     match refused {
-        None => record_command(&mut changed, command, &steps, None),
+        None => record_command(&mut changed, received, &steps, None),
         Some(reason) => {
             changed = change();
-            record_command(&mut changed, command, &[], Some(&reason));
+            record_command(&mut changed, received, &[], Some(&reason));
         }
     }
     changed
@@ -43,7 +43,7 @@ pub(crate) fn apply_command<'a>(
 
 fn record_command(
     change: &mut TaskChange<'_>,
-    command: &Command,
+    ReceivedCommand { command, caller }: &ReceivedCommand,
     steps: &[Part],
     refused: Option<&str>,
 ) {
@@ -52,6 +52,7 @@ fn record_command(
         id: command.command_id.clone(),
         command: short(&command.order.describe(steps)),
         by: short(&command.by),
+        caller: Some(caller.clone()),
         why: short(&command.why),
         at: change.now(),
         refused: refused.map(short),
@@ -64,12 +65,17 @@ fn record_command(
 }
 
 /// Returns the record of a refused command.
-pub(crate) fn refused_record(command: &Command, reason: &str, at: Timestamp) -> CommandRecord {
+pub(crate) fn refused_record(
+    ReceivedCommand { command, caller }: &ReceivedCommand,
+    reason: &str,
+    at: Timestamp,
+) -> CommandRecord {
     let short = |text: &str| truncate_chars(text, limits::COMMAND_TEXT_CHARS_MAX);
     CommandRecord {
         id: command.command_id.clone(),
         command: short(&command.order.describe(&[])),
         by: short(&command.by),
+        caller: Some(caller.clone()),
         why: short(&command.why),
         at,
         refused: Some(short(reason)),
@@ -78,12 +84,13 @@ pub(crate) fn refused_record(command: &Command, reason: &str, at: Timestamp) -> 
 
 /// Returns the event that publishes a recorded command.
 pub(crate) fn command_event(task: &Task, record: &CommandRecord) -> Effect {
-    let CommandRecord { id, command, by, why, at, refused } = record.clone();
+    let CommandRecord { id, command, by, caller, why, at, refused } = record.clone();
     let data = EventData::OperatorCommand {
         task_id: task.task_id.clone(),
         command_id: id,
         command,
         by,
+        caller,
         why,
         refused,
     };

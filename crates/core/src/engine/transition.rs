@@ -137,7 +137,7 @@ use crate::{
     limits,
     model::{
         attempt::{Action, AttemptId},
-        command::Command,
+        command::ReceivedCommand,
         messages::WakeCause,
         task::{ProcessState, Task},
         time::later,
@@ -367,11 +367,12 @@ impl<'a> DecisionInput<'a, '_> {
     }
 
     /// Executes a command. A command that is recorded already is not executed again.
-    fn commanded(&self, command: &Command) -> PendingDecision<'a> {
+    fn commanded(&self, received: &ReceivedCommand) -> PendingDecision<'a> {
         let task = self.task;
-        let on_record = task.commands.iter().find(|record| record.id == command.command_id);
+        let on_record =
+            task.commands.iter().find(|record| record.id == received.command.command_id);
         let Some(record) = on_record else {
-            return PendingDecision::Change(apply_command(command, || self.change()));
+            return PendingDecision::Change(apply_command(received, || self.change()));
         };
         let reason = IgnoreReason::DuplicateCommand;
         if !self.redelivered() {

@@ -1,13 +1,18 @@
-//! Operators' commands to a task. A command goes through the scheduler's queue, and
+//! Operators' commands to a task. A command goes through the commands queue, to which only operators may send, and
 //! [`transition`](crate::engine::transition::transition) decides on it as on every other event. The task records each
-//! command with its author and reason, including refused commands.
+//! command with its verified caller and its reason, including refused commands.
+
+use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::names::{Part, TaskId};
+use crate::{
+    limits::SENDER_ID_CHARS_MAX,
+    model::names::{Part, TaskId},
+};
 
 pub use crate::model::names::CommandId;
 
@@ -20,7 +25,7 @@ pub struct Command {
     pub command_id: CommandId,
     /// The task.
     pub task_id: TaskId,
-    /// The operator who sends the command.
+    /// The operator who sends the command, as stated by the sender. [`Caller`] says how far the name is verified.
     pub by: String,
     /// The operator's reason, for the record.
     pub why: String,
@@ -121,6 +126,107 @@ impl CommandAction {
     }
 }
 
+impl Command {
+    /// The command as received from its operator.
+    #[must_use]
+    pub fn received_from(self, sender: SenderId) -> ReceivedCommand {
+        ReceivedCommand { command: self, caller: Caller { sender, via: CommandSource::Direct } }
+    }
+
+    /// The command for a dry run, which nobody has sent. The caller changes nothing but the command's record.
+    #[must_use]
+    pub fn for_dry_run(self) -> ReceivedCommand {
+        self.received_from(SenderId("dry-run".to_owned()))
+    }
+}
+
+/// A command as the scheduler received it: with its verified caller, who is not part of the message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReceivedCommand {
+    /// The command.
+    pub command: Command,
+    /// Who sent it.
+    pub caller: Caller,
+}
+
+/// Who sent a command, as far as it is verified.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Caller {
+    /// The sender of the message, as SQS reports it.
+    pub sender: SenderId,
+    /// How the command came from the operator to the sender.
+    pub via: CommandSource,
+}
+
+/// How a command came from the operator to the sender of its message. It says what the name in the command is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandSource {
+    /// The sender is the operator. The name is what the sender stated.
+    Direct,
+    /// The console is the sender. The name is that of the person whom it authenticated.
+    Console,
+    /// The sender sent a dead letter back. The name is what the first sender stated, who is not known.
+    Redrive,
+}
+
+/// SQS's id of the sender of a message: `AIDA…` for a user, `AROA…:SESSION` for a session of a role, and the account's id
+/// for its root. The sender cannot choose it, except for the name of a session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub struct SenderId(#[schemars(length(min = 1, max = SENDER_ID_CHARS_MAX))] String);
+
+/// A text is not the id of a sender.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the sender's id is not 1 to {SENDER_ID_CHARS_MAX} printable ASCII characters without spaces"
+)]
+pub struct InvalidSenderId;
+
+impl SenderId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The unique id of the role, if the sender is a session of one.
+    #[must_use]
+    pub fn role_id(&self) -> Option<&str> {
+        self.0.split_once(':').map(|(role_id, _)| role_id)
+    }
+}
+
+impl FromStr for SenderId {
+    type Err = InvalidSenderId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSenderId> {
+        text.to_owned().try_into()
+    }
+}
+
+impl TryFrom<String> for SenderId {
+    type Error = InvalidSenderId;
+
+    fn try_from(text: String) -> Result<Self, InvalidSenderId> {
+        let is_valid = (1..=SENDER_ID_CHARS_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_valid { Ok(Self(text)) } else { Err(InvalidSenderId) }
+    }
+}
+
+impl From<SenderId> for String {
+    fn from(id: SenderId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for SenderId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
 /// A command in a task's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandRecord {
@@ -128,8 +234,11 @@ pub struct CommandRecord {
     pub id: CommandId,
     /// The command as text, such as `resubmit charge`.
     pub command: String,
-    /// The operator who sent it.
+    /// The operator who sent it, as stated by the sender.
     pub by: String,
+    /// Who sent it, as far as it is verified. Absent in records of older releases, which verified nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
     /// The operator's reason.
     pub why: String,
     /// When the scheduler decided on it.
@@ -139,4 +248,28 @@ pub struct CommandRecord {
     /// Why it was refused, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_sender_is_short_plain_text() {
+        let longest = "x".repeat(SENDER_ID_CHARS_MAX);
+        for text in ["AIDAEXAMPLE", "AROAEXAMPLE:ann@example.com", "000000000000", &longest] {
+            assert_eq!(text.parse::<SenderId>().unwrap().as_str(), text);
+        }
+        for text in ["", "a b", "a\n", "\u{e9}", &format!("{longest}x")] {
+            assert_eq!(text.parse::<SenderId>(), Err(InvalidSenderId), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_session_has_the_id_of_a_role() {
+        let role = |id: &str| id.parse::<SenderId>().unwrap().role_id().map(str::to_owned);
+        assert_eq!(role("AROAEXAMPLE:steward-console").as_deref(), Some("AROAEXAMPLE"));
+        assert_eq!(role("AROAEXAMPLE:a:b").as_deref(), Some("AROAEXAMPLE"));
+        assert_eq!(role("AIDAEXAMPLE"), None);
+    }
 }

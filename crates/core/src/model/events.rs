@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::{
-    command::CommandId,
+    command::{Caller, CommandId},
     names::{AgentName, Part, TaskId, WorkflowName},
     task::ProcessState,
 };
@@ -102,8 +102,11 @@ pub enum EventData {
         command_id: CommandId,
         /// The command as text, such as `resubmit charge`.
         command: String,
-        /// The operator.
+        /// The operator, as stated by the sender.
         by: String,
+        /// Who sent the command, as far as it is verified. Absent for commands that an older release recorded.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caller: Option<Caller>,
         /// The operator's reason.
         why: String,
         /// Why the command was refused, if it was.

@@ -15,7 +15,7 @@ use crate::{
         event::Event,
         transition::transition,
     },
-    model::time::Timing,
+    model::{command::Command, time::Timing},
 };
 
 /// A workflow with this many parallel steps with items, and names of the maximum length.
@@ -199,7 +199,8 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
             "command_id": format!("c-{n}"), "task_id": task.task_id, "by": "b".repeat(200),
             "why": "w".repeat(200), "order": { "command": "pause" },
         });
-        Event::CommandReceived(serde_json::from_value(order).unwrap())
+        let command: Command = serde_json::from_value(order).unwrap();
+        Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
     };
     let commands: Vec<_> = (0..200).map(command).collect();
     let mut refused = 0;

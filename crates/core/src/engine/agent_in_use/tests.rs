@@ -140,14 +140,15 @@ fn completed() -> ReplyOutcome {
 fn command(order: CommandAction) -> Event {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    Event::CommandReceived(crate::model::command::Command {
+    let command = crate::model::command::Command {
         command_id: format!("c-{id}").parse().unwrap(),
         task_id: "t".parse().unwrap(),
         by: "ann".to_owned(),
         why: "a test".to_owned(),
         order,
         issued_at: None,
-    })
+    };
+    Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
 }
 
 fn resubmit(input: Option<Value>, did_not_run: bool) -> Event {

@@ -177,7 +177,7 @@ impl Driven {
         let (command_id, task_id) = (id.parse().unwrap(), self.task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: None };
-        self.apply(&Event::CommandReceived(command));
+        self.apply(&Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())));
         self.task.commands.last().unwrap().refused.clone()
     }
 

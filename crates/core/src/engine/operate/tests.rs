@@ -80,7 +80,12 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
         let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: None };
-        apply_event(&workflow, &mut task, &mut documents, &Event::CommandReceived(command));
+        apply_event(
+            &workflow,
+            &mut task,
+            &mut documents,
+            &Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
+        );
     }
     let refused: Vec<_> = task.commands.iter().map(|record| record.refused.as_deref()).collect();
     let reason = "an edited input of 174786 bytes; the limit is 131072";
@@ -109,8 +114,8 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
         let issued_at = Some(at(issued_at));
-        let event =
-            Event::CommandReceived(Command { command_id, task_id, by, why, order, issued_at });
+        let command = Command { command_id, task_id, by, why, order, issued_at };
+        let event = Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()));
         let context = DecisionContext {
             now: at(now),
             actor: "test",
@@ -173,7 +178,12 @@ fn an_edit_that_violates_the_schema_is_refused() {
     let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
     let (by, why) = ("ann".to_owned(), "a test".to_owned());
     let command = Command { command_id, task_id, by, why, order, issued_at: None };
-    apply_event(&workflow, &mut task, &mut documents, &Event::CommandReceived(command));
+    apply_event(
+        &workflow,
+        &mut task,
+        &mut documents,
+        &Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
+    );
     let refused = task.commands[0].refused.as_deref();
     assert_eq!(refused, Some("input.n: it is not of type \"integer\""));
     assert_eq!(task.process_state, ProcessState::Error);
