@@ -54,7 +54,10 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
         "order": { "command": "complete", "step": "charge", "output": large(json!({ "id": "TILL" })) },
     }))
     .unwrap();
-    let (_, documents) = decide(&waiting, &Event::CommandReceived(command.clone().received_from("AIDAANN".parse().unwrap())));
+    let (_, documents) = decide(
+        &waiting,
+        &Event::CommandReceived(command.clone().received_from("AIDAANN".parse().unwrap())),
+    );
     assert!(!documents.is_empty());
     for document in documents {
         let (owner, retention) = (task.document_owner(), task.document_retention());

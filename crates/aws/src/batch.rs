@@ -14,7 +14,7 @@ use steward_core::{
     },
 };
 use steward_runtime::{
-    dispatch::{Send, send_effects},
+    dispatch::{AUTHENTICATED_ATTRIBUTE, Send, send_effects},
     drive::DriveError,
     ports::{Clock, Ports, error_chain},
 };
@@ -39,6 +39,14 @@ pub struct ReceivedMessage {
     pub traceparent: Option<String>,
     /// The time at which the message was sent.
     pub sent_at: Option<Timestamp>,
+    /// The name of the queue that delivered the message.
+    pub queue: Option<String>,
+    /// Who sent the message, as SQS reports it.
+    pub sender_id: Option<String>,
+    /// Whether an operator sent it back from the dead-letter queue.
+    pub redriven: bool,
+    /// Whether the sender states that it authenticated the operator: see [`AUTHENTICATED_ATTRIBUTE`].
+    pub authenticated: bool,
 }
 
 /// A message that can never be handled. Its queue will move it to the dead-letter queue.
@@ -59,11 +67,15 @@ impl ReceivedMessage {
         let receives = receives(&message);
         let traceparent = message.message_attributes.get("traceparent");
         let sent = message.attributes.get("SentTimestamp").and_then(|millis| millis.parse().ok());
+        let redriven = message.message_attributes.contains_key(REDRIVEN_ATTRIBUTE);
         Self {
+            queue: queue_of(&message).map(str::to_owned),
+            sender_id: message.attributes.get("SenderId").cloned(),
+            redriven,
+            authenticated: message.message_attributes.contains_key(AUTHENTICATED_ATTRIBUTE),
             message_id: message.message_id.unwrap_or_default(),
             body: message.body.unwrap_or_default(),
-            redelivered: receives > 1
-                || message.message_attributes.contains_key(REDRIVEN_ATTRIBUTE),
+            redelivered: receives > 1 || redriven,
             first_delivery: receives <= 1,
             traceparent: traceparent.and_then(|attribute| attribute.string_value.clone()),
             sent_at: sent.and_then(|millis| Timestamp::from_millisecond(millis).ok()),
@@ -85,6 +97,12 @@ impl ReceivedMessage {
         let (message_id, first_delivery) = (self.message_id.clone(), self.first_delivery);
         CorruptMessage { message_id, first_delivery, reason }
     }
+}
+
+/// The name of the queue that delivered a message, by the ARN that Lambda's poller states.
+#[must_use]
+pub fn queue_of(message: &SqsMessage) -> Option<&str> {
+    message.event_source_arn.as_deref()?.rsplit(':').next()
 }
 
 /// The number of times that the queue has delivered a message, including this delivery.

@@ -24,9 +24,16 @@ pub struct Config {
     /// The submissions queue. Child tasks are submitted here too.
     #[envconfig(from = "STEWARD_SUBMISSIONS_QUEUE_URL")]
     pub submissions_queue_url: String,
-    /// The scheduler's queue, for wakes, replies and commands.
+    /// The scheduler's queue, for wakes, replies and callbacks.
     #[envconfig(from = "STEWARD_SCHEDULER_QUEUE_URL")]
     pub scheduler_queue_url: String,
+    /// The queue of operators' commands. The scheduler, the supervisor and the console use it.
+    #[envconfig(from = "STEWARD_COMMANDS_QUEUE_URL", default = "")]
+    pub commands_queue_url: String,
+    /// The unique id of the console's role, `AROA…`: in a command that a session of this role sent, the operator's name is
+    /// that of the person whom the console authenticated. Only the scheduler uses it.
+    #[envconfig(from = "STEWARD_CONSOLE_ROLE_ID", default = "")]
+    pub console_role_id: String,
     /// The queue of rejected submissions.
     #[envconfig(from = "STEWARD_REJECTED_QUEUE_URL")]
     pub rejected_queue_url: String,

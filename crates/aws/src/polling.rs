@@ -32,7 +32,9 @@ pub async fn receive(sqs: &Client, queue_url: &str) -> Result<Vec<SqsMessage>, P
     let no_limits = Config::builder().timeout_config(TimeoutConfig::disabled());
     let response = request.customize().config_override(no_limits).send().await;
     let response = response.map_err(failed(format!("receive from {queue_url}")))?;
-    Ok(response.messages.unwrap_or_default().into_iter().map(record).collect())
+    let arn = queue_arn(queue_url);
+    let messages = response.messages.unwrap_or_default().into_iter();
+    Ok(messages.map(|message| record(message, &arn)).collect())
 }
 
 /// Deletes received messages, at most ten, by their receipt handles.
@@ -60,9 +62,17 @@ pub async fn delete(sqs: &Client, queue_url: &str, receipts: Vec<String>) -> Res
     }
 }
 
+/// The ARN of the queue in an emulator's URL. Its region is not in the URL, and nothing depends on it.
+fn queue_arn(queue_url: &str) -> String {
+    let mut segments = queue_url.rsplit('/');
+    let (name, account) = (segments.next(), segments.next());
+    format!("arn:aws:sqs:us-east-1:{}:{}", account.unwrap_or_default(), name.unwrap_or_default())
+}
+
 /// Converts a message to the form in Lambda's event.
-fn record(message: Message) -> SqsMessage {
+fn record(message: Message, queue_arn: &str) -> SqsMessage {
     let mut record = SqsMessage::default();
+    record.event_source_arn = Some(queue_arn.to_owned());
     record.message_id = message.message_id;
     record.receipt_handle = message.receipt_handle;
     record.body = message.body;

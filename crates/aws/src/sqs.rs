@@ -18,6 +18,8 @@ pub struct QueueUrls {
     pub submissions: String,
     /// The scheduler's queue.
     pub scheduler: String,
+    /// The queue of operators' commands; empty for functions that do not use it.
+    pub commands: String,
     /// The queue of rejected submissions.
     pub rejected: String,
     /// The queues of the agents.

@@ -40,9 +40,12 @@ pub(crate) struct DeploymentArgs {
     /// The submissions queue, by name or URL.
     #[arg(long, env = "STEWARD_SUBMISSIONS_QUEUE_URL", default_value = resources::SUBMISSIONS_QUEUE)]
     submissions_queue: String,
-    /// The scheduler queue, by name or URL. It receives operator commands and callbacks.
+    /// The scheduler queue, by name or URL. It receives callbacks.
     #[arg(long, env = "STEWARD_SCHEDULER_QUEUE_URL", default_value = resources::SCHEDULER_QUEUE)]
     scheduler_queue: String,
+    /// The queue of operator commands, by name or URL.
+    #[arg(long, env = "STEWARD_COMMANDS_QUEUE_URL", default_value = resources::COMMANDS_QUEUE)]
+    commands_queue: String,
     /// The event bus on which publication creates the rules of workflow triggers.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
@@ -82,6 +85,9 @@ impl DeploymentArgs {
         let config = Config {
             // Only the supervisor uses it.
             sweeps_queue_url: String::new(),
+            // Only the scheduler uses it.
+            console_role_id: String::new(),
+            commands_queue_url: queue_url(&sqs, &self.commands_queue).await?,
             tasks_table: self.tasks_table.clone(),
             documents_table: self.documents_table.clone(),
             workflows_table: self.workflows_table.clone(),
@@ -132,6 +138,11 @@ impl DeploymentArgs {
     /// A sender to the submissions queue.
     pub(crate) async fn submissions(&self) -> Result<QueueSender> {
         QueueSender::find(&self.submissions_queue).await
+    }
+
+    /// A sender to the queue of operator commands.
+    pub(crate) async fn commands(&self) -> Result<QueueSender> {
+        QueueSender::find(&self.commands_queue).await
     }
 
     /// A sender to the scheduler queue.

@@ -1,8 +1,8 @@
 //! `steward resubmit`, `skip`, `complete`, `undo`, `cancel`, `pause`, `resume`: sends a command to the
-//! scheduler queue, and waits until the scheduler has recorded its outcome in the task.
+//! commands queue, and waits until the scheduler has recorded its outcome in the task.
 //!
 //! ```text
-//! steward ── Command ──► scheduler queue ──► scheduler ──► task.commands
+//! steward ── Command ──► commands queue ──► scheduler ──► task.commands
 //!    └──────── polls the task until the outcome is recorded ───┘
 //! ```
 
@@ -199,7 +199,7 @@ pub(crate) async fn command(args: TaskCommandArgs, order: CommandAction) -> Resu
     }
     let (command_id, message) = reason.command(&id, &order)?;
     let subject = format!("{id}: {}", order.describe(&[]));
-    let refusals = deployment.scheduler().await?.send(&[message]).await?;
+    let refusals = deployment.commands().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
         bail!("{subject}: not sent, because SQS refused it: {reason}");
     }

@@ -107,7 +107,7 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     if args.dry_run {
         return print_tasks(&tasks);
     }
-    let queue = args.deployment.scheduler().await?;
+    let queue = args.deployment.commands().await?;
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks processed, {elapsed} ")?;
     // The bar draws nothing if standard error is not a terminal.
     let bar = ProgressBar::new(tasks.len() as u64).with_style(style);

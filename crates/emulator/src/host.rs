@@ -41,7 +41,7 @@ use steward_core::{
     rate::RateLimit,
 };
 use steward_runtime::ports::{Clock, PortError, Ports, Queue, error_chain};
-use steward_scheduler::{AgentSightings, handle_with_sightings};
+use steward_scheduler::{AgentSightings, CommandAuthority, SchedulerInstance, handle_with};
 use steward_submission::{IntakeView, handle_with_intake};
 use steward_supervisor::{SweepResult, SweepSchedule};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -58,6 +58,9 @@ use crate::{
 
 /// Concurrent batches of the submission function, and of the scheduler.
 const CONCURRENCY: usize = 8;
+
+/// Concurrent batches of operators' commands.
+const COMMANDS_CONCURRENCY: usize = 2;
 
 /// Concurrent batches of one agent. A batch ends with its slowest call, so the number is larger than
 /// [`CONCURRENCY`]: calls that take a minute must not delay calls that take a moment.
@@ -325,18 +328,26 @@ impl Host {
     }
 
     fn start_scheduler(&mut self) {
-        let (aws, queue_url) = (self.aws.clone(), self.config.scheduler_queue_url.clone());
+        let (aws, config) = (self.aws.clone(), self.config.clone());
         self.start_instance("scheduler", move |ports, running| {
-            let sightings = Arc::new(AgentSightings::default());
-            let handler = move |event| {
-                let (ports, sightings) = (ports.clone(), sightings.clone());
-                with_cpu_account(CpuAccount::Scheduler, async move {
-                    let handle = |event| handle_with_sightings(&*ports, &sightings, event);
-                    ports.channel().process_batch(&Queue::Scheduler, event, handle).await
-                })
-            };
-            let queue_url = queue_url.clone();
-            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&aws, handler, running);
+            let commands = CommandAuthority::of(&config);
+            let instance = SchedulerInstance { sightings: AgentSightings::default(), commands };
+            let instance = Arc::new(instance);
+            for (queue, url, concurrency) in [
+                (Queue::Scheduler, &config.scheduler_queue_url, CONCURRENCY),
+                (Queue::Commands, &config.commands_queue_url, COMMANDS_CONCURRENCY),
+            ] {
+                let (ports, instance) = (ports.clone(), instance.clone());
+                let handler = move |event| {
+                    let (ports, instance, queue) = (ports.clone(), instance.clone(), queue.clone());
+                    with_cpu_account(CpuAccount::Scheduler, async move {
+                        let handle = |event| handle_with(&*ports, &instance, event);
+                        ports.channel().process_batch(&queue, event, handle).await
+                    })
+                };
+                let source = EventSource { queue_url: url.clone(), concurrency };
+                source.spawn(&aws, handler, running);
+            }
         });
     }
 

@@ -19,7 +19,7 @@ use steward_aws::{
     bus::EVENT_SOURCE,
     config::{HumanDuration, QueueNames},
     queues::{
-        AGENT, QueueSettings, SCHEDULER, SUBMISSIONS, SWEEPS_RETENTION_SECONDS,
+        AGENT, COMMANDS, QueueSettings, SCHEDULER, SUBMISSIONS, SWEEPS_RETENTION_SECONDS,
         SWEEPS_VISIBILITY_SECONDS,
     },
 };
@@ -39,6 +39,8 @@ pub const EVENT_BUS: &str = "steward";
 pub const SUBMISSIONS_QUEUE: &str = "steward-submissions";
 /// The scheduler's queue.
 pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
+/// The queue of operators' commands.
+pub const COMMANDS_QUEUE: &str = "steward-commands";
 /// An agent's queue, with `{agent}` for its name.
 pub const AGENT_QUEUE: &str = "steward-agent-{agent}";
 /// The queue of the supervisor's ticks.
@@ -71,6 +73,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     }
     let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, Some(SUBMISSIONS)).await?;
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, Some(SCHEDULER)).await?;
+    let commands_queue_url = create_queue(&sdk, COMMANDS_QUEUE, Some(COMMANDS)).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, None).await?;
     let sweeps_queue_url = create_sweeps_queue(&sdk).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, None).await?;
@@ -103,6 +106,9 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         pickup_within: "10s".parse()?,
         submissions_queue_url,
         scheduler_queue_url,
+        commands_queue_url,
+        // The console on this machine authenticates nobody.
+        console_role_id: String::new(),
         rejected_queue_url,
         sweeps_queue_url,
     })
@@ -110,7 +116,8 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
 
 /// The URLs of the queues that functions consume.
 pub(crate) fn handled_queues(config: &Config, agents: &[AgentName]) -> Vec<String> {
-    let own = [&config.submissions_queue_url, &config.scheduler_queue_url];
+    let Config { submissions_queue_url, scheduler_queue_url, commands_queue_url, .. } = config;
+    let own = [submissions_queue_url, scheduler_queue_url, commands_queue_url];
     let agents = agents.iter().map(|agent| config.agent_queue_url.of(agent));
     own.into_iter().cloned().chain(agents).collect()
 }

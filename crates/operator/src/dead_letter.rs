@@ -37,7 +37,7 @@ pub struct MessageSummary {
 #[must_use]
 pub fn summarize(queue: &Queue, body: &str) -> MessageSummary {
     match queue {
-        Queue::Scheduler => parse_as(body, scheduler_message),
+        Queue::Scheduler | Queue::Commands => parse_as(body, scheduler_message),
         Queue::Agent(agent) => parse_as(body, |request: StepRequest| MessageSummary {
             what: format!("request to {agent}: {} #{}", request.action.name(), request.attempt),
             task_id: Some(request.task_id),

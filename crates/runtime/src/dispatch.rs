@@ -360,10 +360,17 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
     })
 }
 
-/// The message that sends an operator's command to the scheduler.
+/// The attribute with which the console marks a command whose `by` names the person whom it authenticated. It counts only
+/// in a message of the console's role, and is removed when a dead letter is sent back.
+pub const AUTHENTICATED_ATTRIBUTE: &str = "authenticated";
+
+/// The message that sends an operator's command to the scheduler. It states that the sender has authenticated the operator,
+/// which the scheduler believes only of the console.
 #[must_use]
 pub fn command_message(command: Command) -> OutgoingMessage {
-    outgoing(Queue::Scheduler, &SchedulerMessage::Command(command), None)
+    let mut message = outgoing(Queue::Commands, &SchedulerMessage::Command(command), None);
+    message.attributes.push((AUTHENTICATED_ATTRIBUTE, "true".to_owned()));
+    message
 }
 
 /// The message that sends a callback to the scheduler.

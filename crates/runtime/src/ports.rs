@@ -351,6 +351,8 @@ pub trait Definitions: Send + Sync {
 pub enum Queue {
     /// The scheduler's queue.
     Scheduler,
+    /// The queue of operators' commands. Agents and clients cannot send to it.
+    Commands,
     /// The submissions queue.
     Submissions,
     /// The queue of an agent.
@@ -370,7 +372,7 @@ pub struct OutgoingMessage {
     pub queue: Queue,
     /// The body, as JSON.
     pub body: String,
-    /// The message attributes: `traceparent`, `reason`.
+    /// The message attributes: `traceparent`, `reason`, `authenticated`.
     pub attributes: Vec<(&'static str, String)>,
     /// The delay before the queue delivers the message, up to
     /// [`QUEUE_DELAY_MAX`](steward_core::limits::QUEUE_DELAY_MAX). SQS rounds it up to whole seconds.

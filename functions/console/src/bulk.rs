@@ -286,11 +286,12 @@ pub(crate) async fn resend(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let run = read(&console, &id).await?;
+    // The console vouches for the name of the person who sends now, not for a name that it reads.
+    let run = BulkCommand { by: caller.name, ..read(&console, &id).await? };
     let rows = rows(&console, &run).await?.into_iter();
     let pending = rows.filter(|row| row.result == CommandResult::Pending).map(|row| row.id);
     let pending: Vec<_> = pending.collect();
-    let (bulk_id, by, tasks) = (&run.id, caller.name, pending.len());
+    let (bulk_id, by, tasks) = (&run.id, &run.by, pending.len());
     tracing::info!(%bulk_id, by, tasks, "commands of a bulk run sent again");
     Ok(send_and_redirect(&console, &run, &pending).await)
 }

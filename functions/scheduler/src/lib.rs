@@ -1,5 +1,5 @@
 //! The scheduler: receives wakes, replies of agents, callbacks, operators' commands and reports of child tasks, and makes the
-//! next decision for each task.
+//! next decision for each task. It accepts commands only from their own queue (`commands`).
 //!
 //! The scheduler prefers tasks in progress to new ones. If the replies of a batch waited for long, the first wakes of new
 //! tasks return to the queue once, with a delay, and fewer new tasks start ([`intake`](steward_core::intake)).
@@ -16,6 +16,7 @@ use steward_core::{
     engine::{effect::Effect, event::Event},
     intake::{SCHEDULER_TIME, median, pause_before_next_turn},
     model::{
+        command::ReceivedCommand,
         messages::{CallbackMessage, ChildEnded, SchedulerMessage, Wake, WakeCause},
         names::CallbackToken,
     },
@@ -27,9 +28,20 @@ use steward_runtime::{
     ports::{Clock, Ports, error_chain},
 };
 
+mod commands;
 mod sightings;
 
+pub use commands::CommandAuthority;
 pub use sightings::AgentSightings;
+
+/// What an instance keeps between invocations.
+#[derive(Debug, Default)]
+pub struct SchedulerInstance {
+    /// The agents whose last reply it has recorded.
+    pub sightings: AgentSightings,
+    /// From which queue, and from whom, it accepts commands.
+    pub commands: CommandAuthority,
+}
 
 /// The role in alerts.
 const ROLE: &str = "scheduler";
@@ -38,22 +50,22 @@ const ROLE: &str = "scheduler";
 /// ones.
 const PREFER_PROGRESS_FROM: f64 = 0.2;
 
-/// Handles a batch as [`handle_with_sightings`] does, and records no last replies.
+/// Handles a batch as [`handle_with`] does. Records no last replies, and refuses all commands.
 pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
-    handle_with_sightings(ports, &AgentSightings::default(), event).await
+    handle_with(ports, &SchedulerInstance::default(), event).await
 }
 
-/// Handles a batch of messages from the scheduler's queue. Returns the messages that SQS has to deliver again. `sightings`
-/// are those of this instance.
-pub async fn handle_with_sightings<P: Ports>(
+/// Handles a batch of messages from the scheduler's queue or from the commands queue. Returns the messages that SQS has to
+/// deliver again.
+pub async fn handle_with<P: Ports>(
     ports: &P,
-    sightings: &AgentSightings,
+    SchedulerInstance { sightings, commands }: &SchedulerInstance,
     event: SqsEvent,
 ) -> SqsBatchResponse {
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut keep_requests, mut postponed) = (Vec::new(), Vec::new());
-    let received: Vec<_> =
-        received_messages(event).map(|message| (message.parse(), message)).collect();
+    let received = received_messages(event).map(|message| (read(commands, &message), message));
+    let received: Vec<_> = received.collect();
     let now = ports.clock().now();
     let waits = Waits::of(&received, now);
     let replies = received.iter().filter_map(|(content, _)| match content {
@@ -71,12 +83,14 @@ pub async fn handle_with_sightings<P: Ports>(
             {
                 postponed.push((message, wake));
             }
-            Ok(content) => {
-                if let Some(delivery) = delivery(content, &message) {
+            Ok(content) => match delivery(commands, content, &message) {
+                Ok(Some(delivery)) => {
                     deliveries.push(delivery);
                     messages.push(message);
                 }
-            }
+                Ok(None) => {}
+                Err(reason) => unreadable.push(reason),
+            },
             Err(reason) => unreadable.push(reason),
         }
     }
@@ -103,6 +117,16 @@ pub async fn handle_with_sightings<P: Ports>(
     alert_corrupt(ports, ROLE, &illegal).await;
     let corrupt = unreadable.into_iter().chain(illegal).map(|message| message.message_id);
     response(failed.into_iter().chain(corrupt))
+}
+
+/// Reads a message, and checks that it came from a queue that may deliver it.
+fn read(
+    commands: &CommandAuthority,
+    message: &ReceivedMessage,
+) -> Result<SchedulerMessage, CorruptMessage> {
+    let content = message.parse()?;
+    commands.check_queue(&content, message)?;
+    Ok(content)
 }
 
 /// How long the median message of a batch waited, as a share of [`SCHEDULER_TIME`].
@@ -169,9 +193,16 @@ async fn postpone<P: Ports>(ports: &P, wakes: Vec<(ReceivedMessage, Wake)>) -> V
 }
 
 /// The event that a message delivers to its task; `None` for a request to keep the task longer, which is no event.
-fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Delivery> {
+///
+/// # Errors
+/// The sender of a command is not known.
+fn delivery(
+    commands: &CommandAuthority,
+    content: SchedulerMessage,
+    message: &ReceivedMessage,
+) -> Result<Option<Delivery>, CorruptMessage> {
     let (task_id, incarnation, event) = match content {
-        SchedulerMessage::ExtendRetention(_) => return None,
+        SchedulerMessage::ExtendRetention(_) => return Ok(None),
         SchedulerMessage::Wake(Wake { task_id, cause }) => {
             let event = match cause {
                 WakeCause::Overdue => Event::Swept,
@@ -183,7 +214,8 @@ fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Deli
             (reply.task_id.clone(), reply.incarnation, Event::ReplyReceived(reply))
         }
         SchedulerMessage::Command(command) => {
-            (command.task_id.clone(), None, Event::CommandReceived(command))
+            let received = ReceivedCommand { command, caller: commands.caller(message)? };
+            (received.command.task_id.clone(), None, Event::CommandReceived(received))
         }
         SchedulerMessage::Callback(CallbackMessage { token, outcome }) => {
             let CallbackToken { task_id, step, incarnation, fence } = token;
@@ -201,7 +233,7 @@ fn delivery(content: SchedulerMessage, message: &ReceivedMessage) -> Option<Deli
     };
     let ReceivedMessage { redelivered, traceparent, .. } = message;
     let traceparent = traceparent.clone();
-    Some(Delivery { task_id, incarnation, event, redelivered: *redelivered, traceparent })
+    Ok(Some(Delivery { task_id, incarnation, event, redelivered: *redelivered, traceparent }))
 }
 
 #[cfg(test)]
@@ -225,6 +257,10 @@ mod tests {
             first_delivery: true,
             traceparent: None,
             sent_at: Some(Timestamp::from_second(1_000 - waited_s).unwrap()),
+            queue: None,
+            sender_id: None,
+            redriven: false,
+            authenticated: false,
         };
         (message.parse(), message)
     }

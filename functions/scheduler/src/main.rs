@@ -1,11 +1,13 @@
-//! Entry point of the scheduler: handles each SQS batch with [`handle_with_sightings`]. Failed messages return to the queue with a
+//! Entry point of the scheduler: handles each SQS batch of its two queues with [`handle_with`]. Failed messages return to the queue with a
 //! backoff. Telemetry is exported before the invocation ends.
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use steward_aws::{AwsPorts, Config, callback_keys::CallbackKeyring, function, telemetry};
+use steward_aws::{
+    AwsPorts, Config, batch::queue_of, callback_keys::CallbackKeyring, function, telemetry,
+};
 use steward_runtime::ports::{Clock, Ports, Queue};
-use steward_scheduler::{AgentSightings, handle_with_sightings};
+use steward_scheduler::{AgentSightings, CommandAuthority, SchedulerInstance, handle_with};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -19,19 +21,21 @@ async fn main() -> Result<(), Error> {
     let keys =
         &keys.inspect_err(|error| tracing::error!(%error, "the scheduler does not start"))?;
     let ports = &ports.with_callback_urls(keys.as_ref().map(|keys| keys.urls().clone()));
-    let sightings = &AgentSightings::default();
+    let (sightings, commands) = (AgentSightings::default(), CommandAuthority::of(&config));
+    let instance = &SchedulerInstance { sightings, commands };
     run(service_fn(|invocation: LambdaEvent<SqsEvent>| async move {
         if let Some(keys) = keys {
             keys.refresh(ports.clock().now()).await;
         }
-        Ok::<_, Error>(
-            telemetry::flush_after(ports.channel().process_batch(
-                &Queue::Scheduler,
-                invocation.payload,
-                |batch| handle_with_sightings(ports, sightings, batch),
-            ))
-            .await,
-        )
+        let batch = invocation.payload;
+        // All messages of an invocation come from one queue.
+        let source = batch.records.first().and_then(queue_of);
+        let is_command = instance.commands.is_commands_queue(source);
+        let queue = if is_command { Queue::Commands } else { Queue::Scheduler };
+        let handled = ports
+            .channel()
+            .process_batch(&queue, batch, |batch| handle_with(ports, instance, batch));
+        Ok::<_, Error>(telemetry::flush_after(handled).await)
     }))
     .await
 }

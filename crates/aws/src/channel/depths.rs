@@ -24,7 +24,7 @@ pub struct QueueDepth {
 }
 
 impl SqsChannel {
-    /// The depths of the submissions queue, the scheduler's queue, the queues of these agents and of those whose
+    /// The depths of the submissions queue, the scheduler's queue, the queue of commands, the queues of these agents and of those whose
     /// dead-letter queues the configuration lists, and the queue of rejected submissions. Omits agents' queues that do not exist.
     ///
     /// # Errors
@@ -32,7 +32,8 @@ impl SqsChannel {
     pub async fn depths(&self, agents: &[AgentName]) -> Result<Vec<QueueDepth>, PortError> {
         let agents: BTreeSet<_> = agents.iter().cloned().chain(self.listed_agents()).collect();
         let agents = agents.into_iter().map(Queue::Agent);
-        let queues = [Queue::Submissions, Queue::Scheduler].into_iter().chain(agents);
+        let own = [Queue::Submissions, Queue::Scheduler, Queue::Commands];
+        let queues = own.into_iter().chain(agents);
         let queues = queues.chain([Queue::Rejected]);
         let depths = queues.map(|queue| async move {
             if matches!(queue, Queue::Agent(_)) {

@@ -11,7 +11,7 @@ use steward_core::{
     model::events::{BusEvent, EventData},
 };
 use steward_runtime::{
-    dispatch::REFUSAL_ATTRIBUTE,
+    dispatch::{AUTHENTICATED_ATTRIBUTE, REFUSAL_ATTRIBUTE},
     ports::{EventBus, PortError, error_chain},
 };
 
@@ -161,6 +161,8 @@ fn attributes(
     let mut attributes = letter.message.message_attributes.clone().unwrap_or_default();
     // Why a submission was refused. It says nothing about the message that is sent now.
     attributes.remove(REFUSAL_ATTRIBUTE);
+    // The console sends the message now, and has not authenticated the operator whom the message names.
+    attributes.remove(AUTHENTICATED_ATTRIBUTE);
     if attributes.len() < ATTRIBUTES_MAX {
         let value = MessageAttributeValue::builder().data_type("String").string_value("true");
         let value = value.build().map_err(|error| {

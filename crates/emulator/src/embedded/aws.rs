@@ -144,11 +144,12 @@ impl EmbeddedAws {
         external.endpoints.url(AwsService::Sqs).map(|_| &external.sqs)
     }
 
-    /// Responds to one request. `target` is the `x-amz-target` header.
+    /// Responds to one request. `target` is the `x-amz-target` header, `signer` the identity that signed the request.
     pub(super) async fn respond(
         &self,
         target: &str,
         body: Bytes,
+        signer: &str,
         entry_point: EntryPoint,
     ) -> ServiceResponse {
         // Nothing below waits for I/O. Without this yield, a task would occupy its thread for about a
@@ -172,7 +173,7 @@ impl EmbeddedAws {
             }
             Some(("AmazonSQS", operation)) => {
                 count(&requests.sqs);
-                with_cpu_account(CpuAccount::Sqs, queues.respond(operation, &body)).await
+                with_cpu_account(CpuAccount::Sqs, queues.respond(operation, &body, signer)).await
             }
             Some(("AWSEvents", operation)) => {
                 count(&requests.eventbridge);

@@ -12,7 +12,7 @@ use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 
 use super::aws::EmbeddedAws;
-use super::request::EntryPoint;
+use super::request::{EntryPoint, signer};
 use super::response::ServiceResponse;
 
 /// The HTTP client for the SDK.
@@ -42,9 +42,10 @@ impl HttpConnector for InProcess {
         let aws = self.aws.clone();
         HttpConnectorFuture::new(async move {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
+            let signer = signer(request.headers().get("authorization"));
             // The JSON protocol's bodies are always in memory, never streams.
             let body = request.body().bytes().map(Bytes::copy_from_slice).unwrap_or_default();
-            let service_response = aws.respond(target, body, EntryPoint::InProcess).await;
+            let service_response = aws.respond(target, body, signer, EntryPoint::InProcess).await;
             sdk_response(service_response).map_err(ConnectorError::user)
         })
     }

@@ -1,7 +1,7 @@
 //! The entry point over HTTP, for the AWS CLI and for SDKs in other processes.
 //!
 //! Clients use `aws --endpoint-url http://127.0.0.1:4566 dynamodb|sqs|events …` or the SDK's `endpoint_url`.
-//! Signatures are not checked. Every path is accepted, because some SDKs post to the path of the queue URL.
+//! Signatures are not checked, but their access key id is the identity of the sender of a message. Every path is accepted, because some SDKs post to the path of the queue URL.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::post;
 
 use super::aws::EmbeddedAws;
-use super::request::{EntryPoint, REQUEST_BYTES_MAX};
+use super::request::{EntryPoint, REQUEST_BYTES_MAX, signer};
 use super::response::ServiceResponse;
 
 impl EmbeddedAws {
@@ -27,8 +27,10 @@ impl EmbeddedAws {
 async fn serve(State(aws): State<EmbeddedAws>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let target = parts.headers.get("x-amz-target").and_then(|target| target.to_str().ok());
+    let authorization = parts.headers.get("authorization");
+    let signer = signer(authorization.and_then(|value| value.to_str().ok()));
     let service_response = match to_bytes(body, REQUEST_BYTES_MAX).await {
-        Ok(body) => aws.respond(target.unwrap_or_default(), body, EntryPoint::Http).await,
+        Ok(body) => aws.respond(target.unwrap_or_default(), body, signer, EntryPoint::Http).await,
         // Also if the client closed the connection; then no one reads the response.
         Err(_) => ServiceResponse::too_large(),
     };

@@ -18,12 +18,19 @@ impl EmbeddedAws {
     /// A configuration for SDK clients that use this instance.
     #[must_use]
     pub fn sdk_config(&self) -> SdkConfig {
+        self.sdk_config_of("embedded")
+    }
+
+    /// A configuration for SDK clients that sign as `access_key_id`. The embedded SQS reports it as the sender of their
+    /// messages.
+    #[must_use]
+    pub fn sdk_config_of(&self, access_key_id: &str) -> SdkConfig {
         if let Some(external) = &self.services.external {
             let embedded = InProcess::new(self.clone());
             return external_config(&external.endpoints, Some(embedded));
         }
         let credentials = Credentials::builder()
-            .access_key_id("embedded")
+            .access_key_id(access_key_id)
             .secret_access_key("embedded")
             .account_id(ACCOUNT)
             .provider_name("steward-embedded")

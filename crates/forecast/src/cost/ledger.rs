@@ -73,7 +73,7 @@ impl CostSubject {
     ) -> Self {
         let (task, step) = match &message.queue {
             Queue::Agent(_) => request_subject(&message.body),
-            Queue::Scheduler => scheduler_message_subject(&message.body),
+            Queue::Scheduler | Queue::Commands => scheduler_message_subject(&message.body),
             Queue::Submissions => match serde_json::from_str::<Submission>(&message.body) {
                 Ok(Submission { parent: Some(parent), .. }) => {
                     (Some(parent.task_id), Some(parent.step.step))

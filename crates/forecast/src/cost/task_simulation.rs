@@ -218,7 +218,7 @@ impl TaskSimulation {
                 Some((submission, key)) => return self.run_outside_child(submission, key),
                 None => FunctionRole::Submission,
             },
-            Queue::Scheduler => FunctionRole::Scheduler,
+            Queue::Scheduler | Queue::Commands => FunctionRole::Scheduler,
             Queue::Agent(name) => FunctionRole::Agent(name.clone()),
             Queue::Rejected => {
                 let reason = message.attributes.iter().find(|(name, _)| *name == "reason");

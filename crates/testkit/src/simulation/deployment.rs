@@ -156,7 +156,7 @@ impl SimulatedDeployment {
         let now = self.now();
         let source = match &message.queue {
             Queue::Submissions => FunctionQueue::Submissions,
-            Queue::Scheduler => FunctionQueue::Scheduler,
+            Queue::Scheduler | Queue::Commands => FunctionQueue::Scheduler,
             Queue::Agent(name) => FunctionQueue::Agent(name.clone()),
             Queue::Client(_) | Queue::Rejected | Queue::Sweeps => return self.observe(message),
         };
@@ -183,7 +183,9 @@ impl SimulatedDeployment {
 
     /// Sends a command of an operator.
     pub(super) fn command(&self, command: &Command) {
-        self.send_to_scheduler(&SchedulerMessage::Command(command.clone()));
+        let message = SchedulerMessage::Command(command.clone());
+        let body = serde_json::to_string(&message).unwrap_or_default();
+        self.put(FunctionQueue::Scheduler, self.now(), &plain(Queue::Commands, body));
     }
 
     /// Sends a message to the scheduler from a sender that is none of the roles.

@@ -12,6 +12,7 @@ use steward_core::{
     submission::ReplyQueues,
 };
 use steward_runtime::ports::Ports;
+use steward_scheduler::{CommandAuthority, SchedulerInstance};
 use steward_submission::{IntakeView, handle_with_intake};
 
 use super::{
@@ -37,7 +38,11 @@ pub(super) async fn handle(
             let reply_queues = ReplyQueues::parse(REPLY_QUEUE);
             handle_with_intake(ports, &memory.intake, &reply_queues, event).await
         }
-        InstanceRole::Scheduler => steward_scheduler::handle(ports, event).await,
+        InstanceRole::Scheduler => {
+            let commands = CommandAuthority::new("https://queues.example/commands", "");
+            let instance = SchedulerInstance { commands, ..SchedulerInstance::default() };
+            steward_scheduler::handle_with(ports, &instance, event).await
+        }
         InstanceRole::Agent(name) => {
             let Some(memory) = memory.agent else { return Vec::new() };
             let agent = agent(ports, name, memory);

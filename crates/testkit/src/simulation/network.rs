@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use steward_core::model::names::AgentName;
-use steward_runtime::ports::OutgoingMessage;
+use steward_runtime::ports::{OutgoingMessage, Queue};
 
 use super::{
     late_message_plan::is_late,
@@ -21,10 +21,14 @@ const RECEIVES_MAX: u32 = 100;
 /// How often a late message is received before it becomes a dead letter.
 const LATE_RECEIVES_MAX: u32 = 3;
 
+/// The ARN of the commands queue.
+pub(super) const COMMANDS_QUEUE_ARN: &str = "arn:aws:sqs:us-east-1:000000000000:commands";
+
 /// A queue that invokes functions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FunctionQueue {
     Submissions,
+    /// The scheduler's queue and the commands queue, whose messages it marks.
     Scheduler,
     Agent(AgentName),
 }
@@ -153,6 +157,10 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
     let receives = ("ApproximateReceiveCount".to_owned(), message.receives.to_string());
     let sent_at = ("SentTimestamp".to_owned(), epoch_millis(message.sent_at).to_string());
     record.attributes = [receives, sent_at].into();
+    if message.sent.queue == Queue::Commands {
+        record.event_source_arn = Some(COMMANDS_QUEUE_ARN.to_owned());
+        record.attributes.insert("SenderId".to_owned(), "AIDAOPERATOR".to_owned());
+    }
     let attribute = |(name, value): &(&'static str, String)| {
         let mut attribute = SqsMessageAttribute::default();
         attribute.string_value = Some(value.clone());

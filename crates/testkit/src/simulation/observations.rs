@@ -172,7 +172,7 @@ impl Oracle {
                 self.violations.extend(found);
             }
             Queue::Agent(_) => self.observe_request(body),
-            Queue::Scheduler => match serde_json::from_str(body) {
+            Queue::Scheduler | Queue::Commands => match serde_json::from_str(body) {
                 Ok(SchedulerMessage::Reply(reply)) => {
                     self.rate_deferrals += u64::from(is_rate_deferral(&reply.outcome));
                     self.observe_refusal(&reply);

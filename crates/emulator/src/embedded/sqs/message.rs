@@ -27,6 +27,9 @@ pub(super) struct QueueMessage {
     pub(super) body: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attributes: BTreeMap<String, MessageAttribute>,
+    /// The identity of the sender: the access key id of the request's signature.
+    #[serde(default = "unknown_sender")]
+    pub(super) sender: String,
     pub(super) sent_at: Micros,
     /// Before this time no consumer receives it: it is delayed, or in flight.
     pub(super) visible_at: Micros,
@@ -54,6 +57,11 @@ pub(super) struct MessageAttribute {
     pub(super) binary_value: Option<String>,
 }
 
+/// The sender of a message in the journal of an older release, and of a request without a signature.
+pub(super) fn unknown_sender() -> String {
+    ACCOUNT.to_owned()
+}
+
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
@@ -68,7 +76,7 @@ impl QueueMessage {
     pub(super) fn system_attributes(&self) -> impl Iterator<Item = (String, String)> {
         let millis = |at: Micros| (at / 1_000).to_string();
         let attributes = [
-            Some(("SenderId", ACCOUNT.to_owned())),
+            Some(("SenderId", self.sender.clone())),
             Some(("SentTimestamp", millis(self.sent_at))),
             Some(("ApproximateReceiveCount", self.receives.to_string())),
             self.first_received_at.map(|at| ("ApproximateFirstReceiveTimestamp", millis(at))),

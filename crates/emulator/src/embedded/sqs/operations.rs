@@ -10,15 +10,16 @@ use crate::embedded::response::ServiceResponse;
 use parsing::SqsResult;
 
 impl SqsQueues {
-    /// Responds to one SQS request.
+    /// Responds to one SQS request. `sender` is the identity that signed it.
     pub(in crate::embedded) async fn respond(
         &self,
         operation: &str,
         body: &[u8],
+        sender: &str,
     ) -> ServiceResponse {
         let result = match operation {
             "ReceiveMessage" => Some(self.receive_message(body).await),
-            _ => self.run(operation, body),
+            _ => self.run(operation, body, sender),
         };
         match result {
             Some(Ok(body)) => ServiceResponse::ok(body.to_string()),
@@ -28,10 +29,10 @@ impl SqsQueues {
     }
 
     /// Runs an operation that does not wait; `None` if the operation is unknown.
-    fn run(&self, operation: &str, body: &[u8]) -> Option<SqsResult> {
+    fn run(&self, operation: &str, body: &[u8], sender: &str) -> Option<SqsResult> {
         Some(match operation {
-            "SendMessage" => self.send_message(body),
-            "SendMessageBatch" => self.send_message_batch(body),
+            "SendMessage" => self.send_message(body, sender),
+            "SendMessageBatch" => self.send_message_batch(body, sender),
             "DeleteMessage" => self.delete_message(body),
             "DeleteMessageBatch" => self.delete_message_batch(body),
             "ChangeMessageVisibility" => self.change_message_visibility(body),

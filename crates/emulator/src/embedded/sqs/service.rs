@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
+use super::attributes::arn;
 use super::error::SqsError;
 use super::journal::JournalError;
 use super::message::QueueMessage;
@@ -126,6 +127,7 @@ pub(super) fn name_of(queue_url: &str) -> &str {
 fn event_record(queue: &str, message: QueueMessage) -> SqsMessage {
     let mut record = SqsMessage::default();
     record.receipt_handle = Some(ReceiptHandle::handle(queue, &message));
+    record.event_source_arn = Some(arn(queue));
     record.attributes = message.system_attributes().collect();
     record.message_id = Some(message.id);
     record.body = Some(message.body);

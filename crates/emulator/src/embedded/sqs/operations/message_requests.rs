@@ -19,6 +19,9 @@ use super::super::time::{Micros, SECOND};
 use super::batch;
 use super::parsing::{SqsResult, parse, queue_name};
 
+/// The sender of the messages that the event bus sends to the targets of rules.
+const EVENT_BUS_SENDER: &str = "events.amazonaws.com";
+
 /// A message in a send request. An entry of a batch also has an id.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -86,19 +89,20 @@ impl SqsQueues {
     /// Sends one message, as EventBridge does to a rule's target.
     pub(in crate::embedded) fn send(&self, queue_url: &str, body: String) -> Result<(), String> {
         let send = SendEntry::new(body);
-        let sent = self.store().send(name_of(queue_url), vec![send], self.clock.now());
+        let now = self.clock.now();
+        let sent = self.store().send(name_of(queue_url), vec![send], EVENT_BUS_SENDER, now);
         sent.and_then(|sent| sent.into_iter().collect::<Result<Vec<_>, _>>())
             .map(drop)
             .map_err(|error| error.message)
     }
 
-    pub(super) fn send_message(&self, body: &[u8]) -> SqsResult {
+    pub(super) fn send_message(&self, body: &[u8], sender: &str) -> SqsResult {
         let (queue, send) = (queue_name(body)?, parse(body)?);
-        let sent = self.store().send(&queue, vec![send], self.clock.now())?;
+        let sent = self.store().send(&queue, vec![send], sender, self.clock.now())?;
         sent.into_iter().next().unwrap_or_else(|| Err(SqsError::missing_parameter("MessageBody")))
     }
 
-    pub(super) fn send_message_batch(&self, body: &[u8]) -> SqsResult {
+    pub(super) fn send_message_batch(&self, body: &[u8], sender: &str) -> SqsResult {
         let BatchRequest::<SendEntry> { queue_url, entries } = parse(body)?;
         batch::check(entries.iter().map(|entry| entry.id.as_str()))?;
         let bytes = entries.iter().map(SendEntry::bytes).sum();
@@ -106,7 +110,7 @@ impl SqsQueues {
             return Err(SqsError::batch_too_long(bytes, MESSAGE_BYTES_MAX));
         }
         let ids: Vec<_> = entries.iter().map(|entry| entry.id.clone()).collect();
-        let sent = self.store().send(name_of(&queue_url), entries, self.clock.now())?;
+        let sent = self.store().send(name_of(&queue_url), entries, sender, self.clock.now())?;
         batch::response(ids.into_iter().zip(sent))
     }
 
@@ -193,13 +197,14 @@ impl QueueStore {
         &mut self,
         queue: &str,
         messages: Vec<SendEntry>,
+        sender: &str,
         now: Micros,
     ) -> Result<Vec<SqsResult>, SqsError> {
         let attributes = &self.state.queue(queue)?.attributes;
         let (bytes_max, delay) = (attributes.bytes_max, attributes.delay);
         let (mut records, mut results) = (Vec::new(), Vec::new());
         for message in messages {
-            let message = match message.into_message(bytes_max, delay, now) {
+            let message = match message.into_message(bytes_max, delay, sender, now) {
                 Ok(message) => message,
                 Err(error) => {
                     results.push(Err(error));
@@ -265,6 +270,7 @@ impl SendEntry {
         self,
         bytes_max: usize,
         delay: Micros,
+        sender: &str,
         now: Micros,
     ) -> Result<QueueMessage, SqsError> {
         message::check(&self.message_body, &self.message_attributes, bytes_max)?;
@@ -277,6 +283,7 @@ impl SendEntry {
             id: Uuid::new_v4().to_string(),
             body: self.message_body,
             attributes: self.message_attributes,
+            sender: sender.to_owned(),
             sent_at: now,
             visible_at: now.saturating_add(delay),
             receives: 0,
