@@ -14,6 +14,7 @@ use tokio::task::{Id, JoinError, JoinSet, LocalSet};
 mod agent_stacks;
 mod aws_kinds;
 mod aws_requests;
+mod commands;
 mod console;
 mod events;
 mod functions;
@@ -81,6 +82,8 @@ async fn run_all_checks(stack: &Rc<Stack>) {
     // Runs alone: if a scheduler were killed meanwhile, it would send the killed agent's request again.
     checks
         .start("recovery", recovery::supervisor_recovers_the_task_of_a_killed_agent(stack.clone()));
+    checks.end().await;
+    checks.start("commands", commands::only_operators_command(stack.clone()));
     checks.end().await;
     // Every function has run by now, so the credentials of each can be read.
     if deployment_target().enforces_iam("roles") && deployment_target().shows_processes("roles") {

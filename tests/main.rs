@@ -25,6 +25,7 @@ mod bad_input;
 mod batching;
 mod coalesced_reads;
 mod coalesced_writes;
+mod commands;
 mod contract;
 mod cost;
 mod crash_points;

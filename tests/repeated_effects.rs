@@ -16,7 +16,8 @@ use steward_core::{
 use steward_runtime::ports::{Clock, Ports, StateStore};
 
 use crate::support::{
-    AdapterPorts, TestDeployment, completed_reply, failed_message_ids, sqs_event, wake_message,
+    AdapterPorts, TestDeployment, commands_event, completed_reply, failed_message_ids,
+    scheduler_instance, sqs_event, wake_message,
 };
 
 /// A step of 60 items, of which 40 run at once.
@@ -48,6 +49,12 @@ async fn running_items() -> (TestDeployment, AdapterPorts, Vec<StepRequest>) {
 
 async fn handle(ports: &AdapterPorts, messages: impl IntoIterator<Item = String>, receives: u32) {
     let response = steward_scheduler::handle(ports, sqs_event(messages, receives)).await;
+    assert_eq!(failed_message_ids(&response), [""; 0]);
+}
+
+async fn command_to(ports: &AdapterPorts, command: String) {
+    let (instance, event) = (scheduler_instance(""), commands_event([command], Some("AIDAANN")));
+    let response = steward_scheduler::handle_with(ports, &instance, event).await;
     assert_eq!(failed_message_ids(&response), [""; 0]);
 }
 
@@ -113,15 +120,15 @@ async fn an_edit_whose_stored_document_is_outdated_is_refused() {
     assert_eq!(task.process_state, ProcessState::Error);
     let outdated = json!({ "input": { "note": "x".repeat(2_000), "a": 0, "b": 2 } });
     put(&ports, &task, "input/second", outdated).await;
-    handle(&ports, [command("first", json!({ "a": 1 }))], 1).await;
+    command_to(&ports, command("first", json!({ "a": 1 }))).await;
     let request = deployment.take_agent_requests().await.remove(0);
     handle(&ports, [reply(&request, &failed)], 1).await;
 
-    handle(&ports, [command("second", json!({ "b": 2 }))], 1).await;
+    command_to(&ports, command("second", json!({ "b": 2 }))).await;
     let task = deployment.task("t").await;
     let refused = task.commands.last().unwrap().refused.as_deref();
     assert_eq!(refused, Some("another change came first; send the command again"));
-    handle(&ports, [command("third", json!({ "b": 2 }))], 1).await;
+    command_to(&ports, command("third", json!({ "b": 2 }))).await;
     let request = deployment.take_agent_requests().await.remove(0);
     let body = request.body.unwrap().value();
     assert_eq!((&body["a"], &body["b"]), (&json!(1), &json!(2)));

@@ -27,6 +27,7 @@ use steward_core::{
 };
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Clock, Ports, StateStore};
+use steward_scheduler::{CommandAuthority, SchedulerInstance};
 
 use crate::agent_contract::ContractCheck;
 
@@ -293,6 +294,29 @@ pub(crate) fn sqs_event(bodies: impl IntoIterator<Item = String>, receives: u32)
         })
         .collect();
     serde_json::from_value(json!({ "Records": records })).unwrap()
+}
+
+/// The name of the commands queue in [`commands_event`].
+const COMMANDS_QUEUE: &str = "commands";
+
+/// An event of the commands queue, whose messages this sender sent. `None`: SQS states no sender.
+pub(crate) fn commands_event(
+    bodies: impl IntoIterator<Item = String>,
+    sender: Option<&str>,
+) -> SqsEvent {
+    let mut event = sqs_event(bodies, 1);
+    for record in &mut event.records {
+        record.event_source_arn =
+            Some(format!("arn:aws:sqs:us-east-1:000000000000:{COMMANDS_QUEUE}"));
+        record.attributes.extend(sender.map(|sender| ("SenderId".to_owned(), sender.to_owned())));
+    }
+    event
+}
+
+/// A scheduler that accepts commands of [`commands_event`]. `console_role` is the id of the console's role, or empty.
+pub(crate) fn scheduler_instance(console_role: &str) -> SchedulerInstance {
+    let commands = CommandAuthority::new(COMMANDS_QUEUE, console_role);
+    SchedulerInstance { commands, ..SchedulerInstance::default() }
 }
 
 /// The ids of the messages that the handler reported as failed, so that SQS delivers them again.

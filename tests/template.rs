@@ -16,6 +16,7 @@ use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_supervisor::{SupervisorConfig, SweepSchedule};
 
 mod agent;
+mod commands;
 mod registrar;
 mod supervisor;
 
@@ -225,6 +226,7 @@ fn every_queue_has_the_redelivery_settings_of_the_local_queues() {
     for (template, function, queue, local) in [
         (template(), "SubmissionFunction", "SubmissionsQueue", queues::SUBMISSIONS),
         (template(), "SchedulerFunction", "SchedulerQueue", queues::SCHEDULER),
+        (template(), "SchedulerFunction", "CommandsQueue", queues::COMMANDS),
         (agent_template(), "AgentFunction", "AgentQueue", queues::AGENT),
     ] {
         let timeout = properties(&template, function)["Timeout"].as_u64().unwrap();

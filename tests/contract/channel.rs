@@ -66,8 +66,9 @@ pub(super) async fn any_text_arrives_unchanged(backend: impl Backend) {
 }
 
 pub(super) async fn messages_arrive_in_the_queue_they_were_sent_to(backend: impl Backend) {
-    let queues = [Queue::Scheduler, Queue::Rejected, agent_queue(), backend.client_queue()];
-    let names = ["scheduler", "rejected", "agent", "client"];
+    let own = [Queue::Scheduler, Queue::Commands, Queue::Rejected];
+    let queues: Vec<_> = own.into_iter().chain([agent_queue(), backend.client_queue()]).collect();
+    let names = ["scheduler", "commands", "rejected", "agent", "client"];
     let mut messages = Vec::new();
     for round in 0..3 {
         messages.extend(
@@ -77,7 +78,7 @@ pub(super) async fn messages_arrive_in_the_queue_they_were_sent_to(backend: impl
                 .map(|(queue, name)| message_to(queue, format!("{name} {round}"))),
         );
     }
-    assert_all_sent(&send(backend.ports(), messages).await, 12);
+    assert_all_sent(&send(backend.ports(), messages).await, 15);
     for (queue, name) in queues.iter().zip(names) {
         let expected = [0, 1, 2].map(|round| format!("{name} {round}"));
         assert_eq!(take_bodies(&backend, queue).await, expected);

@@ -77,7 +77,9 @@ impl Environment {
 
     /// Sets the longest retention for all messages, as for dead letters.
     async fn extend_message_retention(&self) {
-        let queues = [resources::SUBMISSIONS_QUEUE, resources::SCHEDULER_QUEUE, AGENT_QUEUE];
+        let own =
+            [resources::SUBMISSIONS_QUEUE, resources::SCHEDULER_QUEUE, resources::COMMANDS_QUEUE];
+        let queues = own.into_iter().chain([AGENT_QUEUE]);
         for queue in queues {
             let request = self.sqs.set_queue_attributes().queue_url(self.queue(queue));
             let name = QueueAttributeName::MessageRetentionPeriod;
@@ -183,7 +185,8 @@ impl Environment {
     }
 
     /// Converts messages to Lambda's event. By the test's clock, a message has waited for as long as by the clock of the queues.
-    pub(super) fn event(&self, messages: &[Message]) -> SqsEvent {
+    pub(super) fn event(&self, queue: &str, messages: &[Message]) -> SqsEvent {
+        let name = queue.rsplit('/').next().unwrap();
         let ahead = self.deployment.clock.now().duration_since(self.queue_time()).as_millis();
         let records: Vec<_> = messages
             .iter()
@@ -199,6 +202,7 @@ impl Environment {
                     "receiptHandle": message.receipt_handle,
                     "body": message.body,
                     "attributes": attributes,
+                    "eventSourceARN": format!("arn:aws:sqs:us-east-1:000000000000:{name}"),
                 })
             })
             .collect();

@@ -22,6 +22,7 @@ use aws_sdk_sqs::{Client, types::Message};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::Agent;
+use steward_aws::batch::queue_of;
 use steward_core::{
     breaker::BreakerSettings,
     limits,
@@ -36,6 +37,7 @@ use steward_core::{
 };
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports, Queue};
+use steward_scheduler::{CommandAuthority, SchedulerInstance};
 
 use super::{
     environment::{AGENT_QUEUE, CLIENT_QUEUE, Environment, acknowledge, receives},
@@ -208,6 +210,7 @@ impl ScenarioRun<'_> {
         let mut found =
             self.deliver(FunctionRole::Submission, resources::SUBMISSIONS_QUEUE).await?;
         found |= self.deliver(FunctionRole::Scheduler, resources::SCHEDULER_QUEUE).await?;
+        found |= self.deliver(FunctionRole::Scheduler, resources::COMMANDS_QUEUE).await?;
         found |= self.deliver(FunctionRole::Agent, AGENT_QUEUE).await?;
         if found || self.held_back.is_empty() {
             return Ok(found);
@@ -229,8 +232,9 @@ impl ScenarioRun<'_> {
         self.delivered.extend(bodies.map(|body| (queue.clone(), body)));
         let process_of = self.process_of(role);
         let work = async {
-            let answer =
-                self.handle(role, &process_of.ports, self.environment.event(&messages)).await;
+            let answer = self
+                .handle(role, &process_of.ports, self.environment.event(&queue, &messages))
+                .await;
             acknowledge(&process_of.sqs, &queue, &messages, &answer).await
         };
         let done = tokio::select! {
@@ -287,8 +291,13 @@ impl ScenarioRun<'_> {
                 channel.process_batch(&Queue::Submissions, event, handle).await
             }
             FunctionRole::Scheduler => {
-                let handle = |event| steward_scheduler::handle(ports, event);
-                channel.process_batch(&Queue::Scheduler, event, handle).await
+                let commands = CommandAuthority::of(&self.environment.deployment.config);
+                let is_command =
+                    commands.is_commands_queue(event.records.first().and_then(queue_of));
+                let queue = if is_command { Queue::Commands } else { Queue::Scheduler };
+                let instance = SchedulerInstance { commands, ..SchedulerInstance::default() };
+                let handle = |event| steward_scheduler::handle_with(ports, &instance, event);
+                channel.process_batch(&queue, event, handle).await
             }
             FunctionRole::Agent => {
                 let name: AgentName = "a".parse().unwrap();
@@ -342,7 +351,7 @@ impl ScenarioRun<'_> {
                 issued_at: None,
             });
             let body = serde_json::to_string(&command).unwrap();
-            self.environment.send(resources::SCHEDULER_QUEUE, body).await;
+            self.environment.send(resources::COMMANDS_QUEUE, body).await;
         }
         self.has_commanded = true;
         true

@@ -8,13 +8,14 @@ use std::{
 };
 
 use reqwest::{Client, Response, redirect::Policy};
+use steward_core::model::command::CommandSource;
 use steward_demo::{example_workflow::ExampleWorkflow, services::Fault};
 
 use super::{
     aws_requests::{wait_for, with_retries},
     http::base_url,
     stack::Stack,
-    target::deployment_target,
+    target::{TargetKind, deployment_target},
 };
 
 pub(super) async fn operator_uses_the_console(stack: Rc<Stack>) {
@@ -57,6 +58,12 @@ pub(super) async fn operator_uses_the_console(stack: Rc<Stack>) {
         (command.by.as_str(), command.why.as_str()),
         (deployment_target().caller.as_str(), "an end-to-end test")
     );
+    // The emulators state the account's id for every sender, so that the scheduler cannot recognise the console.
+    let via = match deployment_target().kind {
+        TargetKind::Aws => CommandSource::Console,
+        TargetKind::MiniStack | TargetKind::LocalStack => CommandSource::Direct,
+    };
+    assert_eq!(command.caller.unwrap().via, via);
 }
 
 /// A running `steward console --url`, which signs as the account's root.

@@ -44,7 +44,7 @@ pub(super) struct Stack {
     pub(super) services: MockServices,
     pub(super) plan: FaultPlan,
     pub(super) spans: Collector,
-    /// The tasks for which an alert was received.
+    /// The tasks and the corrupt messages for which an alert was received.
     pub(super) alerted: Arc<Mutex<BTreeSet<String>>>,
     /// The received notifications, as `order-1 processed`.
     pub(super) notified: Arc<Mutex<BTreeSet<String>>>,
@@ -94,7 +94,8 @@ impl Stack {
         let notifications = queue(&sdk, &client_queue()).await;
         let (alerted, notified) = (Arc::default(), Arc::default());
         listen(&sdk, alerts, Arc::clone(&alerted), |event| {
-            Some(event["detail"]["data"]["task_id"].as_str()?.to_owned())
+            let data = &event["detail"]["data"];
+            Some(data["task_id"].as_str().or(data["message_id"].as_str())?.to_owned())
         });
         listen(&sdk, notifications, Arc::clone(&notified), |notification| {
             Some(format!(

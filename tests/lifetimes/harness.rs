@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_core::{
     engine::event::Event,
@@ -23,6 +22,8 @@ use steward_runtime::{
     ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},
     trace::{SpanKind, TraceSpan},
 };
+
+use crate::support::{commands_event, scheduler_instance, sqs_event};
 
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -95,7 +96,7 @@ impl MemoryDeployment {
             }
             for message in all {
                 match &message.queue {
-                    Queue::Scheduler => {
+                    Queue::Scheduler | Queue::Commands => {
                         self.scheduler_messages.push(message.clone());
                         self.schedule(&message.body).await;
                     }
@@ -114,13 +115,15 @@ impl MemoryDeployment {
         }
     }
 
-    /// Delivers a message to the scheduler.
+    /// Delivers a message to the scheduler, from the queue that the message belongs to.
     pub(super) async fn schedule(&self, body: &str) {
-        let event: SqsEvent = serde_json::from_value(json!({ "Records": [
-            { "messageId": "m", "body": body, "attributes": { "ApproximateReceiveCount": "1" } },
-        ] }))
-        .unwrap();
-        let response = steward_scheduler::handle(&self.ports, event).await;
+        let is_command = serde_json::from_str::<Value>(body).unwrap()["type"] == "command";
+        let event = match is_command {
+            true => commands_event([body.to_owned()], Some("AIDAANN")),
+            false => sqs_event([body.to_owned()], 1),
+        };
+        let response =
+            steward_scheduler::handle_with(&self.ports, &scheduler_instance(""), event).await;
         assert_eq!(response.batch_item_failures.len(), 0, "{body}");
     }
 

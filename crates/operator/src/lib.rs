@@ -25,11 +25,14 @@ pub mod graph;
 pub mod mask;
 pub mod masked_documents;
 pub mod next;
+mod operator_name;
 pub mod preview;
 pub mod shown_documents;
 pub mod state;
 pub mod timeline;
 pub mod view;
+
+pub use operator_name::operator_name;
 
 use steward_core::model::{attempt::Action, names::Part};
 

@@ -6,12 +6,14 @@ use serde::Serialize;
 use serde_json::Value;
 use steward_core::model::{
     attempt::{Action, AttemptId, AttemptTimes},
-    command::{CommandId, CommandRecord},
+    command::{Caller, CommandId, CommandRecord},
     document::{Document, DocumentKey},
     names::Part,
     step::{Progress, StepState},
     task::Task,
 };
+
+use crate::operator_name::described;
 
 /// One entry of a task's timeline. Fields that do not apply are absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,9 +31,12 @@ pub struct TimelineEntry {
     pub attempt: Option<u32>,
     /// What happened.
     pub what: String,
-    /// The operator who sent the command.
+    /// The operator who sent the command, as stated by the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Who sent the command, as far as it is verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
     /// Why the attempt failed, or the operator's reason for the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -56,6 +61,7 @@ impl TimelineEntry {
             attempt: None,
             what,
             by: None,
+            caller: None,
             why: None,
             verdict: None,
             times: AttemptTimes::default(),
@@ -73,12 +79,12 @@ impl TimelineEntry {
     }
 
     fn of_command(record: &CommandRecord) -> Self {
-        let CommandRecord { command, by, why, at, refused, .. } = record;
+        let CommandRecord { command, by, caller, why, at, refused, .. } = record;
         let verdict = refused
             .as_ref()
             .map_or_else(|| "carried out".to_owned(), |reason| format!("refused: {reason}"));
         let (by, why, verdict) = (Some(by.clone()), Some(why.clone()), Some(verdict));
-        Self { by, why, verdict, ..Self::new(*at, command) }
+        Self { by, caller: caller.clone(), why, verdict, ..Self::new(*at, command) }
     }
 
     /// The attempt for a table cell: `2`, or `undo 2` for an attempt at an undo. Empty if there is none.
@@ -91,11 +97,11 @@ impl TimelineEntry {
         }
     }
 
-    /// What happened, and which operator requested it.
+    /// What happened, which operator requested it, and who sent the command.
     #[must_use]
     pub fn description(&self) -> String {
         match &self.by {
-            Some(by) => format!("{} by {by}", self.what),
+            Some(by) => format!("{} by {}", self.what, described(by, self.caller.as_ref())),
             None => self.what.clone(),
         }
     }

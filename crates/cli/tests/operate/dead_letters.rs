@@ -148,15 +148,18 @@ async fn a_command_in_a_dead_letter_queue_is_carried_out_after_a_redrive() {
     let harness = OperatorHarness::start().await;
     harness.submit("order", "order-1", "/ship").await;
     harness.until_state("order-1", "Error").await;
-    let dead = "steward-scheduler-dead-letters";
+    let dead = "steward-commands-dead-letters";
     let command = json!({
         "type": "command", "command_id": "c-1", "task_id": "order-1", "by": "anna",
         "why": "collected in the shop", "order": { "command": "skip" },
     });
     send(&harness.host.sqs(), &harness.host.queue_url(dead), &command.to_string()).await;
     let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
-    output.has(&["1 sent back to steward-scheduler"]);
+    output.has(&["1 sent back to steward-commands"]);
     harness.until_state("order-1", "Processed").await;
+    // The sender is who sent it back: `steward` signs with the SDK's test credentials.
+    let shown = harness.steward(&["show", "order-1"]).await;
+    shown.has(&["skip ship by anna (not verified; sent back by ANOTREAL)"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

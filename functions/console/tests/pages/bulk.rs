@@ -120,19 +120,23 @@ impl RunningDeployment {
         .await
     }
 
-    /// Waits until the scheduler's queue is empty.
+    /// Waits until the scheduler's queues are empty.
     async fn wait_until_idle(&self) {
         let counts = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
         ];
-        eventually(async || {
-            let url = &self.host.config.scheduler_queue_url;
-            let request = self.host.sqs().get_queue_attributes().queue_url(url);
-            let answer = request.set_attribute_names(Some(counts.to_vec())).send().await.unwrap();
-            answer.attributes.unwrap().values().all(|count| count == "0").then_some(())
-        })
-        .await;
+        let config = &self.host.config;
+        // A command leads to messages in the scheduler's queue, never the other way round.
+        for url in [&config.commands_queue_url, &config.scheduler_queue_url] {
+            eventually(async || {
+                let request = self.host.sqs().get_queue_attributes().queue_url(url);
+                let request = request.set_attribute_names(Some(counts.to_vec()));
+                let answer = request.send().await.unwrap();
+                answer.attributes.unwrap().values().all(|count| count == "0").then_some(())
+            })
+            .await;
+        }
     }
 }
 
@@ -297,14 +301,14 @@ async fn a_run_that_cannot_be_recorded_is_not_sent() {
     let failed = broken.post("/console/bulk", &UNDO).await;
     assert_eq!(failed.status, StatusCode::SERVICE_UNAVAILABLE);
     let sqs = aws_sdk_sqs::Client::new(&console.aws.sdk_config());
-    let request = sqs.receive_message().queue_url(&console.config.scheduler_queue_url);
+    let request = sqs.receive_message().queue_url(&console.config.commands_queue_url);
     assert_eq!(request.send().await.unwrap().messages(), []);
 }
 
 #[tokio::test]
 async fn the_page_shows_how_many_commands_could_not_be_sent() {
     let console = TestConsole::new().await;
-    let broken = reconfigured(&console, |config| config.scheduler_queue_url.push_str("-gone"));
+    let broken = reconfigured(&console, |config| config.commands_queue_url.push_str("-gone"));
     let sent = broken.post("/console/bulk", &UNDO).await;
     assert_eq!(sent.location.as_deref(), Some("/console/bulk/run-1?unsent=2"));
     let page = console.get(&sent.location.unwrap()).await;

@@ -16,8 +16,9 @@ use steward_core::{
     model::{error_detail::ErrorDetail, messages::StepRequest, task::Task},
 };
 use steward_runtime::ports::{Clock, Ports, SaveOutcome, StateStore};
+use steward_scheduler::{CommandAuthority, SchedulerInstance};
 
-use crate::test_console::{PageResponse, TestConsole};
+use crate::test_console::{CONSOLE_ROLE, PageResponse, TestConsole};
 
 /// Values that no page may show.
 pub(crate) const CARD: &str = "4111-1111-1111-1111";
@@ -151,12 +152,20 @@ impl Shop {
         let agent_queue = config.agent_queue_url.of(&self.agent.name);
         loop {
             let to_scheduler = self.take(&config.scheduler_queue_url).await;
+            let commands = self.take(&config.commands_queue_url).await;
             let to_agent = self.take(&agent_queue).await;
-            if to_scheduler.records.is_empty() && to_agent.records.is_empty() {
+            let is_idle =
+                [&to_scheduler, &commands, &to_agent].iter().all(|e| e.records.is_empty());
+            if is_idle {
                 return;
             }
-            let response = steward_scheduler::handle(&**ports, to_scheduler).await;
-            assert!(response.batch_item_failures.is_empty(), "{response:?}");
+            let authority = CommandAuthority::new(&config.commands_queue_url, CONSOLE_ROLE);
+            let scheduler =
+                SchedulerInstance { commands: authority, ..SchedulerInstance::default() };
+            for batch in [to_scheduler, commands] {
+                let response = steward_scheduler::handle_with(&**ports, &scheduler, batch).await;
+                assert!(response.batch_item_failures.is_empty(), "{response:?}");
+            }
             let deadline = ports.clock().now() + std::time::Duration::from_secs(115);
             let response = steward_agent::handle(&**ports, &self.agent, to_agent, deadline).await;
             assert!(response.batch_item_failures.is_empty(), "{response:?}");
@@ -168,6 +177,7 @@ impl Shop {
         let sqs = aws_sdk_sqs::Client::new(&self.console.aws.sdk_config());
         let receive = sqs.receive_message().queue_url(queue).max_number_of_messages(10);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
+        let receive = receive.message_attribute_names("All");
         let messages = receive.send().await.unwrap().messages.unwrap_or_default();
         let mut records = Vec::new();
         for message in messages {
@@ -176,9 +186,21 @@ impl Shop {
             let attributes = message.attributes.unwrap_or_default();
             let attributes: BTreeMap<_, _> =
                 attributes.iter().map(|(name, value)| (name.as_str(), value)).collect();
+            let name = queue.rsplit('/').next().unwrap();
+            let message_attributes = message.message_attributes.unwrap_or_default().into_iter();
+            let message_attributes: BTreeMap<_, _> = message_attributes
+                .map(|(name, value)| {
+                    let value = json!({
+                        "stringValue": value.string_value, "dataType": value.data_type,
+                        "stringListValues": [], "binaryListValues": [],
+                    });
+                    (name, value)
+                })
+                .collect();
             records.push(json!({
                 "messageId": message.message_id, "body": message.body,
-                "attributes": attributes, "messageAttributes": {},
+                "attributes": attributes, "messageAttributes": message_attributes,
+                "eventSourceARN": format!("arn:aws:sqs:us-east-1:000000000000:{name}"),
             }));
         }
         serde_json::from_value(json!({ "Records": records })).unwrap()

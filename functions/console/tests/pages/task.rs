@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use serde_json::json;
-use steward_core::model::task::ProcessState;
+use steward_core::model::{command::CommandSource, task::ProcessState};
 use steward_operator::mask::MASK_TEXT;
 use tempfile::NamedTempFile;
 
@@ -101,11 +101,12 @@ async fn a_failed_step_is_resubmitted_and_the_page_shows_the_progress() {
     shop.get(location(&sent)).await.assert_text(&[
         "Done: resubmit charge. Since then: charge: completed; ship: completed; the task: Processed.",
         "✓ Processed",
-        "resubmit charge ada the bank is back ✓ carried out",
+        "resubmit charge ada (verified by the console, AROACONSOLE:steward-console) the bank is back ✓ carried out",
         "The task has ended.",
     ]);
     let record = &shop.task("o-1").await.commands[0];
     assert_eq!((record.by.as_str(), record.why.as_str()), ("ada", "the bank is back"));
+    assert_eq!(record.caller.as_ref().unwrap().via, CommandSource::Console);
 }
 
 #[tokio::test]

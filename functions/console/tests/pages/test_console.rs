@@ -19,6 +19,10 @@ use steward_emulator::{
 use steward_runtime::ports::Ports;
 use tower::ServiceExt;
 
+/// The unique id of the console's role, and the identity with which the console signs.
+pub(crate) const CONSOLE_ROLE: &str = "AROACONSOLE";
+const CONSOLE: &str = "AROACONSOLE:steward-console";
+
 /// The largest size of a page, in bytes.
 const PAGE_BYTES_MAX: usize = 10 << 20;
 
@@ -45,7 +49,7 @@ impl TestConsole {
         let aws = EmbeddedAws::in_memory().unwrap();
         let agents = ["a".parse().unwrap()];
         let config = resources::create(&aws, &agents).await.unwrap();
-        let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
+        let ports = Arc::new(AwsPorts::new(&aws.sdk_config_of(CONSOLE), &config, "console"));
         let agent = LocalAgent { kind: "http", rate_limit: None };
         let agents = agents.into_iter().map(|name| (name, agent)).collect();
         register_agents(&ports, &agents).await.unwrap();
