@@ -61,7 +61,7 @@ impl CommandAuthority {
             SchedulerMessage::Callback(_) => Ok(()),
             SchedulerMessage::Command(_) if is_commands_queue => Ok(()),
             SchedulerMessage::Command(_) => {
-                Err(message.corrupt(NOT_FROM_COMMANDS_QUEUE.to_owned()))
+                Err(message.corrupt(format!("{}: {NOT_FROM_COMMANDS_QUEUE}", sender_of(message))))
             }
             SchedulerMessage::Wake(_)
             | SchedulerMessage::Reply(_)
