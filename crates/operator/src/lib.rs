@@ -16,6 +16,7 @@
 //! - [`figures`](mod@figures): attempts, failures and durations of each step.
 
 pub mod agents;
+mod caller_text;
 pub mod changes;
 pub mod chart;
 pub mod dead_letter;
@@ -25,14 +26,13 @@ pub mod graph;
 pub mod mask;
 pub mod masked_documents;
 pub mod next;
-mod operator_name;
 pub mod preview;
 pub mod shown_documents;
 pub mod state;
 pub mod timeline;
 pub mod view;
 
-pub use operator_name::operator_name;
+pub use caller_text::name_and_caller;
 
 use steward_core::model::{attempt::Action, names::Part};
 

@@ -13,7 +13,7 @@ use steward_core::model::{
     task::Task,
 };
 
-use crate::operator_name::described;
+use crate::caller_text::described;
 
 /// One entry of a task's timeline. Fields that do not apply are absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -4,7 +4,7 @@ use steward_core::model::command::{Caller, CommandRecord, CommandSource};
 
 /// The operator of a command, with the verified sender: `ann (sent by AIDAEXAMPLE)`.
 #[must_use]
-pub fn operator_name(record: &CommandRecord) -> String {
+pub fn name_and_caller(record: &CommandRecord) -> String {
     described(&record.by, record.caller.as_ref())
 }
 
