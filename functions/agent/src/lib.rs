@@ -298,6 +298,10 @@ mod tests {
             first_delivery: true,
             traceparent: None,
             sent_at: Some(at(sent_at)),
+            queue: None,
+            sender_id: None,
+            redriven: false,
+            authenticated: false,
         };
         (parse_request(&message, &"a".parse().unwrap()), message)
     }
