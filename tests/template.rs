@@ -21,9 +21,10 @@ mod registrar;
 mod supervisor;
 
 /// The functions of `template.yaml`. Each agent has another function, in its own template.
-const FUNCTIONS: [&str; 6] = [
+const FUNCTIONS: [&str; 7] = [
     "SubmissionFunction",
     "SubmissionHttpFunction",
+    "CallbackFunction",
     "SchedulerFunction",
     "SupervisorFunction",
     "ConsoleFunction",
@@ -219,6 +220,12 @@ fn functions_have_the_architecture_parameter_and_tracing() {
         let url = &properties(&template, function)["FunctionUrlConfig"];
         assert_eq!(url["AuthType"], "AWS_IAM", "{function}");
     }
+    assert_eq!(
+        properties(&template, "CallbackFunction")["FunctionUrlConfig"]["AuthType"],
+        "NONE",
+        "the signed URL is the credential"
+    );
+    assert_eq!(template["Parameters"]["HttpCallbacks"]["Default"], "false");
 }
 
 #[test]

@@ -59,7 +59,8 @@ pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
 /// back several times.
 pub const SUBMISSIONS_HELD_BACK: &str = "steward_submissions_held_back_total";
 
-/// Callbacks over HTTP that were refused, by `reason`: the name of the problem type.
+/// Callbacks over HTTP that were refused, by `reason`: `forged` (the URL is not from this deployment), `expired`, or
+/// `not_awaited_or_invalid`.
 pub const CALLBACKS_REFUSED: &str = "steward_callbacks_refused_total";
 
 /// Messages that a function reported as failed, counted for each delivery. SQS redelivers them.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use aws_config::{BehaviorVersion, Region, SdkConfig, retry::RetryConfig};
-use aws_sdk_secretsmanager::config::{Credentials, SharedCredentialsProvider};
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use axum::{
     Router,
     body::Bytes,

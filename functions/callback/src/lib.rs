@@ -164,7 +164,8 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
             Ok(token) => token,
             Err(refusal) => {
                 let problem = of_refused_url(&refusal);
-                metrics::callback_refused(problem.name());
+                let is_expired = matches!(refusal, CallbackUrlRefusal::Expired(_));
+                metrics::callback_refused(if is_expired { "expired" } else { "forged" });
                 tracing::warn!(reason = problem.name(), "callback refused");
                 return problem.response(&refusal.to_string());
             }
@@ -181,7 +182,7 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
                 (StatusCode::ACCEPTED, Json(accepted)).into_response()
             }
             Err(Refused::Problem(problem, detail)) => {
-                metrics::callback_refused(problem.name());
+                metrics::callback_refused("not_awaited_or_invalid");
                 tracing::warn!(%task_id, %step, reason = problem.name(), "callback refused");
                 problem.response(&detail)
             }

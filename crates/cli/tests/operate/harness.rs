@@ -134,9 +134,14 @@ fn approval() -> Workflow {
         "ask": {
             "agent": "shop",
             "request": {
-                "path": "/ask", "body": { "order": "${ task.id }", "token": "${ callback.token }" },
+                "path": "/ask", "body": {
+                    "order": "${ task.id }", "token": "${ callback.token }", "url": "${ callback.url }",
+                },
             },
-            "callback": { "within": "1h", "heartbeat": "30m" },
+            "callback": {
+                "within": "1h", "heartbeat": "30m", "from": "the owner of ${ task.id }",
+                "answer": { "type": ["object", "null"], "properties": { "receipt": { "type": "string" } } },
+            },
             "recovery": { "then": "undo" },
             "undo": { "request": { "path": "/forget", "body": order } },
         },
