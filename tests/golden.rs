@@ -24,7 +24,7 @@ use steward_core::{definition::workflow::Workflow, model::messages::StepRequest}
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports};
 
-use crate::support::{AdapterPorts, TestDeployment, sqs_event};
+use crate::support::{AdapterPorts, TestDeployment, commands_event, scheduler_instance, sqs_event};
 
 /// 2100-01-01 in Unix seconds: nothing with such times is expired by the machine's clock.
 const START: i64 = 4_102_444_800;
@@ -144,6 +144,12 @@ impl GoldenRun {
         assert_eq!(response.batch_item_failures, []);
     }
 
+    async fn command(&self, body: String) {
+        let (instance, event) = (scheduler_instance(""), commands_event([body], Some("AIDAANN")));
+        let response = steward_scheduler::handle_with(&self.ports, &instance, event).await;
+        assert_eq!(response.batch_item_failures, []);
+    }
+
     async fn submit(&self, bodies: Vec<String>) {
         let queues = &self.deployment.config.reply_queues;
         let response = steward_submission::handle(&self.ports, queues, sqs_event(bodies, 1)).await;
@@ -211,7 +217,7 @@ async fn writes_messages_events_and_metrics_match_the_golden_files() {
     let command = json!({
         "type": "command", "command_id": "c-1", "task_id": "refused", "by": "ann", "why": "a drill", "order": { "command": "undo" },
     });
-    run.schedule(vec![command.to_string()]).await;
+    run.command(command.to_string()).await;
     run.run_to_end().await;
 
     let mut metrics = String::new();
