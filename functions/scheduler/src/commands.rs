@@ -171,7 +171,7 @@ mod tests {
         let command = of(
             r#"{"type":"command","command_id":"c","task_id":"t","by":"ann","why":"w","order":{"command":"undo"}}"#,
         );
-        let callback = of(r#"{"type":"callback","token":"t/ask/i1","answer":"heartbeat"}"#);
+        let callback = of(r#"{"type":"callback","token":"t/ask/i0mfvx3k5z","answer":"heartbeat"}"#);
         let wake = of(r#"{"type":"wake","task_id":"t","cause":"submitted"}"#);
         let from = |queue: Option<&str>| ReceivedMessage {
             queue: queue.map(str::to_owned),

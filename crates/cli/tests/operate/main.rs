@@ -209,7 +209,7 @@ async fn an_impossible_command_is_refused_with_a_recorded_reason() {
     harness.steward(&["show", "order-1"]).await.has(&["undo by unknown@box"]);
     let output = harness.steward(&["resubmit", "order-1", "--why", "again", "--input", "{"]).await;
     output.fails(&["--input"]);
-    let unknown_queue = ["undo", "order-1", "--why", "again", "--scheduler-queue", "nowhere"];
+    let unknown_queue = ["undo", "order-1", "--why", "again", "--commands-queue", "nowhere"];
     harness.steward(&unknown_queue).await.fails(&["there is no queue `nowhere`"]);
 }
 
@@ -219,7 +219,7 @@ async fn a_missing_outcome_is_an_error_and_no_wait_only_sends_the_command() {
     harness.submit("order", "order-1", "/ship").await;
     harness.until_state("order-1", "Error").await;
     // The scheduler does not read this queue.
-    let unread = ["--scheduler-queue", "steward-rejected", "--wait", "300ms"];
+    let unread = ["--commands-queue", "steward-rejected", "--wait", "300ms"];
     let output =
         harness.steward(&[&["skip", "order-1", "--why", "again"], &unread[..]].concat()).await;
     output.fails(&["order-1: skip: no outcome within 300ms"]);
@@ -248,7 +248,7 @@ async fn retry_all_resubmits_exactly_the_tasks_that_failed_in_the_outage() {
     retry_all(&["--since", "2h", "--dry-run"]).await.has(&["would be resubmitted: 20"]);
     retry_all(&["--since", "2100-01-01T00:00:00Z"]).await.has(&["no matching task in Error"]);
     retry_all(&["--since", "yesterday"]).await.fails(&["neither a duration such as 2h nor a time"]);
-    let unread = ["--scheduler-queue", "steward-rejected", "--wait", "300ms", "--limit", "3"];
+    let unread = ["--commands-queue", "steward-rejected", "--wait", "300ms", "--limit", "3"];
     let output = retry_all(&[&["--since", "2h"], &unread[..]].concat()).await;
     output.fails(&["not resubmitted: 3 of 3"]);
     assert_eq!(output.out.matches("no outcome").count(), 3, "{}", output.out);
