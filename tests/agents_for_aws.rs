@@ -128,7 +128,7 @@ async fn an_error_body_is_in_the_failure_and_in_nothing_that_leaves_steward() {
     let router = Router::new().fallback(refuse);
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     let workflow = json!({
-        "name": "w", "version": 1, "lifecycle_events": true,
+        "name": "w", "version": 1, "lifecycle_events": ["step_failed", "error"],
         "steps": { "charge": { "agent": "payment", "request": { "path": "/charges" } } },
     });
     let host = start_host(workflow, &[("payment", url.as_str())]).await;

@@ -3,7 +3,10 @@
 //! forecast's figures, so that `steward cost` reports the same.
 
 use serde_json::{Value, json};
-use steward_core::definition::workflow::Workflow;
+use steward_core::{
+    definition::workflow::Workflow,
+    model::lifecycle::{LifecycleEventKind, LifecycleEventKinds},
+};
 use steward_forecast::cost::{
     ForecastReport, ForecastSettings, Json, StepOption, StepSelector, forecast, prices::TaskUsage,
 };
@@ -166,12 +169,17 @@ async fn branches_that_reply_in_the_same_batch_share_a_save() {
 }
 
 #[tokio::test]
-async fn lifecycle_events_cost_one_event_for_each_task() {
-    let with_events = Workflow { lifecycle_events: true, ..sequential_workflow(1) };
-    let (with, without) =
-        (measured(UsageScenario::new(with_events)).await, measured(sequence_of(1)).await);
-    let more = with.all() - without.all();
-    assert_eq!(more.rounded(), [0.0, 0.0, 0.0, 0.0, 1.0]);
+async fn each_lifecycle_event_is_one_event_and_nothing_else() {
+    let ends: LifecycleEventKinds = LifecycleEventKind::ENDS.into_iter().collect();
+    let all: LifecycleEventKinds = LifecycleEventKind::ALL.into_iter().collect();
+    for (steps, lifecycle_events, events) in [(1, ends, 1.0), (1, all.clone(), 3.0), (3, all, 5.0)]
+    {
+        let with_events = Workflow { lifecycle_events, ..sequential_workflow(steps) };
+        let (with, without) =
+            (measured(UsageScenario::new(with_events)).await, measured(sequence_of(steps)).await);
+        let more = with.all() - without.all();
+        assert_eq!(more.rounded(), [0.0, 0.0, 0.0, 0.0, events]);
+    }
 }
 
 /// Documents that do not fit into the item: the submission costs twice because of its transaction, each output once.

@@ -105,7 +105,7 @@ async fn messages_are_not_redriven_if_the_event_cannot_be_published() {
         queue.redrive(&bus, now, &redrive_of_at_most(10), |_| true).await.unwrap().count(),
         1
     );
-    let event_ids: Vec<_> = bus.take().into_iter().map(|event| event.metadata.event_id).collect();
+    let event_ids: Vec<_> = bus.take().into_iter().map(|event| event.id().to_owned()).collect();
     assert_eq!(event_ids, [format!("{DEAD}/operator_redrive/{}", now.as_millisecond())]);
 }
 

@@ -8,7 +8,10 @@ use std::{
 
 use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
-use steward_core::definition::workflow::Workflow;
+use steward_core::{
+    contract::check_lifecycle_event, definition::workflow::Workflow,
+    model::lifecycle::LifecycleEventKind,
+};
 use steward_emulator::{
     host::{Host, HostOptions},
     resources,
@@ -39,7 +42,7 @@ async fn start_service() -> (String, Calls) {
 
 fn workflow() -> Workflow {
     serde_json::from_value(
-        json!({ "name": "pay", "version": 1, "lifecycle_events": true, "steps": {
+        json!({ "name": "pay", "version": 1, "lifecycle_events": LifecycleEventKind::ALL, "steps": {
         "charge": { "agent": "payment", "request": { "path": "/charges", "body": "${ input }" } },
     } }),
     )
@@ -109,10 +112,19 @@ async fn a_task_submitted_over_http_is_processed_traced_logged_and_notified() {
         ["processed", "received"]
     );
     assert_eq!(notifications.each_ref().map(|notification| &notification["task_id"]), [TASK, TASK]);
-    let ended = next_message(&host, &host.queue_url(resources::ALERTS_QUEUE)).await;
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        let event = next_message(&host, &host.queue_url(resources::ALERTS_QUEUE)).await;
+        check_lifecycle_event(&event["detail"]).unwrap();
+        assert_eq!(event["detail-type"], event["detail"]["type"]);
+        assert_eq!(event["source"], "steward");
+        assert_eq!(event["detail"]["subject"], TASK);
+        events.push(event["detail-type"].as_str().unwrap().to_owned());
+    }
+    events.sort_unstable();
     assert_eq!(
-        (&ended["detail-type"], &ended["detail"]["data"]["process_state"]),
-        (&json!("Task Ended"), &json!("Processed"))
+        events,
+        ["steward.step.completed", "steward.task.processed", "steward.task.submitted"]
     );
 
     let calls = calls.lock().unwrap();

@@ -45,7 +45,7 @@ async fn start_charging_service() -> (String, Arc<AtomicU32>) {
 fn workflow() -> Workflow {
     let charge = json!({ "agent": "payment", "request": { "path": "/charges", "body": {} } });
     serde_json::from_value(json!({
-        "name": "pay", "version": 1, "lifecycle_events": true, "steps": { "charge": charge },
+        "name": "pay", "version": 1, "lifecycle_events": ["processed"], "steps": { "charge": charge },
     }))
     .unwrap()
 }

@@ -20,7 +20,10 @@ use aws_smithy_types::config_bag::ConfigBag;
 use metrics_util::debugging::DebuggingRecorder;
 use serde_json::{Value, json};
 use steward_aws::ports::SharedInterceptor;
-use steward_core::{definition::workflow::Workflow, model::messages::StepRequest};
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{lifecycle::LifecycleEventKind, messages::StepRequest},
+};
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports};
 
@@ -89,7 +92,7 @@ fn workflows() -> [Workflow; 2] {
     };
     let undo = |id: &str| json!({ "request": { "path": "/undo", "body": { "id": id } } });
     let parent = json!({
-        "name": "golden", "version": 1, "lifecycle_events": true, "output": "${ steps.last.output }",
+        "name": "golden", "version": 1, "lifecycle_events": LifecycleEventKind::ALL, "output": "${ steps.last.output }",
         "steps": {
             "reserve": with(call("/reserve"), json!({ "undo": undo("${ steps.reserve.output.id }") })),
             "ship": with(call("/ship"), json!({

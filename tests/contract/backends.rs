@@ -131,9 +131,7 @@ impl Backend for InMemoryBackend {
     async fn take_events(&self, _count: usize) -> Vec<(String, Value)> {
         let events = self.ports.bus().take().into_iter();
         events
-            .map(|event| {
-                (event.data.detail_type().to_owned(), serde_json::to_value(&event).unwrap())
-            })
+            .map(|event| (event.detail_type().to_owned(), serde_json::to_value(&event).unwrap()))
             .collect()
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steward_core::model::{
     events::{BusEvent, EventData, TaskAlert},
-    task::ProcessState,
+    lifecycle::{DataContentType, LifecycleEvent, LifecycleEventContent, SpecVersion, TaskData},
 };
 use steward_runtime::ports::{EventBus, Ports};
 
@@ -42,15 +42,25 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(backend: imp
             message_id: "m-1".to_owned(),
             reason: reason.clone(),
         },
-        EventData::TaskEnded {
+    ];
+    let operator_events = events.into_iter().map(|happened| BusEvent::new("t", at, happened));
+    let lifecycle_event = LifecycleEvent {
+        specversion: SpecVersion::V1,
+        id: "t/1/processed/2".to_owned(),
+        source: "/steward/workflows/order".to_owned(),
+        subject: id("t"),
+        time: at,
+        datacontenttype: DataContentType::Json,
+        content: LifecycleEventContent::Processed(TaskData {
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
             version: 3,
-            process_state: ProcessState::Processed,
-        },
-    ];
-    let events = events.into_iter().map(|happened| BusEvent::new("t", at, happened)).collect();
-    publish(backend.ports(), events).await;
+            submitted_at: at,
+            parent_task_id: None,
+        }),
+    };
+    let lifecycle_event = BusEvent::Lifecycle(Box::new(lifecycle_event));
+    publish(backend.ports(), operator_events.chain([lifecycle_event]).collect()).await;
     let envelope = |event: &str, data: Value| {
         json!({
             "metadata": {
@@ -70,15 +80,6 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(backend: imp
         ),
         ("Submission Refused", envelope("submission_refused", json!({ "reason": reason }))),
         (
-            "Task Ended",
-            envelope(
-                "task_ended",
-                json!({
-                    "task_id": "t", "workflow": "order", "version": 3, "process_state": "Processed",
-                }),
-            ),
-        ),
-        (
             "Task In Error",
             envelope(
                 "task_in_error",
@@ -87,6 +88,17 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(backend: imp
                     "reason": reason,
                 }),
             ),
+        ),
+        (
+            "steward.task.processed",
+            json!({
+                "specversion": "1.0", "id": "t/1/processed/2", "source": "/steward/workflows/order", "subject": "t",
+                "time": "2096-06-01T12:00:00Z", "datacontenttype": "application/json",
+                "type": "steward.task.processed",
+                "data": {
+                    "task_id": "t", "workflow": "order", "version": 3, "submitted_at": "2096-06-01T12:00:00Z",
+                },
+            }),
         ),
     ];
     let expected = expected.map(|(kind, content)| (kind.to_owned(), content));

@@ -221,7 +221,7 @@ pub(super) fn ids_in(shard: u32, shards: u32, count: usize) -> Vec<String> {
 pub(super) fn workflow(name: &str, version: u32) -> Workflow {
     serde_json::from_value(json!({
         "name": name, "version": version, "description": "Reserves, then charges — twice “quoted”.",
-        "complete_within": "1d 12h", "overdue": "undo", "lifecycle_events": true,
+        "complete_within": "1d 12h", "overdue": "undo", "lifecycle_events": ["step_failed", "undone"],
         "steps": {
             "reserve": { "agent": "inventory", "request": { "path": "/reservations" } },
             "charge": {

@@ -81,7 +81,7 @@ pub(super) fn describe_outcome(before: &Task, answer: &Transition) -> String {
             Effect::Notification { notice, .. } => {
                 write!(text, "; notification {:?}", notice.status).unwrap()
             }
-            Effect::Publish(event) => write!(text, "; event {}", event.metadata.event).unwrap(),
+            Effect::Publish(event) => write!(text, "; event {}", event.detail_type()).unwrap(),
             Effect::Submit(submission) => {
                 let to = if submission.undo { " to be undone" } else { "" };
                 write!(text, "; submit {}{to}", submission.task_id).unwrap();

@@ -9,7 +9,7 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptId},
         document::DocumentKey,
-        events::EventData,
+        events::{BusEvent, EventData},
         messages::StepRequest,
         names::{Part, StepName},
         task::{ProcessState, Task},
@@ -253,7 +253,7 @@ impl CheckedTransition<'_> {
             return None;
         }
         let undo_failed = self.effects.iter().any(|effect| {
-            matches!(effect, Effect::Publish(event)
+            matches!(effect, Effect::Publish(BusEvent::Operator(event))
                 if matches!(event.data, EventData::UndoFailed(_)))
         });
         let past_return = after.error.iter().any(|text| text.contains("point of no return"));

@@ -21,7 +21,7 @@ use super::{
     children::{ChildSubmission, report as child_report},
     events::{ModelEvent, callback_answer, completed, possible_events},
     model_state::ModelState,
-    successors::{ObservedTransition, describe, is_alert, successors},
+    successors::{ObservedTransition, describe, successors},
     workflows::{Ending, ExploredWorkflow},
 };
 
@@ -256,8 +256,7 @@ fn successful_responses(
             after.is_zero().then(|| arrives(Event::Wake)).into_iter().collect()
         }
         Effect::Publish(event) => {
-            let ended_at = event.metadata.at;
-            let sent = is_alert(effect).then_some(Event::AlertPublished { ended_at });
+            let sent = event.alerted_end().map(|ended_at| Event::AlertPublished { ended_at });
             sent.map(arrives).into_iter().collect()
         }
         Effect::ParentRequest(_)

@@ -359,7 +359,7 @@ fn state_with_lost_effects(
 
 /// Whether an effect is the alert of a task in Error.
 pub(super) fn is_alert(effect: &Effect) -> bool {
-    matches!(effect, Effect::Publish(event) if event.is_task_alert())
+    matches!(effect, Effect::Publish(event) if event.alerted_end().is_some())
 }
 
 /// Records that effects are sent.

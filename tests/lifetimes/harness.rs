@@ -204,7 +204,7 @@ impl MemoryDeployment {
 
     /// The reasons of the alerts about a task.
     pub(super) fn alert_reasons(&self, task: &str) -> Vec<String> {
-        let reasons = self.events.iter().filter_map(|event| match &event.data {
+        let reasons = self.events.iter().filter_map(|event| match &event.operator_event()?.data {
             EventData::TaskInError(trouble) | EventData::UndoFailed(trouble) => {
                 (trouble.task_id.as_str() == task).then(|| trouble.reason.clone())
             }
@@ -215,8 +215,7 @@ impl MemoryDeployment {
             | EventData::DeadLetterSeen { .. }
             | EventData::AgentMissing { .. }
             | EventData::OperatorCommand { .. }
-            | EventData::OperatorRedrive { .. }
-            | EventData::TaskEnded { .. } => None,
+            | EventData::OperatorRedrive { .. } => None,
         });
         reasons.collect()
     }

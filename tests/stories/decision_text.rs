@@ -11,6 +11,7 @@ use steward_core::{
         attempt::{Action, AttemptId},
         document::{Document, DocumentKey},
         events::{BusEvent, EventData, TaskAlert},
+        lifecycle::LifecycleEventContent,
         messages::{ChildEnded, ChildOutcome, StepRequest, Submission},
         names::{Part, StepName},
         step::{Progress, StepState},
@@ -197,7 +198,7 @@ pub(super) fn effects_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<Strin
             (0, step, part.and_then(|part| part.item))
         }
         Effect::Notification { .. } => (1, None, None),
-        Effect::Publish(event) if event.is_task_alert() => (2, None, None),
+        Effect::Publish(event) if event.alerted_end().is_some() => (2, None, None),
         Effect::Publish(_) => (3, None, None),
         Effect::ChildEnded(_) => (4, None, None),
         Effect::Wake { .. }
@@ -225,7 +226,8 @@ fn effect_text(effect: &Effect) -> String {
             let more: String = reason.chain(output).collect();
             format!("notification to {queue}: {status}{more}")
         }
-        Effect::Publish(BusEvent { data, .. }) => event_text(data),
+        Effect::Publish(BusEvent::Operator(event)) => event_text(&event.data),
+        Effect::Publish(BusEvent::Lifecycle(event)) => lifecycle_text(&event.content),
         Effect::Submit(Submission { task_id, workflow, input, undo, .. }) => {
             let undo = if *undo { ", undo" } else { "" };
             format!("submit {task_id} to {workflow} with {input}{undo}")
@@ -248,6 +250,24 @@ fn effect_text(effect: &Effect) -> String {
     }
 }
 
+fn lifecycle_text(content: &LifecycleEventContent) -> String {
+    let number = |attempt: &Option<u32>| attempt.map_or(String::new(), |n| format!(" #{n}"));
+    match content {
+        LifecycleEventContent::Submitted(_)
+        | LifecycleEventContent::Processed(_)
+        | LifecycleEventContent::Undone(_)
+        | LifecycleEventContent::Error(_) => format!("event: {}", content.kind()),
+        LifecycleEventContent::StepCompleted(data) => {
+            let by = data.command_id.as_ref().map_or("", |_| " by an operator");
+            format!("event: {}{} completed{by}", data.step, number(&data.attempt))
+        }
+        LifecycleEventContent::StepFailed(data) => {
+            let may_have_run = if data.may_have_run { ", may have run" } else { "" };
+            format!("event: {}{} failed{may_have_run}", data.step, number(&data.attempt))
+        }
+    }
+}
+
 fn event_text(event: &EventData) -> String {
     let trouble = |TaskAlert { steps, reason, .. }: &TaskAlert| {
         let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
@@ -257,7 +277,6 @@ fn event_text(event: &EventData) -> String {
     match event {
         EventData::TaskInError(error) => format!("alert{}", trouble(error)),
         EventData::UndoFailed(error) => format!("alert: left to undo{}", trouble(error)),
-        EventData::TaskEnded { process_state, .. } => format!("event: ended in {process_state}"),
         EventData::OperatorCommand { command, refused: None, .. } => {
             format!("published: {command}")
         }

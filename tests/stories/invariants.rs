@@ -11,7 +11,8 @@ use steward_core::{
     model::{
         attempt::Action,
         command::ReceivedCommand,
-        events::{BusEvent, EventData},
+        events::{BusEvent, EventData, OperatorEvent},
+        lifecycle::{LifecycleEvent, LifecycleEventContent},
         messages::StepRequest,
         names::Part,
         step::{StepRecord, StepState},
@@ -177,17 +178,18 @@ fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
 fn alert_invariants(decision: &DecisionCheck<'_>) -> Invariants {
     let DecisionCheck { workflow, before, after, event, effects, .. } = decision;
     let (ends, in_error) = (decision.ends(), after.process_state == ProcessState::Error);
-    let events: Vec<_> = events(effects).filter(|event| event.is_task_alert()).collect();
+    let events: Vec<_> = events(effects).filter(|event| event.alerted_end().is_some()).collect();
     let failed = after.started_parts().filter(|(_, record)| record.run.state.is_failed());
     let failed: Vec<_> = failed.map(|(part, _)| part).collect();
     let left = left_to_undo(workflow, after);
     let names = |steps: &[Part], wanted: &[Part]| steps == wanted;
     let backward = after.undo_reason.is_some();
     let names_the_parts = |event: &&BusEvent| {
-        if let EventData::UndoFailed(trouble) = &event.data {
+        let data = event.operator_event().map(|event| &event.data);
+        if let Some(EventData::UndoFailed(trouble)) = data {
             return backward && names(&trouble.steps, &left);
         }
-        matches!(&event.data, EventData::TaskInError(trouble)
+        matches!(data, Some(EventData::TaskInError(trouble))
             if !backward && names(&trouble.steps, &failed))
     };
     let was_due = ends || before.due.is_some();
@@ -306,7 +308,7 @@ fn command_invariants(
     let published: Vec<_> = events(effects)
         .filter_map(|event| {
             let EventData::OperatorCommand { command_id, by, caller, why, refused, .. } =
-                &event.data
+                &event.operator_event()?.data
             else {
                 return None;
             };
@@ -357,14 +359,12 @@ pub(super) fn violated_by_effects(
             Some(notice.at) == task.ended_at
                 && notice.task_id.as_deref() == Some(task.task_id.as_str())
         }
-        Effect::Publish(BusEvent { metadata, data }) => {
+        Effect::Publish(BusEvent::Lifecycle(event)) => event_matches(task, event),
+        Effect::Publish(BusEvent::Operator(OperatorEvent { metadata, data })) => {
             let ended = Some(metadata.at) == task.ended_at;
             match data {
                 EventData::TaskInError(trouble) | EventData::UndoFailed(trouble) => {
                     ended && trouble.task_id == task.task_id
-                }
-                EventData::TaskEnded { task_id, process_state, .. } => {
-                    ended && *task_id == task.task_id && *process_state == task.process_state
                 }
                 EventData::OperatorCommand { task_id, .. } => *task_id == task.task_id,
                 EventData::BreakerOpened(_)
@@ -385,6 +385,29 @@ pub(super) fn violated_by_effects(
     };
     let wrong = effects.iter().filter(|effect| !matches_task(effect));
     wrong.map(|effect| format!("an effect matches the saved task; not {effect:?}")).collect()
+}
+
+/// Whether a lifecycle event is about what the saved task shows.
+fn event_matches(task: &Task, event: &LifecycleEvent) -> bool {
+    let ended = |state| task.process_state == state && Some(event.time) == task.ended_at;
+    let is_about = match &event.content {
+        LifecycleEventContent::Submitted(_) => {
+            task.process_state != ProcessState::Pending && event.time == task.submitted_at
+        }
+        LifecycleEventContent::StepCompleted(data) => task.steps.get(&data.step).is_some_and(|r| {
+            let is_completed = matches!(r.run.state, StepState::Completed { .. });
+            is_completed && r.run.state.newest_attempt() == data.attempt
+        }),
+        LifecycleEventContent::StepFailed(data) => task.record(&data.step).is_some_and(|r| {
+            r.run.state.is_failed() && r.run.state.newest_attempt() == data.attempt
+        }),
+        LifecycleEventContent::Processed(_) => ended(ProcessState::Processed),
+        LifecycleEventContent::Undone(_) => ended(ProcessState::Undone),
+        LifecycleEventContent::Error(data) => {
+            ended(ProcessState::Error) && data.undo_failed == task.undo_reason.is_some()
+        }
+    };
+    is_about && event.subject == task.task_id
 }
 
 impl DecisionCheck<'_> {

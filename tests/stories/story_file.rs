@@ -5,7 +5,7 @@ use steward_core::definition::plan::Plan;
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use steward_core::model::time::Timing;
+use steward_core::model::{lifecycle::LifecycleEventKind, time::Timing};
 
 /// A parsed story.
 pub(super) struct Story {
@@ -71,7 +71,10 @@ fn parse(text: &str) -> Result<Story, String> {
         "version": 1,
         "complete_within": workflow_options.remove("within").unwrap_or("1h".to_owned()),
         "overdue": workflow_options.remove("overdue").unwrap_or("alert".to_owned()),
-        "lifecycle_events": workflow_options.contains_key("with lifecycle"),
+        "lifecycle_events": match workflow_options.contains_key("with lifecycle") {
+            true => &LifecycleEventKind::ALL[..],
+            false => &[],
+        },
         "steps": steps,
     });
     if let (Some(output), Some(workflow)) =

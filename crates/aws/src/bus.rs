@@ -1,4 +1,4 @@
-//! Publishes alerts and lifecycle events on EventBridge. Ten events share a request.
+//! Publishes alerts and lifecycle events on EventBridge. Ten events share a request, also of several tasks.
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use futures_util::{StreamExt, stream};
@@ -12,7 +12,7 @@ use crate::errors::{failed, for_each};
 const ENTRIES_MAX: usize = 10;
 
 /// Bytes of entries in one request, below EventBridge's limit of 256 KiB. A single entry is smaller, because the content
-/// of an alert is bounded.
+/// of an alert is bounded, and a lifecycle event has only ids.
 const BYTES_MAX: usize = 250 * 1024;
 
 /// The number of concurrent requests to EventBridge.
@@ -39,7 +39,7 @@ impl EventBridgeBus {
             PutEventsRequestEntry::builder()
                 .event_bus_name(&self.bus)
                 .source(EVENT_SOURCE)
-                .detail_type(event.data.detail_type())
+                .detail_type(event.detail_type())
                 .detail(detail)
                 .build()
         });
@@ -75,7 +75,7 @@ fn batches(events: &[BusEvent]) -> Vec<Vec<(&BusEvent, String)>> {
     let (mut batches, mut bytes) = (Vec::<Vec<_>>::new(), 0);
     for event in events {
         let detail = to_json_text(event);
-        let size = detail.len() + EVENT_SOURCE.len() + event.data.detail_type().len();
+        let size = detail.len() + EVENT_SOURCE.len() + event.detail_type().len();
         let has_room = |batch: &&mut Vec<_>| batch.len() < ENTRIES_MAX && bytes + size <= BYTES_MAX;
         match batches.last_mut().filter(has_room) {
             Some(batch) => batch.push((event, detail)),

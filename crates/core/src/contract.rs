@@ -1,6 +1,7 @@
 //! The contract between the scheduler and agents, generated from the types of the messages, so that it cannot differ from
 //! what the roles send: an AsyncAPI document with the queues and messages, and a JSON Schema of each message.
-//! `docs/agent-contract.md` has the rules that types cannot express.
+//! `docs/agent-contract.md` has the rules that types cannot express. The schema of [lifecycle events](LifecycleEvent) for
+//! subscribers of the event bus is generated in the same way, and has its own version.
 //!
 //! The version follows semantic versioning. A new optional field is a minor version: agents ignore fields that they do not
 //! know. What an agent of an older version would misunderstand is a major version. An agent registers the major version.
@@ -14,6 +15,7 @@ use crate::{
     definition::schema::PayloadSchema,
     limits,
     model::{
+        lifecycle::LifecycleEvent,
         messages::{StepReply, StepRequest},
         names::TaskId,
     },
@@ -21,6 +23,9 @@ use crate::{
 
 /// The version of the contract. Its major version is [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
 pub const CONTRACT_VERSION: &str = "2.0.0";
+
+/// The version of the schema of lifecycle events, which follows semantic versioning as well.
+pub const LIFECYCLE_EVENT_VERSION: &str = "1.0.0";
 
 /// The dialect of the schemas.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -34,11 +39,13 @@ pub enum ContractDocument {
     Request,
     /// The JSON Schema of an agent's reply.
     Reply,
+    /// The JSON Schema of a lifecycle event.
+    LifecycleEvent,
 }
 
 impl ContractDocument {
     /// All documents.
-    pub const ALL: [Self; 3] = [Self::AsyncApi, Self::Request, Self::Reply];
+    pub const ALL: [Self; 4] = [Self::AsyncApi, Self::Request, Self::Reply, Self::LifecycleEvent];
 
     /// The name of the file in `docs/contract/`.
     #[must_use]
@@ -47,6 +54,7 @@ impl ContractDocument {
             Self::AsyncApi => "asyncapi.json",
             Self::Request => "request.schema.json",
             Self::Reply => "reply.schema.json",
+            Self::LifecycleEvent => "lifecycle-event.schema.json",
         }
     }
 
@@ -56,6 +64,7 @@ impl ContractDocument {
         match self {
             Self::AsyncApi => async_api(),
             Self::Request => versioned(root_schema::<StepRequest>(), self),
+            Self::LifecycleEvent => versioned(root_schema::<LifecycleEvent>(), self),
             Self::Reply => {
                 let mut schema = root_schema::<StepReply>();
                 add_type(&mut schema, "reply");
@@ -83,6 +92,16 @@ pub fn check_reply(message: &Value) -> Result<(), String> {
     static SCHEMA: LazyLock<PayloadSchema> =
         LazyLock::new(|| PayloadSchema::new(ContractDocument::Reply.generate()));
     SCHEMA.validate("message", message)
+}
+
+/// Checks that a lifecycle event obeys the published schema.
+///
+/// # Errors
+/// The violations, without values of the event.
+pub fn check_lifecycle_event(event: &Value) -> Result<(), String> {
+    static SCHEMA: LazyLock<InputSchema> =
+        LazyLock::new(|| InputSchema::new(ContractDocument::LifecycleEvent.generate()));
+    SCHEMA.validate(event)
 }
 
 /// What an agent may send when complete-by has passed during its call: the scheduler then recovers the step at once.
@@ -163,9 +182,15 @@ fn versioned(schema: Schema, document: ContractDocument) -> Value {
     let mut schema = schema.to_value();
     if let Value::Object(fields) = &mut schema {
         fields.shift_insert(0, "$schema".to_owned(), json!(DIALECT));
-        let id = format!("urn:steward:agent-contract:{CONTRACT_VERSION}:{}", document.file_name());
+        let (contract, version) = match document {
+            ContractDocument::AsyncApi | ContractDocument::Request | ContractDocument::Reply => {
+                ("agent-contract", CONTRACT_VERSION)
+            }
+            ContractDocument::LifecycleEvent => ("lifecycle-events", LIFECYCLE_EVENT_VERSION),
+        };
+        let id = format!("urn:steward:{contract}:{version}:{}", document.file_name());
         fields.shift_insert(1, "$id".to_owned(), json!(id));
-        fields.shift_insert(2, "version".to_owned(), json!(CONTRACT_VERSION));
+        fields.shift_insert(2, "version".to_owned(), json!(version));
     }
     schema
 }

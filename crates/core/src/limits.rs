@@ -131,6 +131,10 @@ pub const MESSAGE_BYTES_MAX: usize = 250 * 1024;
 /// Steps in one alert. With this limit, ten alerts fit into one request to EventBridge.
 pub const ALERT_STEPS_MAX: usize = 100;
 
+/// Events about failed steps and items that one decision publishes. Only the undo of a task can fail more at once: it gives up
+/// the items that wait.
+pub const FAILED_PART_EVENTS_MAX: usize = 100;
+
 /// Bytes of a workflow's definition.
 pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 

@@ -5,7 +5,7 @@
 //! the most similar known key, and replaces a missing or invalid value by a valid placeholder. A repaired
 //! definition is never used. It is only checked for further problems.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 use steward_core::definition::workflow::json_schema;
 
 use jsonschema::{
@@ -318,6 +318,12 @@ fn invalid_value(error: &ValidationError<'_>, key: &str) -> (String, Option<Stri
             let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
             (format!("must have from {least} to {} characters", limit("maxLength")), None)
         }
+        Kind::UniqueItems => {
+            let items = given.as_array().into_iter().flatten().filter_map(Value::as_str);
+            let mut seen = BTreeSet::new();
+            let repeated = items.filter(|item| !seen.insert(*item)).map(quote).next();
+            (format!("{} is listed twice", repeated.unwrap_or_default()), None)
+        }
         // The schema has no other keywords. The masked text does not contain the value.
         _ => (error.masked_with("it").to_string(), None),
     }
@@ -355,6 +361,9 @@ fn invalid_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<St
         Value::Object(_) => "a mapping",
     };
     let hint = match (is(jsonschema::JsonType::Array), key, given) {
+        (true, "lifecycle_events", _) => {
+            Some("list the events, such as `[processed, undone, error]`".to_owned())
+        }
         (true, ..) => Some("write it as `[a, b]`".to_owned()),
         (
             false,

@@ -5,10 +5,13 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use steward_core::definition::{
-    mask::Mask,
-    recovery::FinalAction,
-    workflow::{Trigger, Workflow},
+use steward_core::{
+    definition::{
+        mask::Mask,
+        recovery::FinalAction,
+        workflow::{Trigger, Workflow},
+    },
+    model::lifecycle::LifecycleEventKinds,
 };
 
 mod change_list;
@@ -34,16 +37,7 @@ pub fn compare_definitions(old: &Workflow, new: &Workflow) -> Vec<DefinitionChan
     found.time_limit("complete_within", old.complete_within, new.complete_within);
     found.overdue(old.overdue, new.overdue);
     found.retention(old.retention, new.retention);
-    match (old.lifecycle_events, new.lifecycle_events) {
-        (false, true) => {
-            found.safe("lifecycle_events", "turned on", "publishes one billed event per task");
-        }
-        (true, false) => {
-            let why = "consumers of `Task Ended` get no events for new tasks";
-            found.risky("lifecycle_events", "turned off", why);
-        }
-        (true, true) | (false, false) => {}
-    }
+    found.lifecycle_events(&old.lifecycle_events, &new.lifecycle_events);
     steps::compare(&mut found, old, new);
     found.output(old, new);
     found.0
@@ -68,6 +62,17 @@ impl Changes {
         }
         if old.description != new.description {
             self.safe("description", "changed", "has no effect on tasks");
+        }
+    }
+
+    fn lifecycle_events(&mut self, old: &LifecycleEventKinds, new: &LifecycleEventKinds) {
+        for kind in new.iter().filter(|kind| !old.contains(*kind)) {
+            let why = "new tasks publish these events, and each of them is billed";
+            self.safe("lifecycle_events", format!("`{kind}` added"), why);
+        }
+        for kind in old.iter().filter(|kind| !new.contains(*kind)) {
+            let why = format!("subscribers of `{}` get no events of new tasks", kind.event_type());
+            self.risky("lifecycle_events", format!("`{kind}` removed"), &why);
         }
     }
 

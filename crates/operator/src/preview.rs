@@ -212,7 +212,7 @@ fn effect_sentence(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Notification { .. } => Some("The client is notified".to_owned()),
         Effect::ChildEnded(ended) => Some(format!("The parent task {} is notified", ended.task_id)),
-        Effect::Publish(event) => event.is_task_alert().then(|| "An alert is sent".to_owned()),
+        Effect::Publish(event) => event.alerted_end().map(|_| "An alert is sent".to_owned()),
         Effect::Request(_)
         | Effect::Submit(_)
         | Effect::ParentRequest(_)

@@ -46,7 +46,7 @@ impl Send {
     /// The end time of the task, if this effect is the alert that a task in Error stays due for.
     fn alerted_end(&self) -> Option<Timestamp> {
         match &self.effect {
-            Effect::Publish(event) => event.is_task_alert().then_some(event.metadata.at),
+            Effect::Publish(event) => event.alerted_end(),
             Effect::Request(_)
             | Effect::Submit(_)
             | Effect::ParentRequest(_)

@@ -104,7 +104,7 @@ async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
         assert!((5..=10).contains(&calls), "{calls} calls after batch {batch}");
     }
     let events: Vec<_> =
-        ports.bus().take().into_iter().map(|event| event.metadata.event_id).collect();
+        ports.bus().take().into_iter().map(|event| event.id().to_owned()).collect();
     assert_eq!(events, ["a/breaker_opened/0"]);
 }
 

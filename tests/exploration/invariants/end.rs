@@ -3,7 +3,7 @@
 use steward_core::{
     engine::{effect::Effect, event::Event},
     model::{
-        events::EventData,
+        events::{BusEvent, EventData},
         names::Part,
         task::{ProcessState, Task},
     },
@@ -51,7 +51,7 @@ impl CheckedTransition<'_> {
         check("a task in a final state is not paused", after.paused_at.is_none());
         let backward = after.undo_reason.is_some();
         for effect in alerts() {
-            let Effect::Publish(event) = effect else { continue };
+            let Effect::Publish(BusEvent::Operator(event)) = effect else { continue };
             let (is_undo, named) = match &event.data {
                 EventData::UndoFailed(trouble) => (true, &trouble.steps),
                 EventData::TaskInError(trouble) => (false, &trouble.steps),
@@ -62,8 +62,7 @@ impl CheckedTransition<'_> {
                 | EventData::AgentMissing { .. }
                 | EventData::BreakerClosed(_)
                 | EventData::OperatorCommand { .. }
-                | EventData::OperatorRedrive { .. }
-                | EventData::TaskEnded { .. } => continue,
+                | EventData::OperatorRedrive { .. } => continue,
             };
             check("the kind of the alert matches the direction of the task", is_undo == backward);
             let left_to_undo = left_to_undo(self.workflow, self.after);

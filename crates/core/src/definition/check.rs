@@ -144,15 +144,15 @@ impl Checker<'_> {
         if trigger.source != EVENT_SOURCE {
             return;
         }
-        match trigger.detail_type.as_str() {
-            "Submission Refused" => {
-                self.report("trigger", "a refused submission would publish the event that triggers it again, in an endless loop");
-            }
-            "Task Ended" if self.workflow.lifecycle_events => {
-                let message = "the end of each task would submit another task, in an endless loop: turn `lifecycle_events` off";
-                self.report("trigger", message);
-            }
-            _ => {}
+        if trigger.detail_type == "Submission Refused" {
+            self.report("trigger", "a refused submission would publish the event that triggers it again, in an endless loop");
+        }
+        let mut chosen = self.workflow.lifecycle_events.iter();
+        if let Some(kind) = chosen.find(|kind| kind.event_type() == trigger.detail_type) {
+            let message = format!(
+                "each task would publish the event that submits another task, in an endless loop: remove `{kind}` from `lifecycle_events`"
+            );
+            self.report("trigger", message);
         }
     }
 

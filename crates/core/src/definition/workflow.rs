@@ -38,6 +38,7 @@ use crate::{
     limits,
     model::{
         attempt::Action,
+        lifecycle::LifecycleEventKinds,
         names::{StepName, WorkflowName},
         responses::ResponseOverrides,
         task::Task,
@@ -83,10 +84,10 @@ pub struct Workflow {
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub retention: Option<Duration>,
-    /// Whether the end of each task is also published on the event bus. Off by default, because each event costs about
-    /// as much as two writes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lifecycle_events: bool,
+    /// The lifecycle events that its tasks publish on the event bus. None by default, because each event costs about as
+    /// much as two writes.
+    #[serde(default, skip_serializing_if = "LifecycleEventKinds::is_empty")]
+    pub lifecycle_events: LifecycleEventKinds,
     /// Default values for the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defaults: Option<StepDefaults>,

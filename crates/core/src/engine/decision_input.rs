@@ -4,12 +4,13 @@ use crate::{
     engine::{
         decision::IgnoreReason,
         effect::Effect,
+        lifecycle::{MayHaveLost, lost_events, never_began},
         notify::end_of_task_effects,
         redelivery::{self, after_reply, in_progress},
         task_change::{Inputs, TaskChange},
         values::ValueSources,
     },
-    model::{attempt::Action, names::Part, step::Progress, task::Task},
+    model::{attempt::Action, events::BusEvent, names::Part, step::Progress, task::Task},
 };
 
 /// A decision before its requests are rendered.
@@ -125,7 +126,7 @@ impl<'a> DecisionInput<'a, '_> {
     }
 
     /// Ignores a reply to a step. If the message was delivered before, sends again the requests in progress that `again`
-    /// accepts, the notifications of the end, and the wakes.
+    /// accepts, the notifications of the end, the lifecycle events, and the wakes.
     fn ignore_late(
         &self,
         reason: IgnoreReason,
@@ -138,7 +139,7 @@ impl<'a> DecisionInput<'a, '_> {
         PendingDecision::ignore_and(
             reason,
             self.lost_after_reply(step, again),
-            self.end_effects_and_wakes(),
+            self.lost_notifications_and_wakes(&MayHaveLost::Reply(&step.step)),
         )
     }
 
@@ -160,11 +161,28 @@ impl<'a> DecisionInput<'a, '_> {
         })
     }
 
-    /// The notifications of the task's end, if it has ended, and the wakes of its waits.
-    pub(crate) fn end_effects_and_wakes(&self) -> Vec<Effect> {
-        let mut effects = end_of_task_effects(self.sources());
+    /// The notifications of the task's end, if it has ended, the lifecycle events that may have been lost, and the wakes
+    /// of its waits.
+    pub(crate) fn lost_notifications_and_wakes(&self, cause: &MayHaveLost<'_>) -> Vec<Effect> {
+        let mut effects = self.lost_notifications(cause);
         effects.extend(self.wakes());
         effects
+    }
+
+    /// The notifications of the task's end, if it has ended, and the lifecycle events that may have been lost.
+    pub(crate) fn lost_notifications(&self, cause: &MayHaveLost<'_>) -> Vec<Effect> {
+        let mut effects = end_of_task_effects(self.sources());
+        if never_began(self.task) {
+            effects.retain(|effect| !matches!(effect, Effect::Publish(BusEvent::Lifecycle(_))));
+            return effects;
+        }
+        effects.extend(self.lost_events(cause));
+        effects
+    }
+
+    /// The lifecycle events, other than the end of the task, that may have been lost.
+    pub(crate) fn lost_events(&self, cause: &MayHaveLost<'_>) -> Vec<Effect> {
+        lost_events(self.inputs.plan, self.task, cause, self.inputs.context.now)
     }
 
     /// The wakes that the last save of the task may have sent.

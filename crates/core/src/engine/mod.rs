@@ -19,7 +19,7 @@
 //! | `advance`, `forward`, `undo` | which steps start, and which undos |
 //! | [`order`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
-//! | `settle`, [`notify`], `redelivery` | the end of a change, notifications, effects that are sent again |
+//! | `settle`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
 //! | `placement` | which documents are stored in the task's item |
 
 mod advance;
@@ -35,6 +35,7 @@ pub mod effect;
 pub mod event;
 mod forward;
 mod item_list;
+mod lifecycle;
 pub mod notify;
 mod operate;
 pub mod order;

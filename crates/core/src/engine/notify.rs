@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     engine::{
         effect::Effect,
+        lifecycle,
         order::{self, PointOfNoReturn},
         values::{ValueError, ValueSources},
     },
@@ -49,14 +50,7 @@ pub(crate) fn end_of_task_effects(sources: ValueSources<'_>) -> Vec<Effect> {
     });
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
     let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, plan)));
-    let lifecycle = plan.lifecycle_events.then(|| {
-        publish(EventData::TaskEnded {
-            task_id: task.task_id.clone(),
-            workflow: task.workflow.clone(),
-            version: task.version,
-            process_state: task.process_state,
-        })
-    });
+    let lifecycle = lifecycle::end_event(plan, task);
     notice.chain(alert).chain(lifecycle).chain(parent_notification(sources)).collect()
 }
 

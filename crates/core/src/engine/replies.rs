@@ -10,6 +10,7 @@ use crate::{
         agent_in_use,
         decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
+        lifecycle::MayHaveLost,
         outcome,
         request::child_id,
         task_change::TaskChange,
@@ -48,7 +49,14 @@ pub(crate) fn reply_received<'a>(
         StepState::Running { .. } if is_deferral_during_undo(case.task, reply) => {
             let redelivered = case.redelivered();
             let again = |_: &Part, action, _| redelivered && action == Action::Undo;
-            let notify = if redelivered { case.wakes() } else { Vec::new() };
+            let notify = match redelivered {
+                true => {
+                    let mut lost = case.lost_events(&MayHaveLost::Reply(&step.step));
+                    lost.extend(case.wakes());
+                    lost
+                }
+                false => Vec::new(),
+            };
             PendingDecision::ignore_and(
                 IgnoreReason::StillAwaited,
                 case.lost_after_reply(step, again),

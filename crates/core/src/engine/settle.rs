@@ -10,6 +10,7 @@ use crate::{
     engine::{
         decision::Transition,
         effect::Effect,
+        lifecycle,
         notify::end_of_task_effects,
         placement::place_documents,
         task_change::{TaskChange, Wakes, pause_until},
@@ -50,6 +51,7 @@ pub(crate) fn settle(
     let plan = change.plan();
     let TaskChange { mut task, documents, notifications, wakes, .. } = *change;
     let documents = place_documents(&mut task, plan, documents);
+    effects.extend(lifecycle::events_of_change(plan, before, &task, now));
     effects.extend(notifications);
     let Wakes { after, cause } = wakes;
     let wake = |after| Effect::Wake { wake: Wake { task_id: task.task_id.clone(), cause }, after };

@@ -121,7 +121,8 @@ use crate::{
         documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
-        notify::{end_of_task_effects, parent_notification, parent_notification_not_undone},
+        lifecycle::MayHaveLost,
+        notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
         order::{self, PointOfNoReturn},
         outcome::{self, NO_REPLY},
@@ -304,20 +305,20 @@ impl<'a> DecisionInput<'a, '_> {
         PendingDecision::ignore_and(
             IgnoreReason::Ended,
             Vec::new(),
-            self.end_effects_if_redelivered(),
+            self.notifications_if_redelivered(),
         )
     }
 
-    /// The notifications of the end, if the message was delivered before.
-    fn end_effects_if_redelivered(&self) -> Vec<Effect> {
-        if self.redelivered() { end_of_task_effects(self.sources()) } else { Vec::new() }
+    /// The notifications of the end and the lifecycle events, if the message was delivered before.
+    fn notifications_if_redelivered(&self) -> Vec<Effect> {
+        if self.redelivered() { self.lost_notifications(&MayHaveLost::Wake) } else { Vec::new() }
     }
 
     /// Reports the outcome of this ended task to its parent, which requested it. An earlier delivery of the request
     /// may have ended the task, so a redelivered request sends all notifications of the end again.
     fn notify_parent(&self) -> PendingDecision<'a> {
-        let mut notify = self.end_effects_if_redelivered();
-        if notify.is_empty() {
+        let mut notify = self.notifications_if_redelivered();
+        if !notify.iter().any(|effect| matches!(effect, Effect::ChildEnded(_))) {
             notify.extend(parent_notification(self.sources()));
         }
         PendingDecision::ignore_and(IgnoreReason::Ended, Vec::new(), notify)
@@ -354,15 +355,19 @@ impl<'a> DecisionInput<'a, '_> {
     /// wait has ended.
     fn advance_task(&self) -> PendingDecision<'a> {
         let task = self.task;
-        let again = if self.redelivered() { self.lost_requests() } else { Vec::new() };
+        let (again, events) = match self.redelivered() {
+            true => (self.lost_requests(), self.lost_events(&MayHaveLost::Wake)),
+            false => (Vec::new(), Vec::new()),
+        };
         let mut change = self.change();
         change.inputs.wait_tolerance = self.inputs.context.timing.clock_skew;
         advance(&mut change);
         if change.task == *task {
-            return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, Vec::new());
+            return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, events);
         }
-        // Also send the requests that the first delivery may have lost.
+        // Also send the requests and events that the first delivery may have lost.
         change.starts.extend(again);
+        change.notifications.extend(events);
         PendingDecision::Change(change)
     }
 
@@ -379,7 +384,7 @@ impl<'a> DecisionInput<'a, '_> {
             return PendingDecision::ignore(reason);
         }
         let mut notify = vec![command_event(task, record)];
-        notify.extend(self.end_effects_and_wakes());
+        notify.extend(self.lost_notifications_and_wakes(&MayHaveLost::Command));
         PendingDecision::ignore_and(reason, self.lost_requests(), notify)
     }
 
@@ -389,6 +394,10 @@ impl<'a> DecisionInput<'a, '_> {
         let context = self.inputs.context;
         let mut change = self.change();
         change.recompute_due = true;
+        if self.task.process_state == ProcessState::Undoing {
+            // No message is redelivered if a supervisor crashed after it had failed a step.
+            change.notifications = self.lost_events(&MayHaveLost::Sweep);
+        }
         let overdue =
             self.task.awaited_attempts().filter(|(.., complete_by)| context.is_past(*complete_by));
         for (step, action, number, _) in overdue {
@@ -409,7 +418,7 @@ impl<'a> DecisionInput<'a, '_> {
         if !self.redelivered() {
             return PendingDecision::ignore(IgnoreReason::NotDue);
         }
-        let mut notify = self.end_effects_and_wakes();
+        let mut notify = self.lost_notifications_and_wakes(&MayHaveLost::Sweep);
         let is_woken =
             |effect: &Effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero());
         if has_work_to_start(self.inputs, self.task) && !notify.iter().any(is_woken) {
@@ -421,7 +430,7 @@ impl<'a> DecisionInput<'a, '_> {
     fn alert_again(&self) -> PendingDecision<'a> {
         let context = self.inputs.context;
         let mut change = self.change();
-        change.notifications = end_of_task_effects(self.sources());
+        change.notifications = self.lost_notifications(&MayHaveLost::Sweep);
         change.task.due = Some(later(context.now, context.timing.pickup_within));
         PendingDecision::Change(change)
     }

@@ -1,6 +1,6 @@
-//! Events on the event bus: alerts for the operator, and the ends of tasks.
+//! Events on the event bus: alerts and other events for operators, and the [lifecycle events](super::lifecycle) of tasks.
 //!
-//! The format is stable. `metadata` has the name, the time and the id of the event. Events are published at least once,
+//! The format of the events for operators is stable. `metadata` has the name, the time and the id of the event. Events are published at least once,
 //! and a repeated event has the same id. `data` has the details.
 //!
 //! ```json
@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::model::{
     command::{Caller, CommandId},
+    lifecycle::LifecycleEvent,
     names::{AgentName, Part, TaskId, WorkflowName},
-    task::ProcessState,
 };
 
 /// The `source` of all events that Steward publishes to EventBridge.
@@ -26,9 +26,19 @@ pub const EVENT_SOURCE: &str = "steward";
 /// The version of the event format. A change that could break a consumer increases it.
 const SCHEMA_VERSION: u32 = 1;
 
-/// An event: the content of EventBridge's `detail`.
+/// An event on the event bus. It is serialised as the content of EventBridge's `detail`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct BusEvent {
+#[serde(untagged)]
+pub enum BusEvent {
+    /// An event for operators.
+    Operator(OperatorEvent),
+    /// A lifecycle event of a task.
+    Lifecycle(Box<LifecycleEvent>),
+}
+
+/// An event for operators.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct OperatorEvent {
     /// The name, time and id of the event.
     pub metadata: EventMetadata,
     /// The details of the event.
@@ -127,17 +137,6 @@ pub enum EventData {
         /// The operator's reason.
         why: String,
     },
-    /// A task ended. Published only for workflows with `lifecycle_events`.
-    TaskEnded {
-        /// The task.
-        task_id: TaskId,
-        /// Its workflow.
-        workflow: WorkflowName,
-        /// The version of the workflow.
-        version: u32,
-        /// The state in which it ended.
-        process_state: ProcessState,
-    },
 }
 
 /// The details of an alert about a task.
@@ -172,7 +171,7 @@ pub struct BreakerEventData {
 }
 
 impl BusEvent {
-    /// Creates an event about `subject` at the time `at`. The event id consists of the subject, the event name and the
+    /// Creates an event for operators about `subject` at the time `at`. The event id consists of the subject, the event name and the
     /// time.
     #[must_use]
     pub fn new(subject: &str, at: Timestamp, data: EventData) -> Self {
@@ -181,13 +180,42 @@ impl BusEvent {
         let event = data.name();
         let event_id = format!("{subject}/{event}/{}", at.as_millisecond());
         let metadata = EventMetadata { event_id, event, schema_version: SCHEMA_VERSION, at };
-        Self { metadata, data }
+        Self::Operator(OperatorEvent { metadata, data })
     }
 
-    /// Whether this is the alert about a task in Error. The task stays due until this alert is published.
+    /// The event for operators, if it is one.
     #[must_use]
-    pub fn is_task_alert(&self) -> bool {
-        matches!(self.data, EventData::TaskInError(_) | EventData::UndoFailed(_))
+    pub fn operator_event(&self) -> Option<&OperatorEvent> {
+        match self {
+            Self::Operator(event) => Some(event),
+            Self::Lifecycle(_) => None,
+        }
+    }
+
+    /// The end of the task, if this is the alert about a task in Error. The task stays due until this alert is published.
+    #[must_use]
+    pub fn alerted_end(&self) -> Option<Timestamp> {
+        let OperatorEvent { metadata, data } = self.operator_event()?;
+        let is_alert = matches!(data, EventData::TaskInError(_) | EventData::UndoFailed(_));
+        is_alert.then_some(metadata.at)
+    }
+
+    /// The id of the event. It stays the same if the event is published again.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Operator(event) => &event.metadata.event_id,
+            Self::Lifecycle(event) => &event.id,
+        }
+    }
+
+    /// EventBridge's `detail-type`, for the patterns of rules.
+    #[must_use]
+    pub fn detail_type(&self) -> &'static str {
+        match self {
+            Self::Operator(event) => event.data.detail_type(),
+            Self::Lifecycle(event) => event.content.kind().event_type(),
+        }
     }
 }
 
@@ -206,7 +234,6 @@ impl EventData {
             Self::BreakerClosed(_) => "breaker_closed",
             Self::OperatorCommand { .. } => "operator_command",
             Self::OperatorRedrive { .. } => "operator_redrive",
-            Self::TaskEnded { .. } => "task_ended",
         }
     }
 
@@ -224,7 +251,6 @@ impl EventData {
             Self::BreakerClosed(_) => "Breaker Closed",
             Self::OperatorCommand { .. } => "Operator Command",
             Self::OperatorRedrive { .. } => "Operator Redrive",
-            Self::TaskEnded { .. } => "Task Ended",
         }
     }
 }

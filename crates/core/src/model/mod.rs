@@ -11,6 +11,7 @@ pub mod inline_documents;
 pub mod integers;
 pub mod items;
 pub mod json_text;
+pub mod lifecycle;
 pub mod messages;
 pub mod names;
 pub mod part_run;

@@ -17,7 +17,7 @@ trigger: { source: shop, detail_type: Order Placed, task_id: '${ event.detail.id
 complete_within: 4d
 overdue: undo
 retention: 30d
-lifecycle_events: true
+lifecycle_events: [submitted, step_failed, processed]
 defaults:
   complete_within: 20s
   recovery: { attempts: 4, backoff: { first: 1s, rate: 1.5, max: 1m, jitter: false }, then: undo }

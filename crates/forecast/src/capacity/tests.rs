@@ -1,7 +1,7 @@
 //! Compares the simulation of a load with arithmetic, with the forecast's counts, and with invariants.
 
 use serde_json::Value;
-use steward_core::model::names::AgentName;
+use steward_core::model::{lifecycle::LifecycleEventKind, names::AgentName};
 
 use super::{
     limit_kind::LimitKind,
@@ -302,7 +302,7 @@ fn new_instances_may_be_the_bottleneck() {
 #[test]
 fn the_event_bus_may_be_the_bottleneck() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
-    settings.forecast.workflow.lifecycle_events = true;
+    settings.forecast.workflow.lifecycle_events = LifecycleEventKind::ENDS.into_iter().collect();
     settings.limits.events_per_second.value = 40.0;
     let report = scale(&settings).unwrap();
     assert_eq!(report.limits[0].bound, LimitKind::Bus);

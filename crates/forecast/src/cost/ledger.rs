@@ -3,8 +3,8 @@
 //! Each message concerns a step or the task as a whole. All usage that its handler causes is charged to that:
 //!
 //! ```text
-//! task   its submission, its first wake, its entries in the indices, its events
-//! step   its request, its reply, and what the scheduler reads and writes for that reply
+//! task   its submission, its first wake, its entries in the indices, the events about the task
+//! step   its request, its reply, the events about the step, and what the scheduler reads and writes for that reply
 //! ```
 //!
 //! So a step pays for the reads that start the steps after it, and the task for the reads that start its first steps.
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use steward_core::model::{
+    events::BusEvent,
+    lifecycle::LifecycleEventContent,
     messages::{
         CallbackMessage, ChildEnded, ExtendRetention, ParentRequest, SchedulerMessage, StepReply,
         StepRequest, Submission, Wake,
@@ -63,6 +65,20 @@ impl CostSubject {
     /// The task without its steps.
     pub(super) fn task(workflow: &WorkflowName) -> Self {
         Self { workflow: workflow.clone(), step: None }
+    }
+
+    /// What an event concerns. Without a known task, that is a task of the workflow `default`.
+    pub(super) fn of_event(event: &BusEvent, default: &WorkflowName) -> Self {
+        let BusEvent::Lifecycle(event) = event else { return Self::task(default) };
+        let (task, step) = match &event.content {
+            LifecycleEventContent::Submitted(task)
+            | LifecycleEventContent::Processed(task)
+            | LifecycleEventContent::Undone(task) => (task, None),
+            LifecycleEventContent::Error(data) => (&data.task, None),
+            LifecycleEventContent::StepCompleted(data) => (&data.task, Some(&data.step)),
+            LifecycleEventContent::StepFailed(data) => (&data.task, Some(&data.step.step)),
+        };
+        Self { workflow: task.workflow.clone(), step: step.cloned() }
     }
 
     /// What a message concerns. Without a known task, that is a task of the workflow `default`.

@@ -295,12 +295,12 @@ impl Channel for CountedCalls {
 impl EventBus for CountedCalls {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(EVENTBRIDGE_LATENCY).await;
-        let account = self.account_for(CostSubject::task(&self.account.subject.workflow));
         let state = &mut *self.simulation.state();
         state.demand_counts.add_units(Resource::Events, events.len() as f64);
         for event in &events {
-            state.meter.published(&account, event);
-            state.alerts += u64::from(event.is_task_alert());
+            let subject = CostSubject::of_event(event, &self.account.subject.workflow);
+            state.meter.published(&self.account_for(subject), event);
+            state.alerts += u64::from(event.alerted_end().is_some());
         }
         events.iter().map(|_| Ok(())).collect()
     }

@@ -275,6 +275,29 @@ fn a_changed_trigger_is_risky() {
 }
 
 #[test]
+fn a_removed_lifecycle_event_is_risky() {
+    let with = |kinds: Value| {
+        let mut definition = base();
+        definition["lifecycle_events"] = kinds;
+        serde_json::from_value::<Workflow>(definition).unwrap()
+    };
+    let changes = compare_definitions(&with(json!(true)), &with(json!(["undone", "submitted"])));
+    let texts: Vec<_> = changes
+        .iter()
+        .filter(|change| change.at == "lifecycle_events")
+        .map(|change| format!("{} {} ({})", change.safe, change.what, change.why))
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "true `submitted` added (new tasks publish these events, and each of them is billed)",
+            "false `processed` removed (subscribers of `steward.task.processed` get no events of new tasks)",
+            "false `error` removed (subscribers of `steward.task.error` get no events of new tasks)",
+        ]
+    );
+}
+
+#[test]
 fn less_time_and_shorter_retention_are_risky() {
     let late = "durations that were in time before may now exceed the limit";
     let early = "tasks and their documents may be deleted earlier; check who still reads them";
@@ -285,7 +308,7 @@ fn less_time_and_shorter_retention_are_risky() {
         (json!({ "retention": null }), format!("risky retention: 30d became the deployment's default ({early})")),
         (json!({ "retention": "60d" }), "safe retention: lengthened: 30d became 60d (only increases storage costs)".to_owned()),
         (json!({ "overdue": "undo" }), "risky overdue: alert became undo (an overdue task is now undone automatically instead of waiting for an operator)".to_owned()),
-        (json!({ "lifecycle_events": true }), "safe lifecycle_events: turned on (publishes one billed event per task)".to_owned()),
+        (json!({ "lifecycle_events": ["undone"] }), "safe lifecycle_events: `undone` added (new tasks publish these events, and each of them is billed)".to_owned()),
     ] {
         assert_eq!(changes_by(patch), [expected]);
     }

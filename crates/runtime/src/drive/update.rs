@@ -113,8 +113,12 @@ impl TaskUpdate {
     }
 }
 
-/// Whether two effects of one task are the same. Requests are equal if they are for the same attempt.
+/// Whether two effects of one task are the same. Requests are equal if they are for the same attempt, and events if they
+/// have the same id.
 fn is_same(one: &Effect, other: &Effect) -> bool {
+    if let (Effect::Publish(one), Effect::Publish(other)) = (one, other) {
+        return one.id() == other.id();
+    }
     if let (Effect::Request(one), Effect::Request(other)) = (one, other) {
         return (&one.step, one.action, one.attempt) == (&other.step, other.action, other.attempt);
     }

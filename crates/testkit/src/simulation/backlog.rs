@@ -42,6 +42,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         defaults: None,
         steps: steps.map(|(name, step)| (name.parse().unwrap(), step)).into(),
         output: OutputPlan::Nothing,
+        lifecycle_events: Default::default(),
     };
     let task = |n: u64| TaskPlan {
         task_id: format!("order-{n}").parse().unwrap(),

@@ -1,7 +1,7 @@
 //! The simulation's model of a random workflow. Both the published definition and the oracle's expectations are
 //! derived from it, so neither depends on the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use steward_core::{
     definition::workflow::Workflow,
     model::{
+        lifecycle::LifecycleEventKind,
         names::{StepName, WorkflowName},
         time::later,
     },
@@ -31,6 +32,8 @@ pub(super) struct Blueprint {
     pub(super) defaults: Option<Value>,
     pub(super) steps: BTreeMap<StepName, StepPlan>,
     pub(super) output: OutputPlan,
+    /// The lifecycle events that its tasks publish.
+    pub(super) lifecycle_events: BTreeSet<LifecycleEventKind>,
 }
 
 /// The output of the workflow.
@@ -141,6 +144,7 @@ impl Blueprint {
             ("retention", retention),
             ("defaults", self.defaults.clone()),
             ("output", self.output.definition()),
+            ("lifecycle_events", Some(json!(self.lifecycle_events))),
         ];
         put(&mut workflow, more);
         workflow

@@ -411,8 +411,7 @@ impl EventBus for FaultInjector {
         let call = async {
             self.memory().bus().publish(events).await;
             for event in self.memory().bus().take() {
-                let metadata = &event.metadata;
-                self.trace(|| format!("publishes {}", metadata.event_id));
+                self.trace(|| format!("publishes {}", event.id()));
                 self.deployment.state().oracle.observe_event(&event);
             }
             Ok((0..count).map(|_| Ok(())).collect())

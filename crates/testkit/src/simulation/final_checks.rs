@@ -67,6 +67,7 @@ impl TaskCheck<'_> {
         if task.reply_to.is_some() && !self.0.oracle.notifications.contains(&final_notification) {
             found.push(format!("{state}, but its client was not notified"));
         }
+        found.extend(self.0.oracle.unpublished(task));
         if state == ProcessState::Processed {
             for (name, step) in self.0.model.steps() {
                 found.extend(self.check_processed_step(name, step));

@@ -71,6 +71,7 @@ fn blueprint(items: u64, random: &mut SeededRandom) -> Result<Blueprint> {
         defaults: None,
         steps: Default::default(),
         output: OutputPlan::Nothing,
+        lifecycle_events: Default::default(),
     };
     let then = random.pick("alert", &["alert", "undo"]);
     for n in 1..=PARTS_MAX / items {

@@ -40,6 +40,7 @@ fn plan(per_second: f64) -> SimulationPlan {
             .map(|(name, step)| (name.parse().unwrap(), step))
             .into(),
         output: OutputPlan::Nothing,
+        lifecycle_events: Default::default(),
     };
     let task = |n: u64| TaskPlan {
         task_id: format!("order-{n}").parse().unwrap(),

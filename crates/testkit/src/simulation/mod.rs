@@ -40,6 +40,7 @@ mod large_tasks;
 mod late_message_plan;
 mod late_messages;
 mod ledger;
+mod lifecycle_checks;
 mod list_edit_plan;
 mod list_edits;
 mod mutation;

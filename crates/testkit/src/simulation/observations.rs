@@ -83,6 +83,7 @@ impl Oracle {
         now: Timestamp,
     ) {
         self.observe_edit(before, after);
+        self.observe_occurrences(after);
         self.observe_agents(before, after, ledger);
         self.tasks.insert(after.task_id.clone(), after.clone());
         for (part, action, progress) in after.started_actions() {
@@ -269,6 +270,10 @@ impl Oracle {
 
     /// Records a published event, and checks it.
     pub(super) fn observe_event(&mut self, event: &BusEvent) {
+        let event = match event {
+            BusEvent::Operator(event) => event,
+            BusEvent::Lifecycle(event) => return self.observe_lifecycle_event(event),
+        };
         let at = event.metadata.at;
         let (trouble, undo_failed) = match &event.data {
             EventData::TaskInError(trouble) => (trouble, false),
@@ -288,8 +293,7 @@ impl Oracle {
             | EventData::BreakerOpened(_)
             | EventData::BreakerClosed(_)
             | EventData::OperatorCommand { .. }
-            | EventData::OperatorRedrive { .. }
-            | EventData::TaskEnded { .. } => return,
+            | EventData::OperatorRedrive { .. } => return,
         };
         let TaskAlert { steps, more_steps, .. } = trouble.clone();
         let alert = ObservedAlert { at, undo_failed, steps, more_steps };

@@ -96,6 +96,12 @@ pub(super) struct Oracle {
     pub(super) rate_deferrals: u64,
     /// How often a step moved on to its next agent.
     pub(super) agent_moves: u64,
+    /// The ids of the lifecycle events about what saved tasks showed.
+    pub(super) occurrences: BTreeSet<String>,
+    /// Those that a supervisor's save showed first.
+    pub(super) saved_by_supervisor: BTreeSet<String>,
+    /// The ids of the published lifecycle events.
+    pub(super) published: BTreeSet<String>,
     pub(super) violations: Vec<String>,
 }
 
@@ -147,6 +153,9 @@ impl Oracle {
                 .collect(),
             rate_deferrals: 0,
             agent_moves: 0,
+            occurrences: BTreeSet::new(),
+            saved_by_supervisor: BTreeSet::new(),
+            published: BTreeSet::new(),
             violations: Vec::new(),
         }
     }

@@ -18,7 +18,7 @@ use super::{
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
     large_tasks,
     late_message_plan::LateMessagePlan,
-    list_edit_plan,
+    lifecycle_checks, list_edit_plan,
     mutation::{is_valid, mutate},
     plan::{
         CommandPlan, InfrastructureFaults, InstancePlan, InstanceRole, ServiceProfile,
@@ -51,6 +51,7 @@ impl SimulationPlan {
         let mut blueprints = blueprints(random)?;
         let late_messages = LateMessagePlan::of(seed, faults_until, &mut blueprints);
         let operators_edit_lists = list_edit_plan::draw_list_edits(seed, &mut blueprints);
+        lifecycle_checks::choose_events(seed, &mut blueprints);
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let mut tasks = tasks(&blueprints, faults_until, random)?;
         if operators_edit_lists {

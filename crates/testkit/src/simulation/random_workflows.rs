@@ -58,6 +58,7 @@ pub(super) fn blueprint(
         defaults: style.defaults.then(|| defaults(style.undoable, random)),
         steps: Default::default(),
         output: OutputPlan::Nothing,
+        lifecycle_events: Default::default(),
     };
     for (name, after) in names.iter().zip(&shape) {
         let after = after.iter().filter_map(|n| names.get(*n).cloned()).collect();

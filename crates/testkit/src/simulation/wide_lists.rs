@@ -93,6 +93,7 @@ fn blueprint(attempts: u64, random: &mut SeededRandom) -> Result<Blueprint> {
         defaults: None,
         steps,
         output: OutputPlan::Nothing,
+        lifecycle_events: Default::default(),
     })
 }
 

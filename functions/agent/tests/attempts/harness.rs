@@ -166,7 +166,7 @@ impl AgentInstance {
 
     pub(crate) fn published(&self) -> Vec<&'static str> {
         let events = self.ports.bus.inner.take();
-        events.into_iter().map(|event| event.metadata.event).collect()
+        events.iter().filter_map(|event| Some(event.operator_event()?.metadata.event)).collect()
     }
 }
 

@@ -188,8 +188,7 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
     assert_eq!((stopped.process_state, documents.len()), (ProcessState::Error, 0));
     assert!(stopped.error.as_ref().unwrap().contains("350 KB"), "{:?}", stopped.error);
     assert!(task_bytes(&stopped) < before + 700);
-    let is_alert =
-        |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.is_task_alert());
+    let is_alert = |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.alerted_end().is_some());
     assert_eq!(effects.iter().filter(is_alert).count(), 1);
 
     // Commands are recorded until there is no space left. Further commands are refused with an event.

@@ -77,20 +77,27 @@ fn a_trigger_on_events_of_its_own_tasks_is_refused() {
     for (detail_type, lifecycle_events, problem) in [
         (
             "Submission Refused",
-            false,
+            json!([]),
             Some(
                 "a refused submission would publish the event that triggers it again, in an endless loop",
             ),
         ),
         (
-            "Task Ended",
-            true,
+            "steward.step.failed",
+            json!(["submitted", "step_failed"]),
             Some(
-                "the end of each task would submit another task, in an endless loop: turn `lifecycle_events` off",
+                "each task would publish the event that submits another task, in an endless loop: remove `step_failed` from `lifecycle_events`",
             ),
         ),
-        ("Task Ended", false, None),
-        ("Task In Error", true, None),
+        (
+            "steward.task.undone",
+            json!(true),
+            Some(
+                "each task would publish the event that submits another task, in an endless loop: remove `undone` from `lifecycle_events`",
+            ),
+        ),
+        ("steward.step.failed", json!(["undone"]), None),
+        ("Task In Error", json!(true), None),
     ] {
         let workflow: Workflow = serde_json::from_value(json!({
             "name": "w", "version": 1, "lifecycle_events": lifecycle_events,

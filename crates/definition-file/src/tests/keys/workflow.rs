@@ -34,10 +34,38 @@ fn names_and_versions() {
             "description: [a]",
             "3:14: description: must be a string, not a list",
         ),
+    ]);
+}
+
+#[test]
+fn lifecycle_events() {
+    let written = "lifecycle_events: [submitted, step_failed, processed]";
+    check(&[
         (
+            written,
+            "lifecycle_events: [submitted, step_completed, step_failed, processed, undone, error]",
+            "",
+        ),
+        (written, "lifecycle_events: []", ""),
+        (
+            written,
             "lifecycle_events: true",
-            "lifecycle_events: 1",
-            "9:19: lifecycle_events: must be `true` or `false`, not a number",
+            "9:19: lifecycle_events: must be a list, not `true` or `false`; list the events, such as `[processed, undone, error]`",
+        ),
+        (
+            written,
+            "lifecycle_events: [submitted, step_complete]",
+            "9:31: lifecycle_events.1: must be one of `submitted`, `step_completed`, `step_failed`, `processed`, `undone`, `error`; did you mean `step_completed`?",
+        ),
+        (
+            written,
+            "lifecycle_events: [undone, error, undone]",
+            "9:19: lifecycle_events: `undone` is listed twice",
+        ),
+        (
+            "trigger: { source: shop, detail_type: Order Placed",
+            "trigger: { source: steward, detail_type: steward.step.failed",
+            "5:1: trigger: each task would publish the event that submits another task, in an endless loop: remove `step_failed` from `lifecycle_events`",
         ),
     ]);
 }

@@ -68,11 +68,16 @@ fn the_entries_of_the_ledger_sum_up_to_the_total() {
 #[test]
 fn lifecycle_events_are_counted() {
     let call = json!({ "agent": "a", "request": { "path": "/" } });
-    let rest = json!({ "lifecycle_events": true, "steps": { "one": call } });
+    let rest = json!({
+        "lifecycle_events": ["submitted", "step_completed", "processed"],
+        "steps": { "one": call, "two": call },
+    });
     let report = run(ForecastSettings { runs: 20, ..ForecastSettings::new(workflow("w", rest)) });
-    assert_close(report.usage.events, 1.0);
-    assert_close(on(&report, "the task").events, 1.0);
-    assert_close(report.dollars_per_million.eventbridge, 1.0);
+    assert_close(report.usage.events, 4.0);
+    assert_close(on(&report, "the task").events, 2.0);
+    assert_close(on(&report, "one").events, 1.0);
+    assert_close(on(&report, "two").events, 1.0);
+    assert_close(report.dollars_per_million.eventbridge, 4.0);
     assert_close(run(order()).usage.events, 0.0);
 }
 
