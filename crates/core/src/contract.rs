@@ -99,9 +99,9 @@ pub fn check_reply(message: &Value) -> Result<(), String> {
 /// # Errors
 /// The violations, without values of the event.
 pub fn check_lifecycle_event(event: &Value) -> Result<(), String> {
-    static SCHEMA: LazyLock<InputSchema> =
-        LazyLock::new(|| InputSchema::new(ContractDocument::LifecycleEvent.generate()));
-    SCHEMA.validate(event)
+    static SCHEMA: LazyLock<PayloadSchema> =
+        LazyLock::new(|| PayloadSchema::new(ContractDocument::LifecycleEvent.generate()));
+    SCHEMA.validate("event", event)
 }
 
 /// What an agent may send when complete-by has passed during its call: the scheduler then recovers the step at once.
