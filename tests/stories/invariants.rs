@@ -360,7 +360,8 @@ pub(super) fn violated_by_effects(
                 && notice.task_id.as_deref() == Some(task.task_id.as_str())
         }
         Effect::Publish(BusEvent::Lifecycle(event)) => event_matches(task, event),
-        Effect::Publish(BusEvent::Operator(OperatorEvent { metadata, data })) => {
+        Effect::Publish(BusEvent::Operator(event)) => {
+            let OperatorEvent { metadata, data } = &**event;
             let ended = Some(metadata.at) == task.ended_at;
             match data {
                 EventData::TaskInError(trouble) | EventData::UndoFailed(trouble) => {

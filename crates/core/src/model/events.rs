@@ -31,7 +31,7 @@ const SCHEMA_VERSION: u32 = 1;
 #[serde(untagged)]
 pub enum BusEvent {
     /// An event for operators.
-    Operator(OperatorEvent),
+    Operator(Box<OperatorEvent>),
     /// A lifecycle event of a task.
     Lifecycle(Box<LifecycleEvent>),
 }
@@ -180,7 +180,7 @@ impl BusEvent {
         let event = data.name();
         let event_id = format!("{subject}/{event}/{}", at.as_millisecond());
         let metadata = EventMetadata { event_id, event, schema_version: SCHEMA_VERSION, at };
-        Self::Operator(OperatorEvent { metadata, data })
+        Self::Operator(Box::new(OperatorEvent { metadata, data }))
     }
 
     /// The event for operators, if it is one.
