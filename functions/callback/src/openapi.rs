@@ -98,3 +98,20 @@ fn operation(id: &str, summary: &str, body: Option<(bool, Value)>) -> Value {
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To update the file: `STEWARD_RENEW=1 cargo test -p steward-callback`.
+    #[test]
+    fn the_published_description_is_up_to_date() {
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/contract/callbacks-openapi.json");
+        let generated = format!("{:#}\n", description());
+        if std::env::var_os("STEWARD_RENEW").is_some() {
+            std::fs::write(path, &generated).unwrap();
+        }
+        assert!(std::fs::read_to_string(path).unwrap_or_default() == generated, "out of date");
+    }
+}
