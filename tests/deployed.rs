@@ -14,6 +14,7 @@ use tokio::task::{Id, JoinError, JoinSet, LocalSet};
 mod agent_stacks;
 mod aws_kinds;
 mod aws_requests;
+mod callbacks;
 mod commands;
 mod console;
 mod events;

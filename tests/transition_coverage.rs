@@ -92,6 +92,7 @@ fn every_reason_to_ignore_an_event_occurs() {
         "DuplicateCommand",
         "DuplicateReply",
         "Ended",
+        "InvalidAnswer",
         "NotDue",
         "NothingReady",
         "StaleReply",

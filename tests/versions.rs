@@ -12,7 +12,8 @@ use steward_emulator::host::publisher;
 use steward_runtime::ports::{Ports, StateStore};
 
 use crate::support::{
-    TestDeployment, completed_reply, sequential_workflow, sqs_event, wake_message,
+    TestDeployment, commands_event, completed_reply, scheduler_instance, sequential_workflow,
+    sqs_event, wake_message,
 };
 
 /// This version of the workflow, with two steps in sequence.
@@ -190,7 +191,10 @@ async fn a_task_submitted_during_unpublication_continues_and_can_be_undone() {
         "type": "command", "command_id": "c-1", "task_id": "ended", "order": { "command": "undo" },
         "by": "anna", "why": "sent back",
     });
-    fixture.schedule(vec![undo.to_string()]).await;
+    let ports = fixture.deployment.ports("scheduler");
+    let event = commands_event([undo.to_string()], Some("AIDAANNA"));
+    let response = steward_scheduler::handle_with(&ports, &scheduler_instance(""), event).await;
+    assert_eq!(response, SqsBatchResponse::default());
     assert_eq!(fixture.deployment.task("ended").await.process_state, ProcessState::Undone);
 }
 

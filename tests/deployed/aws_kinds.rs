@@ -11,6 +11,7 @@ use steward_core::model::{document::DocumentKey, task::ProcessState};
 use super::{
     agent_stacks::{delete_agent, deploy_agent},
     aws_requests::wait_for,
+    callbacks::service_answers_by_signed_url,
     functions::{configuration, processes},
     stack::{Stack, delete_rules, queue, route},
     target::{DeploymentTarget, deployment_target},
@@ -76,6 +77,13 @@ pub(super) async fn agents_call_aws_services(stack: Rc<Stack>) {
     stack.publish(EACH_KIND).await;
     stack.publish(ONE_CALL).await;
     each_kind_calls_its_service(&stack, &resources).await;
+    let request = async || loop {
+        let request = body(&first_message(&stack, &resources.queue).await);
+        if request["answer_at"].is_string() {
+            break request;
+        }
+    };
+    service_answers_by_signed_url(&stack, &resources.queue, request).await;
     failures_say_why(&stack, &resources).await;
     let skipped = "aws kinds: resources that no statement names";
     if deployment_target().enforces_iam(skipped) && deployment_target().shows_processes(skipped) {

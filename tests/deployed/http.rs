@@ -57,14 +57,19 @@ async fn unknown_signers_are_refused(url: &str) {
     assert_eq!(reqwest::get(url).await.unwrap().status(), 403);
 }
 
-/// The function URL. MiniStack's outputs contain AWS's host name, but MiniStack serves the function at a path.
+/// The function URL in a variable.
 pub(super) fn base_url(stack: &Stack, variable: &str) -> String {
-    let url = stack.variable(variable);
+    reachable(stack.variable(variable))
+}
+
+/// The address of a function URL. MiniStack's outputs contain AWS's host name, but MiniStack serves the function at a path.
+pub(super) fn reachable(url: &str) -> String {
     if deployment_target().kind != TargetKind::MiniStack {
         return url.to_owned();
     }
-    let (id, _) = url.trim_start_matches("https://").split_once('.').unwrap();
-    format!("{}/_aws/lambda-url/{id}/", deployment_target().endpoint("lambda"))
+    let (id, rest) = url.trim_start_matches("https://").split_once('.').unwrap();
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    format!("{}/_aws/lambda-url/{id}/{path}", deployment_target().endpoint("lambda"))
 }
 
 async fn post(url: &str, body: &Value) -> Response {

@@ -52,7 +52,7 @@ const QUEUES: [&str; 11] = [
 const FUNCTIONS: [&str; 2] = ["submission-http", "console"];
 
 /// The permissions of every function.
-const PERMISSIONS: [(&str, &[&str]); 11] = [
+const PERMISSIONS: [(&str, &[&str]); 12] = [
     (
         "submission",
         &[
@@ -92,8 +92,18 @@ const PERMISSIONS: [(&str, &[&str]); 11] = [
         ],
     ),
     (
+        "callback",
+        &[
+            "GetItem tasks",
+            "GetItem workflows",
+            "SendMessage scheduler",
+            "GetSecretValue callback keys",
+        ],
+    ),
+    (
         "scheduler",
         &[
+            "GetSecretValue callback keys",
             "GetItem tasks",
             "BatchGetItem tasks",
             "PutItem tasks",
@@ -314,7 +324,12 @@ fn probes(stack: &Stack) -> Vec<Probe> {
             probe(&permission, "sqs", &target, json!({ "QueueUrl": url }))
         }));
     }
-    for (secret, arn) in [("own", &stack.secret), ("foreign", &stack.foreign_secret)] {
+    let callback_keys = stack.variable("STEWARD_CALLBACK_SECRET_ARN");
+    for (secret, arn) in [
+        ("own", stack.secret.as_str()),
+        ("foreign", &stack.foreign_secret),
+        ("callback keys", callback_keys),
+    ] {
         let (permission, target) =
             (format!("GetSecretValue {secret}"), "secretsmanager.GetSecretValue");
         probes.push(probe(&permission, "secretsmanager", target, json!({ "SecretId": arn })));

@@ -204,6 +204,7 @@ mod tests {
         metrics::swept();
         metrics::submission_refused();
         metrics::submission_held_back();
+        metrics::callback_refused("forged");
         metrics::messages_failed(3);
         metrics::statements_refused("AccessDenied", 2);
     }
@@ -211,7 +212,7 @@ mod tests {
     /// A metric: its name, its label, and the expected count.
     type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const EXPECTED: [ExpectedMetric; 19] = [
+    const EXPECTED: [ExpectedMetric; 20] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
         ("steward_tasks_ended_total", Some(("state", "Undone")), 1),
         ("steward_tasks_ended_total", Some(("state", "Error")), 2),
@@ -229,6 +230,7 @@ mod tests {
         ("steward_sweeps_total", None, 1),
         ("steward_submissions_refused_total", None, 1),
         ("steward_submissions_held_back_total", None, 1),
+        ("steward_callbacks_refused_total", Some(("reason", "forged")), 1),
         ("steward_messages_failed_total", None, 3),
         ("steward_statements_refused_total", Some(("code", "AccessDenied")), 2),
     ];

@@ -43,7 +43,7 @@ steps:
   ask:
     agent: { choose: '${ input.office }-desk', of: [north-desk, south-desk] }
     after: [reserve]
-    callback: { within: 3d, heartbeat: 1h }
+    callback: { within: 3d, heartbeat: 1h, from: 'the office', answer: { type: object } }
     complete_within: 10s
     request: { path: /questions, body: '${ callback.token }', auth: aws }
   rest:

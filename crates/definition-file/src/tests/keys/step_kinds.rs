@@ -6,7 +6,7 @@ use super::*;
 fn callbacks() {
     check(&[
         (
-            "{ within: 3d, heartbeat: 1h }",
+            "{ within: 3d, heartbeat: 1h, from: 'the office', answer: { type: object } }",
             "3d",
             "35:15: steps.ask.callback: must be a mapping, not a string",
         ),
@@ -38,9 +38,19 @@ fn callbacks() {
         ),
         (", heartbeat: 1h", "", ""),
         (
+            "answer: { type: object }",
+            "answer: { type: objekt }",
+            "35:64: steps.ask.callback.answer: not a JSON Schema: /type: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword",
+        ),
+        (
+            "'the office'",
+            "'${ steps.rest.output }'",
+            "35:50: steps.ask.callback.from: `steps.rest.output`: step `rest` does not come before this one; add `rest` to `after`",
+        ),
+        (
             "body: '${ callback.token }'",
             "body: none",
-            "35:5: steps.ask.callback: no callback could arrive: the request does not contain the token; put `${ callback.token }` into `request`",
+            "35:5: steps.ask.callback: no callback could arrive: the request does not contain the token; put `${ callback.token }` or `${ callback.url }` into `request`",
         ),
         (
             "    wait: 12h",

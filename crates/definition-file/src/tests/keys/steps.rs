@@ -300,8 +300,8 @@ fn output_of_a_step() {
             "37:40: steps.ask.request.body: `response` is available only in the `output` of a step with an `agent`",
         ),
         (
-            "    callback: { within: 3d, heartbeat: 1h }",
-            "    callback: { within: 3d, heartbeat: 1h }\n    output: '${ response.body }'",
+            "    callback: { within: 3d, heartbeat: 1h, from: 'the office', answer: { type: object } }",
+            "    callback: { within: 3d, heartbeat: 1h, from: 'the office', answer: { type: object } }\n    output: '${ response.body }'",
             "36:13: steps.ask.output: the output of a step with a `callback` is that of the callback",
         ),
     ]);
