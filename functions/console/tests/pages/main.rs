@@ -10,6 +10,7 @@
 mod access;
 mod agents;
 mod bulk;
+mod callbacks;
 mod dead_letters;
 mod overview;
 mod shop;
