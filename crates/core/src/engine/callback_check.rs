@@ -1,5 +1,5 @@
 //! Whether a step awaits the callback with a given token. Senders of callbacks check this before they send, to tell their
-//! caller why an answer would be refused. The decision on the message itself is in [`replies`](super::replies).
+//! caller why an answer would be refused. The scheduler decides on the message itself in `replies`.
 
 use jiff::Timestamp;
 
