@@ -87,8 +87,8 @@ impl Oracle {
         let Some(chosen) = model.map(|model| &model.blueprint.lifecycle_events) else {
             return Vec::new();
         };
-        // A child task that was undone before it began was never submitted.
-        if chosen.is_empty() || task.saved_by.is_none() {
+        // A child task that was undone before it began was never submitted: it ended when it was recorded.
+        if chosen.is_empty() || task.ended_at == Some(task.submitted_at) {
             return Vec::new();
         }
         let may_be_lost = |occurrence: &Occurrence| match occurrence.kind {
