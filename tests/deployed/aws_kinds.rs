@@ -77,18 +77,24 @@ pub(super) async fn agents_call_aws_services(stack: Rc<Stack>) {
     stack.publish(EACH_KIND).await;
     stack.publish(ONE_CALL).await;
     each_kind_calls_its_service(&stack, &resources).await;
-    let request = async || loop {
-        let request = body(&first_message(&stack, &resources.queue).await);
-        if request["answer_at"].is_string() {
-            break request;
-        }
-    };
-    service_answers_by_signed_url(&stack, &resources.queue, request).await;
+    if deployment_target().has_callbacks("aws kinds: a callback over HTTP") {
+        callback_completes_a_step(&stack, &resources).await;
+    }
     failures_say_why(&stack, &resources).await;
     let skipped = "aws kinds: resources that no statement names";
     if deployment_target().enforces_iam(skipped) && deployment_target().shows_processes(skipped) {
         iam_refuses_resources_that_no_statement_names(&stack, &resources).await;
     }
+}
+
+async fn callback_completes_a_step(stack: &Stack, resources: &Resources) {
+    let request = async || loop {
+        let request = body(&first_message(stack, &resources.queue).await);
+        if request["answer_at"].is_string() {
+            break request;
+        }
+    };
+    service_answers_by_signed_url(stack, &resources.queue, request).await;
 }
 
 /// Deletes the agents and their resources.

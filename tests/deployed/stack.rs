@@ -70,7 +70,7 @@ impl Stack {
             // A new AWS account has a low concurrency limit.
             format!("Size={}", if target.kind == TargetKind::Aws { "small" } else { "medium" }),
             format!("ConsoleOperators={}", target.caller),
-            "HttpCallbacks=true".to_owned(),
+            format!("HttpCallbacks={}", target.has_callbacks("deploy: the callback endpoint")),
             format!("ServicesUrl={url}"),
             format!("AgentSecretArn={secret}"),
             format!("ReplyQueues={}", target.queue_url("client-*")),

@@ -76,6 +76,16 @@ impl DeploymentTarget {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
 
+    /// Whether the target can have the callback endpoint. If not, prints what is skipped.
+    pub(super) fn has_callbacks(&self, skipped: &str) -> bool {
+        if self.kind == TargetKind::LocalStack {
+            eprintln!(
+                "{skipped}: skipped: LocalStack does not resolve the URL of a conditional function"
+            );
+        }
+        self.kind != TargetKind::LocalStack
+    }
+
     /// Whether the target enforces IAM policies. If not, prints what is skipped.
     pub(super) fn enforces_iam(&self, skipped: &str) -> bool {
         if self.kind == TargetKind::LocalStack {

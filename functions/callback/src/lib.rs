@@ -19,7 +19,7 @@ use axum::{
         DefaultBodyLimit, Path, State,
         rejection::{BytesRejection, PathRejection},
     },
-    http::{StatusCode, Uri},
+    http::{StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -27,11 +27,16 @@ use jiff::Timestamp;
 use steward_aws::ports::SharedCallbackUrls;
 use steward_core::{
     callback_url::CallbackUrlRefusal,
-    engine::callback_check::check_callback,
+    engine::{
+        callback_check::{CallbackRefusal, check_callback},
+        request::size_error,
+    },
     limits,
     model::{
+        attempt::Action,
         messages::{CallbackMessage, CallbackOutcome},
         names::CallbackToken,
+        task::Task,
     },
 };
 use steward_http::{ProblemType, unavailable, untyped_problem, wrong_method};
@@ -49,13 +54,27 @@ use answer::{Answer, read_failure, read_output};
 use openapi::AcceptedCallback;
 use problem::{INVALID_ANSWER, NO_SUCH_TASK, TOO_LARGE, of_refused_callback, of_refused_url};
 
+/// The `Retry-After` for a key that may have been added a moment ago, in seconds: the keys are read again by then.
+const KEY_RETRY_S: &str = "30";
+
 /// The keys that verify URLs.
 pub trait CallbackKeySource: Send + Sync {
     /// The current keys.
     fn urls(&self) -> &SharedCallbackUrls;
 
-    /// Reads the keys again, because a URL names an unknown one. Returns whether they were read.
-    fn refresh_for_unknown_key(&self, now: Timestamp) -> impl Future<Output = bool> + Send;
+    /// Reads the keys again, because a URL names an unknown one.
+    fn refresh_for_unknown_key(&self, now: Timestamp) -> impl Future<Output = KeyRefresh> + Send;
+}
+
+/// The result of reading the keys again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyRefresh {
+    /// They were read.
+    Done,
+    /// They could not be read, or were read a moment ago. A key that was added since may be missing.
+    NotNow,
+    /// They never change.
+    Fixed,
 }
 
 /// Keys that do not change.
@@ -64,8 +83,8 @@ impl CallbackKeySource for SharedCallbackUrls {
         self
     }
 
-    async fn refresh_for_unknown_key(&self, _: Timestamp) -> bool {
-        false
+    async fn refresh_for_unknown_key(&self, _: Timestamp) -> KeyRefresh {
+        KeyRefresh::Fixed
     }
 }
 
@@ -75,8 +94,11 @@ impl CallbackKeySource for steward_aws::callback_keys::CallbackKeyring {
         self.urls()
     }
 
-    async fn refresh_for_unknown_key(&self, now: Timestamp) -> bool {
-        self.refresh_for_unknown_key(now).await
+    async fn refresh_for_unknown_key(&self, now: Timestamp) -> KeyRefresh {
+        match self.refresh_for_unknown_key(now).await {
+            true => KeyRefresh::Done,
+            false => KeyRefresh::NotNow,
+        }
     }
 }
 
@@ -143,7 +165,14 @@ async fn heartbeat<P: Ports, K: CallbackKeySource>(
     api.answer(token, body, |_| Ok(CallbackOutcome::Heartbeat)).await
 }
 
-/// Why an answer is refused. `None` in place of the problem: a port failed.
+/// Why a URL is not accepted.
+enum UrlRefusal {
+    Final(CallbackUrlRefusal),
+    /// The key may have been added a moment ago.
+    NotNow,
+}
+
+/// Why an answer is refused.
 enum Refused {
     Problem(ProblemType, String),
     Unavailable(PortError),
@@ -162,7 +191,14 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
         // Without a valid signature, nothing is read and nothing about a task is told.
         let token = match self.verify(&token, now).await {
             Ok(token) => token,
-            Err(refusal) => {
+            Err(UrlRefusal::NotNow) => {
+                let problem = untyped_problem(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the key of this URL is not known yet; send the same request again",
+                );
+                return ([(header::RETRY_AFTER, KEY_RETRY_S)], problem).into_response();
+            }
+            Err(UrlRefusal::Final(refusal)) => {
                 let problem = of_refused_url(&refusal);
                 let is_expired = matches!(refusal, CallbackUrlRefusal::Expired(_));
                 metrics::callback_refused(if is_expired { "expired" } else { "forged" });
@@ -190,18 +226,18 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
         }
     }
 
-    async fn verify(
-        &self,
-        text: &str,
-        now: Timestamp,
-    ) -> Result<CallbackToken, CallbackUrlRefusal> {
-        let verified = self.keys.urls().current().keys().verify(text, now);
-        if verified == Err(CallbackUrlRefusal::UnknownKey)
-            && self.keys.refresh_for_unknown_key(now).await
-        {
-            return self.keys.urls().current().keys().verify(text, now);
+    async fn verify(&self, text: &str, now: Timestamp) -> Result<CallbackToken, UrlRefusal> {
+        let verify = || self.keys.urls().current().keys().verify(text, now);
+        match verify() {
+            Err(CallbackUrlRefusal::UnknownKey) => {
+                match self.keys.refresh_for_unknown_key(now).await {
+                    KeyRefresh::Done => verify().map_err(UrlRefusal::Final),
+                    KeyRefresh::NotNow => Err(UrlRefusal::NotNow),
+                    KeyRefresh::Fixed => Err(UrlRefusal::Final(CallbackUrlRefusal::UnknownKey)),
+                }
+            }
+            verified => verified.map_err(UrlRefusal::Final),
         }
-        verified
     }
 
     /// Sends an answer that the step awaits. Returns its name.
@@ -217,10 +253,17 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
             let detail = "the task of this callback does not exist any more".to_owned();
             return Err(Refused::Problem(NO_SUCH_TASK, detail));
         };
-        check_callback(&task, &token, now).map_err(|refusal| {
-            Refused::Problem(of_refused_callback(&refusal), refusal.to_string())
-        })?;
-        if let CallbackOutcome::Completed { output } = &outcome {
+        let refused = check_callback(&task, &token, now).err();
+        if let Some(refusal) = &refused
+            && !shows_an_effect(&task, &token, &outcome, refusal)
+        {
+            let problem = of_refused_callback(refusal);
+            return Err(Refused::Problem(problem, refusal.to_string()));
+        }
+        if let (CallbackOutcome::Completed { output }, None) = (&outcome, &refused) {
+            if let Some(reason) = size_error("answer", output) {
+                return Err(Refused::Problem(TOO_LARGE, reason));
+            }
             let plan =
                 self.ports.definitions().workflow(&task.workflow, Some(task.version)).await?;
             let step = plan.as_deref().and_then(|plan| plan.find(&token.step.step));
@@ -232,8 +275,31 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
         let name = outcome.name();
         let message = callback_message(CallbackMessage { token, outcome });
         self.ports.channel().send(vec![message]).await.into_iter().collect::<Result<(), _>>()?;
-        Ok(name)
+        match refused {
+            None => Ok(name),
+            Some(refusal) => {
+                Err(Refused::Problem(of_refused_callback(&refusal), refusal.to_string()))
+            }
+        }
     }
+}
+
+/// Whether an answer that is refused shows that the step ran, although it is recorded as one that did not. The scheduler
+/// then undoes the step.
+fn shows_an_effect(
+    task: &Task,
+    token: &CallbackToken,
+    outcome: &CallbackOutcome,
+    refusal: &CallbackRefusal,
+) -> bool {
+    let has_ended = matches!(
+        refusal,
+        CallbackRefusal::Ended { completed: false, .. } | CallbackRefusal::BetweenAttempts { .. }
+    );
+    let progress = task.progress(&token.step, Action::Do);
+    has_ended
+        && *outcome != CallbackOutcome::Heartbeat
+        && progress.is_some_and(|progress| !progress.may_have_run)
 }
 
 fn unreadable_body(rejection: &BytesRejection) -> Refused {

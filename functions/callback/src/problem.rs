@@ -27,11 +27,13 @@ const ALREADY_ANSWERED: ProblemType = ProblemType::new(
     "callback-already-answered",
     "Callback already answered",
 );
+const NOT_AWAITED: ProblemType =
+    ProblemType::new(StatusCode::GONE, "callback-not-awaited", "Callback not awaited");
 const TOO_LATE: ProblemType =
     ProblemType::new(StatusCode::GONE, "callback-too-late", "Callback too late");
 
 /// All types of problems.
-pub(crate) const PROBLEMS: [ProblemType; 11] = [
+pub(crate) const PROBLEMS: [ProblemType; 12] = [
     MALFORMED_URL,
     WRONG_SIGNATURE,
     UNKNOWN_KEY,
@@ -42,6 +44,7 @@ pub(crate) const PROBLEMS: [ProblemType; 11] = [
     OTHER_REQUEST,
     NOT_AWAITED_YET,
     ALREADY_ANSWERED,
+    NOT_AWAITED,
     TOO_LATE,
 ];
 
@@ -63,6 +66,7 @@ pub(crate) fn of_refused_callback(refusal: &CallbackRefusal) -> ProblemType {
         | CallbackRefusal::Edited(_) => OTHER_REQUEST,
         CallbackRefusal::NotStarted(_) | CallbackRefusal::BetweenAttempts { .. } => NOT_AWAITED_YET,
         CallbackRefusal::TooLate { .. } => TOO_LATE,
-        CallbackRefusal::Ended { .. } => ALREADY_ANSWERED,
+        CallbackRefusal::Ended { completed: true, .. } => ALREADY_ANSWERED,
+        CallbackRefusal::Ended { completed: false, .. } => NOT_AWAITED,
     }
 }

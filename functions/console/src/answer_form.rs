@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
+use steward_core::model::integers::check_integers;
 
 /// The prefix of the names of fields in the form.
 pub(crate) const PREFIX: &str = "answer.";
@@ -69,17 +70,19 @@ pub(crate) fn fields(
 pub(crate) fn answer(fields: &[AnswerField]) -> Result<Value, String> {
     let mut answer = Map::new();
     for AnswerField { name, label, kind, required, value, .. } in fields {
-        let value = value.trim();
-        if value.is_empty() && *kind != FieldKind::YesNo {
+        if value.trim().is_empty() {
             if *required {
                 return Err(format!("{label} is missing"));
             }
             continue;
         }
         let value = match kind {
-            FieldKind::Text | FieldKind::Choice(_) => Value::String(value.to_owned()),
+            FieldKind::Choice(_) => Value::String(value.clone()),
+            FieldKind::Text => Value::String(value.trim().to_owned()),
             FieldKind::YesNo => Value::Bool(value == "yes"),
             FieldKind::Number => {
+                let value = value.trim();
+                check_integers(value).map_err(|error| format!("{label} has {error}"))?;
                 let number: Result<Number, _> = value.parse();
                 Value::Number(number.map_err(|_| format!("{label} is not a number"))?)
             }
@@ -131,9 +134,11 @@ mod tests {
         let schema = json!({ "type": "object", "required": ["limit"], "properties": {
             "limit": { "type": "number" },
         } });
-        let form = |value| fields(&schema, &entered(&[("limit", value)])).unwrap();
+        let form = |value: &str| fields(&schema, &entered(&[("limit", value)])).unwrap();
         assert_eq!(answer(&form("")), Err("limit is missing".to_owned()));
         assert_eq!(answer(&form("5e")), Err("limit is not a number".to_owned()));
+        let lost_digits = answer(&form("18446744073709551617")).unwrap_err();
+        assert!(lost_digits.starts_with("limit has an integer of more than 64 bits"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use steward_core::{
     limits,
     model::{
         command::{Command, CommandAction, CommandId},
+        integers::check_integers,
         messages::mistake,
         names::Part,
         task::Task,
@@ -85,8 +86,14 @@ pub(crate) async fn show_form(
     let kind = ConsoleCommand::from_name(&name)?;
     let step = parse_step(&query.step)?;
     let mut data = TaskData::read(&console, &id, step.as_ref()).await?;
+    // An answer names its step, so that it never counts for another one that awaits a callback by then.
+    let only = match data.awaiting_parts().as_slice() {
+        [only] if kind.is_answer() => Some(only.clone()),
+        _ => None,
+    };
+    let step = step.or(only);
     let form = CommandForm {
-        step: query.step,
+        step: step.as_ref().map(ToString::to_string).unwrap_or_default(),
         base: input_version(&data.task),
         command_id: new_command_id(),
         ..CommandForm::default()
@@ -181,6 +188,9 @@ fn order_of_form(
     form: &CommandForm,
 ) -> Result<CommandAction, String> {
     let step = parse_step(&form.step).map_err(|failure| failure.to_string())?;
+    if kind.is_answer() && step.is_none() {
+        return Err("choose the step".to_owned());
+    }
     let input = match &form.input {
         Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,
         Some(_) | None => None,
@@ -219,6 +229,7 @@ fn input_patch(data: &TaskData, form: &CommandForm, text: &str) -> Result<Option
 }
 
 fn parse_json(what: &str, text: &str) -> Result<Value, String> {
+    check_integers(text).map_err(|error| format!("the {what} has {error}"))?;
     let read = serde_json::from_str(text);
     read.map_err(|error| format!("the {what} is not JSON: {}", mistake(&error)))
 }

@@ -53,6 +53,8 @@ pub enum CallbackRefusal {
         step: Part,
         /// Its state, in a word.
         state: &'static str,
+        /// Whether it has completed. Otherwise, it failed or was skipped.
+        completed: bool,
     },
 }
 
@@ -96,7 +98,8 @@ pub fn check_callback(
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => {
-            Err(CallbackRefusal::Ended { step: step(), state: state.name() })
+            let completed = matches!(state, StepState::Completed { .. });
+            Err(CallbackRefusal::Ended { step: step(), state: state.name(), completed })
         }
     }
 }

@@ -141,6 +141,9 @@ impl CommandExecutor<'_, '_> {
         let definition = self.change.plan().find(&step.step).and_then(|step| step.callback());
         if let (Some(callback), CallbackOutcome::Completed { output }) = (definition, answer) {
             callback.check_answer(output)?;
+            if let Some(reason) = size_error("answer", output) {
+                return Err(reason);
+            }
         }
         self.steps.push(step.clone());
         let attempt = AttemptId { step, action: Action::Do, number };
