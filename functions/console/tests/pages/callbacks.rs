@@ -84,8 +84,10 @@ async fn an_approval_has_a_field_for_each_property_and_obeys_the_schema() {
 #[tokio::test]
 async fn a_rejection_undoes_the_task_with_the_reason() {
     let shop = awaiting_approval().await;
-    let form = [("command_id", "c-8"), ("step", ""), ("reason", "too much")];
-    let sent = shop.console.post("/console/tasks/c-1/reject", &form).await;
+    let form = |step| [("command_id", "c-8"), ("step", step), ("reason", "too much")];
+    let refused = shop.console.post("/console/tasks/c-1/reject", &form("")).await;
+    assert!(refused.text().contains("choose the step"), "{}", refused.text());
+    let sent = shop.console.post("/console/tasks/c-1/reject", &form("approve")).await;
     assert_eq!(sent.location.as_deref(), Some("/console/tasks/c-1?sent=c-8"));
     shop.run_functions().await;
     let task = shop.task("c-1").await;
