@@ -185,6 +185,11 @@ impl<'a> DecisionInput<'a, '_> {
         lost_events(self.inputs.plan, self.task, cause, self.inputs.context.now)
     }
 
+    /// The same if the message was delivered before. Otherwise none.
+    pub(crate) fn lost_events_if_redelivered(&self, cause: &MayHaveLost<'_>) -> Vec<Effect> {
+        if self.redelivered() { self.lost_events(cause) } else { Vec::new() }
+    }
+
     /// The wakes that the last save of the task may have sent.
     pub(crate) fn wakes(&self) -> Vec<Effect> {
         redelivery::wakes(self.task, self.inputs.context.now)

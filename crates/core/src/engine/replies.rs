@@ -49,14 +49,10 @@ pub(crate) fn reply_received<'a>(
         StepState::Running { .. } if is_deferral_during_undo(case.task, reply) => {
             let redelivered = case.redelivered();
             let again = |_: &Part, action, _| redelivered && action == Action::Undo;
-            let notify = match redelivered {
-                true => {
-                    let mut lost = case.lost_events(&MayHaveLost::Reply(&step.step));
-                    lost.extend(case.wakes());
-                    lost
-                }
-                false => Vec::new(),
-            };
+            let mut notify = case.lost_events_if_redelivered(&MayHaveLost::Reply(&step.step));
+            if redelivered {
+                notify.extend(case.wakes());
+            }
             PendingDecision::ignore_and(
                 IgnoreReason::StillAwaited,
                 case.lost_after_reply(step, again),

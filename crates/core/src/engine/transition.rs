@@ -139,7 +139,7 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::ReceivedCommand,
-        messages::WakeCause,
+        messages::{StepReply, WakeCause},
         task::{ProcessState, Task},
         time::later,
     },
@@ -167,6 +167,7 @@ pub fn transition(
     let case = DecisionInput { task, inputs };
     let transition = match case.decide(event) {
         PendingDecision::Change(mut change) => {
+            change.notifications.extend(case.lost_although_it_changes(event));
             let requests = render_requests(&mut change, task);
             case.within_size(settle(change, task, requests), event)
         }
@@ -284,6 +285,23 @@ impl<'a> DecisionInput<'a, '_> {
         }
     }
 
+    /// The lifecycle events that an earlier delivery of `event` may have lost, if this delivery changes the task again: a
+    /// wait, a deadline or another message has become due since. A command that is not on record was never saved, and
+    /// a sweep is no message.
+    fn lost_although_it_changes(&self, event: &Event) -> Vec<Effect> {
+        match event {
+            Event::Wake | Event::ParentRequested(_) => {
+                self.lost_events_if_redelivered(&MayHaveLost::Wake)
+            }
+            Event::ReplyReceived(StepReply { step, .. })
+            | Event::CallbackReceived { step, .. }
+            | Event::ChildEnded { step, .. } => {
+                self.lost_events_if_redelivered(&MayHaveLost::Reply(&step.step))
+            }
+            Event::CommandReceived(_) | Event::Swept | Event::AlertPublished { .. } => Vec::new(),
+        }
+    }
+
     /// Replaces a decision that makes the task's item larger, and larger than its limit: the task stops in Error, which
     /// needs little space. If the task has ended, it stays as it is. Decisions up to the limit are not replaced.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
@@ -355,19 +373,16 @@ impl<'a> DecisionInput<'a, '_> {
     /// wait has ended.
     fn advance_task(&self) -> PendingDecision<'a> {
         let task = self.task;
-        let (again, events) = match self.redelivered() {
-            true => (self.lost_requests(), self.lost_events(&MayHaveLost::Wake)),
-            false => (Vec::new(), Vec::new()),
-        };
+        let again = if self.redelivered() { self.lost_requests() } else { Vec::new() };
         let mut change = self.change();
         change.inputs.wait_tolerance = self.inputs.context.timing.clock_skew;
         advance(&mut change);
         if change.task == *task {
+            let events = self.lost_events_if_redelivered(&MayHaveLost::Wake);
             return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, events);
         }
-        // Also send the requests and events that the first delivery may have lost.
+        // Also send the requests that the first delivery may have lost.
         change.starts.extend(again);
-        change.notifications.extend(events);
         PendingDecision::Change(change)
     }
 
