@@ -20,6 +20,7 @@
 mod agent_contract;
 mod agents;
 mod agents_for_aws;
+mod awaited_events;
 mod aws_limits;
 mod bad_input;
 mod batching;

@@ -194,6 +194,7 @@ impl AwsBackend {
             Queue::Submissions => self.config.submissions_queue_url.clone(),
             Queue::Scheduler => self.config.scheduler_queue_url.clone(),
             Queue::Commands => self.config.commands_queue_url.clone(),
+            Queue::Events => self.config.events_queue_url.clone(),
             Queue::Rejected => self.config.rejected_queue_url.clone(),
             Queue::Agent(agent) => self.config.agent_queue_url.of(agent),
             Queue::Client(url) => url.clone(),

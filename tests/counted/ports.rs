@@ -155,6 +155,11 @@ impl Definitions for ConstantPorts {
         yield_now().await;
         Ok(vec![self.workflow.clone()])
     }
+
+    async fn awaiting(&self, _: &str, _: &str) -> Result<Vec<Arc<Plan>>, PortError> {
+        yield_now().await;
+        Ok(Vec::new())
+    }
 }
 
 impl Channel for ConstantPorts {

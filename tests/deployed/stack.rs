@@ -11,7 +11,7 @@ use std::{
 use aws_config::{BehaviorVersion, SdkConfig};
 use serde_json::{Value, json};
 use steward_aws::{
-    definitions::DynamoDefinitions, publisher::Publisher, rules::TriggerRules, store::DynamoStore,
+    definitions::DynamoDefinitions, publisher::Publisher, rules::EventRules, store::DynamoStore,
 };
 use steward_core::model::task::Task;
 use steward_demo::{
@@ -147,7 +147,8 @@ impl Stack {
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         let bus = self.variable("STEWARD_EVENT_BUS").to_owned();
         let submissions = self.variable("STEWARD_SUBMISSIONS_QUEUE_URL").to_owned();
-        let rules = TriggerRules::new(events, sqs, bus, submissions);
+        let awaited = self.variable("STEWARD_EVENTS_QUEUE_URL").to_owned();
+        let rules = EventRules { events, sqs, bus, submissions, awaited };
         let workflow = steward_definition_file::parse(Path::new("test.yaml"), definition).unwrap();
         Publisher { definitions, store: self.store(), rules }.publish(&workflow).await.unwrap();
     }

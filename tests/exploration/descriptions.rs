@@ -87,9 +87,10 @@ pub(super) fn describe_outcome(before: &Task, answer: &Transition) -> String {
                 write!(text, "; submit {}{to}", submission.task_id).unwrap();
             }
             Effect::ChildEnded(ended) => write!(text, "; report {:?}", ended.outcome).unwrap(),
-            Effect::ParentRequest(_) | Effect::Reply(_) | Effect::Reject { .. } => {
-                text.push_str("; ?")
-            }
+            Effect::AwaitEvent(_)
+            | Effect::ParentRequest(_)
+            | Effect::Reply(_)
+            | Effect::Reject { .. } => text.push_str("; ?"),
         }
     }
     text

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use steward_core::{
+    correlation::EventSubscription,
     engine::{effect::Effect, event::Event},
     model::{
         attempt::{Action, AttemptId},
@@ -208,6 +209,7 @@ impl CheckedTransition<'_> {
         self.effects.iter().filter_map(|effect| match effect {
             Effect::Request(request) => Some(request),
             Effect::Submit(_)
+            | Effect::AwaitEvent(_)
             | Effect::ParentRequest(_)
             | Effect::ChildEnded(_)
             | Effect::Reply(_)
@@ -230,6 +232,7 @@ impl CheckedTransition<'_> {
             Effect::Wake { after, .. } => Some(later(self.after.now, *after)),
             Effect::Request(_)
             | Effect::Submit(_)
+            | Effect::AwaitEvent(_)
             | Effect::ParentRequest(_)
             | Effect::ChildEnded(_)
             | Effect::Reply(_)
@@ -280,6 +283,11 @@ pub(super) fn requested_attempt(task: &Task, effect: &Effect) -> Option<AttemptI
             let number = task.progress(&step, action)?.state.attempt_count();
             Some(AttemptId { step, action, number })
         }
+        Effect::AwaitEvent(EventSubscription { waiter, .. }) => Some(AttemptId {
+            step: waiter.step.clone(),
+            action: Action::Do,
+            number: waiter.attempt,
+        }),
         Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)

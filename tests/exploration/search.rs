@@ -259,7 +259,8 @@ fn successful_responses(
             let sent = event.alerted_end().map(|ended_at| Event::AlertPublished { ended_at });
             sent.map(arrives).into_iter().collect()
         }
-        Effect::ParentRequest(_)
+        Effect::AwaitEvent(_)
+        | Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)
         | Effect::Notification { .. }

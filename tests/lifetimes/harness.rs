@@ -109,7 +109,7 @@ impl MemoryDeployment {
                         let key = (request.task_id.to_string(), request.step.to_string());
                         self.requests.insert(key, request);
                     }
-                    Queue::Client(_) | Queue::Rejected | Queue::Sweeps => {}
+                    Queue::Client(_) | Queue::Rejected | Queue::Sweeps | Queue::Events => {}
                 }
             }
         }

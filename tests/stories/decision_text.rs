@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
+    correlation::EventSubscription,
     definition::workflow::Workflow,
     engine::effect::Effect,
     model::{
@@ -109,6 +110,9 @@ fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> boo
             let action = if submission.undo { Action::Undo } else { Action::Do };
             submission.parent.as_ref().is_some_and(|parent| parent.step == *part) && action == of
         }
+        Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
+            waiter.step == *part && of == Action::Do && waiter.attempt == number
+        }
         Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)
@@ -197,6 +201,9 @@ pub(super) fn effects_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<Strin
             let step = part.and_then(|part| workflow.steps.get_index_of(&part.step));
             (0, step, part.and_then(|part| part.item))
         }
+        Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
+            (0, workflow.steps.get_index_of(&waiter.step.step), waiter.step.item)
+        }
         Effect::Notification { .. } => (1, None, None),
         Effect::Publish(event) if event.alerted_end().is_some() => (2, None, None),
         Effect::Publish(_) => (3, None, None),
@@ -231,6 +238,9 @@ fn effect_text(effect: &Effect) -> String {
         Effect::Submit(Submission { task_id, workflow, input, undo, .. }) => {
             let undo = if *undo { ", undo" } else { "" };
             format!("submit {task_id} to {workflow} with {input}{undo}")
+        }
+        Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
+            format!("{} awaits its event (attempt {})", waiter.step, waiter.attempt)
         }
         Effect::ChildEnded(ChildEnded { task_id, step, outcome, .. }) => {
             let outcome = match outcome {

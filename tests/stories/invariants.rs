@@ -5,6 +5,7 @@ mod queries;
 
 use jiff::Timestamp;
 use steward_core::{
+    correlation::EventSubscription,
     definition::workflow::Workflow,
     engine::{decision::DecisionContext, effect::Effect, event::Event},
     limits,
@@ -355,6 +356,10 @@ pub(super) fn violated_by_effects(
 ) -> Vec<String> {
     let matches_task = |effect: &Effect| match effect {
         Effect::Request(request) => matches_running_attempt(workflow, task, request),
+        Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
+            let run = task.progress(&waiter.step, Action::Do).map(|run| &run.state);
+            run == Some(&StepState::Running { attempt: waiter.attempt, complete_by: waiter.until })
+        }
         Effect::Notification { notice, .. } => {
             Some(notice.at) == task.ended_at
                 && notice.task_id.as_deref() == Some(task.task_id.as_str())

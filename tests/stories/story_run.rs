@@ -364,7 +364,10 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
 fn needs_documents(answer: &Transition) -> bool {
     let contain_documents = |effects: &[Effect]| {
         effects.iter().any(|effect| match effect {
-            Effect::Request(_) | Effect::Submit(_) | Effect::ChildEnded(_) => true,
+            Effect::Request(_)
+            | Effect::Submit(_)
+            | Effect::AwaitEvent(_)
+            | Effect::ChildEnded(_) => true,
             Effect::Notification { notice, .. } => notice.output.is_some(),
             Effect::ParentRequest(_)
             | Effect::Reply(_)

@@ -30,6 +30,9 @@ pub struct Config {
     /// The queue of operators' commands. The scheduler, the supervisor and the console use it.
     #[envconfig(from = "STEWARD_COMMANDS_QUEUE_URL", default = "")]
     pub commands_queue_url: String,
+    /// The queue of events that steps wait for. The submission function, the scheduler, the supervisor and the console use it.
+    #[envconfig(from = "STEWARD_EVENTS_QUEUE_URL", default = "")]
+    pub events_queue_url: String,
     /// The unique id of the console's role, `AROA…`: in a command that a session of this role sent, the operator's name is
     /// that of the person whom the console authenticated. Only the scheduler uses it.
     #[envconfig(from = "STEWARD_CONSOLE_ROLE_ID", default = "")]

@@ -101,6 +101,7 @@ impl AwsPorts {
             submissions: config.submissions_queue_url.clone(),
             scheduler: config.scheduler_queue_url.clone(),
             commands: config.commands_queue_url.clone(),
+            events: config.events_queue_url.clone(),
             rejected: config.rejected_queue_url.clone(),
             agents: config.agent_queue_url.clone(),
             sweeps: config.sweeps_queue_url.clone(),

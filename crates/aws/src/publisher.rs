@@ -1,8 +1,9 @@
-//! Publishes and unpublishes definitions: writes the table of workflows, and the EventBridge rule of a trigger.
+//! Publishes and unpublishes definitions: writes the table of workflows, and the EventBridge rules of triggers and of the
+//! events that steps wait for.
 //!
-//! The table of workflows is authoritative, and the rule is derived from it. Publication is idempotent: if it fails between
-//! the two writes, the caller repeats it. An event bus has a limited number of rules, so the first rule of a workflow is
-//! created, disabled, before the table is written. If the bus has no room for the rule, the workflow is not published.
+//! The table of workflows is authoritative, and the rules are derived from it. Publication is idempotent: if it fails between
+//! the two writes, the caller repeats it. An event bus has a limited number of rules, so the first rule of each kind
+//! is created, disabled, before the table is written. If the bus has no room for it, the workflow is not published.
 
 use steward_core::{
     definition::workflow::Workflow,
@@ -12,7 +13,7 @@ use steward_runtime::ports::{Definitions, PortError};
 
 use crate::{
     definitions::{DynamoDefinitions, PublishError, StoredDefinition, validated_json},
-    rules::TriggerRules,
+    rules::{EventRules, RuleKind, WorkflowRule},
     store::DynamoStore,
 };
 
@@ -58,36 +59,44 @@ pub struct Publisher {
     pub definitions: DynamoDefinitions,
     /// The state store, to find the tasks of a version.
     pub store: DynamoStore,
-    /// The trigger rules.
-    pub rules: TriggerRules,
+    /// The rules of triggers and of awaited events.
+    pub rules: EventRules,
 }
 
 impl Publisher {
-    /// Publishes a definition, and creates or removes its rule. The operation is idempotent.
+    /// Publishes a definition, and creates or removes its rules. The operation is idempotent.
     ///
     /// # Errors
-    /// The definition cannot be published, or the bus has no room for its rule, or AWS failed. After a failure of AWS, the
+    /// The definition cannot be published, or the bus has no room for its rules, or AWS failed. After a failure of AWS, the
     /// caller may repeat the call.
     pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
         validated_json(workflow)?;
-        let reserved = self.reserve(workflow).await?;
+        let versions = self.definitions.definitions_of(&workflow.name).await?;
+        let reserved = self.reserve(&versions, workflow).await?;
         let published = self.definitions.publish(workflow).await;
-        if published.is_ok() || reserved {
-            self.sync_rule(&workflow.name, reserved).await?;
+        if published.is_ok() || !reserved.is_empty() {
+            self.sync_rules(&workflow.name, &reserved).await?;
         }
         published
     }
 
-    /// Creates the rule of a workflow that needs a rule and has none yet. Returns whether it created one.
-    async fn reserve(&self, workflow: &Workflow) -> Result<bool, PortError> {
-        let Some(trigger) = &workflow.trigger else { return Ok(false) };
-        let versions = self.definitions.definitions_of(&workflow.name).await?;
-        let newest = versions.iter().rfind(|stored| stored.is_published);
-        if newest.is_some_and(|stored| stored.workflow.trigger.is_some()) {
-            return Ok(false);
+    /// Creates the rules that a workflow needs, and has not had yet. Returns their kinds.
+    async fn reserve(
+        &self,
+        versions: &[StoredDefinition],
+        workflow: &Workflow,
+    ) -> Result<Vec<RuleKind>, PortError> {
+        let mut with_it = versions.to_vec();
+        with_it.push(StoredDefinition { workflow: workflow.clone(), is_published: true });
+        let mut reserved = Vec::new();
+        for kind in RULE_KINDS {
+            let Some(rule) = rule_of(kind, &with_it) else { continue };
+            if rule_of(kind, versions).is_none() {
+                self.rules.reserve(&rule).await?;
+                reserved.push(kind);
+            }
         }
-        self.rules.reserve(&workflow.name, trigger).await?;
-        Ok(true)
+        Ok(reserved)
     }
 
     /// Unpublishes a version: new tasks do not use it. Its finished tasks can still be undone.
@@ -110,10 +119,10 @@ impl Publisher {
         if !self.definitions.unpublish(name, version).await? {
             return Err(unknown());
         }
-        Ok(self.sync_rule(name, false).await?)
+        Ok(self.sync_rules(name, &[]).await?)
     }
 
-    /// Updates the rules of all workflows to the triggers of their newest published versions.
+    /// Updates the rules of all workflows to their published versions.
     ///
     /// # Errors
     /// AWS failed.
@@ -121,21 +130,52 @@ impl Publisher {
         let mut names: Vec<_> = self.definitions.all().await?;
         names.dedup_by(|a, b| a.workflow.name == b.workflow.name);
         for stored in names {
-            self.sync_rule(&stored.workflow.name, false).await?;
+            self.sync_rules(&stored.workflow.name, &[]).await?;
         }
         Ok(())
     }
 
-    /// Updates the rule of a workflow to the trigger of its newest published version. Sends no request to EventBridge if
-    /// the workflow never had a trigger and no rule was reserved.
-    async fn sync_rule(&self, name: &WorkflowName, reserved: bool) -> Result<(), PortError> {
+    /// Updates the rules of a workflow to its published versions. Sends no request to EventBridge for a kind of rule that the
+    /// workflow never had and that was not reserved.
+    async fn sync_rules(
+        &self,
+        name: &WorkflowName,
+        reserved: &[RuleKind],
+    ) -> Result<(), PortError> {
         let versions = self.definitions.definitions_of(name).await?;
-        let newest = versions.iter().rfind(|stored| stored.is_published);
-        let had = |stored: &StoredDefinition| stored.workflow.trigger.is_some();
-        match newest.and_then(|stored| stored.workflow.trigger.as_ref()) {
-            Some(trigger) => self.rules.put(name, trigger).await,
-            None if reserved || versions.iter().any(had) => self.rules.remove(name).await,
-            None => Ok(()),
+        for kind in RULE_KINDS {
+            match rule_of(kind, &versions) {
+                Some(rule) => self.rules.put(&rule).await?,
+                None if reserved.contains(&kind) || versions.iter().any(|v| has_rule(kind, v)) => {
+                    self.rules.remove(name, kind).await?;
+                }
+                None => {}
+            }
         }
+        Ok(())
+    }
+}
+
+const RULE_KINDS: [RuleKind; 2] = [RuleKind::Trigger, RuleKind::Waits];
+
+/// The rule of this kind that the versions of a workflow need. The newest published version decides on its trigger. Tasks of
+/// all published versions may wait for events.
+fn rule_of(kind: RuleKind, versions: &[StoredDefinition]) -> Option<WorkflowRule> {
+    let published = versions.iter().filter(|stored| stored.is_published);
+    let newest = &published.clone().max_by_key(|stored| stored.workflow.version)?.workflow;
+    match kind {
+        RuleKind::Trigger => Some(WorkflowRule::of_trigger(&newest.name, newest.trigger.as_ref()?)),
+        RuleKind::Waits => {
+            let events = published.flat_map(|stored| stored.workflow.awaited_events());
+            WorkflowRule::of_waits(&newest.name, events.map(|(_, event)| event))
+        }
+    }
+}
+
+/// Whether a version, published or not, needs a rule of this kind.
+fn has_rule(kind: RuleKind, stored: &StoredDefinition) -> bool {
+    match kind {
+        RuleKind::Trigger => stored.workflow.trigger.is_some(),
+        RuleKind::Waits => stored.workflow.awaited_events().next().is_some(),
     }
 }

@@ -16,6 +16,8 @@ pub const SUBMISSIONS: QueueSettings = QueueSettings { visibility_seconds: 180, 
 pub const SCHEDULER: QueueSettings = QueueSettings { visibility_seconds: 180, receives_max: 16 };
 /// The queue of operators' commands, which the scheduler handles like its own queue.
 pub const COMMANDS: QueueSettings = SCHEDULER;
+/// The queue of events that steps wait for. An event has no task that the supervisor could recover either.
+pub const EVENTS: QueueSettings = SUBMISSIONS;
 /// The visibility timeout of the queue of the supervisor's ticks, in seconds: six times the time limit of the supervisor.
 /// It is longer than [`SWEEPS_RETENTION_SECONDS`], so a tick whose sweep failed is not delivered again. The next tick
 /// sweeps the same tasks.

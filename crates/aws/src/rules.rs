@@ -1,10 +1,17 @@
-//! The EventBridge rules that route events to Submission. There is one rule on the deployment's bus for each workflow
-//! whose newest published version has a trigger.
+//! The EventBridge rules that route events of others to Steward. A workflow has up to two rules on the deployment's bus:
+//! one if its newest published version has a trigger, and one if steps of a published version wait for events.
 //!
 //! ```text
-//! event ──► bus ──► rule steward-order { source, detail-type } ──► submissions queue ──► Submission
-//!                                         └─ not delivered ──► the queue's dead-letter queue
+//!              ┌─► rule steward-order        { source, detail-type } ──► submissions queue ──► Submission
+//! event ──► bus
+//!              └─► rule steward-order.waits  { sources, detail-types } ─► events queue ──────► Submission
+//!                     └─ not delivered ──► the dead-letter queue of the queue
 //! ```
+//!
+//! The rule of waits matches each of its sources with each of its detail-types. Submission ignores an event for which no
+//! step waits.
+
+use std::collections::BTreeSet;
 
 use aws_sdk_eventbridge::{
     error::ProvideErrorMetadata,
@@ -13,16 +20,19 @@ use aws_sdk_eventbridge::{
 };
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
-use steward_core::{definition::workflow::Trigger, model::names::WorkflowName};
+use steward_core::{
+    definition::{wait::AwaitedEvent, workflow::Trigger},
+    model::names::WorkflowName,
+};
 use steward_runtime::ports::PortError;
 
 use crate::errors::{corrupt, failed};
 
-/// The prefix of the names of the rules. The policy of the submissions queue allows rules with this prefix to send to it.
+/// The prefix of the names of the rules. The policies of the two queues allow rules with this prefix to send to them.
 pub const PREFIX: &str = "steward-";
 
-/// The id of the only target of a rule.
-const TARGET: &str = "submissions";
+/// The suffix of the name of a rule of waits. No workflow name contains a dot.
+const WAITS_SUFFIX: &str = ".waits";
 
 /// The error code of EventBridge for a rule that does not exist.
 const NOT_FOUND: &str = "ResourceNotFoundException";
@@ -30,43 +40,93 @@ const NOT_FOUND: &str = "ResourceNotFoundException";
 /// The error code of EventBridge for a bus that has the maximum number of rules.
 const LIMIT_EXCEEDED: &str = "LimitExceededException";
 
-/// The trigger rules of one deployment.
-#[derive(Debug, Clone)]
-pub struct TriggerRules {
-    events: aws_sdk_eventbridge::Client,
-    sqs: aws_sdk_sqs::Client,
-    bus: String,
-    submissions: String,
+/// The two kinds of rules of a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleKind {
+    /// The rule of its trigger.
+    Trigger,
+    /// The rule of the events that its steps wait for.
+    Waits,
 }
 
-impl TriggerRules {
-    /// Rules on `bus` that route events to the queue `submissions`, given by name or URL.
+/// A rule of a workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkflowRule {
+    workflow: WorkflowName,
+    kind: RuleKind,
+    pattern: Value,
+}
+
+impl RuleKind {
+    /// The id of the only target of a rule.
+    fn target_id(self) -> &'static str {
+        match self {
+            Self::Trigger => "submissions",
+            Self::Waits => "events",
+        }
+    }
+}
+
+impl WorkflowRule {
+    /// The rule of a trigger.
     #[must_use]
-    pub fn new(
-        events: aws_sdk_eventbridge::Client,
-        sqs: aws_sdk_sqs::Client,
-        bus: String,
-        submissions: String,
-    ) -> Self {
-        Self { events, sqs, bus, submissions }
+    pub fn of_trigger(workflow: &WorkflowName, trigger: &Trigger) -> Self {
+        let pattern = json!({ "source": [trigger.source], "detail-type": [trigger.detail_type] });
+        Self { workflow: workflow.clone(), kind: RuleKind::Trigger, pattern }
     }
 
+    /// The rule of the events that steps wait for; `None` if there are none.
+    #[must_use]
+    pub fn of_waits<'a>(
+        workflow: &WorkflowName,
+        events: impl Iterator<Item = &'a AwaitedEvent>,
+    ) -> Option<Self> {
+        let (mut sources, mut detail_types) = (BTreeSet::new(), BTreeSet::new());
+        for event in events {
+            sources.insert(&event.source);
+            detail_types.insert(&event.detail_type);
+        }
+        let pattern = json!({ "source": sources, "detail-type": detail_types });
+        let workflow = workflow.clone();
+        (!sources.is_empty()).then_some(Self { workflow, kind: RuleKind::Waits, pattern })
+    }
+
+    fn description(&self) -> String {
+        match self.kind {
+            RuleKind::Trigger => format!("Submits tasks of workflow {}", self.workflow),
+            RuleKind::Waits => format!("Completes steps of workflow {}", self.workflow),
+        }
+    }
+}
+
+/// The rules of one deployment.
+#[derive(Debug, Clone)]
+pub struct EventRules {
+    /// The client of EventBridge.
+    pub events: aws_sdk_eventbridge::Client,
+    /// The client of SQS.
+    pub sqs: aws_sdk_sqs::Client,
+    /// The event bus.
+    pub bus: String,
+    /// The submissions queue, by name or URL: the target of triggers.
+    pub submissions: String,
+    /// The events queue, by name or URL: the target of waits.
+    pub awaited: String,
+}
+
+impl EventRules {
     /// Creates the rule of a workflow in the state disabled. It routes no events before [`put`](Self::put).
     ///
     /// # Errors
     /// The bus has the maximum number of rules, or AWS failed.
-    pub async fn reserve(
-        &self,
-        workflow: &WorkflowName,
-        trigger: &Trigger,
-    ) -> Result<(), PortError> {
-        let operation = format!("create the rule of workflow {workflow}");
-        match self.rule(workflow, trigger).state(RuleState::Disabled).send().await {
+    pub async fn reserve(&self, rule: &WorkflowRule) -> Result<(), PortError> {
+        let operation = create(&rule.workflow);
+        match self.request(rule).state(RuleState::Disabled).send().await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(LIMIT_EXCEEDED) => {
                 let source = format!(
                     "event bus `{}` has the maximum number of rules that the account's quota allows (300 by default): \
-                     remove the trigger, or request a higher quota \"rules per event bus\"",
+                     remove the trigger or the wait for an event, or request a higher quota \"rules per event bus\"",
                     self.bus
                 );
                 Err(PortError { operation, retryable: false, source: source.into() })
@@ -75,22 +135,24 @@ impl TriggerRules {
         }
     }
 
-    /// Creates and enables the rule of a workflow, or changes it to this trigger. The operation is idempotent.
+    /// Creates and enables a rule, or changes it. The operation is idempotent.
     ///
     /// # Errors
     /// AWS failed.
-    pub async fn put(&self, workflow: &WorkflowName, trigger: &Trigger) -> Result<(), PortError> {
-        let (name, operation) =
-            (rule(workflow), || format!("create the rule of workflow {workflow}"));
-        let (queue, dead_letters) = self.queue().await?;
+    pub async fn put(&self, rule: &WorkflowRule) -> Result<(), PortError> {
+        let (name, operation) = (name(&rule.workflow, rule.kind), || create(&rule.workflow));
+        let (queue, dead_letters) = self.queue(rule.kind).await?;
         let dead_letters = dead_letters.map(|arn| DeadLetterConfig::builder().arn(arn).build());
-        let target = Target::builder().id(TARGET).arn(queue).set_dead_letter_config(dead_letters);
+        let target = Target::builder()
+            .id(rule.kind.target_id())
+            .arn(queue)
+            .set_dead_letter_config(dead_letters);
         let target = target.build().map_err(|error| corrupt(operation())(error.into()))?;
         // The target is set before the rule is enabled: an enabled rule without a target loses the events that it matches.
         let put = self.events.put_targets().rule(&name).event_bus_name(&self.bus).targets(target);
         let output = match put.clone().send().await {
             Err(error) if error.code() == Some(NOT_FOUND) => {
-                self.reserve(workflow, trigger).await?;
+                self.reserve(rule).await?;
                 put.send().await
             }
             output => output,
@@ -100,29 +162,28 @@ impl TriggerRules {
             let code = entry.error_code().unwrap_or("the target was refused").to_owned();
             return Err(PortError { operation: operation(), retryable: true, source: code.into() });
         }
-        let enable = self.rule(workflow, trigger).state(RuleState::Enabled);
+        let enable = self.request(rule).state(RuleState::Enabled);
         enable.send().await.map(drop).map_err(failed(operation()))
     }
 
-    fn rule(&self, workflow: &WorkflowName, trigger: &Trigger) -> PutRuleFluentBuilder {
-        let pattern = json!({ "source": [trigger.source], "detail-type": [trigger.detail_type] });
+    fn request(&self, rule: &WorkflowRule) -> PutRuleFluentBuilder {
         self.events
             .put_rule()
-            .name(rule(workflow))
+            .name(name(&rule.workflow, rule.kind))
             .event_bus_name(&self.bus)
-            .description(format!("Submits tasks of workflow {workflow}"))
-            .event_pattern(pattern.to_string())
+            .description(rule.description())
+            .event_pattern(rule.pattern.to_string())
     }
 
-    /// Removes the rule of a workflow, if there is one. The operation is idempotent.
+    /// Removes a rule of a workflow, if there is one. The operation is idempotent.
     ///
     /// # Errors
     /// AWS failed.
-    pub async fn remove(&self, workflow: &WorkflowName) -> Result<(), PortError> {
+    pub async fn remove(&self, workflow: &WorkflowName, kind: RuleKind) -> Result<(), PortError> {
         let (name, operation) =
-            (rule(workflow), || format!("remove the rule of workflow {workflow}"));
-        let remove = self.events.remove_targets().rule(&name).event_bus_name(&self.bus).ids(TARGET);
-        match remove.send().await {
+            (name(workflow, kind), || format!("remove the rule of workflow {workflow}"));
+        let remove = self.events.remove_targets().rule(&name).event_bus_name(&self.bus);
+        match remove.ids(kind.target_id()).send().await {
             Ok(_) => {}
             Err(error) if error.code() == Some(NOT_FOUND) => return Ok(()),
             Err(error) => return Err(failed(operation())(error)),
@@ -135,10 +196,14 @@ impl TriggerRules {
         }
     }
 
-    /// The ARNs of the submissions queue and of its dead-letter queue, if it has one.
-    async fn queue(&self) -> Result<(String, Option<String>), PortError> {
-        let operation = || format!("look up queue {}", self.submissions);
-        let mut url = self.submissions.clone();
+    /// The ARNs of the target queue of a rule, and of its dead-letter queue, if it has one.
+    async fn queue(&self, kind: RuleKind) -> Result<(String, Option<String>), PortError> {
+        let queue = match kind {
+            RuleKind::Trigger => &self.submissions,
+            RuleKind::Waits => &self.awaited,
+        };
+        let operation = || format!("look up queue {queue}");
+        let mut url = queue.clone();
         if !url.contains("://") {
             let found = self.sqs.get_queue_url().queue_name(url).send().await;
             url = found.map_err(failed(operation()))?.queue_url.unwrap_or_default();
@@ -160,6 +225,13 @@ impl TriggerRules {
     }
 }
 
-fn rule(workflow: &WorkflowName) -> String {
-    format!("{PREFIX}{workflow}")
+fn create(workflow: &WorkflowName) -> String {
+    format!("create the rule of workflow {workflow}")
+}
+
+fn name(workflow: &WorkflowName, kind: RuleKind) -> String {
+    match kind {
+        RuleKind::Trigger => format!("{PREFIX}{workflow}"),
+        RuleKind::Waits => format!("{PREFIX}{workflow}{WAITS_SUFFIX}"),
+    }
 }

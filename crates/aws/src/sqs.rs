@@ -20,6 +20,8 @@ pub struct QueueUrls {
     pub scheduler: String,
     /// The queue of operators' commands; empty for functions that do not use it.
     pub commands: String,
+    /// The queue of events that steps wait for; empty for functions that do not use it.
+    pub events: String,
     /// The queue of rejected submissions.
     pub rejected: String,
     /// The queues of the agents.

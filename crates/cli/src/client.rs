@@ -14,7 +14,7 @@ use steward_aws::{
     dead_letters::{DeadLetterQueue, DeadLettersError},
     definitions::DynamoDefinitions,
     publisher::Publisher,
-    rules::TriggerRules,
+    rules::EventRules,
     store::DynamoStore,
 };
 use steward_core::{model::names::AgentName, submission::ReplyQueues};
@@ -46,7 +46,10 @@ pub(crate) struct DeploymentArgs {
     /// The queue of operator commands, by name or URL.
     #[arg(long, env = "STEWARD_COMMANDS_QUEUE_URL", default_value = resources::COMMANDS_QUEUE)]
     commands_queue: String,
-    /// The event bus on which publication creates the rules of workflow triggers.
+    /// The queue of events that steps wait for, by name or URL.
+    #[arg(long, env = "STEWARD_EVENTS_QUEUE_URL", default_value = resources::EVENTS_QUEUE)]
+    events_queue: String,
+    /// The event bus on which publication creates the rules of workflows.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
     /// The queue of rejected submissions, by name or URL.
@@ -88,6 +91,7 @@ impl DeploymentArgs {
             // Only the scheduler uses it.
             console_role_id: String::new(),
             commands_queue_url: queue_url(&sqs, &self.commands_queue).await?,
+            events_queue_url: queue_url(&sqs, &self.events_queue).await?,
             tasks_table: self.tasks_table.clone(),
             documents_table: self.documents_table.clone(),
             workflows_table: self.workflows_table.clone(),
@@ -120,7 +124,8 @@ impl DeploymentArgs {
         let sdk = sdk_config().await;
         let (events, sqs) = (aws_sdk_eventbridge::Client::new(&sdk), Client::new(&sdk));
         let (bus, submissions) = (self.event_bus.clone(), self.submissions_queue.clone());
-        let rules = TriggerRules::new(events, sqs, bus, submissions);
+        let awaited = self.events_queue.clone();
+        let rules = EventRules { events, sqs, bus, submissions, awaited };
         Publisher { definitions: self.definitions().await, store: self.store().await, rules }
     }
 

@@ -10,6 +10,7 @@
 //! | [`breaker`] | the circuit breaker of an agent |
 //! | [`callback_url`] | signed URLs with which services outside the account answer callbacks |
 //! | [`contract`] | the published contract for agents: AsyncAPI and JSON Schema |
+//! | [`correlation`] | finds the step that waits for an event on the event bus |
 //! | [`intake`] | how many new tasks start while a queue is too long |
 //! | [`rate`] | how many calls the instances of an agent may make together |
 //! | [`limits`] | every limit, with its reason |
@@ -25,6 +26,7 @@
 pub mod breaker;
 pub mod callback_url;
 pub mod contract;
+pub mod correlation;
 pub mod definition;
 pub mod engine;
 pub mod expression;

@@ -98,6 +98,9 @@ pub const CHILD_DEPTH_MAX: u32 = 5;
 /// Characters in an event's source, and in its detail-type (EventBridge).
 pub const EVENT_TEXT_CHARS_MAX: usize = 256;
 
+/// Characters of the value by which an event finds the step that waits for it.
+pub const CORRELATION_KEY_CHARS_MAX: usize = 256;
+
 /// The minimum retention of a task after its end.
 pub const RETENTION_MIN: Duration = Duration::from_secs(3600);
 

@@ -1,4 +1,4 @@
-//! Turns a submission, or an [event](event::TriggerEvent) that triggers a workflow, into a new task, or refuses it with a reason.
+//! Turns a submission, or an [event](event::ReceivedEvent) that triggers a workflow, into a new task, or refuses it with a reason.
 
 use std::fmt;
 

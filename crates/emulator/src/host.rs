@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     num::NonZeroU32,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -26,12 +26,11 @@ use axum::{
 use jiff::Timestamp;
 use steward_agent::{Agent, kind::AnyService};
 use steward_aws::{
-    AwsPorts, Config, ports::SharedCallbackUrls, publisher::Publisher, rules::TriggerRules,
+    AwsPorts, Config, ports::SharedCallbackUrls, publisher::Publisher, rules::EventRules,
 };
 use steward_console::{Console, caller::Caller};
 use steward_core::{
     breaker::BreakerSettings,
-    callback_url::{CallbackKeys, CallbackUrls},
     definition::workflow::Workflow,
     limits,
     model::{
@@ -42,13 +41,13 @@ use steward_core::{
 };
 use steward_runtime::ports::{Clock, PortError, Ports, Queue, error_chain};
 use steward_scheduler::{AgentSightings, CommandAuthority, SchedulerInstance, handle_with};
-use steward_submission::{IntakeView, handle_with_intake};
+use steward_submission::{IntakeView, events, handle_with_intake};
 use steward_supervisor::{SweepResult, SweepSchedule};
 use tokio::{net::TcpListener, task::JoinSet};
-use uuid::Uuid;
 
 use crate::{
     agent_target::AgentTarget,
+    callback_keys::callback_urls,
     cpu::{CpuAccount, with_cpu_account},
     embedded::{AwsService, EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, ExternalEndpoints},
     event_source::EventSource,
@@ -62,15 +61,15 @@ const CONCURRENCY: usize = 8;
 /// Concurrent batches of operators' commands.
 const COMMANDS_CONCURRENCY: usize = 2;
 
+/// Concurrent batches of events that steps wait for.
+const EVENTS_CONCURRENCY: usize = 4;
+
 /// Concurrent batches of one agent. A batch ends with its slowest call, so the number is larger than
 /// [`CONCURRENCY`]: calls that take a minute must not delay calls that take a moment.
 const AGENT_CONCURRENCY: usize = 256;
 
 /// The deadline of an agent's batch and of a run of the supervisor.
 const INVOCATION: Duration = Duration::from_secs(120);
-
-/// The file in the data directory with the keys of callback URLs.
-const CALLBACK_KEYS_FILE: &str = "callback-keys.json";
 
 /// How often expired items are deleted; DynamoDB does this in the background.
 const EXPIRY_EVERY: Duration = Duration::from_secs(60);
@@ -310,20 +309,31 @@ impl Host {
     }
 
     fn start_submission(&mut self) {
-        let (aws, queue_url) = (self.aws.clone(), self.queue_url(resources::SUBMISSIONS_QUEUE));
-        let reply_queues = Arc::new(self.config.reply_queues.clone());
+        let (aws, config) = (self.aws.clone(), self.config.clone());
         self.start_instance("submission", move |ports, running| {
-            let (reply_queues, intake) = (reply_queues.clone(), Arc::new(IntakeView::default()));
+            let (reply_queues, intake) =
+                (Arc::new(config.reply_queues.clone()), Arc::new(IntakeView::default()));
+            let own_ports = ports.clone();
             let handler = move |event| {
-                let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
+                let (ports, reply_queues) = (own_ports.clone(), reply_queues.clone());
                 let intake = intake.clone();
                 with_cpu_account(CpuAccount::Submission, async move {
                     let handle = |event| handle_with_intake(&*ports, &intake, &reply_queues, event);
                     ports.channel().process_batch(&Queue::Submissions, event, handle).await
                 })
             };
-            let queue_url = queue_url.clone();
+            let queue_url = config.submissions_queue_url.clone();
             EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&aws, handler, running);
+            let handler = move |event| {
+                let ports = ports.clone();
+                with_cpu_account(CpuAccount::Submission, async move {
+                    let handle = |event| events::handle(&*ports, event);
+                    ports.channel().process_batch(&Queue::Events, event, handle).await
+                })
+            };
+            let queue_url = config.events_queue_url.clone();
+            let concurrency = EVENTS_CONCURRENCY;
+            EventSource { queue_url, concurrency }.spawn(&aws, handler, running);
         });
     }
 
@@ -445,24 +455,6 @@ impl Host {
     }
 }
 
-/// The keys of callback URLs. With a data directory, they are kept there, as the tasks are.
-fn callback_urls(data: Option<&Path>, address: SocketAddr) -> Result<SharedCallbackUrls> {
-    let new_keys = || format!(r#"{{ "1": "{}{}" }}"#, Uuid::new_v4(), Uuid::new_v4());
-    let text = match data.map(|dir| dir.join(CALLBACK_KEYS_FILE)) {
-        None => new_keys(),
-        Some(file) if file.exists() => {
-            std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?
-        }
-        Some(file) => {
-            let text = new_keys();
-            std::fs::write(&file, &text).with_context(|| format!("write {}", file.display()))?;
-            text
-        }
-    };
-    let keys = text.parse::<CallbackKeys>().context(CALLBACK_KEYS_FILE)?;
-    Ok(SharedCallbackUrls::new(CallbackUrls::new(&format!("http://{address}"), keys)))
-}
-
 /// Opens the embedded AWS. If another process still uses the data directory, waits for a moment until it ends.
 async fn open(builder: EmbeddedAwsBuilder) -> Result<EmbeddedAws, EmbeddedError> {
     let started = Instant::now();
@@ -481,10 +473,9 @@ async fn open(builder: EmbeddedAwsBuilder) -> Result<EmbeddedAws, EmbeddedError>
 pub fn publisher(aws: &EmbeddedAws, config: &Config, ports: &AwsPorts) -> Publisher {
     let sdk = aws.sdk_config();
     let (events, sqs) = (aws_sdk_eventbridge::Client::new(&sdk), aws_sdk_sqs::Client::new(&sdk));
-    let submissions = config
-        .scheduler_queue_url
-        .replace(resources::SCHEDULER_QUEUE, resources::SUBMISSIONS_QUEUE);
-    let rules = TriggerRules::new(events, sqs, config.event_bus.clone(), submissions);
+    let Config { event_bus, submissions_queue_url, events_queue_url, .. } = config.clone();
+    let (submissions, awaited) = (submissions_queue_url, events_queue_url);
+    let rules = EventRules { events, sqs, bus: event_bus, submissions, awaited };
     Publisher { definitions: ports.definitions().clone(), store: ports.store().clone(), rules }
 }
 

@@ -6,6 +6,7 @@
 //! [`cpu`] measures the CPU time of each part.
 
 pub mod agent_target;
+mod callback_keys;
 pub mod cpu;
 pub mod embedded;
 pub mod event_source;

@@ -19,7 +19,7 @@ use steward_aws::{
     bus::EVENT_SOURCE,
     config::{HumanDuration, QueueNames},
     queues::{
-        AGENT, COMMANDS, QueueSettings, SCHEDULER, SUBMISSIONS, SWEEPS_RETENTION_SECONDS,
+        AGENT, COMMANDS, EVENTS, QueueSettings, SCHEDULER, SUBMISSIONS, SWEEPS_RETENTION_SECONDS,
         SWEEPS_VISIBILITY_SECONDS,
     },
 };
@@ -41,6 +41,8 @@ pub const SUBMISSIONS_QUEUE: &str = "steward-submissions";
 pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
 /// The queue of operators' commands.
 pub const COMMANDS_QUEUE: &str = "steward-commands";
+/// The queue of events that steps wait for.
+pub const EVENTS_QUEUE: &str = "steward-events";
 /// An agent's queue, with `{agent}` for its name.
 pub const AGENT_QUEUE: &str = "steward-agent-{agent}";
 /// The queue of the supervisor's ticks.
@@ -74,11 +76,12 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, Some(SUBMISSIONS)).await?;
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, Some(SCHEDULER)).await?;
     let commands_queue_url = create_queue(&sdk, COMMANDS_QUEUE, Some(COMMANDS)).await?;
+    let events_queue_url = create_queue(&sdk, EVENTS_QUEUE, Some(EVENTS)).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, None).await?;
     let sweeps_queue_url = create_sweeps_queue(&sdk).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, None).await?;
     if aws.external_url(AwsService::EventBridge).is_some() {
-        create_bus(&sdk, &alerts, &submissions_queue_url).await?;
+        create_bus(&sdk, &alerts, &[&submissions_queue_url, &events_queue_url]).await?;
     } else {
         aws.add_rule(EventRule {
             bus: EVENT_BUS.to_owned(),
@@ -107,7 +110,8 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         submissions_queue_url,
         scheduler_queue_url,
         commands_queue_url,
-        // The console on this machine authenticates nobody.
+        events_queue_url,
+        // The console on this machine does not authenticate operators.
         console_role_id: String::new(),
         rejected_queue_url,
         sweeps_queue_url,
@@ -116,15 +120,21 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
 
 /// The URLs of the queues that functions consume.
 pub(crate) fn handled_queues(config: &Config, agents: &[AgentName]) -> Vec<String> {
-    let Config { submissions_queue_url, scheduler_queue_url, commands_queue_url, .. } = config;
-    let own = [submissions_queue_url, scheduler_queue_url, commands_queue_url];
+    let Config {
+        submissions_queue_url,
+        scheduler_queue_url,
+        commands_queue_url,
+        events_queue_url,
+        ..
+    } = config;
+    let own = [submissions_queue_url, scheduler_queue_url, commands_queue_url, events_queue_url];
     let agents = agents.iter().map(|agent| config.agent_queue_url.of(agent));
     own.into_iter().cloned().chain(agents).collect()
 }
 
 /// Creates the event bus at an external endpoint, with a rule that sends Steward's own events to the queue of
-/// alerts. Policies allow the bus to send to that queue, and to the submissions queue for triggers.
-async fn create_bus(sdk: &SdkConfig, alerts: &str, submissions: &str) -> Result<()> {
+/// alerts. Policies allow the bus to send to that queue, and to `targets`, the queues for triggers and for awaited events.
+async fn create_bus(sdk: &SdkConfig, alerts: &str, targets: &[&str]) -> Result<()> {
     let (events, sqs) = (aws_sdk_eventbridge::Client::new(sdk), aws_sdk_sqs::Client::new(sdk));
     let created = events.create_event_bus().name(EVENT_BUS).send().await;
     if let Err(error) = created
@@ -132,7 +142,7 @@ async fn create_bus(sdk: &SdkConfig, alerts: &str, submissions: &str) -> Result<
     {
         return Err(error).context("create the event bus");
     }
-    for url in [alerts, submissions] {
+    for url in targets.iter().copied().chain([alerts]) {
         let policy = serde_json::json!({ "Version": "2012-10-17", "Statement": [{
             "Effect": "Allow", "Principal": { "Service": "events.amazonaws.com" },
             "Action": "sqs:SendMessage", "Resource": queue_arn(&sqs, url).await?,

@@ -105,4 +105,10 @@ impl Definitions for MemoryDefinitions {
         };
         Ok(newest(&lock(&self.versions)).filter(has_trigger).collect())
     }
+
+    async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
+        let versions = lock(&self.versions);
+        let all = versions.values().map(|version| version.workflow.clone());
+        Ok(all.filter(|plan| plan.awaits(source, detail_type)).collect())
+    }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use steward_core::{
+    correlation::EventSubscription,
     model::{
         messages::{
             CallbackOutcome, ChildOutcome, ReplyOutcome, SchedulerMessage, StepRequest, Submission,
@@ -12,7 +13,7 @@ use steward_core::{
         },
         names::{CallbackFence, Part, TaskId},
     },
-    submission::{self, event::TriggerEvent},
+    submission::{self, event::ReceivedEvent},
 };
 use steward_runtime::ports::Queue;
 
@@ -46,6 +47,7 @@ pub fn summarize(queue: &Queue, body: &str) -> MessageSummary {
             ..MessageSummary::default()
         }),
         Queue::Submissions | Queue::Rejected => submission_or_event(body),
+        Queue::Events => event_or_subscription(body),
         Queue::Client(_) | Queue::Sweeps => unparsable(body, None),
     }
 }
@@ -58,6 +60,19 @@ fn parse_as<T: serde::de::DeserializeOwned>(
         Ok(message) => summarize(message),
         Err(error) => unparsable(body, Some(mistake(&error))),
     }
+}
+
+fn event_or_subscription(body: &str) -> MessageSummary {
+    if ReceivedEvent::read(body).is_some() {
+        return submission_or_event(body);
+    }
+    parse_as(body, |EventSubscription { waiter, .. }| MessageSummary {
+        what: format!("wait for an event: #{}", waiter.attempt),
+        task_id: Some(waiter.task_id),
+        step: Some(waiter.step),
+        complete_by: Some(waiter.until),
+        ..MessageSummary::default()
+    })
 }
 
 /// A message that its consumer cannot parse. It may have a readable task id nonetheless.
@@ -130,7 +145,7 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
 }
 
 fn submission_or_event(body: &str) -> MessageSummary {
-    match TriggerEvent::read(body) {
+    match ReceivedEvent::read(body) {
         Some(Ok(event)) => {
             let what = format!("event {} from {}", event.detail_type(), event.source());
             return MessageSummary { what, ..MessageSummary::default() };

@@ -191,6 +191,10 @@ impl OpenPart<'_> {
                     child.name
                 )
             }
+            Some(StepWork::Event(wait)) => {
+                let event = &wait.event.detail_type;
+                format!("{} waits for the event `{event}`. Without it by", capitalize(name))
+            }
             Some(StepWork::Wait(_)) => return None,
             None => format!("{} is running ({attempt}). Its deadline is", capitalize(name)),
         };
@@ -210,10 +214,13 @@ impl OpenPart<'_> {
             (Some(StepWork::Wait(_)), _) | (None, None) => {
                 (format!("{name} waits until"), String::new())
             }
-            (Some(StepWork::Call { .. } | StepWork::Child(_)), None) => {
+            (Some(StepWork::Call { .. } | StepWork::Child(_) | StepWork::Event(_)), None) => {
                 (format!("{name} starts ({next}) at"), String::new())
             }
-            (Some(StepWork::Call { .. } | StepWork::Child(_)) | None, Some(_)) => {
+            (
+                Some(StepWork::Call { .. } | StepWork::Child(_) | StepWork::Event(_)) | None,
+                Some(_),
+            ) => {
                 let reason = newest_reason(self.documents, &self.part, self.action);
                 let reason = reason.map(|reason| format!("reason: {reason}"));
                 (format!("{name} is retried ({next}) at"), reason.unwrap_or_default())

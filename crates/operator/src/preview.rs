@@ -151,6 +151,10 @@ impl TaskChanges<'_> {
                 Some(StepWork::Child(child)) => {
                     format!("A task of workflow {} gets a request for {name}", child.name)
                 }
+                Some(StepWork::Event(wait)) => {
+                    let event = &wait.event.detail_type;
+                    format!("{} waits for the event `{event}`", capitalize(&name))
+                }
                 Some(StepWork::Wait(_)) | None => return None,
             },
             StepState::RunningItems => format!("{} starts its items", capitalize(&name)),
@@ -215,6 +219,7 @@ fn effect_sentence(effect: &Effect) -> Option<String> {
         Effect::Publish(event) => event.alerted_end().map(|_| "An alert is sent".to_owned()),
         Effect::Request(_)
         | Effect::Submit(_)
+        | Effect::AwaitEvent(_)
         | Effect::ParentRequest(_)
         | Effect::Reply(_)
         | Effect::Wake { .. }

@@ -49,6 +49,7 @@ impl Send {
             Effect::Publish(event) => event.alerted_end(),
             Effect::Request(_)
             | Effect::Submit(_)
+            | Effect::AwaitEvent(_)
             | Effect::ParentRequest(_)
             | Effect::ChildEnded(_)
             | Effect::Reply(_)
@@ -330,6 +331,7 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
             message
         }
         Effect::Submit(submission) => outgoing(Queue::Submissions, &submission, traceparent),
+        Effect::AwaitEvent(subscription) => outgoing(Queue::Events, &subscription, traceparent),
         Effect::ParentRequest(ask) => {
             outgoing(Queue::Scheduler, &SchedulerMessage::ParentRequest(ask), traceparent)
         }

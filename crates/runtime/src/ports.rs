@@ -2,7 +2,10 @@
 //! implements them with DynamoDB, SQS and EventBridge, and `crates/testkit` in memory. One contract suite tests both
 //! implementations.
 
-use std::{error::Error, future::Future, num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow, error::Error, future::Future, num::NonZeroU32, ops::Range, sync::Arc,
+    time::Duration,
+};
 use steward_core::{callback_url::CallbackUrls, definition::plan::Plan};
 
 use jiff::Timestamp;
@@ -253,6 +256,8 @@ pub enum SharedRecordKind {
     AgentSeen,
     /// Rate limits, by agent: which calls are allowed next.
     Rate,
+    /// Steps that wait for an event, and events that came before, by correlation key.
+    Correlation,
 }
 
 impl SharedRecordKind {
@@ -269,6 +274,7 @@ impl SharedRecordKind {
             Self::Agent => "#agent",
             Self::AgentSeen => "#agent-seen",
             Self::Rate => "#rate",
+            Self::Correlation => "#correlation",
         }
     }
 }
@@ -280,6 +286,26 @@ pub struct SharedRecordKey {
     pub kind: SharedRecordKind,
     /// The name within the kind: of an agent, of a queue, of a minute.
     pub name: String,
+}
+
+impl SharedRecordKey {
+    /// The partition of the stored record. Records of one kind share a partition, so that all of them can be read together.
+    /// Correlations are too many for one, and are only read one by one.
+    #[must_use]
+    pub fn partition(&self) -> Cow<'static, str> {
+        match self.kind {
+            SharedRecordKind::Correlation => format!("{}/{}", self.kind.name(), self.name).into(),
+            SharedRecordKind::Breaker
+            | SharedRecordKind::DeadLetters
+            | SharedRecordKind::History
+            | SharedRecordKind::Supervisor
+            | SharedRecordKind::Bulk
+            | SharedRecordKind::Intake
+            | SharedRecordKind::Agent
+            | SharedRecordKind::AgentSeen
+            | SharedRecordKind::Rate => self.kind.name().into(),
+        }
+    }
 }
 
 /// A small record that instances share. Each save is conditional on the revision before it.
@@ -344,6 +370,14 @@ pub trait Definitions: Send + Sync {
         source: &str,
         detail_type: &str,
     ) -> impl Future<Output = Result<Vec<Arc<Plan>>, PortError>> + Send;
+
+    /// All versions of workflows with a step that waits for this event, whether they are published or not, ordered by
+    /// name and version. Includes a version from the moment of its publication.
+    fn awaiting(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> impl Future<Output = Result<Vec<Arc<Plan>>, PortError>> + Send;
 }
 
 /// The destination of a message.
@@ -355,6 +389,9 @@ pub enum Queue {
     Commands,
     /// The submissions queue.
     Submissions,
+    /// The queue of events that steps wait for, and of the subscriptions of these steps. Only the event bus and the scheduler
+    /// can send to it.
+    Events,
     /// The queue of an agent.
     Agent(AgentName),
     /// The reply queue of a client, by URL.

@@ -240,12 +240,20 @@ fn causes(
                 "the task exists; if the submission is sent back, it is accepted again".to_owned(),
             );
         }
-        (Some(Queue::Scheduler | Queue::Commands | Queue::Agent(_)), Some(_), None) => {
+        (
+            Some(Queue::Scheduler | Queue::Commands | Queue::Events | Queue::Agent(_)),
+            Some(_),
+            None,
+        ) => {
             why.push("the task does not exist, or has expired".to_owned());
         }
         (Some(Queue::Submissions), ..)
-        | (Some(Queue::Scheduler | Queue::Commands | Queue::Agent(_)), Some(_), Some(_))
-        | (Some(Queue::Scheduler | Queue::Commands | Queue::Agent(_)), None, _)
+        | (
+            Some(Queue::Scheduler | Queue::Commands | Queue::Events | Queue::Agent(_)),
+            Some(_),
+            Some(_),
+        )
+        | (Some(Queue::Scheduler | Queue::Commands | Queue::Events | Queue::Agent(_)), None, _)
         | (Some(Queue::Rejected | Queue::Client(_) | Queue::Sweeps) | None, _, _) => {}
     }
     if summary.complete_by.is_some_and(|complete_by| complete_by < now) {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use steward_core::{
     intake::{Intake, may_start, pause_before_next_turn},
     model::time::later,
-    submission::{event::TriggerEvent, parse},
+    submission::{event::ReceivedEvent, parse},
 };
 use steward_runtime::{
     intake::read_intake,
@@ -95,7 +95,7 @@ async fn starts<P: Ports>(ports: &P, levels: &Intake, text: &str, turn: u32) -> 
 
 async fn start_share<P: Ports>(ports: &P, levels: &Intake, text: &str) -> Result<f64, PortError> {
     let now = ports.clock().now();
-    let workflows = match TriggerEvent::read(text) {
+    let workflows = match ReceivedEvent::read(text) {
         Some(Ok(event)) => {
             ports.definitions().triggered(event.source(), event.detail_type()).await?
         }

@@ -9,6 +9,8 @@
 //!   event ──► triggers ─┴────────┴── refused ──► rejected queue, notification "refused", alert
 //! ```
 //!
+//! Events that steps wait for have a queue of their own ([`events`]).
+//!
 //! While a queue of its steps is too long, a new task waits before it is recorded ([`handle_with_intake`]).
 
 use std::panic::AssertUnwindSafe;
@@ -17,7 +19,7 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, future::join, stream};
 use steward_aws::batch::{received_messages, response};
 use steward_core::submission::{
-    ReadableFields, ReplyQueues, event::TriggerEvent, is_traceparent, parse,
+    ReadableFields, ReplyQueues, event::ReceivedEvent, is_traceparent, parse,
 };
 use steward_runtime::{
     dispatch::send_effects,
@@ -25,6 +27,7 @@ use steward_runtime::{
     trace::{SpanKind, TraceSpan},
 };
 
+pub mod events;
 pub mod http;
 mod intake;
 mod record;
@@ -113,7 +116,7 @@ async fn receive_any<P: Ports>(
     text: &str,
     traceparent: Option<String>,
 ) -> Result<Vec<SubmissionResult>, PortError> {
-    match TriggerEvent::read(text) {
+    match ReceivedEvent::read(text) {
         None => {
             let span = TraceSpan::begin(SPAN, SpanKind::Consumer, traceparent.as_deref());
             Ok(vec![process_submission(ports, reply_queues, text, traceparent, span).await?])

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use steward_core::definition::plan::Plan;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::submission::{event::TriggerEvent, is_traceparent};
+use steward_core::submission::{event::ReceivedEvent, is_traceparent};
 use steward_runtime::{
     ports::{Definitions, PortError, Ports},
     trace::{SpanKind, TraceSpan},
@@ -28,7 +28,7 @@ const TASKS_AT_ONCE: usize = 16;
 /// A port failed; the next delivery repeats the event.
 pub(crate) async fn receive<P: Ports>(
     ports: &P,
-    event: &TriggerEvent,
+    event: &ReceivedEvent,
     text: &str,
     traceparent: Option<String>,
 ) -> Result<Vec<SubmissionResult>, PortError> {
@@ -46,7 +46,7 @@ pub(crate) async fn receive<P: Ports>(
 /// Records the task of one workflow.
 async fn record<P: Ports>(
     ports: &P,
-    event: &TriggerEvent,
+    event: &ReceivedEvent,
     text: &str,
     traceparent: Option<&str>,
     workflow: Arc<Plan>,

@@ -143,6 +143,7 @@ impl CheckedTransition<'_> {
             Effect::ChildEnded(ended) => Some(ended),
             Effect::Request(_)
             | Effect::Submit(_)
+            | Effect::AwaitEvent(_)
             | Effect::ParentRequest(_)
             | Effect::Reply(_)
             | Effect::Wake { .. }

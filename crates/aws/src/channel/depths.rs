@@ -24,15 +24,15 @@ pub struct QueueDepth {
 }
 
 impl SqsChannel {
-    /// The depths of the submissions queue, the scheduler's queue, the queue of commands, the queues of these agents and of those whose
-    /// dead-letter queues the configuration lists, and the queue of rejected submissions. Omits agents' queues that do not exist.
+    /// The depths of the submissions queue, the scheduler's queue, the queues of commands and of events, the queues of these agents and of
+    /// those whose dead-letter queues the configuration lists, and the queue of rejected submissions. Omits agents' queues that do not exist.
     ///
     /// # Errors
     /// SQS failed.
     pub async fn depths(&self, agents: &[AgentName]) -> Result<Vec<QueueDepth>, PortError> {
         let agents: BTreeSet<_> = agents.iter().cloned().chain(self.listed_agents()).collect();
         let agents = agents.into_iter().map(Queue::Agent);
-        let own = [Queue::Submissions, Queue::Scheduler, Queue::Commands];
+        let own = [Queue::Submissions, Queue::Scheduler, Queue::Commands, Queue::Events];
         let queues = own.into_iter().chain(agents);
         let queues = queues.chain([Queue::Rejected]);
         let depths = queues.map(|queue| async move {

@@ -34,7 +34,7 @@ pub struct SqsChannel {
 
 impl SqsChannel {
     /// A channel over these queues. `dead_letters` are the URLs of further dead-letter queues, beside those of the
-    /// queues of submissions, of the scheduler and of commands.
+    /// queues of submissions, of the scheduler, of commands and of events.
     #[must_use]
     pub fn new(client: Client, queues: QueueUrls, dead_letters: Vec<String>) -> Self {
         Self { client, queues, dead_letters }
@@ -46,6 +46,7 @@ impl SqsChannel {
             Queue::Submissions => self.queues.submissions.clone(),
             Queue::Scheduler => self.queues.scheduler.clone(),
             Queue::Commands => self.queues.commands.clone(),
+            Queue::Events => self.queues.events.clone(),
             Queue::Rejected => self.queues.rejected.clone(),
             Queue::Agent(agent) => self.queues.agents.of(agent),
             Queue::Client(url) => url.clone(),
@@ -107,12 +108,13 @@ impl SqsChannel {
     /// The deployment's queue with this name.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Queue> {
-        let QueueUrls { submissions, scheduler, commands, rejected, agents, sweeps: _ } =
+        let QueueUrls { submissions, scheduler, commands, events, rejected, agents, sweeps: _ } =
             &self.queues;
         let known = [
             (submissions, Queue::Submissions),
             (scheduler, Queue::Scheduler),
             (commands, Queue::Commands),
+            (events, Queue::Events),
             (rejected, Queue::Rejected),
         ];
         let known = known.into_iter().find(|(url, _)| queue_name(url) == name);
@@ -208,8 +210,9 @@ impl Channel for SqsChannel {
     }
 
     fn configured_dead_letter_queues(&self) -> Vec<String> {
-        let QueueUrls { submissions, scheduler, commands, .. } = &self.queues;
-        let own = [submissions, scheduler, commands].into_iter().filter(|url| !url.is_empty());
+        let QueueUrls { submissions, scheduler, commands, events, .. } = &self.queues;
+        let own =
+            [submissions, scheduler, commands, events].into_iter().filter(|url| !url.is_empty());
         let own: Vec<_> = own.map(|url| format!("{url}{SUFFIX}")).collect();
         let listed = self.dead_letters.iter().filter(|url| !own.contains(url)).cloned();
         own.iter().cloned().chain(listed).collect()

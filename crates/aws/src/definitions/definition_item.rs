@@ -13,6 +13,12 @@ pub(super) const UNPUBLISHED: &str = "unpublished";
 /// The prefix of the key of a trigger. No workflow name starts with it.
 const TRIGGER_KEY_PREFIX: &str = "#trigger/";
 
+/// The prefix of the key of an event that steps wait for.
+const AWAITED_KEY_PREFIX: &str = "#awaited/";
+
+/// Between the name and the version in the item of an event that steps wait for. No workflow name contains it.
+pub(super) const VERSION_SEPARATOR: char = ':';
+
 /// DynamoDB's limit for a partition key, in bytes.
 const PARTITION_KEY_BYTES_MAX: usize = 2048;
 
@@ -56,7 +62,16 @@ pub(super) fn item_key(name: &str, version: u32) -> ItemAttributes {
 /// The attribute `name` in the key of a trigger. Two triggers may have the same name if they are long or contain a `/`.
 /// This is harmless, because the reader compares the trigger of each workflow that it finds there.
 pub(super) fn trigger_item_name(source: &str, detail_type: &str) -> String {
-    let mut key = format!("{TRIGGER_KEY_PREFIX}{source}/{detail_type}");
+    event_item_name(TRIGGER_KEY_PREFIX, source, detail_type)
+}
+
+/// The same for an event that steps wait for.
+pub(super) fn awaited_item_name(source: &str, detail_type: &str) -> String {
+    event_item_name(AWAITED_KEY_PREFIX, source, detail_type)
+}
+
+fn event_item_name(prefix: &str, source: &str, detail_type: &str) -> String {
+    let mut key = format!("{prefix}{source}/{detail_type}");
     while key.len() > PARTITION_KEY_BYTES_MAX {
         key.pop();
     }

@@ -18,8 +18,8 @@ use steward_runtime::ports::{Definitions, PortError};
 use super::{
     cache::DefinitionCache,
     definition_item::{
-        StoredDefinition, is_published, item_key, parse_definition, parse_stored_definition,
-        trigger_item_name,
+        StoredDefinition, VERSION_SEPARATOR, awaited_item_name, is_published, item_key,
+        parse_definition, parse_stored_definition, trigger_item_name,
     },
     single_flight::SingleFlight,
 };
@@ -142,6 +142,20 @@ impl DynamoDefinitions {
         Ok(newest.into_iter().flatten().filter(wanted).collect())
     }
 
+    /// The set of texts in the item of an event.
+    async fn event_item(&self, name: &str) -> Result<Vec<String>, PortError> {
+        let request = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .set_key(Some(item_key(name, 0)))
+            .consistent_read(true);
+        let operation = "read the workflows of an event".to_owned();
+        let output = request.send().await.map_err(failed(operation))?;
+        let texts = output.item.unwrap_or_default().remove("workflows");
+        Ok(texts.and_then(|texts| texts.as_ss().cloned().ok()).unwrap_or_default())
+    }
+
     /// The names of the workflows that have had a trigger in any version.
     async fn registered(
         &self,
@@ -149,15 +163,7 @@ impl DynamoDefinitions {
         detail_type: &str,
     ) -> Result<Vec<WorkflowName>, PortError> {
         let operation = || "read the workflows of a trigger".to_owned();
-        let request = self
-            .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(item_key(&trigger_item_name(source, detail_type), 0)))
-            .consistent_read(true);
-        let output = request.send().await.map_err(failed(operation()))?;
-        let names = output.item.unwrap_or_default().remove("workflows");
-        let names = names.and_then(|names| names.as_ss().cloned().ok()).unwrap_or_default();
+        let names = self.event_item(&trigger_item_name(source, detail_type)).await?;
         let names: Result<Vec<WorkflowName>, _> =
             names.into_iter().map(TryInto::try_into).collect();
         let mut names = names.map_err(|error: steward_core::model::names::InvalidName| {
@@ -249,6 +255,22 @@ impl Definitions for DynamoDefinitions {
         let newest: Vec<_> = names.map(newest).buffered(READS_AT_ONCE).try_collect().await?;
         Ok(newest.into_iter().flatten().collect())
     }
+
+    async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
+        let texts = self.event_item(&awaited_item_name(source, detail_type)).await?;
+        let mut versions: Vec<_> = texts.iter().filter_map(|text| parse_version(text)).collect();
+        versions.sort();
+        let read = |(name, version)| async move { self.workflow(&name, Some(version)).await };
+        let read = stream::iter(versions).map(read).buffered(READS_AT_ONCE);
+        let plans: Vec<_> = read.try_collect().await?;
+        Ok(plans.into_iter().flatten().filter(|plan| plan.awaits(source, detail_type)).collect())
+    }
+}
+
+/// Reads the name and the version from the set of the versions that wait for an event.
+fn parse_version(text: &str) -> Option<(WorkflowName, u32)> {
+    let (name, version) = text.split_once(VERSION_SEPARATOR)?;
+    Some((name.parse().ok()?, version.parse().ok()?))
 }
 
 fn has_trigger(workflow: &Workflow, source: &str, detail_type: &str) -> bool {

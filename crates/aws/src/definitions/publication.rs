@@ -1,6 +1,7 @@
 //! Publishes and unpublishes definitions in the table of workflows.
 //!
-//! The table also has an item for each trigger, with the names of all workflows that have had the trigger in any version.
+//! The table also has an item for each trigger, with the names of all workflows that have had the trigger in any version;
+//! and an item for each event that steps wait for, with the versions of workflows that wait for it.
 //! This item is only a lookup: the newest published version of each workflow decides whether an event submits a task. The
 //! item is written before the version, and names are never removed from it. So a published trigger is always found, even
 //! if a publisher crashes between the two writes.
@@ -9,15 +10,13 @@ use aws_sdk_dynamodb::{
     operation::{put_item::PutItemError, update_item::UpdateItemError},
     types::AttributeValue,
 };
-use steward_core::{
-    definition::workflow::{Trigger, Workflow},
-    limits,
-    model::names::WorkflowName,
-};
+use steward_core::{definition::workflow::Workflow, limits, model::names::WorkflowName};
 use steward_runtime::ports::PortError;
 
 use super::{
-    definition_item::{UNPUBLISHED, item_key, trigger_item_name},
+    definition_item::{
+        UNPUBLISHED, VERSION_SEPARATOR, awaited_item_name, item_key, trigger_item_name,
+    },
     dynamo_definitions::DynamoDefinitions,
 };
 use crate::errors::{corrupt, failed};
@@ -100,7 +99,13 @@ impl DynamoDefinitions {
         if let Some(trigger) = &workflow.trigger {
             let others = self.read_triggered(&trigger.source, &trigger.detail_type).await?;
             check_task_ids(workflow, others.iter().map(|plan| &***plan))?;
-            self.register(&workflow.name, trigger).await?;
+            let item = trigger_item_name(&trigger.source, &trigger.detail_type);
+            self.register(item, workflow.name.to_string()).await?;
+        }
+        for (_, event) in workflow.awaited_events() {
+            let item = awaited_item_name(&event.source, &event.detail_type);
+            let version = format!("{}{VERSION_SEPARATOR}{}", workflow.name, workflow.version);
+            self.register(item, version).await?;
         }
         let (name, version) = (&workflow.name, workflow.version);
         let request = self
@@ -176,18 +181,19 @@ impl DynamoDefinitions {
         }
     }
 
-    /// Adds a workflow to the item of a trigger.
-    async fn register(&self, name: &WorkflowName, trigger: &Trigger) -> Result<(), PortError> {
-        let names = AttributeValue::Ss(vec![name.to_string()]);
+    /// Adds a workflow, or one version of it, to the item of an event.
+    async fn register(&self, item: String, workflow: String) -> Result<(), PortError> {
+        let operation = format!("register the event of workflow {workflow}");
+        let names = AttributeValue::Ss(vec![workflow]);
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
-            .set_key(Some(item_key(&trigger_item_name(&trigger.source, &trigger.detail_type), 0)))
+            .set_key(Some(item_key(&item, 0)))
             .update_expression("ADD workflows :names")
             .expression_attribute_values(":names", names);
         let sent = request.send().await;
-        sent.map_err(failed(format!("register the trigger of workflow {name}")))?;
+        sent.map_err(failed(operation))?;
         Ok(())
     }
 }

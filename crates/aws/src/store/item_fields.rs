@@ -14,7 +14,7 @@ use crate::items::{ANSWERED_AT, CALLED_AT, ItemAttributes, QUEUED_AT, Unreadable
 /// The key of a shared record. Shared records are in the table of documents, under keys that no task can have.
 pub(super) fn shared_id(key: &SharedRecordKey) -> ItemAttributes {
     HashMap::from([
-        ("task_id".to_owned(), text(key.kind.name())),
+        ("task_id".to_owned(), text(&key.partition())),
         ("document".to_owned(), text(&key.name)),
     ])
 }

@@ -1,6 +1,7 @@
 //! Validation of a definition beyond its syntax. Each problem names the key that has it.
 
 mod checker;
+mod events;
 mod templates;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -15,10 +16,11 @@ use crate::{
         schema::PayloadSchema,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
         step_agents::StepAgents,
-        workflow::{Trigger, Workflow},
+        wait::Wait,
+        workflow::Workflow,
     },
     limits,
-    model::{attempt::Action, events::EVENT_SOURCE, names::StepName, responses::ResponseOverrides},
+    model::{attempt::Action, names::StepName, responses::ResponseOverrides},
 };
 
 impl Workflow {
@@ -111,51 +113,6 @@ impl Checker<'_> {
         }
     }
 
-    fn check_trigger(&mut self, trigger: &Trigger) {
-        for (key, text) in [("source", &trigger.source), ("detail_type", &trigger.detail_type)] {
-            let max = limits::EVENT_TEXT_CHARS_MAX;
-            if !(1..=max).contains(&text.chars().count()) {
-                self.report(
-                    format!("trigger.{key}"),
-                    format!("must have from 1 to {max} characters"),
-                );
-            }
-        }
-        if !trigger.task_id.source().is_string() {
-            self.report("trigger.task_id", "must be a string");
-        }
-        self.check_trigger_cycle(trigger);
-        for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
-            let at = format!("trigger.{key}");
-            self.check_syntax(template, &at);
-            for (inside, reads) in template.required_values_by_location() {
-                let others = reads.names.iter().filter(|name| **name != "event").copied();
-                for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
-                    let message = format!("`{name}`: a trigger reads nothing but `event`");
-                    self.report(format!("{at}{inside}"), message);
-                }
-            }
-        }
-    }
-
-    /// Refuses a trigger on an event that its own tasks or submissions publish, because it would run in an endless
-    /// loop.
-    fn check_trigger_cycle(&mut self, trigger: &Trigger) {
-        if trigger.source != EVENT_SOURCE {
-            return;
-        }
-        if trigger.detail_type == "Submission Refused" {
-            self.report("trigger", "a refused submission would publish the event that triggers it again, in an endless loop");
-        }
-        let mut chosen = self.workflow.lifecycle_events.iter();
-        if let Some(kind) = chosen.find(|kind| kind.event_type() == trigger.detail_type) {
-            let message = format!(
-                "each task would publish the event that submits another task, in an endless loop: remove `{kind}` from `lifecycle_events`"
-            );
-            self.report("trigger", message);
-        }
-    }
-
     fn check_defaults(&mut self) {
         let Some(defaults) = &self.workflow.defaults else { return };
         let undo = defaults.undo.as_ref();
@@ -244,7 +201,7 @@ impl Checker<'_> {
         let at = |key: &str| format!("steps.{name}.{key}");
         let kinds = [
             ("agent", step.agent.is_some()),
-            ("wait", step.wait.is_some()),
+            (wait_kind(step), step.wait.is_some()),
             ("workflow", step.workflow.is_some()),
         ];
         let present: Vec<_> =
@@ -278,19 +235,21 @@ impl Checker<'_> {
         }
         let calls = ["agent"].as_slice();
         let both = ["agent", "workflow"].as_slice();
+        let fallible = ["agent", "workflow", EVENT_WAIT].as_slice();
+        let waits = ["wait", EVENT_WAIT].contains(&kind);
         let keys = [
             ("request", step.request.is_some(), calls),
             ("callback", step.callback.is_some(), calls),
             ("idempotent", !step.idempotent, calls),
-            ("undo.request", undo_request == Some(true) && kind != "wait", calls),
-            ("for_each", step.for_each.is_some(), both),
+            ("undo.request", undo_request == Some(true) && !waits, calls),
+            ("for_each", step.for_each.is_some(), fallible),
             ("call_within", step.call_within.is_some(), calls),
             ("responses", !step.responses.is_empty(), calls),
             ("output", step.output.is_some(), calls),
-            ("undo.call_within", undo_has_call_within(step) && kind != "wait", calls),
-            ("undo.responses", undo_has_responses(step) && kind != "wait", calls),
+            ("undo.call_within", undo_has_call_within(step) && !waits, calls),
+            ("undo.responses", undo_has_responses(step) && !waits, calls),
             ("complete_within", step.complete_within.is_some(), both),
-            ("recovery", step.recovery != Recovery::default(), both),
+            ("recovery", step.recovery != Recovery::default(), fallible),
             ("point_of_no_return", step.point_of_no_return, both),
             ("undo", step.undo.is_some(), both),
         ];
@@ -342,6 +301,9 @@ impl Checker<'_> {
             Action::Do => format!("steps.{name}.{key}"),
             Action::Undo => format!("steps.{name}.undo.{key}"),
         };
+        if let StepWork::Event(wait) = definition.work {
+            return self.check_event_wait(name, step, wait);
+        }
         let within = definition.complete_within;
         self.check_within(&at("complete_within"), within, limits::STEP_WITHIN_MAX);
         self.check_recovery(&at("recovery"), definition.recovery, action);
@@ -384,7 +346,7 @@ impl Checker<'_> {
                     self.check_template(input, &location("workflow.input"));
                 }
             }
-            StepWork::Child(_) => {}
+            StepWork::Child(_) | StepWork::Event(_) => {}
             StepWork::Wait(wait) => {
                 self.check_template(wait, &location("wait"));
                 let until = wait.as_literal().map(|wait| wait_until(wait, jiff::Timestamp::MAX));
@@ -437,6 +399,16 @@ impl Checker<'_> {
                 self.report(at, message);
             }
         }
+    }
+}
+
+/// The kind of a step that waits for an event, in messages.
+const EVENT_WAIT: &str = "wait.event";
+
+fn wait_kind(step: &StepDefinition) -> &'static str {
+    match &step.wait {
+        Some(Wait::Event(_)) => EVENT_WAIT,
+        Some(Wait::Until(_)) | None => "wait",
     }
 }
 

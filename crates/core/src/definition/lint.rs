@@ -18,6 +18,7 @@ use crate::definition::duration;
 use crate::definition::problem::DefinitionProblem;
 use crate::definition::step::StepDefinition;
 use crate::definition::step::StepWork;
+use crate::definition::wait::Wait;
 use crate::definition::workflow::Workflow;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -222,7 +223,10 @@ impl fmt::Display for StepPath<'_> {
 }
 
 fn literal_wait(step: &StepDefinition) -> Option<Duration> {
-    duration::parse(step.wait.as_ref()?.as_literal()?.as_str()?).ok()
+    match step.wait.as_ref()? {
+        Wait::Until(until) => duration::parse(until.as_literal()?.as_str()?).ok(),
+        Wait::Event(wait) => Some(wait.within),
+    }
 }
 
 /// Returns how long a step or its undo may take: all attempts at their maximum length, with all pauses and extended
@@ -230,7 +234,7 @@ fn literal_wait(step: &StepDefinition) -> Option<Duration> {
 fn longest(step: &StepDefinition, action: Action) -> Duration {
     let Some(definition) = step.action(action) else { return Duration::ZERO };
     let callback = match definition.work {
-        StepWork::Wait(_) => return literal_wait(step).unwrap_or_default(),
+        StepWork::Wait(_) | StepWork::Event(_) => return literal_wait(step).unwrap_or_default(),
         StepWork::Child(_) => {
             return step.complete_within.filter(|_| action == Action::Do).unwrap_or_default();
         }

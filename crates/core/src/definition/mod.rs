@@ -11,4 +11,5 @@ pub mod schema;
 pub mod size;
 pub mod step;
 pub mod step_agents;
+pub mod wait;
 pub mod workflow;

@@ -17,6 +17,7 @@ use crate::{
             StepWork,
         },
         step_agents::StepAgents,
+        wait::EventWait,
         workflow::Workflow,
     },
     expression::template::Template,
@@ -138,6 +139,7 @@ enum CompiledWork {
     Call { agents: StepAgents, request: RequestTemplate, undo: Option<RequestTemplate> },
     Child(ChildWorkflow),
     Wait(Template),
+    Event(EventWait),
 }
 
 impl CompiledStep {
@@ -168,6 +170,7 @@ impl CompiledStep {
             },
             Some(StepWork::Child(child)) => CompiledWork::Child(child.clone()),
             Some(StepWork::Wait(wait)) => CompiledWork::Wait(wait.clone()),
+            Some(StepWork::Event(wait)) => CompiledWork::Event(wait.clone()),
             None => {
                 let message =
                     "a step needs exactly one of `agent` with `request`, `wait` and `workflow`";
@@ -192,6 +195,7 @@ impl CompiledStep {
             }
             CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(wait) => StepWork::Wait(wait),
+            CompiledWork::Event(wait) => StepWork::Event(wait),
         }
     }
 
@@ -209,7 +213,7 @@ impl CompiledStep {
                 StepWork::Call { agents, request: undo.as_ref()?, output: None, callback: None }
             }
             CompiledWork::Child(child) => StepWork::Child(child),
-            CompiledWork::Wait(_) => return None,
+            CompiledWork::Wait(_) | CompiledWork::Event(_) => return None,
         };
         Some(self.definition.undo_settings(work))
     }
@@ -223,10 +227,16 @@ impl CompiledStep {
         }
     }
 
-    /// Whether the step is of kind `wait`.
+    /// Whether the step waits until a time.
     #[must_use]
     pub fn waits(&self) -> bool {
         matches!(self.work, CompiledWork::Wait(_))
+    }
+
+    /// Whether the step waits for an event.
+    #[must_use]
+    pub fn awaits_event(&self) -> bool {
+        matches!(self.work, CompiledWork::Event(_))
     }
 
     /// Whether the step runs a child task.
@@ -246,7 +256,7 @@ impl CompiledStep {
     pub fn agents(&self) -> Option<&StepAgents> {
         match &self.work {
             CompiledWork::Call { agents, .. } => Some(agents),
-            CompiledWork::Child(_) | CompiledWork::Wait(_) => None,
+            CompiledWork::Child(_) | CompiledWork::Wait(_) | CompiledWork::Event(_) => None,
         }
     }
 

@@ -8,7 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    definition::{duration, recovery::Recovery, schema::PayloadSchema, step_agents::StepAgents},
+    definition::{
+        duration,
+        recovery::Recovery,
+        schema::PayloadSchema,
+        step_agents::StepAgents,
+        wait::{EventWait, Wait},
+    },
     expression::template::Template,
     limits,
     model::{
@@ -49,11 +55,9 @@ pub struct StepDefinition {
     /// The call only starts the step. A callback with the token from the request completes it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<CallbackDefinition>,
-    /// The step only waits: for a duration such as `15m`, or until a time such as `2026-12-24T18:00:00Z`. An expression
-    /// may give either.
+    /// The step only waits: for a duration, until a time, or for an event on the event bus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub wait: Option<Template>,
+    pub wait: Option<Wait>,
     /// Runs a child task. If the child fails, the step fails. The undo of the step is the undo of the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<ChildWorkflow>,
@@ -220,8 +224,10 @@ pub enum StepWork<'a> {
     },
     /// A child task runs, or is undone.
     Child(&'a ChildWorkflow),
-    /// The step waits.
+    /// The step waits until a time.
     Wait(&'a Template),
+    /// The step waits for an event.
+    Event(&'a EventWait),
 }
 
 impl StepWork<'_> {
@@ -230,7 +236,7 @@ impl StepWork<'_> {
     pub fn is_call(&self) -> bool {
         match self {
             Self::Call { .. } => true,
-            Self::Child(_) | Self::Wait(_) => false,
+            Self::Child(_) | Self::Wait(_) | Self::Event(_) => false,
         }
     }
 
@@ -239,16 +245,16 @@ impl StepWork<'_> {
     pub fn is_child(&self) -> bool {
         match self {
             Self::Child(_) => true,
-            Self::Call { .. } | Self::Wait(_) => false,
+            Self::Call { .. } | Self::Wait(_) | Self::Event(_) => false,
         }
     }
 
-    /// Whether the step only waits.
+    /// Whether the step only waits until a time.
     #[must_use]
     pub fn is_wait(&self) -> bool {
         match self {
             Self::Wait(_) => true,
-            Self::Call { .. } | Self::Child(_) => false,
+            Self::Call { .. } | Self::Child(_) | Self::Event(_) => false,
         }
     }
 
@@ -258,6 +264,7 @@ impl StepWork<'_> {
             Self::Call { request, .. } => (Some(request), None),
             Self::Child(child) => (None, child.input.as_ref()),
             Self::Wait(wait) => (None, Some(*wait)),
+            Self::Event(wait) => (None, Some(&wait.event.equals)),
         };
         request.into_iter().flat_map(|request| request.templates()).chain(template)
     }
@@ -285,7 +292,7 @@ impl StepDefinition {
                 }))
             }
             (Action::Undo, work @ StepWork::Child(_)) => Some(self.undo_settings(work)),
-            (Action::Undo, StepWork::Wait(_)) => None,
+            (Action::Undo, StepWork::Wait(_) | StepWork::Event(_)) => None,
         }
     }
 
@@ -330,7 +337,8 @@ impl StepDefinition {
                 let (output, callback) = (self.output.as_ref(), self.callback.as_ref());
                 Some(StepWork::Call { agents, request, output, callback })
             }
-            (None, None, Some(wait), None) => Some(StepWork::Wait(wait)),
+            (None, None, Some(Wait::Until(until)), None) => Some(StepWork::Wait(until)),
+            (None, None, Some(Wait::Event(event)), None) => Some(StepWork::Event(event)),
             (None, None, None, Some(child)) => Some(StepWork::Child(child)),
             _ => None,
         }
@@ -343,9 +351,10 @@ impl StepDefinition {
     }
 
     fn complete_within_or_default(&self, configured: Option<Duration>) -> Duration {
+        let event = self.wait.as_ref().and_then(Wait::event).map(|wait| wait.within);
         let default =
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
-        configured.unwrap_or(default)
+        event.or(configured).unwrap_or(default)
     }
 }
 

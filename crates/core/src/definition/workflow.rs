@@ -6,7 +6,7 @@
 //! | a step with | what it does |
 //! | --- | --- |
 //! | `agent` | an agent calls its remote service |
-//! | `wait` | waits for a duration or until a time |
+//! | `wait` | waits for a duration, until a time, or for an event |
 //! | `workflow` | runs a child task |
 //!
 //! [`Workflow::problems`] validates a definition beyond its syntax.
@@ -26,13 +26,14 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     definition::{
         mask::Mask,
         recovery::{FinalAction, Recovery},
         schema::PayloadSchema,
+        wait::{AwaitedEvent, Wait},
     },
     expression::template::Template,
     limits,
@@ -262,7 +263,8 @@ fn write_explicit_nulls(target: &mut Value, has_call_within: bool, responses: &R
 }
 
 /// Merges the defaults into the steps: `complete_within`, `call_within`, `responses` and `recovery` into a step with an
-/// agent, only `recovery` into a step with a workflow, none into a wait; and the same for their undos. A step is a JSON
+/// agent, only `recovery` into a step with a workflow, only `recovery.then` into a wait for an event, none into another wait; and
+/// the same for their undos. A step is a JSON
 /// merge patch (RFC 7396) of the defaults.
 fn apply_defaults(definition: &mut Value) {
     let defaults = definition.get_mut("defaults").map(|written| {
@@ -274,15 +276,23 @@ fn apply_defaults(definition: &mut Value) {
     let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
     for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
         let has = |key: &str| step.get(key).is_some_and(|value| !value.is_null());
-        let (waits, runs_task) = (has("wait"), has("workflow"));
+        let awaits_event = step.get("wait").is_some_and(Value::is_object);
+        let (waits, runs_task) = (has("wait") && !awaits_event, has("workflow"));
         // A child task makes no calls, and its default deadline is longer.
         let all_keys = &["complete_within", "call_within", "responses", "recovery"];
         let keys = if runs_task { &["recovery"][..] } else { all_keys };
-        merge_defaults(defaults.as_ref().filter(|_| !waits), step, keys);
+        let final_action = defaults.as_ref().and_then(final_action).filter(|_| awaits_event);
+        let of_step = if awaits_event { final_action.as_ref() } else { defaults.as_ref() };
+        merge_defaults(of_step.filter(|_| !waits), step, keys);
         if let Some(undo) = step.get_mut("undo") {
             merge_defaults(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo, keys);
         }
     }
+}
+
+/// The default that also applies to a wait for an event, which is never repeated: `recovery.then`.
+fn final_action(defaults: &Value) -> Option<Value> {
+    Some(json!({ "recovery": { "then": defaults.get("recovery")?.get("then")? } }))
 }
 
 fn merge_defaults(defaults: Option<&Value>, target: &mut Value, keys: &[&str]) {
@@ -318,6 +328,20 @@ impl Workflow {
             let path: Vec<_> = track.path().iter().map(path_segment).collect();
             DefinitionProblem { at: path.join("."), message: error.to_string(), hint: None }
         })
+    }
+
+    /// The events that steps wait for, by step.
+    pub fn awaited_events(&self) -> impl Iterator<Item = (&StepName, &AwaitedEvent)> {
+        self.steps.iter().filter_map(|(name, step)| {
+            let wait = step.wait.as_ref().and_then(Wait::event)?;
+            Some((name, &wait.event))
+        })
+    }
+
+    /// Whether a step waits for an event with this source and detail-type.
+    #[must_use]
+    pub fn awaits(&self, source: &str, detail_type: &str) -> bool {
+        self.awaited_events().any(|(_, event)| event.matches(source, detail_type))
     }
 
     /// When the request of a running part was sent: the attempt's deadline minus `complete_within`. `None` if the part

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::{
+    correlation::EventSubscription,
     limits,
     model::{
         events::BusEvent,
@@ -24,6 +25,8 @@ pub enum Effect {
     Submit(Submission),
     /// Request that the scheduler does or undoes a child task that exists.
     ParentRequest(ParentRequest),
+    /// Wait for an event on the event bus.
+    AwaitEvent(EventSubscription),
     /// Report the end of a child task to its parent.
     ChildEnded(ChildEnded),
     /// Send an agent's reply to the scheduler.
@@ -69,7 +72,8 @@ impl Effect {
                 request.path.len() + request.body.as_ref().map_or(0, |body| body.as_str().len())
             }
             Self::Submit(submission) => limits::estimated_memory_bytes(&submission.input),
-            Self::ParentRequest(_)
+            Self::AwaitEvent(_)
+            | Self::ParentRequest(_)
             | Self::ChildEnded(_)
             | Self::Reply(_)
             | Self::Wake { .. }

@@ -1,7 +1,7 @@
 //! Forward execution: decides which steps start, and starts them.
 //!
-//! A step whose `when` is false is skipped. A step with `for_each` starts its items. A step with `wait` starts to
-//! wait. Every other step sends a request. A step that completes or is skipped immediately may unblock others, so
+//! A step whose `when` is false is skipped. A step with `for_each` starts its items. A step that waits until a time starts
+//! to wait. Every other step sends a request; a step that waits for an event sends its subscription. A step that completes or is skipped immediately may unblock others, so
 //! [`advance`] repeats until no step does.
 
 use serde_json::Value;
@@ -88,7 +88,7 @@ fn start_step(
     }
     match step.work() {
         StepWork::Wait(wait) => start_wait(change, name, wait),
-        StepWork::Call { .. } | StepWork::Child(_) => {
+        StepWork::Call { .. } | StepWork::Child(_) | StepWork::Event(_) => {
             change.start(name.clone().into(), Action::Do);
             Ok(false)
         }

@@ -390,7 +390,8 @@ fn recovery_decision(change: &TaskChange<'_>, attempt: &AttemptId) -> RecoveryDe
     let Some(policy) = definition.action(*action) else {
         return RecoveryDecision::GiveUp(FinalAction::Alert);
     };
-    if !definition.is_repeatable(*action) || is_abandoned(change, attempt) {
+    let is_repeated = definition.is_repeatable(*action) && !definition.awaits_event();
+    if !is_repeated || is_abandoned(change, attempt) {
         return RecoveryDecision::GiveUp(policy.recovery.then);
     }
     let failures = change.task.progress(step, *action).map_or(0, |p| p.failure_count) + 1;
@@ -416,6 +417,8 @@ fn count_failure(
     verdict: &RecoveryDecision,
     may_have_run: bool,
 ) {
+    // A step that only waits for an event has no side effect.
+    let may_have_run = may_have_run && !change.plan().step(&attempt.step.step).awaits_event();
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
         progress.state = next;
         progress.failure_count += 1;

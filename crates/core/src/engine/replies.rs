@@ -5,6 +5,7 @@
 //! while the step waits for the next attempt.
 
 use crate::{
+    definition::plan::CompiledStep,
     engine::{
         advance::advance,
         agent_in_use,
@@ -35,7 +36,9 @@ pub(crate) fn reply_received<'a>(
         agent_in_use::record_contradiction(&mut change, reply);
         return PendingDecision::Change(change);
     }
-    if is_late_reply_of_earlier_attempt(case.task, reply) {
+    // An event that comes too late is no side effect.
+    let awaits_event = case.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
+    if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
         return late_effect(case, step, Some(&reply.outcome));
     }
     if agent_in_use::has_moved_on(case.task, reply) {
@@ -71,6 +74,7 @@ pub(crate) fn reply_received<'a>(
         StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
             if *action == Action::Do
                 && !progress.may_have_run
+                && !awaits_event
                 && proves_effect(&reply.outcome, &progress.state) =>
         {
             late_effect(case, step, Some(&reply.outcome))

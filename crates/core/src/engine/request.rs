@@ -1,10 +1,15 @@
-//! Renders the request to an agent, or the submission of a child task, from the templates of a step.
+//! Renders the request of a step from its templates: to an agent, the submission of a child task, or the subscription to an
+//! event.
 
 use crate::model::hash::fnv1a_128;
 use serde_json::Value;
 
 use crate::{
-    definition::step::{ActionDefinition, ChildWorkflow, RequestTemplate, StepWork},
+    correlation::{CorrelationKey, EventSubscription, Waiter},
+    definition::{
+        step::{ActionDefinition, ChildWorkflow, RequestTemplate, StepWork},
+        wait::AwaitedEvent,
+    },
     engine::{
         effect::Effect,
         values::{ValueError, ValueSources},
@@ -53,6 +58,7 @@ pub(crate) fn render_request(
         StepWork::Child(child) => {
             submission_of_child(sources, part, action, child).map(Effect::Submit)
         }
+        StepWork::Event(wait) => subscription(sources, part, &wait.event).map(Effect::AwaitEvent),
         StepWork::Wait(_) => Err(invalid("a wait sends no request")),
     }
 }
@@ -121,6 +127,26 @@ impl AgentCall<'_> {
         }
         Ok(request)
     }
+}
+
+/// The subscription to the event that a running part waits for.
+fn subscription(
+    sources: ValueSources<'_>,
+    part: &Part,
+    event: &AwaitedEvent,
+) -> Result<EventSubscription, ValueError> {
+    let task = sources.task;
+    let progress = task.progress(part, Action::Do);
+    let Some(StepState::Running { attempt, complete_by }) = progress.map(|run| run.state.clone())
+    else {
+        return Err("the step is not running".to_owned().into());
+    };
+    let values = sources.values_for_part(part, Action::Do, std::iter::once(&event.equals))?;
+    let value = event.equals.render(values.scope()).map_err(|error| error.to_string())?;
+    let key = CorrelationKey::new(&task.workflow, &part.step, event, &value)?;
+    let (task_id, incarnation, step) = (task.task_id.clone(), task.incarnation, part.clone());
+    let waiter = Waiter { task_id, incarnation, step, attempt, until: complete_by };
+    Ok(EventSubscription { key, waiter })
 }
 
 /// The submission of a child task. It is sent again to request the child's outcome, or to undo the child.

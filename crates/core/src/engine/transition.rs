@@ -267,7 +267,7 @@ impl<'a> DecisionInput<'a, '_> {
         let in_error = self.task.process_state == ProcessState::Error;
         match event {
             Event::ParentRequested(_) => self.notify_parent(),
-            Event::Swept if !in_error => PendingDecision::ignore(IgnoreReason::Ended),
+            Event::Swept if !in_error => self.ended(&MayHaveLost::Sweep),
             Event::Swept if !self.is_due() => self.not_due(),
             Event::Swept => self.alert_again(),
             Event::AlertPublished { ended_at }
@@ -281,7 +281,7 @@ impl<'a> DecisionInput<'a, '_> {
             | Event::ReplyReceived(_)
             | Event::CallbackReceived { .. }
             | Event::ChildEnded { .. }
-            | Event::CommandReceived(_) => self.ended(),
+            | Event::CommandReceived(_) => self.ended(&MayHaveLost::Wake),
         }
     }
 
@@ -318,24 +318,22 @@ impl<'a> DecisionInput<'a, '_> {
     }
 
     /// Decides on a wake of a task that has ended. An earlier delivery of the wake may have ended the task: because a
-    /// request could not be rendered, or because nothing remained to be undone.
-    fn ended(&self) -> PendingDecision<'a> {
-        PendingDecision::ignore_and(
-            IgnoreReason::Ended,
-            Vec::new(),
-            self.notifications_if_redelivered(),
-        )
+    /// request could not be rendered, or because nothing remained to be undone. A wake of an agent whose service is
+    /// silent may have ended it like a sweep.
+    fn ended(&self, cause: &MayHaveLost<'_>) -> PendingDecision<'a> {
+        let notify = self.notifications_if_redelivered(cause);
+        PendingDecision::ignore_and(IgnoreReason::Ended, Vec::new(), notify)
     }
 
     /// The notifications of the end and the lifecycle events, if the message was delivered before.
-    fn notifications_if_redelivered(&self) -> Vec<Effect> {
-        if self.redelivered() { self.lost_notifications(&MayHaveLost::Wake) } else { Vec::new() }
+    fn notifications_if_redelivered(&self, cause: &MayHaveLost<'_>) -> Vec<Effect> {
+        if self.redelivered() { self.lost_notifications(cause) } else { Vec::new() }
     }
 
     /// Reports the outcome of this ended task to its parent, which requested it. An earlier delivery of the request
     /// may have ended the task, so a redelivered request sends all notifications of the end again.
     fn notify_parent(&self) -> PendingDecision<'a> {
-        let mut notify = self.notifications_if_redelivered();
+        let mut notify = self.notifications_if_redelivered(&MayHaveLost::Wake);
         if !notify.iter().any(|effect| matches!(effect, Effect::ChildEnded(_))) {
             notify.extend(parent_notification(self.sources()));
         }

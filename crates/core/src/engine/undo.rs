@@ -85,9 +85,11 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
                 StepState::AwaitingCallback { attempt, .. }
                 | StepState::Running { attempt, .. }
                     if !step.definition.point_of_no_return
-                        && (step.runs_child() || !run.state.is_running()) =>
+                        && (step.runs_child()
+                            || step.awaits_event()
+                            || !run.state.is_running()) =>
                 {
-                    run.may_have_run = true;
+                    run.may_have_run |= !step.awaits_event();
                     StepState::Failed { attempt: Some(attempt) }
                 }
                 StepState::Running { .. }

@@ -133,7 +133,7 @@ impl Command {
         ReceivedCommand { command: self, caller: Caller { sender, via: CommandSource::Direct } }
     }
 
-    /// The command for a dry run, which nobody has sent. The caller changes nothing but the command's record.
+    /// The command for a dry run: no operator has sent it. The caller appears only in the command's record.
     #[must_use]
     pub fn for_dry_run(self) -> ReceivedCommand {
         self.received_from(SenderId("dry-run".to_owned()))

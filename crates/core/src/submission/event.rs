@@ -1,4 +1,5 @@
-//! Turns an EventBridge event into a submission, according to a workflow's `trigger`.
+//! An EventBridge event, which may complete a step that waits for it. Turns an event into a submission, according to a
+//! workflow's `trigger`.
 //!
 //! ```text
 //! { "id", "source", "detail-type", "detail", … } ──► Event ──► trigger.task_id, trigger.input ──► Submission
@@ -21,13 +22,13 @@ use crate::{
 
 /// An event in the format in which EventBridge sends it to a queue.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TriggerEvent {
+pub struct ReceivedEvent {
     source: String,
     detail_type: String,
     envelope: Value,
 }
 
-impl TriggerEvent {
+impl ReceivedEvent {
     /// Parses an event. Returns `None` if `text` is not an event, that is, if it has no key `detail-type`.
     ///
     /// # Errors
@@ -63,6 +64,18 @@ impl TriggerEvent {
         }
         let (source, detail_type) = (field("source")?, field("detail-type")?);
         Ok(Self { source, detail_type, envelope })
+    }
+
+    /// The id that its source gave the event. EventBridge delivers an event at least once, with the same id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.envelope.get("id").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The whole event.
+    #[must_use]
+    pub fn envelope(&self) -> &Value {
+        &self.envelope
     }
 
     /// The `source` of the event.
@@ -138,7 +151,11 @@ impl TriggerEvent {
         }
     }
 
-    fn render(&self, template: &Template) -> Result<Value, String> {
+    /// Renders a template that reads `event`.
+    ///
+    /// # Errors
+    /// It cannot be rendered with this event. The reason contains no value of the event.
+    pub fn render(&self, template: &Template) -> Result<Value, String> {
         let scope = Scope { event: Some(&self.envelope), ..Scope::default() };
         let reason =
             |error: EvaluationError| attribute_text(&error.to_string(), limits::REASON_CHARS_MAX);
@@ -158,8 +175,8 @@ mod tests {
         })
     }
 
-    fn read(envelope: &Value) -> Option<Result<TriggerEvent, SubmissionRefusal>> {
-        TriggerEvent::read(&envelope.to_string())
+    fn read(envelope: &Value) -> Option<Result<ReceivedEvent, SubmissionRefusal>> {
+        ReceivedEvent::read(&envelope.to_string())
     }
 
     fn submission(trigger: Value, detail: Value) -> Result<Submission, String> {
@@ -230,8 +247,8 @@ mod tests {
         let submission =
             json!({ "task_id": "a", "workflow": "order", "input": { "detail-type": "x" } });
         assert_eq!(read(&submission), None);
-        assert_eq!(TriggerEvent::read("{\"detail-type\":"), None);
-        assert_eq!(TriggerEvent::read("[\"detail-type\"]"), None);
+        assert_eq!(ReceivedEvent::read("{\"detail-type\":"), None);
+        assert_eq!(ReceivedEvent::read("[\"detail-type\"]"), None);
         for (key, reason) in [
             ("id", "an event without the text field `id`"),
             ("source", "an event without the text field `source`"),
@@ -245,7 +262,7 @@ mod tests {
         let large = event(json!({ "id": 7 }))
             .to_string()
             .replace("\"id\":7", "\"id\":99999999999999999999");
-        let refused = TriggerEvent::read(&large).unwrap().unwrap_err().to_string();
+        let refused = ReceivedEvent::read(&large).unwrap().unwrap_err().to_string();
         assert!(refused.contains("an integer of more than 64 bits at line 1 column "), "{refused}");
         let mut number = event(json!({}));
         number["detail-type"] = json!(7);

@@ -16,7 +16,7 @@ pub(super) enum EntryPoint {
 }
 
 /// The identity that signed a request: the access key id in its `authorization` header. The signature is not checked, so it
-/// identifies the sender only as far as nobody pretends to be another. A request without a signature is the account's.
+/// identifies the sender, but does not authenticate it. A request without a signature is the account's.
 pub(super) fn signer(authorization: Option<&str>) -> &str {
     let key_id = || authorization?.split_once("Credential=")?.1.split('/').next();
     key_id().filter(|key_id| !key_id.is_empty()).unwrap_or(ACCOUNT)

@@ -150,7 +150,9 @@ fn within_s(settings: &ScaleSettings, role: &FunctionRole) -> Option<f64> {
                 let answered = callback.map(|callback| callback.within);
                 Some(answered.unwrap_or(action.complete_within).as_secs_f64())
             }
-            StepWork::Call { .. } | StepWork::Child(_) | StepWork::Wait(_) => None,
+            StepWork::Call { .. } | StepWork::Child(_) | StepWork::Wait(_) | StepWork::Event(_) => {
+                None
+            }
         }
     });
     within.reduce(f64::min)

@@ -90,7 +90,7 @@ impl AlternativeCounts {
 
     fn add_part(&mut self, step: &StepDefinition, attempts: u32, undo_attempts: u32) {
         let attempts = match step.work() {
-            Some(StepWork::Wait(_)) => 1,
+            Some(StepWork::Wait(_) | StepWork::Event(_)) => 1,
             Some(StepWork::Call { .. } | StepWork::Child(_)) | None => u64::from(attempts),
         };
         let both = attempts + u64::from(undo_attempts);

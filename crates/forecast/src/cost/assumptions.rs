@@ -188,7 +188,9 @@ fn assumptions(step: &StepDefinition) -> StepAssumptions {
 /// Checks that a step has attempts that may fail.
 fn can_fail(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     match step.work() {
-        Some(StepWork::Wait(_)) | None => Err("this step is a wait".to_owned()),
+        Some(StepWork::Wait(_) | StepWork::Event(_)) | None => {
+            Err("this step is a wait".to_owned())
+        }
         Some(StepWork::Child(child)) if plan.workflow(&child.name).is_some() => Err(format!(
             "the workflow of this step is given: apply the option to one of its steps, as {}.STEP",
             child.name
@@ -200,7 +202,7 @@ fn can_fail(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
 fn is_called(_: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     match step.work() {
         Some(StepWork::Call { .. }) => Ok(()),
-        Some(StepWork::Wait(_) | StepWork::Child(_)) | None => {
+        Some(StepWork::Wait(_) | StepWork::Event(_) | StepWork::Child(_)) | None => {
             Err("this step calls no service".to_owned())
         }
     }

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use steward_agent::attempt::RateLimiter;
 use steward_aws::channel::redelivery;
 use steward_core::{model::time::later, submission::ReplyQueues};
-use steward_runtime::ports::OutgoingMessage;
+use steward_runtime::ports::{OutgoingMessage, Queue};
 use tokio::time::Instant;
 
 use super::{
-    demand,
+    awaited_events, demand,
     function_role::FunctionRole,
     ledger::{BilledFunction, CostAccount, CostSubject},
     ports::ForecastPorts,
@@ -59,6 +59,9 @@ async fn handle(
     let ports = ForecastPorts::new(simulation.clone(), account.clone());
     let event = event(message, receive_count);
     let response = match role {
+        FunctionRole::Submission if message.queue == Queue::Events => {
+            return Box::pin(awaited_events::handle(simulation, &ports, message, event)).await;
+        }
         FunctionRole::Submission => {
             Box::pin(steward_submission::handle(&ports, &ReplyQueues::parse(""), event)).await
         }

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use steward_core::correlation::EventSubscription;
 use steward_core::model::{
     events::BusEvent,
     lifecycle::LifecycleEventContent,
@@ -90,6 +91,12 @@ impl CostSubject {
         let (task, step) = match &message.queue {
             Queue::Agent(_) => request_subject(&message.body),
             Queue::Scheduler | Queue::Commands => scheduler_message_subject(&message.body),
+            Queue::Events => match serde_json::from_str::<EventSubscription>(&message.body) {
+                Ok(EventSubscription { waiter, .. }) => {
+                    (Some(waiter.task_id), Some(waiter.step.step))
+                }
+                Err(_) => (None, None),
+            },
             Queue::Submissions => match serde_json::from_str::<Submission>(&message.body) {
                 Ok(Submission { parent: Some(parent), .. }) => {
                     (Some(parent.task_id), Some(parent.step.step))

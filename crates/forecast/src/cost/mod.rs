@@ -23,6 +23,7 @@ use std::sync::{
 mod alternatives;
 mod assumptions;
 mod attempt_outcome;
+mod awaited_events;
 mod delivery;
 mod demand;
 mod function_role;

@@ -126,6 +126,10 @@ impl Definitions for CountedCalls {
     ) -> Result<Vec<Arc<Plan>>, PortError> {
         self.simulation.plan.definitions.triggered(source, detail_type).await
     }
+
+    async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
+        self.simulation.plan.definitions.awaiting(source, detail_type).await
+    }
 }
 
 impl CountedCalls {

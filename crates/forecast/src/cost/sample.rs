@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use steward_core::{
-    definition::{step::StepDefinition, workflow::Workflow},
+    definition::{step::StepDefinition, wait::Wait, workflow::Workflow},
     expression::{
         template::Template,
         uses::{PathKey, ValueKind, ValueUse},
@@ -115,7 +115,10 @@ pub(super) fn templates(step: &StepDefinition) -> Vec<(String, &Template, ValueK
     all.extend(step.when.iter().map(|when| ("when".to_owned(), when, ValueKind::Bool)));
     let items = step.for_each.iter();
     all.extend(items.map(|each| ("for_each.items".to_owned(), &each.items, ValueKind::List)));
-    all.extend(step.wait.iter().map(|wait| ("wait".to_owned(), wait, ValueKind::DurationOrTime)));
+    all.extend(step.wait.iter().map(|wait| match wait {
+        Wait::Until(until) => ("wait".to_owned(), until, ValueKind::DurationOrTime),
+        Wait::Event(wait) => ("wait.event.equals".to_owned(), &wait.event.equals, ValueKind::Any),
+    }));
     let child = step.workflow.iter().flat_map(|child| &child.input);
     all.extend(child.map(|input| ("workflow.input".to_owned(), input, ValueKind::Any)));
     let undo = step.undo.as_ref().and_then(|undo| undo.request.as_ref());

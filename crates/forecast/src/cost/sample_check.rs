@@ -106,7 +106,7 @@ impl SampleChecker<'_> {
         }
         let output = match step.work() {
             Some(StepWork::Wait(_)) | None => Value::Null,
-            Some(StepWork::Call { .. }) => generated,
+            Some(StepWork::Call { .. } | StepWork::Event(_)) => generated,
             Some(StepWork::Child(child)) => match self.plan.workflow(&child.name) {
                 Some(child) if depth < limits::CHILD_DEPTH_MAX => {
                     self.workflow(child, &child_input, "the input", depth + 1)?

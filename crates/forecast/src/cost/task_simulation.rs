@@ -218,6 +218,7 @@ impl TaskSimulation {
                 Some((submission, key)) => return self.run_outside_child(submission, key),
                 None => FunctionRole::Submission,
             },
+            Queue::Events => FunctionRole::Submission,
             Queue::Scheduler | Queue::Commands => FunctionRole::Scheduler,
             Queue::Agent(name) => FunctionRole::Agent(name.clone()),
             Queue::Rejected => {
@@ -231,7 +232,8 @@ impl TaskSimulation {
         self.deliver(role, message, delay);
     }
 
-    fn deliver(&self, role: FunctionRole, message: OutgoingMessage, delay: Duration) {
+    /// Delivers a message to a function.
+    pub(super) fn deliver(&self, role: FunctionRole, message: OutgoingMessage, delay: Duration) {
         let hop = self.state().demand_counts.sent(&role, delay);
         // Sending cannot fail: the receiver lives as long as the simulation.
         let _: Result<_, _> = self.messages.send(QueuedMessage { role, message, delay, hop });

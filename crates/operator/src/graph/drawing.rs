@@ -145,6 +145,11 @@ fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
             lines.push(format!("wait {}", template_text(wait)));
             NodeKind::Wait
         }
+        Some(StepWork::Event(wait)) => {
+            let within = humantime::format_duration(wait.within);
+            lines.push(format!("event {} within {within}", wait.event.detail_type));
+            NodeKind::Wait
+        }
         // Only in an invalid definition.
         None => NodeKind::Call,
     };

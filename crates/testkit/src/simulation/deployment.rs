@@ -155,7 +155,7 @@ impl SimulatedDeployment {
     pub(super) fn send_message(&self, message: &OutgoingMessage) {
         let now = self.now();
         let source = match &message.queue {
-            Queue::Submissions => FunctionQueue::Submissions,
+            Queue::Submissions | Queue::Events => FunctionQueue::Submissions,
             Queue::Scheduler | Queue::Commands => FunctionQueue::Scheduler,
             Queue::Agent(name) => FunctionQueue::Agent(name.clone()),
             Queue::Client(_) | Queue::Rejected | Queue::Sweeps => return self.observe(message),

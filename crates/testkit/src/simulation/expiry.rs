@@ -27,16 +27,20 @@ impl SimulatedDeployment {
 
     /// The task as it can be read now; `None` if it has expired.
     pub(super) fn present(&self, id: &TaskId) -> Option<Task> {
+        self.present_after(id, Duration::ZERO)
+    }
+
+    /// The task as it can be read after this time; `None` if it has expired by then.
+    pub(super) fn present_after(&self, id: &TaskId, time: Duration) -> Option<Task> {
+        self.memory.clock().set(later(self.time(), time));
+        let found = self.memory.store().load(id).now_or_never();
         self.set_clock();
-        self.memory.store().load(id).now_or_never()?.ok()?
+        found?.ok()?
     }
 
     /// Whether the task exists and does not expire within the next hour.
     pub(super) fn is_present_for_an_hour(&self, id: &TaskId) -> bool {
-        self.memory.clock().set(later(self.time(), Duration::from_millis(HOUR)));
-        let found = self.memory.store().load(id).now_or_never();
-        self.set_clock();
-        matches!(found, Some(Ok(Some(_))))
+        self.present_after(id, Duration::from_millis(HOUR)).is_some()
     }
 
     /// Deletes some of the expired items, and checks that none of them is still needed.

@@ -248,6 +248,11 @@ impl Definitions for FaultInjector {
         let operation = || format!("read the workflows that {source} triggers");
         self.inject(operation, self.memory().definitions().triggered(source, detail_type)).await
     }
+
+    async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
+        let operation = || format!("read the workflows that wait for events of {source}");
+        self.inject(operation, self.memory().definitions().awaiting(source, detail_type)).await
+    }
 }
 
 impl Interceptor for FaultInjector {
@@ -287,7 +292,9 @@ impl FaultInjector {
     /// The task as it is stored before a create or a save.
     async fn task_before(&self, call: StoreCall<'_>) -> Result<Option<Task>, PortError> {
         if let StoreCall::Create(task, _) = call {
-            Ok(self.deployment.present(&task.task_id))
+            // The clock of the instance that records the task may be ahead.
+            let skew = self.deployment.plan.timing.clock_skew;
+            Ok(self.deployment.present_after(&task.task_id, skew))
         } else if let StoreCall::Save(task) = call {
             self.memory().store().load(&task.task_id).await
         } else {

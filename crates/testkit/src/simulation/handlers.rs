@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use futures_util::future::join;
 use jiff::Timestamp;
 use steward_agent::attempt::{CircuitBreaker, RateLimiter};
 use steward_core::{
@@ -13,10 +14,11 @@ use steward_core::{
 };
 use steward_runtime::ports::Ports;
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
-use steward_submission::{IntakeView, handle_with_intake};
+use steward_submission::{IntakeView, events, handle_with_intake};
 
 use super::{
     fault_injector::SimulatedPorts,
+    network::EVENTS_QUEUE_ARN,
     plan::{InstanceRole, SimulationPlan},
     service::SimulatedService,
 };
@@ -36,7 +38,14 @@ pub(super) async fn handle(
     let response: SqsBatchResponse = match role {
         InstanceRole::Submission => {
             let reply_queues = ReplyQueues::parse(REPLY_QUEUE);
-            handle_with_intake(ports, &memory.intake, &reply_queues, event).await
+            let (awaited, submissions) = divide(event);
+            let (of_events, mut response) = join(
+                events::handle(ports, awaited),
+                handle_with_intake(ports, &memory.intake, &reply_queues, submissions),
+            )
+            .await;
+            response.batch_item_failures.extend(of_events.batch_item_failures);
+            response
         }
         InstanceRole::Scheduler => {
             let commands = CommandAuthority::new("https://queues.example/commands", "");
@@ -51,6 +60,16 @@ pub(super) async fn handle(
         InstanceRole::Supervisor => SqsBatchResponse::default(),
     };
     response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect()
+}
+
+/// Divides a batch into the messages of the events queue and those of the submissions queue. On Lambda they come in batches
+/// of their own.
+fn divide(event: SqsEvent) -> (SqsEvent, SqsEvent) {
+    let is_event =
+        |message: &SqsMessage| message.event_source_arn.as_deref() == Some(EVENTS_QUEUE_ARN);
+    let (mut awaited, mut submissions) = (SqsEvent::default(), SqsEvent::default());
+    (awaited.records, submissions.records) = event.records.into_iter().partition(is_event);
+    (awaited, submissions)
 }
 
 /// What an instance keeps between invocations.

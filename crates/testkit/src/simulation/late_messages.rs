@@ -1,6 +1,8 @@
 //! Late messages: reused ids of expired tasks, dead letters and their redrive, by the
 //! [plan](super::late_message_plan).
 
+use serde_json::Value;
+use steward_core::model::names::TaskId;
 use steward_runtime::ports::OutgoingMessage;
 
 use super::{
@@ -9,6 +11,12 @@ use super::{
     network::{DeadLetter, FunctionQueue},
     virtual_time::MINUTE,
 };
+
+/// The task of a message for the scheduler.
+fn task_of(message: &OutgoingMessage) -> Option<TaskId> {
+    let body: Value = serde_json::from_str(&message.body).ok()?;
+    body.get("task_id")?.as_str()?.parse().ok()
+}
 
 impl SimulatedDeployment {
     /// Schedules the submissions that reuse the ids of clients' tasks.
@@ -45,6 +53,9 @@ impl SimulatedDeployment {
     pub(super) fn deliver_late(&self, source: FunctionQueue, message: &OutgoingMessage) {
         self.fault("queue", || format!("a late message arrives: {}", message.body));
         let now = self.now();
+        if let Some(task_id) = task_of(message).filter(|id| self.present(id).is_none()) {
+            self.state().oracle.expired_before_redrive.insert(task_id);
+        }
         self.state().network.put(source, now, now, message);
     }
 }

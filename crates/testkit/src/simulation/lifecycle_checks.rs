@@ -3,7 +3,8 @@
 //!
 //! - Nothing is published that no save shows, and only what the workflow chose.
 //! - Once the run is quiet, everything that the saved task shows was published. Only what a supervisor saved, which
-//!   then crashed, may be missing: no message is redelivered.
+//!   then crashed, may be missing: no message is redelivered. So may everything of a task that had expired before its
+//!   message was redriven.
 
 use steward_core::model::{
     lifecycle::{LifecycleEvent, LifecycleEventContent, LifecycleEventKind},
@@ -88,7 +89,8 @@ impl Oracle {
             return Vec::new();
         };
         // A child task that was undone before it began was never submitted: it ended when it was recorded.
-        if chosen.is_empty() || task.ended_at == Some(task.submitted_at) {
+        let lost = self.expired_before_redrive.contains(&task.task_id);
+        if chosen.is_empty() || lost || task.ended_at == Some(task.submitted_at) {
             return Vec::new();
         }
         let may_be_lost = |occurrence: &Occurrence| match occurrence.kind {

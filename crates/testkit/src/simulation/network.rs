@@ -24,6 +24,9 @@ const LATE_RECEIVES_MAX: u32 = 3;
 /// The ARN of the commands queue.
 pub(super) const COMMANDS_QUEUE_ARN: &str = "arn:aws:sqs:us-east-1:000000000000:commands";
 
+/// The ARN of the events queue.
+pub(super) const EVENTS_QUEUE_ARN: &str = "arn:aws:sqs:eu-west-1:1:events";
+
 /// A queue that invokes functions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FunctionQueue {
@@ -157,6 +160,9 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
     let receives = ("ApproximateReceiveCount".to_owned(), message.receives.to_string());
     let sent_at = ("SentTimestamp".to_owned(), epoch_millis(message.sent_at).to_string());
     record.attributes = [receives, sent_at].into();
+    if message.sent.queue == Queue::Events {
+        record.event_source_arn = Some(EVENTS_QUEUE_ARN.to_owned());
+    }
     if message.sent.queue == Queue::Commands {
         record.event_source_arn = Some(COMMANDS_QUEUE_ARN.to_owned());
         record.attributes.insert("SenderId".to_owned(), "AIDAOPERATOR".to_owned());

@@ -194,6 +194,7 @@ impl Oracle {
                 )
                 | Err(_) => {}
             },
+            Queue::Events => {}
             Queue::Client(_) => self.observe_notification(body, ledger),
             Queue::Sweeps => self.add_finding(format!("a tick was sent: {body}")),
             Queue::Rejected => {

@@ -100,6 +100,8 @@ pub(super) struct Oracle {
     pub(super) occurrences: BTreeSet<String>,
     /// Those that a supervisor's save showed first.
     pub(super) saved_by_supervisor: BTreeSet<String>,
+    /// Tasks that had expired when a message for them was redriven. The effects of that message remain lost.
+    pub(super) expired_before_redrive: BTreeSet<TaskId>,
     /// The ids of the published lifecycle events.
     pub(super) published: BTreeSet<String>,
     pub(super) violations: Vec<String>,
@@ -155,6 +157,7 @@ impl Oracle {
             agent_moves: 0,
             occurrences: BTreeSet::new(),
             saved_by_supervisor: BTreeSet::new(),
+            expired_before_redrive: BTreeSet::new(),
             published: BTreeSet::new(),
             violations: Vec::new(),
         }

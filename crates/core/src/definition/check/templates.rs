@@ -23,7 +23,7 @@ fn availability(name: &str) -> &'static str {
         "item" => "in a step with `for_each`, in its request, input and undo",
         "callback" => "in a step with `callback`, in its request",
         "response" => "in the `output` of a step with an `agent`",
-        _ => "in a `trigger`",
+        _ => "in a `trigger`, and in `wait.event.key`",
     }
 }
 

@@ -1,0 +1,155 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::model::time::later;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(hours: u32) -> Timestamp {
+    later(Timestamp::UNIX_EPOCH, HOUR * hours)
+}
+
+fn waiter(task: &str, attempt: u32, until: u32) -> Waiter {
+    let (task_id, step) = (task.parse().unwrap(), "paid".parse().unwrap());
+    Waiter { task_id, incarnation: None, step, attempt, until: at(until) }
+}
+
+fn event(id: &str) -> ReplyOutcome {
+    ReplyOutcome::Completed { output: json!({ "id": id }), may_continue: false }
+}
+
+/// Records an event, and returns the task that it completes.
+fn record(record: &mut CorrelationRecord, id: &str, hours: u32) -> Option<String> {
+    let (waiter, outcome) = record.record(id, event(id), at(hours))?;
+    assert!(matches!(outcome, ReplyOutcome::Completed { .. }));
+    Some(waiter.task_id.to_string())
+}
+
+/// What a step has when it begins to wait: the id of the event, or the reason why it fails.
+fn subscribe(record: &mut CorrelationRecord, waiter: Waiter, hours: u32) -> Option<String> {
+    match record.subscribe(waiter, at(hours))? {
+        ReplyOutcome::Completed { output, .. } => Some(output["id"].as_str().unwrap().to_owned()),
+        ReplyOutcome::Failed { reason, may_have_run: false, .. } => Some(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_event_completes_the_step_that_waits_for_it_and_so_does_its_repetition() {
+    let mut found = CorrelationRecord::default();
+    assert_eq!(subscribe(&mut found, waiter("o-1", 1, 5), 0), None);
+    assert_eq!(subscribe(&mut found, waiter("o-1", 1, 5), 1), None, "a repeated subscription");
+    assert_eq!(record(&mut found, "e-1", 2).as_deref(), Some("o-1"));
+    assert_eq!(record(&mut found, "e-1", 3).as_deref(), Some("o-1"), "the reply may be lost");
+    let again = subscribe(&mut found, waiter("o-1", 1, 5), 3);
+    assert_eq!(again.as_deref(), Some("e-1"), "the reply may be lost");
+}
+
+#[test]
+fn an_event_that_comes_before_the_step_waits_is_kept_for_a_day() {
+    let mut found = CorrelationRecord::default();
+    assert_eq!(record(&mut found, "e-1", 0), None);
+    assert_eq!(record(&mut found, "e-2", 1), None, "the first event counts");
+    let mut late = found.clone();
+    assert_eq!(subscribe(&mut found, waiter("o-1", 1, 40), 23).as_deref(), Some("e-1"));
+    assert_eq!(subscribe(&mut late, waiter("o-1", 1, 40), 24), None);
+    assert_eq!(late.expires_at(), at(40 + 24));
+}
+
+#[test]
+fn one_event_completes_one_step() {
+    let mut found = CorrelationRecord::default();
+    assert_eq!(subscribe(&mut found, waiter("o-1", 1, 5), 0), None);
+    let refused = subscribe(&mut found, waiter("o-2", 1, 9), 1).unwrap();
+    assert_eq!(
+        refused,
+        "step paid of task o-1 waits for an event with the same key, until 1970-01-01T05:00:00Z"
+    );
+    assert_eq!(record(&mut found, "e-1", 2).as_deref(), Some("o-1"));
+    assert_eq!(subscribe(&mut found, waiter("o-2", 1, 9), 3), None, "the first has its event");
+    assert_eq!(
+        record(&mut found, "e-1", 3).as_deref(),
+        Some("o-1"),
+        "a duplicate is for the first"
+    );
+    assert_eq!(record(&mut found, "e-2", 4).as_deref(), Some("o-2"));
+}
+
+#[test]
+fn an_event_for_a_second_step_that_comes_early_is_kept() {
+    let mut found = CorrelationRecord::default();
+    subscribe(&mut found, waiter("o-1", 1, 5), 0);
+    record(&mut found, "e-1", 1);
+    assert_eq!(record(&mut found, "e-2", 2), None);
+    assert_eq!(subscribe(&mut found, waiter("o-1", 1, 5), 2).as_deref(), Some("e-1"));
+    assert_eq!(subscribe(&mut found, waiter("o-2", 1, 9), 3).as_deref(), Some("e-2"));
+}
+
+#[test]
+fn a_wait_that_is_over_blocks_no_other_and_takes_no_event() {
+    let mut found = CorrelationRecord::default();
+    subscribe(&mut found, waiter("o-1", 1, 5), 0);
+    assert_eq!(record(&mut found, "e-1", 5), None, "too late for the first attempt");
+    let mut other = found.clone();
+    assert_eq!(subscribe(&mut found, waiter("o-1", 2, 9), 6).as_deref(), Some("e-1"));
+    assert_eq!(subscribe(&mut other, waiter("o-2", 1, 9), 6).as_deref(), Some("e-1"));
+}
+
+#[test]
+fn a_later_attempt_takes_the_place_of_an_earlier_one() {
+    let mut found = CorrelationRecord::default();
+    subscribe(&mut found, waiter("o-1", 1, 5), 0);
+    assert_eq!(subscribe(&mut found, waiter("o-1", 2, 9), 1), None);
+    let (waiter, _) = found.record("e-1", event("e-1"), at(6)).unwrap();
+    assert_eq!(waiter.attempt, 2);
+}
+
+#[test]
+fn a_record_is_stored_without_loss() {
+    let mut found = CorrelationRecord::default();
+    subscribe(&mut found, waiter("o-1", 1, 5), 0);
+    record(&mut found, "e-1", 1);
+    record(&mut found, "e-2", 1);
+    subscribe(&mut found, waiter("o-2", 1, 5), 0);
+    let text = serde_json::to_string(&found).unwrap();
+    assert_eq!(serde_json::from_str::<CorrelationRecord>(&text).unwrap(), found);
+}
+
+fn awaited(key: &str) -> AwaitedEvent {
+    serde_json::from_value(json!({
+        "source": "shop", "detail_type": "Paid", "key": key, "equals": "${ task.id }",
+    }))
+    .unwrap()
+}
+
+fn key(of: &str, value: &serde_json::Value) -> Result<String, String> {
+    let (workflow, step) = ("order".parse().unwrap(), "paid".parse().unwrap());
+    CorrelationKey::new(&workflow, &step, &awaited(of), value).map(|key| key.to_string())
+}
+
+#[test]
+fn a_key_names_workflow_and_step_and_hides_the_value() {
+    let (one, other) = ("${ event.detail.order }", "${ event.detail.id }");
+    let found = key(one, &json!("o-1")).unwrap();
+    assert_eq!(found.len(), "order/paid/".len() + 64);
+    assert!(found.starts_with("order/paid/") && !found.contains("o-1"));
+    assert_ne!(key(other, &json!("o-1")).unwrap(), found);
+    assert_ne!(key(one, &json!("o-2")).unwrap(), found);
+    assert_eq!(key(one, &json!(7)), key(one, &json!("7")));
+}
+
+#[test]
+fn a_value_that_is_no_key_is_refused_without_the_value() {
+    for value in [json!(null), json!(true), json!(1.5), json!(["secret"]), json!({ "a": 1 })] {
+        let refused = key("${ event.id }", &value).unwrap_err();
+        assert_eq!(refused, "the correlation key is neither a text nor an integer");
+    }
+    assert!(key("${ event.id }", &json!("")).is_err());
+    let long = "x".repeat(limits::CORRELATION_KEY_CHARS_MAX + 1);
+    assert_eq!(
+        key("${ event.id }", &json!(long)).unwrap_err(),
+        "the correlation key has 257 characters; it must have 1 to 256"
+    );
+}
