@@ -57,6 +57,10 @@ steps:
     after: [send]
     request: { method: GET, path: /articles }
     output: { id: '${ response.body.id }' }
+  paid:
+    after: [pack]
+    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }' }, within: 1d }
+    recovery: { then: undo }
 output: { sent: '${ steps.send.output }' }
 mask: [/card/number, '/items/*/secret']
 ";

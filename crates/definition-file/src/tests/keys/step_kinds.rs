@@ -100,7 +100,7 @@ fn waits() {
         (
             "wait: 12h",
             "wait: 12h\n    recovery: { attempts: 2 }",
-            "41:5: steps.rest.recovery: allowed only with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.recovery: allowed only with `agent` or `workflow` or `wait.event`, not with `wait`",
         ),
         (
             "wait: 12h",
@@ -210,5 +210,71 @@ fn impossible_deadlines_and_forgotten_side_effects_are_refused() {
              skips the step; give it an `undo` that does no harm if the step has not run, or set \
              `then: alert`",
         ),
+    ]);
+}
+
+#[test]
+fn waits_for_an_event() {
+    check(&[
+        (
+            "source: bank",
+            "source: ''",
+            "51:30: steps.paid.wait.event.source: must have from 1 to 256 characters",
+        ),
+        ("detail_type: Paid, ", "", "51:13: steps.paid.wait.event: missing key `detail_type`"),
+        ("within: 1d", "within: 31d", "51:118: steps.paid.wait.within: must be from 100ms to 30d"),
+        (
+            "within: 1d",
+            "within: soon",
+            "51:118: steps.paid.wait.within: `soon` is not a duration; write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`",
+        ),
+        (", within: 1d", "", "51:5: steps.paid.wait: missing key `within`"),
+        (
+            "'${ event.detail.id }', equals",
+            "fixed, equals",
+            "51:60: steps.paid.wait.event.key: does not use `event`; for example `${ event.detail.order_id }`",
+        ),
+        (
+            "'${ event.detail.id }', equals",
+            "'${ event.id }-${ task.id }', equals",
+            "51:60: steps.paid.wait.event.key: `task`: the key of an event reads nothing but `event`",
+        ),
+        (
+            "equals: '${ task.id }'",
+            "equals: '${ event.id }'",
+            "51:92: steps.paid.wait.event.equals: `event` is available only in a `trigger`, and in `wait.event.key`",
+        ),
+        ("equals: '${ task.id }'", "equals: '${ steps.pack.output.id }'", ""),
+        (
+            "equals: '${ task.id }'",
+            "equals: '${ steps.look.output.id }'",
+            "51:92: steps.paid.wait.event.equals: `steps.look.output`: step `look` does not come before this one; add `look` to `after`",
+        ),
+        (
+            "equals: '${ task.id }'",
+            "equals: '${ task.id }', where: x",
+            "51:108: steps.paid.wait.event: unknown key `where`; there are `source`, `detail_type`, `key` and `equals`",
+        ),
+        (
+            "    recovery: { then: undo }\noutput",
+            "    recovery: { then: undo, attempts: 2 }\noutput",
+            "52:5: steps.paid.recovery: a wait for an event is never repeated: only `then` is allowed",
+        ),
+        (
+            "    recovery: { then: undo }\noutput",
+            "    undo: { request: { path: /x } }\noutput",
+            "52:5: steps.paid.undo: allowed only with `agent` or `workflow`, not with `wait.event`",
+        ),
+        (
+            "    recovery: { then: undo }\noutput",
+            "    complete_within: 1h\noutput",
+            "52:22: steps.paid.complete_within: allowed only with `agent` or `workflow`, not with `wait.event`",
+        ),
+        (
+            "    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }'",
+            "    for_each: { items: '${ input.items }' }\n    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ item.id }'",
+            "",
+        ),
+        ("    recovery: { then: undo }\noutput", "output", ""),
     ]);
 }

@@ -8,13 +8,13 @@ fn step_names_and_order() {
     let long_name = "r".repeat(41);
     let long_step = format!("  {long_name}:");
     let long_name_errors = format!(
-        "38:3: steps: `{long_name}` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask`, `send` and `look`"
+        "38:3: steps: `{long_name}` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask`, `send`, `look` and `paid`"
     );
     check(&[
         (
             "  reserve:\n    description: One call",
             "  Reserve-Now:\n    description: One call",
-            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send` and `look`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send` and `look`",
+            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look` and `paid`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send` and `look`",
         ),
         ("  rest:", &long_step, &long_name_errors),
         (
@@ -232,7 +232,7 @@ fn agents_and_requests() {
         (
             "body: { items: '${ input.items }' }",
             "body: { a: '${ event.id }', b: '${ callback.token }' }",
-            "21:76: steps.reserve.request.body.a: `event` is available only in a `trigger`\n21:96: steps.reserve.request.body.b: `callback` is available only in a step with `callback`, in its request",
+            "21:76: steps.reserve.request.body.a: `event` is available only in a `trigger`, and in `wait.event.key`\n21:96: steps.reserve.request.body.b: `callback` is available only in a step with `callback`, in its request",
         ),
         ("body: { items: '${ input.items }' }", "body: 7", ""),
     ]);
@@ -351,7 +351,7 @@ fn for_each() {
         (
             "    wait: 12h",
             "    wait: 12h\n    for_each: { items: '${ input.items }' }",
-            "41:5: steps.rest.for_each: allowed only with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.for_each: allowed only with `agent` or `workflow` or `wait.event`, not with `wait`",
         ),
         (
             "    workflow: {",

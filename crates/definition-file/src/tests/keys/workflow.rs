@@ -191,20 +191,20 @@ fn masks() {
     check(&[
         (places, "[/a~1b, /items/0]", ""),
         (places, "[]", ""),
-        (places, "[/card, card.number]", &format!("50:15: mask.1: {pointer}")),
-        (places, "['/']", &format!("50:8: mask.0: {pointer}")),
+        (places, "[/card, card.number]", &format!("54:15: mask.1: {pointer}")),
+        (places, "['/']", &format!("54:8: mask.0: {pointer}")),
         (
             places,
             "[/a~b]",
-            "50:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
+            "54:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
         ),
-        (places, "/card", "50:7: mask: must be a list, not a string; write it as `[a, b]`"),
-        (places, "[7]", "50:8: mask.0: must be a string, not a number"),
+        (places, "/card", "54:7: mask: must be a list, not a string; write it as `[a, b]`"),
+        (places, "[7]", "54:8: mask.0: must be a string, not a number"),
     ]);
     let many = format!("[{}]", vec!["/a"; 101].join(", "));
-    assert_eq!(errors_after(places, &many), "50:7: mask: 101 pointers; the limit is 100");
+    assert_eq!(errors_after(places, &many), "54:7: mask: 101 pointers; the limit is 100");
     let long = format!("[/{}]", "a".repeat(200));
-    assert_eq!(errors_after(places, &long), "50:8: mask.0: must have at most 200 characters");
+    assert_eq!(errors_after(places, &long), "54:8: mask.0: must have at most 200 characters");
 }
 
 #[test]
@@ -213,17 +213,17 @@ fn outputs() {
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: ['${ steps.sned.output }']",
-            "49:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
+            "53:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: '${ item }'",
-            "49:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "53:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: { a: '${ callback.token }', b: '${ event.id }' }",
-            "49:14: output.a: `callback` is available only in a step with `callback`, in its request\n49:40: output.b: `event` is available only in a `trigger`",
+            "53:14: output.a: `callback` is available only in a step with `callback`, in its request\n53:40: output.b: `event` is available only in a `trigger`, and in `wait.event.key`",
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),
