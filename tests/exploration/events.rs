@@ -164,6 +164,11 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
         });
         add(completed(), false);
         add(failed(false), false);
+        // An event, or the refusal of its subscription.
+        if workflow.awaits_event(&attempt.step) {
+            add(completed(), true);
+            continue;
+        }
         add(failed(true), false);
         if workflow.slow {
             let output = json!({ "id": format!("{}-{}", attempt.step, attempt.number) });

@@ -30,12 +30,17 @@ pub(super) fn save(
     let mut task = next.clone();
     task.revision += 1;
     for (step, action, number, complete_by) in task.running_attempts() {
+        let awaits_event = workflow.awaits_event(&step);
         let attempt = AttemptId { step, action, number };
         let dispatch = Dispatch {
             sent: false,
-            known_outcome: KnownOutcome::Unknown,
+            // An event is no side effect of the task.
+            known_outcome: match awaits_event {
+                true => KnownOutcome::DidNotRun,
+                false => KnownOutcome::Unknown,
+            },
             begins_by: complete_by,
-            may_be_in_progress: true,
+            may_be_in_progress: !awaits_event,
             agent: None,
             exclusive: false,
             refused: false,
@@ -150,6 +155,9 @@ fn record_reply(
     let may_act = matches!(outcome, ReplyOutcome::Deferred { .. }) && !is_called_once && !refused;
     let is_late = !before.progress(step, *action).is_some_and(is_awaited);
     let attempt = AttemptId { step: step.clone(), action: *action, number: *number };
+    if workflow.awaits_event(step) {
+        return;
+    }
     let Some(dispatch) = after.dispatches.get_mut(&attempt) else { return };
     // A reported outcome stays valid when the attempt is given up later.
     dispatch.known_outcome = match dispatch.known_outcome {

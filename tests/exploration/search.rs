@@ -7,6 +7,7 @@ use std::{
 };
 
 use steward_core::{
+    correlation::EventSubscription,
     engine::{effect::Effect, event::Event},
     model::{
         attempt::{Action, AttemptTimes},
@@ -244,6 +245,20 @@ fn successful_responses(
             let callback = Event::CallbackReceived { fence, outcome: callback_answer(&step), step };
             std::iter::once(reply).chain(awaits_callback.then_some(callback)).map(arrives).collect()
         }
+        Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
+            let (step, attempt) = (waiter.step.clone(), waiter.attempt);
+            let event = Event::ReplyReceived(StepReply {
+                task_id: waiter.task_id.clone(),
+                outcome: completed(&step, attempt),
+                step,
+                action: Action::Do,
+                attempt,
+                incarnation: None,
+                times: AttemptTimes::default(),
+                agent: None,
+            });
+            vec![arrives(event)]
+        }
         Effect::Submit(submission) => {
             let Some(parent) = &submission.parent else { return Vec::new() };
             let child = model.children.get(&parent.step).cloned().unwrap_or_default();
@@ -259,8 +274,7 @@ fn successful_responses(
             let sent = event.alerted_end().map(|ended_at| Event::AlertPublished { ended_at });
             sent.map(arrives).into_iter().collect()
         }
-        Effect::AwaitEvent(_)
-        | Effect::ParentRequest(_)
+        Effect::ParentRequest(_)
         | Effect::ChildEnded(_)
         | Effect::Reply(_)
         | Effect::Notification { .. }

@@ -70,6 +70,11 @@ impl ExploredWorkflow {
         self.definition.steps[&part.step].workflow.is_some()
     }
 
+    /// Whether a part waits for an event.
+    pub(super) fn awaits_event(&self, part: &Part) -> bool {
+        self.definition.step(&part.step).awaits_event()
+    }
+
     /// The callback of a part, if it has one.
     pub(super) fn callback(&self, part: &Part) -> Option<&CallbackDefinition> {
         self.definition.steps[&part.step].callback.as_ref()

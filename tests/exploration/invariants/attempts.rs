@@ -122,17 +122,20 @@ impl CheckedTransition<'_> {
             let Some(complete_by) = awaited_by(old) else { continue };
             // When an undo starts, only agents and callbacks of a point of no return are still awaited.
             let changes_direction = before.direction() != after.direction();
-            let is_dropped =
-                changes_direction && (!is_running(old) || self.workflow.runs_child(&step));
+            let is_dropped = changes_direction
+                && (!is_running(old)
+                    || self.workflow.runs_child(&step)
+                    || self.workflow.awaits_event(&step));
             if is_awaited(new) || (is_dropped && !past(complete_by)) {
                 check("an overdue attempt is given up", !past(complete_by));
                 continue;
             }
             check("only an overdue attempt is given up", past(complete_by));
-            check("a silent attempt may have run", new.may_have_run);
+            let awaits_event = self.workflow.awaits_event(&step);
+            check("a silent attempt may have run", new.may_have_run != awaits_event);
             check("a failure is counted once", new.failure_count == old.failure_count + 1);
             let definition = &self.workflow.definition.steps[&step.step];
-            let repeatable = definition.idempotent || action == Action::Undo;
+            let repeatable = definition.idempotent && !awaits_event || action == Action::Undo;
             let wanted = before.process_state != ProcessState::Undoing || action == Action::Undo;
             let policy = definition.action(action).unwrap().recovery;
             let waits = policy.extended_wait.as_ref().map_or(0, |wait| wait.times);

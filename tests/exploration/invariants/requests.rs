@@ -107,6 +107,10 @@ impl CheckedTransition<'_> {
         if is_settled && !is_proof {
             return;
         }
+        // An event is no effect of the task.
+        if self.workflow.awaits_event(&reply.step) {
+            return;
+        }
         if reply.action == Action::Undo || !reply.outcome.may_have_run() || !is_newest {
             return;
         }

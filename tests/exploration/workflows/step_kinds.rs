@@ -27,6 +27,7 @@ pub(super) fn all() -> Vec<ExploredWorkflow> {
         item_impossible(),
     ];
     let waits = [wait_beside(), wait_for_long(), wait_commanded(), wait_beside_return()];
+    let events = [event(), event_commanded(), event_items()];
     let callbacks = [callback(), callback_beside(), callback_returns(), callback_commanded()];
     let children = [
         child(),
@@ -37,7 +38,7 @@ pub(super) fn all() -> Vec<ExploredWorkflow> {
         child_for_weeks(),
     ];
     let as_children = [as_child(), as_child_with_point_of_no_return(), as_child_commanded()];
-    let all = conditions.into_iter().chain(items).chain(waits).chain(callbacks);
+    let all = conditions.into_iter().chain(items).chain(waits).chain(events).chain(callbacks);
     all.chain(children).chain(as_children).chain([output()]).collect()
 }
 
@@ -52,6 +53,49 @@ fn skip(step: Option<&str>) -> CommandAction {
 fn complete(step: Option<&str>) -> CommandAction {
     let step = step.map(|step| step.parse().unwrap());
     CommandAction::Complete { step, output: json!({ "id": "by hand" }) }
+}
+
+/// A step that waits for an event.
+fn wait_for_event(after: &[&str], equals: &str, then: &str) -> Value {
+    let event = json!({
+        "source": "shop", "detail_type": "Paid", "key": "${ event.detail.id }", "equals": equals,
+    });
+    json!({ "after": after, "wait": { "event": event, "within": "10s" }, "recovery": { "then": then } })
+}
+
+/// `b` waits for an event between steps that are undone, and beside one that may fail.
+fn event() -> ExploredWorkflow {
+    let steps = json!({
+        "a": undoable(&[], 1, "undo"), "b": wait_for_event(&["a"], "${ task.id }", "undo"),
+        "c": undoable(&["a"], 1, "undo"), "d": step(&["b"], 1, "undo"),
+    });
+    workflow("event", steps, ONE_CRASH, &BACKWARD)
+}
+
+/// The event that `b` waits for does not come, or `b` cannot wait for it, and operators act.
+fn event_commanded() -> ExploredWorkflow {
+    let b = wait_for_event(&["a"], "${ steps.a.output.id }", "alert");
+    let steps = json!({ "a": undoable(&[], 1, "alert"), "b": b });
+    let orders = vec![
+        resubmit(None),
+        resubmit(Some(json!({ "n": 2 }))),
+        skip(Some("b")),
+        complete(Some("b")),
+        CommandAction::Undo,
+        CommandAction::Pause,
+        CommandAction::Resume,
+    ];
+    let outputs = vec![Value::Null];
+    ExploredWorkflow { orders, outputs, ..workflow("event_commanded", steps, COMMANDED, &BOTH) }
+}
+
+/// Each item waits for an event of its own.
+fn event_items() -> ExploredWorkflow {
+    let a = wait_for_event(&[], "${ item }", "undo");
+    let a = with(a, "for_each", json!({ "items": "${ input.list }", "at_once": 2 }));
+    let steps = json!({ "a": a, "b": undoable(&[], 1, "undo") });
+    let input = json!({ "list": ["x", "y"] });
+    ExploredWorkflow { input, ..workflow("event_items", steps, ONE_CRASH, &BACKWARD) }
 }
 
 /// The output of `a` decides whether `b` and `c` are skipped. It may lack the value.

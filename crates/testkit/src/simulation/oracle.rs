@@ -205,10 +205,13 @@ impl Oracle {
         self.created_at.get(task_id).copied().unwrap_or_default()
     }
 
-    /// The child tasks of a task, each with its part.
+    /// The child tasks of a task, each with its part. A client may have used the id of one that has expired.
     pub(super) fn child_tasks(&self, task_id: &TaskId) -> impl Iterator<Item = (&Part, &Task)> {
         let all = self.children.get(task_id).into_iter().flatten();
-        all.filter_map(|(part, child)| Some((part, self.tasks.get(child)?)))
+        let found = all.filter_map(|(part, child)| Some((part, self.tasks.get(child)?)));
+        found.filter(move |(_, child)| {
+            child.parent.as_ref().is_some_and(|parent| parent.task_id == *task_id)
+        })
     }
 
     /// The child tasks of a part.
