@@ -1,4 +1,4 @@
-# An edit of the input may replace items that have not run. An edit that moves a completed item to
+# An edit of the input may replace items that it resubmits and that have not run. An edit that moves a completed item to
 # another position is refused, because the item would run twice.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
@@ -13,16 +13,16 @@ agent fails pack[1] #1 "out of stock"
                                 pack[1] "step pack[1]: out of stock"
 ann resubmits with input {"items":["b2","a","c"]}
                              => refused: step pack: item pack[0] is running, but the edited input
-                                changes it: an edit can only replace items that have not run, at the
+                                changes it: an edit can only replace items that it resubmits and that have not run, at the
                                 same index
 agent completes pack[0] #1   => pack[0] completed (output kept)
 ann resubmits with input {"items":["b2","a","c"]}
                              => refused: step pack: item pack[0] is completed, but the edited input
-                                changes it: an edit can only replace items that have not run, at the
+                                changes it: an edit can only replace items that it resubmits and that have not run, at the
                                 same index
 ann resubmits with input {"items":["a","b2"]}
                              => refused: step pack started with 3 items, but the edited input has 2:
-                                an edit can only replace items that have not run, at the same index
+                                an edit can only replace items that it resubmits and that have not run, at the same index
 ann resubmits with input {"items":"none"}
                              => refused: step pack: `for_each.items` evaluates to a string, not to a
                                 list

@@ -14,7 +14,7 @@ use crate::{
         attempt::Action,
         command::{Command, CommandId},
         document::{Document, DocumentKey, ItemListVersion},
-        names::StepName,
+        names::{Part, StepName},
         step::{Progress, StepState},
     },
 };
@@ -68,8 +68,8 @@ impl CommandExecutor<'_, '_> {
         Ok(())
     }
 
-    /// Refuses an edit that changes the items of a started step with `for_each`. It may change only items that have
-    /// not completed and cannot have run. The other items are completed or in progress, and keep their index.
+    /// Refuses an edit that changes the items of a started step with `for_each`. It may change only items that it resubmits,
+    /// and that cannot have run. The other items are completed or in progress, or would go on with their old value.
     fn check_items_unchanged(
         &self,
         name: &StepName,
@@ -89,19 +89,21 @@ impl CommandExecutor<'_, '_> {
         if new.len() != items.count() as usize {
             return Err(format!(
                 "step {name} started with {} items, but the edited input has {}: an edit can only \
-                 replace items that have not run, at the same index",
+                 replace items that it resubmits and that have not run, at the same index",
                 items.count(),
                 new.len()
             ));
         }
         for ((index, item), record) in (0_u32..).zip(new.iter()).zip(items.iter()) {
             let Some(old) = list(record.run.input_edit_id.as_ref())? else { return Ok(()) };
-            if old.get(index as usize) == Some(item) || self.can_be_replaced(&record.run) {
+            let part = Part { step: name.clone(), item: Some(index) };
+            let is_replaced = self.steps.contains(&part) && self.can_be_replaced(&record.run);
+            if old.get(index as usize) == Some(item) || is_replaced {
                 continue;
             }
             return Err(format!(
                 "step {name}: item {name}[{index}] is {}{}, but the edited input changes it: an edit can \
-                 only replace items that have not run, at the same index",
+                 only replace items that it resubmits and that have not run, at the same index",
                 record.run.state.name(),
                 if record.run.may_have_run { " and may have run" } else { "" },
             ));

@@ -4,7 +4,7 @@
 //! it is evaluated once, when the step starts, and stored in *slices*: documents of a few kilobytes with successive items. A
 //! later start or undo of an item reads one slice. A short list has no slices: it is evaluated again whenever it is needed.
 //!
-//! An edit of the input may replace items that have not run. It stores the slices of the new list under the id of its
+//! An edit of the input may replace items that it resubmits and that have not run. It stores the slices of the new list under the id of its
 //! command, and each item reads the list of the edit that it started with.
 
 use serde_json::Value;
