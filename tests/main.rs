@@ -50,6 +50,7 @@ mod supervision;
 mod support;
 mod sweeps;
 mod template;
+mod tenants;
 mod throttling;
 mod triggers;
 mod versions;

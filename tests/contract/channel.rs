@@ -12,6 +12,7 @@ fn message_to(queue: &Queue, body: impl Into<String>) -> OutgoingMessage {
         queue: queue.clone(),
         body: body.into(),
         attributes: Vec::new(),
+        tenant: None,
         delay: Duration::ZERO,
     }
 }

@@ -121,11 +121,15 @@ impl Checker<'_> {
                 );
             }
         }
-        if !trigger.task_id.source().is_string() {
-            self.report("trigger.task_id", "must be a string");
+        let tenant = trigger.tenant.iter().map(|template| ("tenant", template));
+        for (key, template) in [("task_id", &trigger.task_id)].into_iter().chain(tenant.clone()) {
+            if !template.source().is_string() {
+                self.report(format!("trigger.{key}"), "must be a string");
+            }
         }
         self.check_trigger_cycle(trigger);
-        for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
+        let templates = [("task_id", &trigger.task_id), ("input", &trigger.input)];
+        for (key, template) in templates.into_iter().chain(tenant) {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
             for (inside, reads) in template.required_values_by_location() {

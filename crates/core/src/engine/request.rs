@@ -112,6 +112,7 @@ impl AgentCall<'_> {
             auth: template.auth.clone(),
             output: output.cloned().map(Box::new),
             incarnation: task.incarnation,
+            tenant: task.tenant.clone(),
         };
         let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
         let bytes = body_bytes + request.path.len();
@@ -153,6 +154,7 @@ fn submission_of_child(
         workflow: child.name.clone(),
         version: child.version,
         input,
+        tenant: task.tenant.clone(),
         reply_to: None,
         parent: Some(ParentStep {
             task_id: task.task_id.clone(),

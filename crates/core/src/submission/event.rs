@@ -6,6 +6,8 @@
 //!
 //! Refusals contain keys and types, but no values of the event.
 
+use std::str::FromStr;
+
 use serde_json::Value;
 
 use super::{SubmissionRefusal, attribute_text, too_deep, too_large};
@@ -16,7 +18,11 @@ use crate::{
         template::Template,
     },
     limits,
-    model::{integers::check_integers, messages::Submission, names::TaskId},
+    model::{
+        integers::check_integers,
+        messages::Submission,
+        names::{InvalidName, TaskId, Tenant},
+    },
 };
 
 /// An event in the format in which EventBridge sends it to a queue.
@@ -98,12 +104,15 @@ impl TriggerEvent {
         };
         let task_id = self.task_id(&trigger.task_id).map_err(refused("task_id"))?;
         let input = self.render(&trigger.input).map_err(refused("input"))?;
+        let tenant = trigger.tenant.as_ref().map(|template| self.tenant(template)).transpose();
+        let tenant = tenant.map_err(refused("tenant"))?.flatten();
         let workflow = workflow.name.clone();
         let submission = Submission {
             task_id,
             workflow,
             version: None,
             input,
+            tenant,
             reply_to: None,
             parent: None,
             undo: false,
@@ -121,20 +130,18 @@ impl TriggerEvent {
     }
 
     fn task_id(&self, template: &Template) -> Result<TaskId, String> {
+        parse_name(self.render(template)?, "id")
+    }
+
+    /// The tenant; `None` if the template renders to null.
+    fn tenant(&self, template: &Template) -> Result<Option<Tenant>, String> {
         match self.render(template)? {
-            Value::String(text) => {
-                text.parse().map_err(|error: crate::model::names::InvalidName| {
-                    format!("the result is not a valid id: {}", error.rule())
-                })
-            }
-            Value::Null
+            Value::Null => Ok(None),
+            value @ (Value::String(_)
             | Value::Bool(_)
             | Value::Number(_)
             | Value::Array(_)
-            | Value::Object(_) => {
-                let error = "the result is not a text; to use a number, embed it in a longer text";
-                Err(error.to_owned())
-            }
+            | Value::Object(_)) => parse_name(value, "tenant").map(Some),
         }
     }
 
@@ -143,6 +150,19 @@ impl TriggerEvent {
         let reason =
             |error: EvaluationError| attribute_text(&error.to_string(), limits::REASON_CHARS_MAX);
         template.render(scope).map_err(reason)
+    }
+}
+
+/// Parses the rendered value of a template as a name of this kind. The error contains no values.
+fn parse_name<N: FromStr<Err = InvalidName>>(value: Value, kind: &str) -> Result<N, String> {
+    match value {
+        Value::String(text) => text.parse().map_err(|error: InvalidName| {
+            format!("the result is not a valid {kind}: {}", error.rule())
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            let error = "the result is not a text; to use a number, embed it in a longer text";
+            Err(error.to_owned())
+        }
     }
 }
 
