@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use futures_util::{StreamExt, future::join_all, stream};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,13 +12,13 @@ use steward_core::model::{
     command::{CommandAction, CommandId},
     names::{TaskId, WorkflowName},
     task::{ProcessState, Task},
-    time::earlier,
 };
 
 use crate::{
     client::{BATCH, DeploymentArgs, QueueSender},
     operate::{CommandOutcome, CommandReason, await_outcome},
     table::table,
+    tenants::since,
 };
 
 /// Concurrent batches of commands. Five batches of ten tasks do not overload the scheduler.
@@ -49,15 +49,6 @@ pub(crate) struct RetryAllArgs {
     wait: Duration,
     #[command(flatten)]
     deployment: DeploymentArgs,
-}
-
-fn since(text: &str) -> Result<Timestamp> {
-    match humantime::parse_duration(text) {
-        Ok(ago) => Ok(earlier(Timestamp::now(), ago)),
-        Err(_) => text
-            .parse()
-            .context("neither a duration such as 2h nor a time such as 2026-11-20T19:00:00Z"),
-    }
 }
 
 /// The result of one task's command.

@@ -203,6 +203,11 @@ mod tests {
             json!(by_default),
             json!({ "task_id": "e-1", "workflow": "order", "input": { "order": 7 } })
         );
+        assert_eq!(by_default.tenant, None);
+        let tenant = json!({ "tenant": "${ event.detail.shop }" });
+        let of = |shop: Value| submission(tenant.clone(), json!({ "shop": shop })).unwrap().tenant;
+        assert_eq!(of(json!("acme")).unwrap().as_str(), "acme");
+        assert_eq!(of(Value::Null), None);
         let trigger = json!({
             "task_id": "order-${ event.detail.order }",
             "input": { "n": "${ event.detail.order }", "at": "${ event.time }" },
@@ -235,6 +240,15 @@ mod tests {
                 json!({ "input": { "x": "${ event.detail.order + 1 }" } }),
                 "workflow `order`: trigger.input: expression `event.detail.order + 1`: `add` does \
                  not support string and int",
+            ),
+            (
+                json!({ "tenant": "${ event.detail.order }" }),
+                "workflow `order`: trigger.tenant: the result is not a valid tenant: letters, digits, `.`, `_` and \
+                 `-`, at most 64 characters",
+            ),
+            (
+                json!({ "tenant": "${ event.detail.n }" }),
+                "workflow `order`: trigger.tenant: the result is not a text; to use a number, embed it in a longer text",
             ),
             (json!({ "input": nested }), "the input nests deeper than 32 levels"),
         ] {
