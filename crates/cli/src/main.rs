@@ -152,7 +152,7 @@ async fn run() -> Result<()> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
-        Command::Bench(args) => bench::run(args).await,
+        Command::Bench(args) => Box::pin(bench::run(args)).await,
         Command::Cost(args) => cost::run(*args).await,
         Command::Submit(args) => submit::run(args).await,
         Command::Show { task, part, errors, json, deployment } => {

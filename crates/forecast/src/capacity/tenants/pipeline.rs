@@ -150,19 +150,21 @@ impl<'m> Pipeline<'m> {
     /// Schedules the submissions of all tenants. The quiet tenants draw theirs first, so they are the same in every run.
     fn submit_all(&mut self) {
         for (rate, noisy) in [(self.load.quiet_rate, false), (self.load.noisy_rate, true)] {
-            let mut at_s = 0.0;
-            while rate > 0.0 {
-                at_s += -(1.0 - self.random.f64()).ln() / rate;
-                if at_s >= self.load.lasts_s {
-                    break;
-                }
+            let mut at_s = self.pause_s(rate);
+            while at_s < self.load.lasts_s {
                 let tenant = if noisy { NOISY } else { self.random.usize(1..=QUIET_TENANTS) };
                 self.quiet_left += usize::from(!noisy);
                 let (task, submitted_at) = (self.tasks.len(), micros(at_s));
                 self.tasks.push(SimulatedTask { tenant, submitted_at, ended_at: None, open: 0 });
                 self.send(task, 0, submitted_at);
+                at_s += self.pause_s(rate);
             }
         }
+    }
+
+    /// The seconds until the next of `rate` submissions a second; infinite if there are none.
+    fn pause_s(&mut self, rate: f64) -> f64 {
+        -(1.0 - self.random.f64()).ln() / rate
     }
 
     fn schedule(&mut self, at: u64, event: PipelineEvent) {
