@@ -118,12 +118,12 @@ fn triggers() {
         (
             "tenant: '${ event.detail.shop }'",
             "tenant: '${ input.shop }'",
-            "5:121: trigger.tenant: `input`: a trigger reads nothing but `event`",
+            "5:122: trigger.tenant: `input`: a trigger reads nothing but `event`",
         ),
         (
             "tenant: '${ event.detail.shop }'",
             "tenant: 7",
-            "5:121: trigger.tenant: must be a string, not a number",
+            "5:122: trigger.tenant: must be a string, not a number",
         ),
         (
             "'${ event.detail.id }'",
