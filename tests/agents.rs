@@ -126,6 +126,7 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         auth: None,
         output: None,
         incarnation: None,
+        tenant: None,
     }
 }
 

@@ -138,6 +138,7 @@ contract! {
         a_second_workflow_with_the_same_trigger_and_ids_is_rejected;
     channel:
         a_message_arrives_with_its_attributes,
+        messages_of_tenants_arrive_and_are_not_deduplicated,
         any_text_arrives_unchanged,
         messages_arrive_in_the_queue_they_were_sent_to,
         more_than_ten_messages_all_arrive,

@@ -51,6 +51,7 @@ mod supervision;
 mod support;
 mod sweeps;
 mod template;
+mod tenants;
 mod throttling;
 mod triggers;
 mod versions;

@@ -20,7 +20,7 @@ use steward_agent::{
 };
 use steward_core::{
     breaker::BreakerSettings,
-    intake::may_start,
+    intake::{BatchWait, may_start},
     model::{
         messages::StepRequest,
         step::StepState,
@@ -152,18 +152,23 @@ impl Deployment {
     /// The share of new tasks that may start.
     async fn start_share(&self) -> f64 {
         let intake = read_intake(&self.ports).await.unwrap();
-        intake.start_share(&sequential_workflow(1), self.ports.clock().now())
+        intake.start_share(&sequential_workflow(1), None, self.ports.clock().now())
     }
 
     /// The agent's queue becomes so long that only the lowest share of new tasks may start.
     async fn saturate(&self) {
         for _ in 0..90 {
             self.pass(1);
-            report_wait(&self.ports, Some(&self.agent.name), 2.0).await;
+            report_wait(&self.ports, Some(&self.agent.name), &long_wait(None)).await;
         }
         let share = self.start_share().await;
         assert_eq!(share, LOWEST);
     }
+}
+
+/// A wait that is twice as long as the time of the messages.
+fn long_wait(tenant: Option<&str>) -> BatchWait {
+    BatchWait { tenant: tenant.map(|tenant| tenant.parse().unwrap()), used: 2.0 }
 }
 
 fn submissions(count: u32) -> impl Iterator<Item = String> {
@@ -271,7 +276,7 @@ async fn a_queue_that_a_workflow_does_not_use_holds_no_task_of_it_back() {
     let deployment = Deployment::new();
     let other = "other".parse().unwrap();
     deployment.pass(1);
-    report_wait(&deployment.ports, Some(&other), 2.0).await;
+    report_wait(&deployment.ports, Some(&other), &long_wait(None)).await;
     deployment.submit(submissions(20)).await;
     assert_eq!(deployment.ports.channel().take(&Queue::Submissions), []);
     assert_eq!(deployment.ports.channel().take(&Queue::Scheduler).len(), 20);
@@ -335,4 +340,51 @@ async fn the_scheduler_prefers_tasks_in_progress_to_new_ones() {
     let _ = deployment.ports.channel().take(&Queue::Scheduler);
     deployment.schedule_messages([body.clone()], 9).await;
     assert_eq!(state("new").await, ProcessState::Processing);
+}
+
+#[tokio::test]
+async fn the_load_of_one_tenant_holds_back_only_its_own_tasks() {
+    let deployment = Deployment::new();
+    let of = |tenant: &str, n: u32| {
+        let mut submission: Value =
+            serde_json::from_str(&submission_message(&format!("{tenant}-{n}"))).unwrap();
+        submission["tenant"] = json!(tenant);
+        submission.to_string()
+    };
+    for _ in 0..90 {
+        deployment.pass(1);
+        let agent = Some(&deployment.agent.name);
+        report_wait(&deployment.ports, agent, &long_wait(Some("loud"))).await;
+    }
+    let held: Vec<_> = (0..200)
+        .map(|n| of("loud", n))
+        .filter(|text| !may_start(text, 0, LOWEST))
+        .take(20)
+        .collect();
+    let calm: Vec<_> = (1..21).map(|n| of("calm", n)).collect();
+    let without = submissions(20);
+    deployment.submit(held.into_iter().chain(calm).chain(without)).await;
+    assert_eq!(deployment.ports.channel().take(&Queue::Scheduler).len(), 40);
+    let held = deployment.ports.channel().take(&Queue::Submissions);
+    assert_eq!(held.len(), 20);
+    let loud = "loud".parse().ok();
+    assert!(held.iter().all(|message| message.tenant == loud), "the copies keep their tenant");
+}
+
+#[tokio::test]
+async fn a_batch_that_waited_names_the_tenant_of_most_of_its_requests() {
+    let deployment = Deployment::new();
+    let of = |id: &str, tenant: &str| json!({ "task_id": id, "workflow": "line", "input": { "n": 1 }, "tenant": tenant });
+    let new = [of("a", "loud"), of("b", "loud"), of("c", "calm")];
+    deployment.submit(new.map(|submission| submission.to_string())).await;
+    deployment.schedule(0).await;
+    deployment.pass(15);
+    deployment.act(15).await;
+    let intake = read_intake(&deployment.ports).await.unwrap();
+    let share = |tenant: &str| {
+        let (tenant, now) = (tenant.parse().unwrap(), deployment.ports.clock().now());
+        intake.start_share(&sequential_workflow(1), Some(&tenant), now)
+    };
+    assert!(share("loud") < 0.7);
+    assert_eq!(share("calm"), 1.0);
 }

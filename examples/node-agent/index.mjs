@@ -43,7 +43,13 @@ async function handle({ body, attributes, messageAttributes }) {
   const reply = { type: "reply", task_id, step, action, attempt: number, incarnation, agent: AGENT_NAME, outcome };
   const trace = traceparent && { traceparent: { DataType: "String", StringValue: traceparent } }; // R7
   await sqs.send(
-    new SendMessageCommand({ QueueUrl: REPLY_QUEUE_URL, MessageBody: JSON.stringify(reply), MessageAttributes: trace }),
+    new SendMessageCommand({
+      QueueUrl: REPLY_QUEUE_URL,
+      MessageBody: JSON.stringify(reply),
+      MessageAttributes: trace,
+      // The queue is fair: replies of a tenant with much load do not delay those of others.
+      MessageGroupId: request.tenant,
+    }),
   );
 }
 

@@ -75,7 +75,9 @@ def handle(body, attributes, receive_count):
         trace["traceparent"] = {"DataType": "String", "StringValue": attributes["traceparent"]}
     # R13: with escapes and spaces, an output of the maximum size would be too large for a message.
     text = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
-    sqs.send_message(QueueUrl=REPLY_QUEUE_URL, MessageBody=text, MessageAttributes=trace)
+    # The queue is fair: replies of a tenant with much load do not delay those of others.
+    group = {"MessageGroupId": request["tenant"]} if "tenant" in request else {}
+    sqs.send_message(QueueUrl=REPLY_QUEUE_URL, MessageBody=text, MessageAttributes=trace, **group)
 
 
 def attempt(request, traceparent, redelivered):

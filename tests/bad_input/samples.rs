@@ -62,8 +62,10 @@ fn malformed_submissions(client_queue: &str, unlisted_queue: &str) -> Vec<Invali
     let unknown_key = to_client(with_field(order_submission("unknown-key"), "inputs", json!({})));
     let unknown_key_at = unknown_key.to_string().find("\"inputs\"").unwrap() + "\"inputs\"".len();
     let half = with_field(json!({ "task_id": "half" }), "reply_to", json!(unlisted_queue));
-    let keys = "`task_id`, `workflow`, `version`, `input`, `reply_to`, `parent`, `undo`, \
-                `attempt`, `has_begun`, `keep`";
+    let keys = "`task_id`, `workflow`, `version`, `input`, `tenant`, `reply_to`, \
+                `parent`, `undo`, `attempt`, `has_begun`, `keep`";
+    let tenant = to_client(with_field(order_submission("bad-tenant"), "tenant", json!("a b")));
+    let tenant_at = tenant.to_string().find("\"a b\"").unwrap() + "\"a b\"".len();
     vec![
         invalid(
             r#"{"task_id":"broken","#,
@@ -94,6 +96,14 @@ fn malformed_submissions(client_queue: &str, unlisted_queue: &str) -> Vec<Invali
             "unknown-key",
             &format!(
                 "not a submission: unknown field `inputs`, expected one of {keys} at line 1 column {unknown_key_at}"
+            ),
+            true,
+        ),
+        invalid(
+            &tenant,
+            "bad-tenant",
+            &format!(
+                "not a submission: tenant `a b` is not valid: letters, digits, `.`, `_` and `-`, at most 64 characters at line 1 column {tenant_at}"
             ),
             true,
         ),

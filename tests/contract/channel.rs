@@ -12,6 +12,7 @@ fn message_to(queue: &Queue, body: impl Into<String>) -> OutgoingMessage {
         queue: queue.clone(),
         body: body.into(),
         attributes: Vec::new(),
+        tenant: None,
         delay: Duration::ZERO,
     }
 }
@@ -53,6 +54,19 @@ pub(super) async fn a_message_arrives_with_its_attributes(backend: impl Backend)
         QueuedMessage { body: "{".to_owned(), attributes },
     ];
     assert_eq!(messages, expected);
+}
+
+/// An emulator need not keep the message group id, but must accept it in a standard queue.
+pub(super) async fn messages_of_tenants_arrive_and_are_not_deduplicated(backend: impl Backend) {
+    let of = |tenant: Option<&str>| OutgoingMessage {
+        tenant: tenant.map(|tenant| tenant.parse().unwrap()),
+        ..message_to(&agent_queue(), "same")
+    };
+    let longest = "x".repeat(limits::TENANT_CHARS_MAX);
+    let messages = [Some("acme"), Some("acme"), Some("A.b_c-9"), Some(longest.as_str()), None];
+    let messages: Vec<_> = messages.into_iter().map(of).collect();
+    assert_all_sent(&send(backend.ports(), messages).await, 5);
+    assert_eq!(take_bodies(&backend, &agent_queue()).await, ["same"; 5]);
 }
 
 pub(super) async fn any_text_arrives_unchanged(backend: impl Backend) {

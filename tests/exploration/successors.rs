@@ -143,6 +143,7 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
         version: None,
         input: workflow.input.clone(),
         reply_to: Some("client".to_owned()),
+        tenant: None,
         parent: workflow.is_child.then_some(parent),
         undo,
         attempt: None,

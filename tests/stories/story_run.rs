@@ -122,6 +122,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             version,
             input,
             reply_to,
+            tenant: None,
             parent,
             undo,
             attempt: None,

@@ -11,6 +11,7 @@ use steward_core::{
         events::{BusEvent, EventData},
         integers::check_integers,
         messages::mistake,
+        names::Tenant,
     },
 };
 use steward_runtime::{
@@ -47,6 +48,8 @@ pub struct ReceivedMessage {
     pub redriven: bool,
     /// Whether the sender states that it authenticated the operator: see [`AUTHENTICATED_ATTRIBUTE`].
     pub authenticated: bool,
+    /// The message group id, if it is the name of a tenant.
+    pub tenant: Option<Tenant>,
 }
 
 /// A message that can never be handled. Its queue will move it to the dead-letter queue.
@@ -68,8 +71,10 @@ impl ReceivedMessage {
         let traceparent = message.message_attributes.get("traceparent");
         let sent = message.attributes.get("SentTimestamp").and_then(|millis| millis.parse().ok());
         let redriven = message.message_attributes.contains_key(REDRIVEN_ATTRIBUTE);
+        let group = message.attributes.get("MessageGroupId");
         Self {
             queue: queue_of(&message).map(str::to_owned),
+            tenant: group.and_then(|group| group.parse().ok()),
             sender_id: message.attributes.get("SenderId").cloned(),
             redriven,
             authenticated: message.message_attributes.contains_key(AUTHENTICATED_ATTRIBUTE),
@@ -147,7 +152,7 @@ pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[CorruptMe
             reason: limits::truncate_chars(reason, limits::REASON_CHARS_MAX),
         };
         let effect = Effect::Publish(BusEvent::new(message_id, at, data));
-        Send { effect, traceparent: None }
+        Send { effect, traceparent: None, tenant: None }
     });
     for error in send_effects(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
         tracing::warn!(

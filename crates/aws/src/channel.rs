@@ -6,9 +6,11 @@
 //! | `sqs_channel` | the channel: sending messages in batches |
 //! | `depths` | the numbers of messages in the queues |
 //! | `settings` | the settings of an agent's queue |
+//! | [`fairness`] | the documented rules of fair queues |
 //! | [`redelivery`] | redelivery of failed messages with backoff |
 
 mod depths;
+pub mod fairness;
 pub mod redelivery;
 mod settings;
 mod sqs_channel;

@@ -2,7 +2,8 @@
 //!
 //! - Logs: structured JSON on standard output, for CloudWatch. `RUST_LOG` sets the level.
 //! - Metrics: those of [`steward_runtime::metrics`], in CloudWatch's embedded metric format on standard output, once for
-//!   each invocation. `STEWARD_DEPLOYMENT` is a dimension of each metric.
+//!   each invocation. `STEWARD_DEPLOYMENT` is a dimension of each metric. The tenants in `STEWARD_TENANT_METRICS`, a
+//!   comma-separated list, have metrics of their own.
 //! - [`traces`]: the spans of [`steward_runtime::trace`], sent to the OpenTelemetry collector at
 //!   `OTEL_EXPORTER_OTLP_ENDPOINT`. Without this variable there are no traces.
 //!
@@ -40,6 +41,11 @@ pub fn init() {
         && let Err(error) = traces::start(&collector, &deployment, &function)
     {
         tracing::error!(%error, "cannot start traces: OTEL_EXPORTER_OTLP_ENDPOINT is invalid");
+    }
+    if let Some(tenants) = variable("STEWARD_TENANT_METRICS")
+        && let Err(error) = steward_runtime::metrics::count_tenants(&tenants)
+    {
+        tracing::error!(%error, "STEWARD_TENANT_METRICS is invalid: no tenant has metrics of its own");
     }
     match start_metrics(deployment, function) {
         Ok(collector) => _ = METRICS.set(collector),
@@ -193,6 +199,16 @@ mod tests {
         for process_state in [ProcessState::Processed, ProcessState::Undone, ProcessState::Error] {
             metrics::saved(&before, &Task { process_state, ..before.clone() });
         }
+        metrics::count_tenants("acme, globex").unwrap();
+        // The list does not name `other`.
+        for (tenant, process_state) in [
+            ("acme", ProcessState::Undone),
+            ("acme", ProcessState::Error),
+            ("other", ProcessState::Error),
+        ] {
+            let tenant = tenant.parse().ok();
+            metrics::saved(&before, &Task { process_state, tenant, ..before.clone() });
+        }
         metrics::ignored(IgnoreReason::DuplicateReply);
         metrics::conflict();
         metrics::call_retried();
@@ -212,10 +228,10 @@ mod tests {
     /// A metric: its name, its label, and the expected count.
     type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const EXPECTED: [ExpectedMetric; 20] = [
+    const EXPECTED: [ExpectedMetric; 22] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
-        ("steward_tasks_ended_total", Some(("state", "Undone")), 1),
-        ("steward_tasks_ended_total", Some(("state", "Error")), 2),
+        ("steward_tasks_ended_total", Some(("state", "Undone")), 2),
+        ("steward_tasks_ended_total", Some(("state", "Error")), 4),
         ("steward_attempts_started_total", None, 1),
         ("steward_attempts_failed_total", None, 2),
         ("steward_events_ignored_total", Some(("reason", "DuplicateReply")), 1),
@@ -233,6 +249,8 @@ mod tests {
         ("steward_callbacks_refused_total", Some(("reason", "forged")), 1),
         ("steward_messages_failed_total", None, 3),
         ("steward_statements_refused_total", Some(("code", "AccessDenied")), 2),
+        ("steward_tenant_tasks_ended_total", Some(("tenant", "acme")), 2),
+        ("steward_tenant_tasks_in_error_total", Some(("tenant", "acme")), 1),
     ];
 
     #[test]

@@ -145,7 +145,7 @@ async fn measure(case: BenchCase) -> Result<Measurements> {
         BenchCase::Ingest(ingest) => ingest::run(&ingest).await,
         BenchCase::Recovery(recovery) => recovery::run(&recovery).await,
         BenchCase::ColdStart(start) => cold_start::run(&start).await,
-        BenchCase::Console(console) => console::run(&console).await,
+        BenchCase::Console(console) => Box::pin(console::run(&console)).await,
     }
 }
 

@@ -23,7 +23,10 @@ use steward_core::{
 };
 use steward_runtime::ports::{PortError, StateStore};
 
-use crate::{client::DeploymentArgs, operate::read_json};
+use crate::{
+    client::{DeploymentArgs, QueuedText},
+    operate::read_json,
+};
 
 /// The pause between two reads of the task.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -81,7 +84,7 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
         .with_context(|| format!("{token}: not sent"))?;
     let is_heartbeat = outcome == CallbackOutcome::Heartbeat;
     let message = SchedulerMessage::Callback(CallbackMessage { token: token.clone(), outcome });
-    let message = serde_json::to_string(&message)?;
+    let message = QueuedText { text: serde_json::to_string(&message)?, tenant: task.tenant };
     let refusals = deployment.scheduler().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
         bail!("{token}: not sent, because SQS refused it: {reason}");

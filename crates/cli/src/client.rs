@@ -17,7 +17,10 @@ use steward_aws::{
     rules::EventRules,
     store::DynamoStore,
 };
-use steward_core::{model::names::AgentName, submission::ReplyQueues};
+use steward_core::{
+    model::names::{AgentName, Tenant},
+    submission::ReplyQueues,
+};
 use steward_emulator::resources;
 use steward_runtime::ports::PortError;
 
@@ -186,6 +189,12 @@ pub(crate) async fn dead_letter_queue(
     }
 }
 
+/// A message to send, with the tenant of its task.
+pub(crate) struct QueuedText {
+    pub(crate) text: String,
+    pub(crate) tenant: Option<Tenant>,
+}
+
 /// Sends to one queue.
 pub(crate) struct QueueSender {
     client: Client,
@@ -201,9 +210,11 @@ impl QueueSender {
 
     /// Sends up to [`BATCH`] messages in one request. Returns for each message the reason why SQS refused
     /// it, or `None` if SQS accepted it.
-    pub(crate) async fn send(&self, messages: &[String]) -> Result<Vec<Option<String>>> {
-        let entries = messages.iter().enumerate().map(|(n, text)| {
-            SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(text).build()
+    pub(crate) async fn send(&self, messages: &[QueuedText]) -> Result<Vec<Option<String>>> {
+        let entries = messages.iter().enumerate().map(|(n, QueuedText { text, tenant })| {
+            let group = tenant.as_ref().map(ToString::to_string);
+            let entry = SendMessageBatchRequestEntry::builder().id(n.to_string());
+            entry.message_body(text).set_message_group_id(group).build()
         });
         let entries = entries.collect::<Result<_, _>>()?;
         let request =

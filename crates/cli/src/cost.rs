@@ -7,7 +7,9 @@ use steward_forecast::cost::{AlternativePrice, CostLedgerEntry, ForecastReport};
 
 use crate::{
     assumptions::{AssumptionArgs, forecast},
+    client::DeploymentArgs,
     table::table,
+    tenants,
 };
 
 /// The default number of tasks to run. Tasks differ in the random outcome of `when` and in call durations.
@@ -21,6 +23,11 @@ pub(crate) struct CostArgs {
     /// How many tasks to run.
     #[arg(long, default_value_t = RUNS)]
     runs: u32,
+    /// Also show the cost of the tasks of this workflow that a deployment stores, by tenant. Scans the whole table.
+    #[arg(long, conflicts_with = "json")]
+    tenants: bool,
+    #[command(flatten)]
+    deployment: DeploymentArgs,
     /// Print one JSON object: the report of `steward workflow simulate`.
     #[arg(long)]
     json: bool,
@@ -44,7 +51,32 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
     outln!("{}", entries("function", &report.ledger.functions));
     outln!("{}", entries("step", &report.ledger.steps));
     show_price(&report);
+    if args.tenants {
+        outln!("{}", by_tenant(&report, &args.deployment).await?);
+    }
     Ok(())
+}
+
+/// The cost of the stored tasks of each tenant, each at the average of the simulated tasks.
+async fn by_tenant(
+    report: &ForecastReport,
+    deployment: &DeploymentArgs,
+) -> Result<comfy_table::Table> {
+    let workflow = report.workflow.parse()?;
+    let counts = tenants::count(deployment, Some(&workflow), None).await?;
+    let all: u64 = counts.values().map(|counts| counts.tasks).sum();
+    let mut table = table(&["tenant", "stored tasks", "share", "$ at the average of a task"]);
+    for (tenant, counts) in &counts {
+        let share = counts.tasks as f64 / all as f64;
+        let dollars = counts.tasks as f64 * report.dollars_per_million.total / 1e6;
+        table.add_row([
+            tenants::name(tenant.as_ref()).to_owned(),
+            counts.tasks.to_string(),
+            format!("{:.1}%", share * 100.0),
+            format!("{dollars:.4}"),
+        ]);
+    }
+    Ok(table)
 }
 
 /// Prints the price by AWS service, what other services would charge, and the assumptions.

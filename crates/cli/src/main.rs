@@ -34,6 +34,7 @@ mod show;
 mod submit;
 mod table;
 mod tasks;
+mod tenants;
 mod workflows;
 
 /// The AWS SDK allocates a lot: this allocator cuts the CPU time of a step by a quarter (docs/performance.md).
@@ -81,6 +82,8 @@ enum Command {
     },
     /// List tasks. Scans the whole table, so use it on small deployments.
     List(tasks::ListArgs),
+    /// Count the stored tasks of each tenant. Scans the whole table.
+    Tenants(tenants::TenantsArgs),
     /// Retry failed steps with new attempts, and end the pause before a retry. With --step, it also ends a
     /// `wait`.
     Resubmit(operate::ResubmitArgs),
@@ -149,7 +152,7 @@ async fn run() -> Result<()> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
-        Command::Bench(args) => bench::run(args).await,
+        Command::Bench(args) => Box::pin(bench::run(args)).await,
         Command::Cost(args) => cost::run(*args).await,
         Command::Submit(args) => submit::run(args).await,
         Command::Show { task, part, errors, json, deployment } => {
@@ -157,6 +160,7 @@ async fn run() -> Result<()> {
             show::show(&task, options, &deployment).await
         }
         Command::List(args) => tasks::list(args).await,
+        Command::Tenants(args) => tenants::run(args).await,
         Command::Resubmit(args) => operate::resubmit(args).await,
         Command::Skip(args) => operate::skip(args).await,
         Command::Complete(args) => operate::complete(args).await,

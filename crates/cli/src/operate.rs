@@ -23,7 +23,7 @@ use steward_core::model::{
 use steward_operator::view::TaskView;
 use steward_runtime::ports::{PortError, StateStore};
 
-use crate::client::DeploymentArgs;
+use crate::client::{DeploymentArgs, QueuedText};
 
 /// The first and the longest pause between two reads of the task.
 const POLL_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -194,10 +194,8 @@ pub(crate) async fn cancel(args: TaskCommandArgs) -> Result<()> {
 pub(crate) async fn command(args: TaskCommandArgs, order: CommandAction) -> Result<()> {
     let TaskCommandArgs { task: id, reason, wait, no_wait, deployment } = args;
     let store = deployment.store().await;
-    if store.load(&id).await?.is_none() {
-        bail!("task `{id}` does not exist");
-    }
-    let (command_id, message) = reason.command(&id, &order)?;
+    let Some(task) = store.load(&id).await? else { bail!("task `{id}` does not exist") };
+    let (command_id, message) = reason.command(&task, &order)?;
     let subject = format!("{id}: {}", order.describe(&[]));
     let refusals = deployment.commands().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
@@ -225,16 +223,17 @@ impl CommandReason {
     /// Creates a command: its new id, and the message to the scheduler.
     pub(crate) fn command(
         &self,
-        task_id: &TaskId,
+        task: &Task,
         order: &CommandAction,
-    ) -> Result<(CommandId, String)> {
+    ) -> Result<(CommandId, QueuedText)> {
         let command_id: CommandId = uuid::Uuid::new_v4().to_string().parse()?;
         let (by, why) = (self.by.clone(), self.why.clone());
-        let (task_id, order) = (task_id.clone(), order.clone());
+        let (task_id, order) = (task.task_id.clone(), order.clone());
         let issued_at = Some(jiff::Timestamp::now());
         let command =
             Command { command_id: command_id.clone(), task_id, by, why, order, issued_at };
-        Ok((command_id, serde_json::to_string(&SchedulerMessage::Command(command))?))
+        let text = serde_json::to_string(&SchedulerMessage::Command(command))?;
+        Ok((command_id, QueuedText { text, tenant: task.tenant.clone() }))
     }
 }
 

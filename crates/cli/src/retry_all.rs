@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use futures_util::{StreamExt, future::join_all, stream};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,13 +12,13 @@ use steward_core::model::{
     command::{CommandAction, CommandId},
     names::{TaskId, WorkflowName},
     task::{ProcessState, Task},
-    time::earlier,
 };
 
 use crate::{
     client::{BATCH, DeploymentArgs, QueueSender},
     operate::{CommandOutcome, CommandReason, await_outcome},
     table::table,
+    tenants::since,
 };
 
 /// Concurrent batches of commands. Five batches of ten tasks do not overload the scheduler.
@@ -49,15 +49,6 @@ pub(crate) struct RetryAllArgs {
     wait: Duration,
     #[command(flatten)]
     deployment: DeploymentArgs,
-}
-
-fn since(text: &str) -> Result<Timestamp> {
-    match humantime::parse_duration(text) {
-        Ok(ago) => Ok(earlier(Timestamp::now(), ago)),
-        Err(_) => text
-            .parse()
-            .context("neither a duration such as 2h nor a time such as 2026-11-20T19:00:00Z"),
-    }
 }
 
 /// The result of one task's command.
@@ -111,8 +102,7 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks processed, {elapsed} ")?;
     // The bar draws nothing if standard error is not a terminal.
     let bar = ProgressBar::new(tasks.len() as u64).with_style(style);
-    let ids: Vec<_> = tasks.into_iter().map(|task| task.task_id).collect();
-    let results: Vec<_> = stream::iter(ids.chunks(BATCH))
+    let results: Vec<_> = stream::iter(tasks.chunks(BATCH))
         .map(|batch| retry(&args, &store, &queue, batch, &bar))
         .buffered(CONCURRENT_BATCHES)
         .collect()
@@ -120,8 +110,8 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     bar.finish_and_clear();
     let results: Vec<ResubmitResult> = results.into_iter().flatten().collect();
     let mut rows = table(&["task", "result", "state"]);
-    for (id, result) in ids.iter().zip(&results) {
-        rows.add_row([id.to_string(), result.to_string(), result.state()]);
+    for (task, result) in tasks.iter().zip(&results) {
+        rows.add_row([task.task_id.to_string(), result.to_string(), result.state()]);
     }
     let resubmitted =
         results.iter().filter(|result| matches!(result, ResubmitResult::Resubmitted(_))).count();
@@ -163,11 +153,12 @@ async fn retry(
     args: &RetryAllArgs,
     store: &DynamoStore,
     queue: &QueueSender,
-    batch: &[TaskId],
+    batch: &[Task],
     bar: &ProgressBar,
 ) -> Vec<ResubmitResult> {
     let order = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
-    let commands: Result<Vec<_>> = batch.iter().map(|id| args.reason.command(id, &order)).collect();
+    let commands: Result<Vec<_>> =
+        batch.iter().map(|task| args.reason.command(task, &order)).collect();
     let sent = async {
         let (ids, messages): (Vec<_>, Vec<_>) = commands?.into_iter().unzip();
         anyhow::Ok((ids, queue.send(&messages).await?))
@@ -180,10 +171,10 @@ async fn retry(
         }
     };
     let results =
-        batch.iter().zip(commands).zip(refusals).map(|((id, command), refusal)| async move {
+        batch.iter().zip(commands).zip(refusals).map(|((task, command), refusal)| async move {
             let result = match refusal {
                 Some(reason) => ResubmitResult::NotSent(reason),
-                None => result(store, id, &command, args.wait).await,
+                None => result(store, &task.task_id, &command, args.wait).await,
             };
             bar.inc(1);
             result

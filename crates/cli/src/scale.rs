@@ -17,6 +17,7 @@ use steward_forecast::{
 use self::text::{load_text, number, percent, seconds};
 use crate::{assumptions::JsonOrFile, table::table, workflows::forecast::time};
 
+mod noisy_tenant;
 mod overload;
 mod text;
 
@@ -59,6 +60,10 @@ pub(crate) struct ScaleArgs {
     /// Simulate twice the load that the deployment sustains for ten minutes, and then none.
     #[arg(long, conflicts_with_all = ["rate", "lasts", "spike"])]
     overload: bool,
+    /// Simulate a tenant that sends this share of one and a half times the load that the deployment sustains, and show how
+    /// long the tasks of the other tenants take.
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["rate", "lasts", "spike", "overload"])]
+    noisy_tenant: Option<f64>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -119,8 +124,11 @@ struct CapacityArgs {
 }
 
 pub(crate) async fn run(args: ScaleArgs) -> Result<()> {
-    let (json, is_overload) = (args.json, args.overload);
+    let (json, is_overload, noisy_share) = (args.json, args.overload, args.noisy_tenant);
     let settings = settings(args)?;
+    if let Some(share) = noisy_share {
+        return noisy_tenant::run(settings, share, json).await;
+    }
     // The forecast creates its own tokio runtimes, which is not possible inside this one.
     if is_overload {
         let report = tokio::task::spawn_blocking(move || simulate_overload(&settings)).await??;

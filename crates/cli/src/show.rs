@@ -145,6 +145,7 @@ fn error_text(error: &ShownError) -> Result<String> {
 fn header(view: &TaskView) -> String {
     let TaskView { task_id, process_state, workflow, version, .. } = view;
     let mut lines = vec![format!("{task_id}: {process_state} ({workflow} version {version})")];
+    lines.extend(view.tenant.iter().map(|tenant| format!("tenant: {tenant}")));
     lines.extend(view.error.iter().map(|error| format!("error: {error}")));
     lines.extend(view.undo_reason.iter().map(|reason| format!("reason for undo: {reason}")));
     lines.extend(view.paused_at.iter().map(|at| format!("paused since {at}")));

@@ -17,7 +17,7 @@ use steward_core::{
     model::{
         document::DocumentKey,
         messages::Submission,
-        names::TaskId,
+        names::{TaskId, Tenant},
         task::{ProcessState, Task},
     },
     submission::{check_input, is_same_submission, parse},
@@ -29,7 +29,7 @@ use steward_runtime::{
 };
 
 use crate::{
-    client::{BATCH, DeploymentArgs},
+    client::{BATCH, DeploymentArgs, QueuedText},
     failure::UnexpectedOutcome,
 };
 
@@ -45,6 +45,9 @@ pub(crate) struct SubmitArgs {
     /// Wait until the tasks have ended, but at most this time. Exits with 1 unless all of them are Processed then.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
+    /// The tenant of all tasks whose submission names none.
+    #[arg(long)]
+    tenant: Option<Tenant>,
     /// Do not check workflow and input before sending, which needs the right to read the workflow definitions. An invalid
     /// submission then goes to the rejected queue.
     #[arg(long)]
@@ -64,7 +67,7 @@ struct Prepared {
 
 /// Checks all submissions, sends them to the submissions queue, and waits for the end of their tasks.
 pub(crate) async fn run(args: SubmitArgs) -> Result<()> {
-    let prepared = read_files(&args.files)?;
+    let prepared = read_files(&args.files, args.tenant.as_ref())?;
     if !args.unchecked {
         check(&prepared, &args.deployment).await?;
     }
@@ -79,10 +82,13 @@ pub(crate) async fn run(args: SubmitArgs) -> Result<()> {
     print_ends(&prepared, &ends, args.json)
 }
 
-fn read_files(files: &[PathBuf]) -> Result<Vec<Prepared>> {
+fn read_files(files: &[PathBuf], tenant: Option<&Tenant>) -> Result<Vec<Prepared>> {
     let mut prepared = Vec::new();
     for file in files {
-        for (n, value) in read_values(file)?.into_iter().enumerate() {
+        for (n, mut value) in read_values(file)?.into_iter().enumerate() {
+            if let (Some(tenant), Value::Object(fields)) = (tenant, &mut value) {
+                fields.entry("tenant").or_insert_with(|| tenant.as_str().into());
+            }
             let text = value.to_string();
             let submission = parse(&text)
                 .with_context(|| format!("{}, submission {}", file.display(), n + 1))?;
@@ -152,7 +158,11 @@ async fn is_task_of(store: &DynamoStore, task: &Task, submission: &Submission) -
 async fn send(prepared: &[Prepared], deployment: &DeploymentArgs) -> Result<()> {
     let queue = deployment.submissions().await?;
     for (n, batch) in prepared.chunks(BATCH).enumerate() {
-        let texts: Vec<_> = batch.iter().map(|prepared| prepared.text.clone()).collect();
+        let texts = batch.iter().map(|Prepared { submission, text }| QueuedText {
+            text: text.clone(),
+            tenant: submission.tenant.clone(),
+        });
+        let texts: Vec<_> = texts.collect();
         let sent_before = || format!("the first {} of {} were sent", n * BATCH, prepared.len());
         let refusals = queue.send(&texts).await.with_context(sent_before)?;
         if let Some(reason) = refusals.into_iter().flatten().next() {

@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use steward_core::model::task::{ProcessState, Task};
+use steward_core::model::{
+    names::Tenant,
+    task::{ProcessState, Task},
+};
 use steward_operator::view::TaskView;
 
 use crate::{client::DeploymentArgs, table::table};
@@ -16,6 +19,9 @@ pub(crate) struct ListArgs {
     /// Only tasks of this workflow.
     #[arg(long)]
     workflow: Option<String>,
+    /// Only tasks of this tenant.
+    #[arg(long)]
+    tenant: Option<Tenant>,
     /// The maximum number of tasks. If more match, which of them are listed is undefined.
     #[arg(long, default_value_t = 100)]
     limit: usize,
@@ -56,6 +62,7 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
     let matches = |task: &Task| {
         args.state.is_none_or(|state| state.process_state() == task.process_state)
             && args.workflow.as_ref().is_none_or(|name| name == task.workflow.as_str())
+            && args.tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
     };
     let mut tasks = args.deployment.store().await.scan_tasks(args.limit, matches).await?;
     if tasks.len() == args.limit {
@@ -67,10 +74,12 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
         outln!("{}", serde_json::to_string_pretty(&views)?);
         return Ok(());
     }
-    let mut table = table(&["task", "workflow", "state", "submitted", "failures", "error"]);
+    let header = ["task", "tenant", "workflow", "state", "submitted", "failures", "error"];
+    let mut table = table(&header);
     for view in views {
         table.add_row([
             view.task_id.to_string(),
+            view.tenant.map(|tenant| tenant.to_string()).unwrap_or_default(),
             format!("{} {}", view.workflow, view.version),
             view.process_state.to_string(),
             view.submitted_at.to_string(),

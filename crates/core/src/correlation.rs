@@ -37,7 +37,7 @@ use crate::{
     limits,
     model::{
         messages::ReplyOutcome,
-        names::{Incarnation, Part, StepName, TaskId, WorkflowName},
+        names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
         time::later,
     },
 };
@@ -121,6 +121,9 @@ pub struct Waiter {
     pub attempt: u32,
     /// Until when the step waits.
     pub until: Timestamp,
+    /// The tenant of the task, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Tenant>,
 }
 
 impl Waiter {

@@ -15,6 +15,9 @@
 //! to waiting. A function that receives messages that waited for too long lowers the level, at most once a second. A level
 //! rises by itself as time passes, so a deployment without a backlog writes nothing.
 //!
+//! The queues are fair: the messages of a tenant with much load wait, and those of others do not. So if most messages of a
+//! batch are of one [tenant](Tenant), their wait lowers the level of that tenant, and only its new tasks are held back.
+//!
 //! The level falls with the wait above the [target](TARGET) and with the growth of the wait. The second part makes it
 //! stable: it reacts before the wait is long, and stops as soon as the wait stops growing. This is a
 //! proportional-integral controller, as in PIE: <https://www.rfc-editor.org/rfc/rfc8033>.
@@ -26,7 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     definition::{step::StepDefinition, workflow::Workflow},
-    model::{hash::fnv1a, names::AgentName},
+    model::{
+        hash::fnv1a,
+        names::{AgentName, Tenant},
+    },
 };
 
 /// The share of its time that a message may wait: a second of an attempt of ten.
@@ -78,6 +84,44 @@ const TURNS_MAX: f64 = 10.0;
 
 /// The name of the scheduler's queue in the record. No agent has this name.
 const SCHEDULER: &str = "#scheduler";
+
+/// Separates the queue from the tenant in the name of a tenant's level. Names of agents and tenants do not contain it.
+const OF_TENANT: char = '@';
+
+/// Levels of tenants in the record. If more tenants have load above the capacity, the wait counts for all tasks.
+const TENANT_LEVELS_MAX: usize = 50;
+
+/// How long the messages of a batch waited.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchWait {
+    /// The tenant whose tasks are concerned. `None`: the wait counts for all tasks.
+    pub tenant: Option<Tenant>,
+    /// The median of the shares of their time that its messages waited.
+    pub used: f64,
+}
+
+impl BatchWait {
+    /// The wait of a batch, from the tenant of each message and the share of its time that it waited. If one tenant has
+    /// more than half of the messages, its messages count, and otherwise all.
+    #[must_use]
+    pub fn of(waits: Vec<(Option<&Tenant>, f64)>) -> Self {
+        let mut counts: BTreeMap<&Tenant, usize> = BTreeMap::new();
+        waits.iter().filter_map(|(tenant, _)| *tenant).for_each(|tenant| {
+            *counts.entry(tenant).or_default() += 1;
+        });
+        let most = counts.into_iter().find(|(_, count)| count * 2 > waits.len());
+        let tenant = most.map(|(tenant, _)| tenant);
+        let counted = waits.iter().filter(|(of, _)| tenant.is_none() || *of == tenant);
+        let used = median(counted.map(|(_, used)| *used).collect());
+        Self { tenant: tenant.cloned(), used }
+    }
+
+    /// Whether the wait counts for the tasks of `tenant`.
+    #[must_use]
+    pub fn counts_for(&self, tenant: Option<&Tenant>) -> bool {
+        self.tenant.is_none() || self.tenant.as_ref() == tenant
+    }
+}
 
 /// The level of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -134,22 +178,33 @@ impl IntakeLevel {
     }
 }
 
-/// The levels of all queues of a deployment, by the name of the agent. A queue without a level restricts nothing.
+/// The levels of all queues of a deployment, by the name of the agent, such as `payment`. A level that counts for the
+/// tasks of one tenant has the tenant in its name, such as `payment@acme`. A queue without a level restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Intake(BTreeMap<String, IntakeLevel>);
 
 impl Intake {
-    /// Returns the levels after messages of a queue were received that had used this share of their time. `None` if
-    /// nothing changes. `agent` is `None` for the scheduler's queue. Drops the levels that restrict nothing any more.
+    /// Returns the levels after a batch of messages of a queue waited for this long. `None` if nothing changes. `agent`
+    /// is `None` for the scheduler's queue. Drops the levels that restrict nothing any more.
     #[must_use]
-    pub fn after_wait(&self, agent: Option<&AgentName>, used: f64, now: Timestamp) -> Option<Self> {
-        let name = agent.map_or(SCHEDULER, AgentName::as_str);
-        let level = IntakeLevel::after(self.0.get(name), used, now)?;
+    pub fn after_wait(
+        &self,
+        agent: Option<&AgentName>,
+        wait: &BatchWait,
+        now: Timestamp,
+    ) -> Option<Self> {
         let restricting = self.0.iter().filter(|(_, level)| level.start_at(now) < 1.0);
         let mut levels: BTreeMap<_, _> =
             restricting.map(|(name, level)| (name.clone(), *level)).collect();
-        levels.insert(name.to_owned(), level);
+        let queue = agent.map_or(SCHEDULER, AgentName::as_str);
+        let of_tenant = wait.tenant.as_ref().map(|tenant| format!("{queue}{OF_TENANT}{tenant}"));
+        let tenants = levels.keys().filter(|name| name.contains(OF_TENANT)).count();
+        let of_tenant =
+            of_tenant.filter(|name| levels.contains_key(name) || tenants < TENANT_LEVELS_MAX);
+        let name = of_tenant.unwrap_or_else(|| queue.to_owned());
+        let level = IntakeLevel::after(self.0.get(&name), wait.used, now)?;
+        levels.insert(name, level);
         Some(Self(levels))
     }
 
@@ -159,11 +214,11 @@ impl Intake {
         self.0.values().all(|level| level.start_at(now) >= 1.0)
     }
 
-    /// The share of new tasks of a workflow that may start: the lowest level of the scheduler and of the agents of its
-    /// steps. Workflows with other agents are not restricted. The agents of child tasks are not known here, so all levels
-    /// count for a workflow that has any.
+    /// The share of a tenant's new tasks of a workflow that may start: the lowest level of the scheduler and of the agents
+    /// of its steps. Workflows with other agents are not restricted, and levels of other tenants do not count. The agents
+    /// of child tasks are not known here, so all levels count for a workflow that has any.
     #[must_use]
-    pub fn start_share(&self, workflow: &Workflow, now: Timestamp) -> f64 {
+    pub fn start_share(&self, workflow: &Workflow, tenant: Option<&Tenant>, now: Timestamp) -> f64 {
         let steps = || workflow.steps.values();
         let has_children = steps().any(|step| step.workflow.is_some());
         let counts = |name: &str| {
@@ -171,7 +226,12 @@ impl Intake {
                 |step: &StepDefinition| step.agents().iter().any(|agent| agent.as_str() == name);
             name == SCHEDULER || has_children || steps().any(is_agent)
         };
-        let levels = self.0.iter().filter(|(name, _)| counts(name));
+        let levels = self.0.iter().filter(|(name, _)| match name.split_once(OF_TENANT) {
+            Some((queue, of)) => {
+                tenant.is_some_and(|tenant| tenant.as_str() == of) && counts(queue)
+            }
+            None => counts(name),
+        });
         levels.map(|(_, level)| level.start_at(now)).fold(1.0, f64::min)
     }
 }
@@ -190,8 +250,7 @@ pub fn used_share(sent_at: Timestamp, complete_by: Timestamp, now: Timestamp) ->
 
 /// The median of the shares of their time that the messages of a batch had waited: a single late message says nothing
 /// about its queue. Zero if there are none. Of two messages, the shorter wait counts.
-#[must_use]
-pub fn median(mut used: Vec<f64>) -> f64 {
+fn median(mut used: Vec<f64>) -> f64 {
     used.sort_unstable_by(f64::total_cmp);
     used.get(used.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
@@ -241,11 +300,15 @@ mod tests {
         .unwrap()
     }
 
+    fn wait(used: f64) -> BatchWait {
+        BatchWait { tenant: None, used }
+    }
+
     #[test]
     fn a_short_wait_changes_nothing() {
         assert_eq!(IntakeLevel::after(None, TARGET, at(0)), None);
         assert!(Intake::default().is_open(at(0)));
-        assert_eq!(Intake::default().start_share(&workflow("a"), at(0)), 1.0);
+        assert_eq!(Intake::default().start_share(&workflow("a"), None, at(0)), 1.0);
     }
 
     #[test]
@@ -322,21 +385,67 @@ mod tests {
     #[test]
     fn a_queue_restricts_only_workflows_that_use_it() {
         let busy = agent("busy");
-        let intake = Intake::default().after_wait(Some(&busy), 1.0, at(0)).unwrap();
-        assert!(intake.start_share(&workflow("busy"), at(0)) < 0.7);
-        assert_eq!(intake.start_share(&workflow("other"), at(0)), 1.0);
-        let both = intake.after_wait(None, 0.2, at(0)).unwrap();
-        assert!(both.start_share(&workflow("other"), at(0)) < 1.0, "all use the scheduler's queue");
+        let intake = Intake::default().after_wait(Some(&busy), &wait(1.0), at(0)).unwrap();
+        assert!(intake.start_share(&workflow("busy"), None, at(0)) < 0.7);
+        assert_eq!(intake.start_share(&workflow("other"), None, at(0)), 1.0);
+        let both = intake.after_wait(None, &wait(0.2), at(0)).unwrap();
+        assert!(
+            both.start_share(&workflow("other"), None, at(0)) < 1.0,
+            "all use the scheduler's queue"
+        );
         assert_eq!(
-            both.start_share(&workflow("busy"), at(0)),
-            intake.start_share(&workflow("busy"), at(0))
+            both.start_share(&workflow("busy"), None, at(0)),
+            intake.start_share(&workflow("busy"), None, at(0))
         );
     }
 
     #[test]
+    fn the_wait_of_most_messages_of_a_batch_counts_for_their_tenant() {
+        let (acme, globex): (Tenant, Tenant) = ("acme".parse().unwrap(), "globex".parse().unwrap());
+        let of = |waits: &[(Option<&Tenant>, f64)]| {
+            let BatchWait { tenant, used } = BatchWait::of(waits.to_vec());
+            (tenant.map(|tenant| tenant.to_string()), used)
+        };
+        let (a, g) = (Some(&acme), Some(&globex));
+        assert_eq!(of(&[(a, 0.9), (a, 0.8), (g, 0.0)]), (Some("acme".to_owned()), 0.8));
+        // Without a majority, the wait counts for all tasks: of two messages, the shorter one.
+        assert_eq!(of(&[(a, 0.9), (g, 0.0)]), (None, 0.0));
+        assert_eq!(of(&[(a, 0.9), (None, 0.7), (None, 0.8)]), (None, 0.8));
+        assert_eq!(of(&[]), (None, 0.0));
+        let wait = BatchWait { tenant: Some(acme.clone()), used: 0.9 };
+        assert!(wait.counts_for(a) && !wait.counts_for(g) && !wait.counts_for(None));
+        assert!(BatchWait { tenant: None, used: 0.9 }.counts_for(g));
+    }
+
+    #[test]
+    fn a_tenant_that_waits_is_held_back_and_others_are_not() {
+        let (acme, globex): (Tenant, Tenant) = ("acme".parse().unwrap(), "globex".parse().unwrap());
+        let of_acme = BatchWait { tenant: Some(acme.clone()), used: 1.0 };
+        let intake = Intake::default().after_wait(Some(&agent("a")), &of_acme, at(0)).unwrap();
+        let share = |tenant| intake.start_share(&workflow("a"), tenant, at(0));
+        assert!(share(Some(&acme)) < 0.7);
+        assert_eq!((share(Some(&globex)), share(None)), (1.0, 1.0));
+        assert_eq!(intake.start_share(&workflow("b"), Some(&acme), at(0)), 1.0);
+        assert!(!intake.is_open(at(0)));
+        let all = intake.after_wait(Some(&agent("a")), &wait(1.0), at(0)).unwrap();
+        assert!(all.start_share(&workflow("a"), Some(&globex), at(0)) < 0.7);
+    }
+
+    #[test]
+    fn the_levels_of_tenants_are_limited() {
+        let mut intake = Intake::default();
+        for n in 0..=TENANT_LEVELS_MAX {
+            let of = BatchWait { tenant: format!("t-{n}").parse().ok(), used: 1.0 };
+            intake = intake.after_wait(None, &of, at(0)).unwrap();
+        }
+        assert_eq!(intake.0.len(), TENANT_LEVELS_MAX + 1);
+        assert!(intake.start_share(&workflow("a"), None, at(0)) < 0.7, "the last counts for all");
+    }
+
+    #[test]
     fn levels_that_restrict_nothing_are_dropped() {
-        let intake = Intake::default().after_wait(Some(&agent("one")), 0.2, at(0)).unwrap();
-        let later = intake.after_wait(Some(&agent("two")), 0.2, at(1_000)).unwrap();
+        let intake = Intake::default().after_wait(Some(&agent("one")), &wait(0.2), at(0)).unwrap();
+        let later = intake.after_wait(Some(&agent("two")), &wait(0.2), at(1_000)).unwrap();
         assert_eq!(later.0.keys().collect::<Vec<_>>(), ["two"]);
         let stored = serde_json::to_value(&later).unwrap();
         assert_eq!(serde_json::from_value::<Intake>(stored).unwrap(), later);

@@ -221,6 +221,7 @@ pub fn accept(
         // that updates the due index only at its end.
         due: Some(later(now, timing.pickup_within.min(workflow.shortest_deadline()))),
         reply_to: submission.reply_to.clone(),
+        tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
         retention_start: Some(retention_start(complete_by, workflow.complete_within)),
@@ -277,6 +278,7 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Docum
         ended_at: None,
         due: None,
         reply_to: None,
+        tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
         retention_start: Some(now),

@@ -278,6 +278,7 @@ mod tests {
             queue: Queue::Scheduler,
             body: "x".repeat(bytes),
             attributes: vec![("reason", "y".repeat(100))],
+            tenant: None,
             delay: Duration::ZERO,
         };
         let room = 256 * 1_024 - "reasonString".len() - 100;

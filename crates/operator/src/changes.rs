@@ -121,6 +121,10 @@ impl Changes {
                     let why = "new tasks get a different input; check that it matches the schema and the steps";
                     self.risky("trigger.input", "changed", why);
                 }
+                if old.tenant != new.tenant {
+                    let why = "an event that is redelivered after publication is refused if its tenant differs";
+                    self.risky("trigger.tenant", "changed", why);
+                }
             }
             (None, None) => {}
         }

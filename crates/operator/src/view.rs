@@ -17,7 +17,7 @@ use steward_core::{
         command::CommandRecord,
         document::{Document, DocumentKey},
         items::ItemRecords,
-        names::{AgentName, Part, StepName, TaskId, WorkflowName},
+        names::{AgentName, Part, StepName, TaskId, Tenant, WorkflowName},
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -33,6 +33,8 @@ pub use crate::failure_reason::{failure_reason_keys, newest_reason};
 #[expect(missing_docs, reason = "the fields are those of `Task`")]
 pub struct TaskView {
     pub task_id: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Tenant>,
     pub workflow: WorkflowName,
     pub version: u32,
     pub process_state: ProcessState,
@@ -193,6 +195,7 @@ impl TaskView {
         let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
         Self {
             task_id: task.task_id.clone(),
+            tenant: task.tenant.clone(),
             workflow: task.workflow.clone(),
             version: task.version,
             process_state: task.process_state,

@@ -7,7 +7,7 @@
 //!                         ╳ crash: commands are sent again to the tasks without an outcome
 //! ```
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -121,10 +121,14 @@ impl BulkCommand {
         Ok(ports.store().save_shared_record(&shared).await? == SharedSaveOutcome::Saved)
     }
 
-    /// Sends the command to the given tasks. Returns a result for each task, in the order given.
+    /// Sends the command to the given tasks. Returns a result for each task, in the order given. It reads the tasks for
+    /// their tenants. If a task cannot be read, its command is sent without one.
     pub async fn send<P: Ports>(&self, ports: &P, tasks: &[TaskId]) -> Vec<Result<(), PortError>> {
-        let messages = tasks.iter().map(|task_id| command_message(self.command(task_id)));
-        ports.channel().send(messages.collect()).await
+        let message = |task_id| async move {
+            let task = ports.store().load(task_id).await.ok().flatten();
+            command_message(self.command(task_id), task.and_then(|task| task.tenant))
+        };
+        ports.channel().send(join_all(tasks.iter().map(message)).await).await
     }
 
     /// Loads the tasks, in the order of `tasks`. The result is `None` for a task that has expired.

@@ -20,7 +20,7 @@ use steward_core::{
         events::{BusEvent, EventData},
         json_text::{JsonText, escape_for_sqs, to_json_text},
         messages::{CallbackMessage, ExtendRetention, ReplyOutcome, SchedulerMessage, StepReply},
-        names::{AgentName, Incarnation, Part, TaskId},
+        names::{AgentName, Incarnation, Part, TaskId, Tenant},
     },
 };
 
@@ -33,13 +33,15 @@ use crate::{
 /// How long a step waits if the last of its agents has no queue, in milliseconds.
 const MISSING_AGENT_RETRY_MS: u64 = 60_000;
 
-/// An effect to send, with the W3C `traceparent` of its message.
+/// An effect to send, with the envelope of its message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Send {
     /// The effect.
     pub effect: Effect,
     /// The W3C `traceparent`.
     pub traceparent: Option<String>,
+    /// The tenant of the task.
+    pub tenant: Option<Tenant>,
 }
 
 impl Send {
@@ -73,7 +75,7 @@ impl PreparedEffect {
         let alerted_end = send.alerted_end();
         let is_notification = matches!(send.effect, Effect::Notification { .. });
         let request = RequestSummary::of(&send).map(Box::new);
-        let message = prepare(send.effect, send.traceparent);
+        let message = prepare(send);
         Self { message, request, is_notification, alerted_end }
     }
 
@@ -170,10 +172,11 @@ struct RequestSummary {
     /// Until when a claim is needed, if the request is exclusive.
     exclusive_until: Option<Timestamp>,
     traceparent: Option<String>,
+    tenant: Option<Tenant>,
 }
 
 impl RequestSummary {
-    fn of(Send { effect, traceparent }: &Send) -> Option<Self> {
+    fn of(Send { effect, traceparent, tenant }: &Send) -> Option<Self> {
         let Effect::Request(request) = effect else { return None };
         Some(Self {
             task_id: request.task_id.clone(),
@@ -185,6 +188,7 @@ impl RequestSummary {
             may_have_run: false,
             exclusive_until: request.exclusive.then_some(request.complete_by),
             traceparent: traceparent.clone(),
+            tenant: tenant.clone(),
         })
     }
 
@@ -231,7 +235,7 @@ impl RequestSummary {
         refusal: Option<Refusal>,
     ) -> (OutgoingMessage, BusEvent) {
         let Self { task_id, step, action, attempt, agent, incarnation, may_have_run, .. } = self;
-        let traceparent = self.traceparent;
+        let (traceparent, tenant) = (self.traceparent, self.tenant);
         tracing::error!(%task_id, %step, action = action.name(), attempt, %agent, "agent has no queue");
         let data = EventData::AgentMissing { task_id: task_id.clone(), step: step.clone(), agent };
         let alert = BusEvent::new(&format!("{task_id}/{step}"), now, data);
@@ -240,7 +244,9 @@ impl RequestSummary {
         let (times, agent) = (AttemptTimes::default(), None);
         let reply =
             StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
-        (outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent), alert)
+        let message =
+            outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent, tenant);
+        (message, alert)
     }
 }
 
@@ -319,34 +325,37 @@ enum PreparedMessage {
     Bus(BusEvent),
 }
 
-fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
+fn prepare(Send { effect, traceparent, tenant }: Send) -> PreparedMessage {
     PreparedMessage::Queue(match effect {
         Effect::Publish(event) => return PreparedMessage::Bus(event),
         Effect::Request(mut request) => {
             let body = request.body.take();
-            let mut message = outgoing(Queue::Agent(request.agent.clone()), &request, traceparent);
+            let queue = Queue::Agent(request.agent.clone());
+            let mut message = outgoing(queue, &request, traceparent, tenant);
             if let Some(body) = body {
                 put_in_body(&mut message.body, body);
             }
             message
         }
-        Effect::Submit(submission) => outgoing(Queue::Submissions, &submission, traceparent),
-        Effect::AwaitEvent(subscription) => outgoing(Queue::Events, &subscription, traceparent),
+        Effect::Submit(submission) => {
+            outgoing(Queue::Submissions, &submission, traceparent, tenant)
+        }
+        Effect::AwaitEvent(subscription) => {
+            outgoing(Queue::Events, &subscription, traceparent, tenant)
+        }
         Effect::ParentRequest(ask) => {
-            outgoing(Queue::Scheduler, &SchedulerMessage::ParentRequest(ask), traceparent)
+            to_scheduler(&SchedulerMessage::ParentRequest(ask), traceparent, tenant)
         }
         Effect::ChildEnded(ended) => {
-            outgoing(Queue::Scheduler, &SchedulerMessage::ChildEnded(ended), traceparent)
+            to_scheduler(&SchedulerMessage::ChildEnded(ended), traceparent, tenant)
         }
-        Effect::Reply(reply) => {
-            outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent)
-        }
-        Effect::Wake { wake, after } => {
-            let message = outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent);
-            OutgoingMessage { delay: after, ..message }
-        }
+        Effect::Reply(reply) => to_scheduler(&SchedulerMessage::Reply(reply), traceparent, tenant),
+        Effect::Wake { wake, after } => OutgoingMessage {
+            delay: after,
+            ..to_scheduler(&SchedulerMessage::Wake(wake), traceparent, tenant)
+        },
         Effect::Notification { queue, notice } => {
-            outgoing(Queue::Client(queue), &notice, traceparent)
+            outgoing(Queue::Client(queue), &notice, traceparent, tenant)
         }
         Effect::Reject { submission, reason } => {
             let reason =
@@ -357,7 +366,13 @@ fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
             // Attributes count towards the limit too. What exceeds the limit is cut off.
             let body =
                 escape_for_sqs(limits::truncate_bytes(submission, limits::MESSAGE_BYTES_MAX));
-            OutgoingMessage { queue: Queue::Rejected, body, attributes, delay: Duration::ZERO }
+            OutgoingMessage {
+                queue: Queue::Rejected,
+                body,
+                attributes,
+                tenant,
+                delay: Duration::ZERO,
+            }
         }
     })
 }
@@ -369,22 +384,34 @@ pub const AUTHENTICATED_ATTRIBUTE: &str = "authenticated";
 /// The message that sends an operator's command to the scheduler. It states that the sender has authenticated the operator,
 /// which the scheduler believes only of the console.
 #[must_use]
-pub fn command_message(command: Command) -> OutgoingMessage {
-    let mut message = outgoing(Queue::Commands, &SchedulerMessage::Command(command), None);
+pub fn command_message(command: Command, tenant: Option<Tenant>) -> OutgoingMessage {
+    let command = SchedulerMessage::Command(command);
+    let mut message = outgoing(Queue::Commands, &command, None, tenant);
     message.attributes.push((AUTHENTICATED_ATTRIBUTE, "true".to_owned()));
     message
 }
 
 /// The message that sends a callback to the scheduler.
 #[must_use]
-pub fn callback_message(callback: CallbackMessage) -> OutgoingMessage {
-    outgoing(Queue::Scheduler, &SchedulerMessage::Callback(callback), None)
+pub fn callback_message(callback: CallbackMessage, tenant: Option<Tenant>) -> OutgoingMessage {
+    to_scheduler(&SchedulerMessage::Callback(callback), None, tenant)
 }
 
 /// The message that extends the expiry of a child task.
 #[must_use]
-pub fn extend_retention_message(request: ExtendRetention) -> OutgoingMessage {
-    outgoing(Queue::Scheduler, &SchedulerMessage::ExtendRetention(request), None)
+pub fn extend_retention_message(
+    request: ExtendRetention,
+    tenant: Option<Tenant>,
+) -> OutgoingMessage {
+    to_scheduler(&SchedulerMessage::ExtendRetention(request), None, tenant)
+}
+
+fn to_scheduler(
+    message: &SchedulerMessage,
+    traceparent: Option<String>,
+    tenant: Option<Tenant>,
+) -> OutgoingMessage {
+    outgoing(Queue::Scheduler, message, traceparent, tenant)
 }
 
 /// A message as compact JSON, with its `traceparent` as an attribute.
@@ -392,12 +419,14 @@ fn outgoing<T: Serialize>(
     queue: Queue,
     message: &T,
     traceparent: Option<String>,
+    tenant: Option<Tenant>,
 ) -> OutgoingMessage {
     let body = escape_for_sqs(to_json_text(message));
     OutgoingMessage {
         queue,
         body,
         attributes: traceparent.map(|t| ("traceparent", t)).into_iter().collect(),
+        tenant,
         delay: Duration::ZERO,
     }
 }
@@ -428,7 +457,8 @@ mod tests {
             }))
             .unwrap();
             let plain = serde_json::to_value(&request).unwrap();
-            let PreparedMessage::Queue(sent) = prepare(Effect::Request(request), None) else {
+            let send = Send { effect: Effect::Request(request), traceparent: None, tenant: None };
+            let PreparedMessage::Queue(sent) = prepare(send) else {
                 panic!("a request goes to a queue")
             };
             assert_eq!(serde_json::from_str::<Value>(&sent.body).unwrap(), plain);

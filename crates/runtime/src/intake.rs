@@ -5,7 +5,13 @@
 //! next batch of messages shows the same wait again.
 
 use jiff::Timestamp;
-use steward_core::{intake::Intake, model::json_text::to_json_value, model::names::AgentName};
+use steward_core::{
+    intake::{BatchWait, Intake},
+    model::{
+        json_text::to_json_value,
+        names::{AgentName, Tenant},
+    },
+};
 
 use crate::ports::{
     Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
@@ -24,19 +30,24 @@ pub async fn read_intake<P: Ports>(ports: &P) -> Result<Intake, PortError> {
     Ok(of(ports.store().shared_record(&key()).await?.as_ref()))
 }
 
-/// Reports that messages of a queue had used this share of their time when they were received, and lowers the level of
-/// the queue if that is too much. `agent` is `None` for the scheduler's queue. Reads and writes nothing if the wait is
-/// short.
-pub async fn report_wait<P: Ports>(ports: &P, agent: Option<&AgentName>, used: f64) {
+/// Reports how long a batch of messages of a queue waited, and lowers the level of the queue if that is too long. `agent`
+/// is `None` for the scheduler's queue. Reads and writes nothing if the wait is short.
+pub async fn report_wait<P: Ports>(ports: &P, agent: Option<&AgentName>, wait: &BatchWait) {
     let now = ports.clock().now();
     // Without a record, the same wait would set a level: otherwise no record matters.
-    if Intake::default().after_wait(agent, used, now).is_none() {
+    if Intake::default().after_wait(agent, wait, now).is_none() {
         return;
     }
-    match lower_level(ports, agent, used, now).await {
+    match lower_level(ports, agent, wait, now).await {
         Ok(Some(SharedSaveOutcome::Saved)) => {
             let agent = agent.map(AgentName::as_str);
-            tracing::info!(agent, used, "messages waited for too long; fewer new tasks start");
+            let (tenant, used) = (wait.tenant.as_ref().map(Tenant::as_str), wait.used);
+            tracing::info!(
+                agent,
+                tenant,
+                used,
+                "messages waited for too long; fewer new tasks start"
+            );
         }
         Ok(Some(SharedSaveOutcome::Conflict(_)) | None) => {}
         Err(error) => {
@@ -48,11 +59,11 @@ pub async fn report_wait<P: Ports>(ports: &P, agent: Option<&AgentName>, used: f
 async fn lower_level<P: Ports>(
     ports: &P,
     agent: Option<&AgentName>,
-    used: f64,
+    wait: &BatchWait,
     now: Timestamp,
 ) -> Result<Option<SharedSaveOutcome>, PortError> {
     let stored = ports.store().shared_record(&key()).await?;
-    let Some(next) = of(stored.as_ref()).after_wait(agent, used, now) else { return Ok(None) };
+    let Some(next) = of(stored.as_ref()).after_wait(agent, wait, now) else { return Ok(None) };
     let revision = stored.map_or(0, |stored| stored.revision) + 1;
     let body = to_json_value(&next);
     let record = SharedRecord { key: key(), revision, body, expires_at: None };

@@ -1,6 +1,8 @@
 //! All metrics of Steward. They are counters of the `metrics` facade: the process installs a recorder that decides where
 //! they go. Without a recorder, they cost nothing.
 
+use std::{collections::BTreeSet, sync::OnceLock};
+
 use metrics::counter;
 
 use steward_core::{
@@ -8,6 +10,7 @@ use steward_core::{
     engine::decision::IgnoreReason,
     model::{
         attempt::Action,
+        names::{InvalidName, Tenant},
         task::{ProcessState, Task},
     },
 };
@@ -70,6 +73,54 @@ pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
 /// written one by one.
 pub const STATEMENTS_REFUSED: &str = "steward_statements_refused_total";
 
+/// Tasks that ended, by `tenant`. Only for the tenants of [`count_tenants`].
+pub const TENANT_TASKS_ENDED: &str = "steward_tenant_tasks_ended_total";
+
+/// Tasks that ended in Error, by `tenant`. Only for the tenants of [`count_tenants`].
+pub const TENANT_TASKS_IN_ERROR: &str = "steward_tenant_tasks_in_error_total";
+
+/// Tenants that may have metrics of their own. CloudWatch charges for each metric of each of them.
+pub const COUNTED_TENANTS_MAX: usize = 50;
+
+static COUNTED_TENANTS: OnceLock<BTreeSet<Tenant>> = OnceLock::new();
+
+/// A list of tenants is not valid.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidTenantList {
+    /// A name is not valid.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The list is too long.
+    #[error("{0} tenants; at most {COUNTED_TENANTS_MAX} may have metrics of their own")]
+    TooMany(usize),
+}
+
+/// Lets the tenants of a comma-separated list have metrics of their own, from now on. Without this call, no metric has a
+/// tenant.
+///
+/// # Errors
+/// The list is not valid.
+pub fn count_tenants(list: &str) -> Result<(), InvalidTenantList> {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let tenants: BTreeSet<Tenant> = names.map(str::parse).collect::<Result<_, _>>()?;
+    if tenants.len() > COUNTED_TENANTS_MAX {
+        return Err(InvalidTenantList::TooMany(tenants.len()));
+    }
+    // A later list is ignored: a process has one configuration.
+    let _ = COUNTED_TENANTS.set(tenants);
+    Ok(())
+}
+
+/// Counts the end of a task for its tenant, if the tenant has metrics of its own.
+fn count_end_of_tenant(task: &Task) {
+    let counted = |tenant: &&Tenant| COUNTED_TENANTS.get().is_some_and(|all| all.contains(*tenant));
+    let Some(tenant) = task.tenant.as_ref().filter(counted) else { return };
+    counter!(TENANT_TASKS_ENDED, "tenant" => tenant.to_string()).increment(1);
+    if task.process_state == ProcessState::Error {
+        counter!(TENANT_TASKS_IN_ERROR, "tenant" => tenant.to_string()).increment(1);
+    }
+}
+
 /// Counts a callback that was refused.
 pub fn callback_refused(reason: &'static str) {
     counter!(CALLBACKS_REFUSED, "reason" => reason).increment(1);
@@ -79,6 +130,7 @@ pub fn callback_refused(reason: &'static str) {
 pub fn saved(before: &Task, after: &Task) {
     if after.process_state.is_final() && !before.process_state.is_final() {
         counter!(TASKS_ENDED, "state" => after.process_state.to_string()).increment(1);
+        count_end_of_tenant(after);
         if after.process_state == ProcessState::Error && after.direction() == Action::Undo {
             counter!(UNDOS_FAILED).increment(1);
         }
@@ -154,4 +206,22 @@ pub fn messages_failed(messages: usize) {
 pub fn statements_refused(code: &str, statements: usize) {
     let statements = u64::try_from(statements).unwrap_or(u64::MAX);
     counter!(STATEMENTS_REFUSED, "code" => code.to_owned()).increment(statements);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_list_of_tenants_is_refused() {
+        assert_eq!(
+            count_tenants("acme, b c").unwrap_err().to_string(),
+            "tenant `b c` is not valid: letters, digits, `.`, `_` and `-`, at most 64 characters"
+        );
+        let many: Vec<_> = (0..=COUNTED_TENANTS_MAX).map(|n| format!("t-{n}")).collect();
+        assert_eq!(
+            count_tenants(&many.join(",")).unwrap_err().to_string(),
+            "51 tenants; at most 50 may have metrics of their own"
+        );
+    }
 }

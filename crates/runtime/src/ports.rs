@@ -15,7 +15,7 @@ use steward_core::model::{
     document::{Document, DocumentKey, DocumentOwner},
     events::BusEvent,
     hash::fnv1a,
-    names::{AgentName, TaskId, WorkflowName},
+    names::{AgentName, TaskId, Tenant, WorkflowName},
     retention::DocumentRetention,
     task::{ProcessState, Task},
     time::Timing,
@@ -411,6 +411,9 @@ pub struct OutgoingMessage {
     pub body: String,
     /// The message attributes: `traceparent`, `reason`, `authenticated`.
     pub attributes: Vec<(&'static str, String)>,
+    /// The tenant of the task that the message is about. SQS gets it as the message group id. In a standard queue, that
+    /// neither orders nor deduplicates messages: it makes the queue fair (`docs/tenants.md`).
+    pub tenant: Option<Tenant>,
     /// The delay before the queue delivers the message, up to
     /// [`QUEUE_DELAY_MAX`](steward_core::limits::QUEUE_DELAY_MAX). SQS rounds it up to whole seconds.
     pub delay: Duration,

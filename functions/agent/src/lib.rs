@@ -20,7 +20,7 @@ use steward_aws::batch::{
 use steward_core::{
     breaker::BreakerSettings,
     engine::effect::Effect,
-    intake::{median, used_share},
+    intake::{BatchWait, used_share},
     model::{
         messages::{ReplyOutcome, StepReply, Wake, WakeCause},
         names::{AgentName, TaskId},
@@ -130,7 +130,7 @@ pub async fn handle<P: Ports, S: RemoteService>(
     let received: Vec<_> = received_messages(event)
         .map(|message| (parse_request(&message, &agent.name), message))
         .collect();
-    let used = median_used_share(&received, ports.clock().now());
+    let wait = wait_of_batch(&received, ports.clock().now());
     let results = stream::iter(received)
         .map(|(request, message)| async move {
             let message_id = message.message_id.clone();
@@ -143,7 +143,7 @@ pub async fn handle<P: Ports, S: RemoteService>(
     let sends = batches
         .map(|results| async move { send_replies(ports, agent.name.as_str(), results).await });
     let sending = sends.buffer_unordered(SENDS_AT_ONCE).collect::<Vec<Vec<String>>>();
-    let (failed, ()) = join(sending, Box::pin(report_wait(ports, Some(&agent.name), used))).await;
+    let (failed, ()) = join(sending, Box::pin(report_wait(ports, Some(&agent.name), &wait))).await;
     response(failed.into_iter().flatten())
 }
 
@@ -163,14 +163,16 @@ fn parse_request(
     Err(message.corrupt(reason))
 }
 
-/// The share of its time that the median request of the batch waited in the queue. A request that was delivered before
-/// also waited for its redelivery, so it does not count.
-fn median_used_share(received: &[ReceivedRequest], now: Timestamp) -> f64 {
+/// How long the requests of the batch waited in the queue. A request that was delivered before also waited for its
+/// redelivery, so it does not count.
+fn wait_of_batch(received: &[ReceivedRequest], now: Timestamp) -> BatchWait {
     let first = received.iter().filter(|(_, message)| !message.redelivered);
-    let used = first.filter_map(|(request, message)| {
-        Some(used_share(message.sent_at?, request.as_ref().ok()?.complete_by, now))
+    let waits = first.filter_map(|(request, message)| {
+        let request = request.as_ref().ok()?;
+        let used = used_share(message.sent_at?, request.complete_by, now);
+        Some((request.tenant.as_ref(), used))
     });
-    median(used.collect())
+    BatchWait::of(waits.collect())
 }
 
 /// Sends replies, and an alert for each corrupt message. Returns the ids of the messages that have to be delivered again.
@@ -181,13 +183,17 @@ async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResul
         match result {
             MessageResult::Reply(message, reply) => {
                 owners.push(message.message_id);
-                let effect = Effect::Reply(*reply);
-                sends.push(Send { effect, traceparent: message.traceparent });
+                let ReceivedMessage { traceparent, tenant, .. } = message;
+                sends.push(Send { effect: Effect::Reply(*reply), traceparent, tenant });
             }
             MessageResult::Overdue(message, task_id) => {
                 owners.push(message.message_id);
                 let effect = overdue_wake(task_id, ports.timing());
-                sends.push(Send { effect, traceparent: message.traceparent });
+                sends.push(Send {
+                    effect,
+                    traceparent: message.traceparent,
+                    tenant: message.tenant,
+                });
             }
             MessageResult::Silent => {}
             MessageResult::Requeued(message_id) | MessageResult::Panicked(message_id) => {
@@ -227,6 +233,8 @@ async fn handle_message<P: Ports, S: RemoteService>(
     span.set("messaging.system", "aws_sqs");
     span.set("messaging.operation.type", "process");
     span.set("messaging.message.id", &message.message_id);
+    // SQS and its emulators report the message group id; the request has the tenant in any case.
+    message.tenant = request.tenant.clone();
     // The calls and the reply continue this span's trace.
     message.traceparent = span.traceparent().or(message.traceparent);
     let delivered = DeliveredRequest {
@@ -302,12 +310,13 @@ mod tests {
             sender_id: None,
             redriven: false,
             authenticated: false,
+            tenant: None,
         };
         (parse_request(&message, &"a".parse().unwrap()), message)
     }
 
     fn used(received: &[ReceivedRequest]) -> f64 {
-        median_used_share(received, at(NOW))
+        wait_of_batch(received, at(NOW)).used
     }
 
     #[test]

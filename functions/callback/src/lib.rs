@@ -273,7 +273,7 @@ impl<P: Ports, K: CallbackKeySource> ApiState<P, K> {
                 .map_err(|reason| Refused::Problem(INVALID_ANSWER, reason))?;
         }
         let name = outcome.name();
-        let message = callback_message(CallbackMessage { token, outcome });
+        let message = callback_message(CallbackMessage { token, outcome }, task.tenant);
         self.ports.channel().send(vec![message]).await.into_iter().collect::<Result<(), _>>()?;
         match refused {
             None => Ok(name),

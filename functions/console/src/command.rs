@@ -24,7 +24,7 @@ use steward_core::{
         command::{Command, CommandAction, CommandId},
         integers::check_integers,
         messages::mistake,
-        names::Part,
+        names::{Part, Tenant},
         task::Task,
     },
 };
@@ -154,7 +154,7 @@ pub(crate) async fn submit(
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, form_page).into_response());
         }
     };
-    send(&console, command).await?;
+    send(&console, command, data.task.tenant.clone()).await?;
     Ok(redirect_to_task(&data.task, &command_id))
 }
 
@@ -162,11 +162,11 @@ fn redirect_to_task(task: &Task, command: &CommandId) -> Response {
     Redirect::to(&format!("/console/tasks/{}?sent={command}", task.task_id)).into_response()
 }
 
-async fn send(console: &Console, command: Command) -> Result<(), Failure> {
+async fn send(console: &Console, command: Command, tenant: Option<Tenant>) -> Result<(), Failure> {
     let Command { command_id, task_id, by, order, .. } = &command;
     let order = order.describe(&[]);
     tracing::info!(%task_id, %command_id, by, order, "command sent");
-    let results = console.ports.channel().send(vec![command_message(command)]).await;
+    let results = console.ports.channel().send(vec![command_message(command, tenant)]).await;
     Ok(results.into_iter().collect::<Result<(), _>>()?)
 }
 

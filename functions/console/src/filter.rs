@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use steward_aws::store::{DynamoStore, ListCursor, TaskList};
 use steward_core::model::{
-    names::{StepName, WorkflowName},
+    names::{StepName, Tenant, WorkflowName},
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::PortError;
@@ -28,6 +28,9 @@ pub(crate) struct Filter {
     /// The name of the workflow.
     #[serde(deserialize_with = "optional")]
     pub(crate) workflow: Option<WorkflowName>,
+    /// The tenant.
+    #[serde(deserialize_with = "optional")]
+    pub(crate) tenant: Option<Tenant>,
     /// The state.
     #[serde(deserialize_with = "optional")]
     pub(crate) state: Option<StateFilter>,
@@ -193,9 +196,10 @@ impl Filter {
 
     /// The names and values of the criteria that are present, as in a form or query string.
     pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
-        let Self { workflow, state, from, to, step, error } = self;
+        let Self { workflow, tenant, state, from, to, step, error } = self;
         let pairs = [
             ("workflow", workflow.as_ref().map(ToString::to_string)),
+            ("tenant", tenant.as_ref().map(ToString::to_string)),
             ("state", state.map(|state| state.to_string())),
             ("from", from.map(|from| from.to_string())),
             ("to", to.map(|to| to.to_string())),
@@ -316,8 +320,9 @@ impl Filter {
 
     /// Whether a task matches.
     pub(crate) fn matches(&self, task: &Task) -> bool {
-        let Self { workflow, state, from, to, step, error } = self;
+        let Self { workflow, tenant, state, from, to, step, error } = self;
         workflow.as_ref().is_none_or(|workflow| *workflow == task.workflow)
+            && tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
             && state.is_none_or(|state| state.includes(task.process_state))
             && (*state != Some(StateFilter::AwaitingCallback) || awaits_callback(task))
             && from.is_none_or(|from| task.submitted_at >= from.0)
@@ -358,7 +363,7 @@ mod tests {
 
     fn task() -> Task {
         let task = json!({
-            "task_id": "o-1", "workflow": "order", "version": 1, "process_state": "Error",
+            "task_id": "o-1", "t": "acme", "workflow": "order", "version": 1, "process_state": "Error",
             "revision": 7, "complete_by": 0, "submitted_at": 1_780_000_000_000_u64,
             "error": "step `charge`: Card declined", "undo_reason": "step charge: 402 Payment Required",
             "steps": {
@@ -375,7 +380,7 @@ mod tests {
             filter("workflow=&state=&from=&to=&step=&error=&id=x").unwrap(),
             Filter::default()
         );
-        let query = "workflow=order&state=Error&from=2026-11-21T18%3A25&step=charge&error=50%25+off+%26+more";
+        let query = "workflow=order&tenant=acme&state=Error&from=2026-11-21T18%3A25&step=charge&error=50%25+off+%26+more";
         let read = filter(query).unwrap();
         assert_eq!(read.error.as_deref(), Some("50% off & more"));
         assert_eq!(read.from.unwrap().0, "2026-11-21T18:25:00Z".parse().unwrap());
@@ -385,9 +390,11 @@ mod tests {
 
     #[test]
     fn an_invalid_filter_is_rejected_with_the_reason() {
-        for (query, expected) in
-            [("state=Lost", "`Lost` is not the state"), ("from=noon", "`noon` is not a time")]
-        {
+        for (query, expected) in [
+            ("state=Lost", "`Lost` is not the state"),
+            ("from=noon", "`noon` is not a time"),
+            ("tenant=a+b", "tenant `a b` is not valid"),
+        ] {
             let refused = filter(query).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused}");
         }
@@ -399,6 +406,8 @@ mod tests {
             ("", true),
             ("workflow=order", true),
             ("workflow=return", false),
+            ("tenant=acme", true),
+            ("tenant=globex", false),
             ("state=Error", true),
             ("state=unfinished", false),
             ("state=Processed", false),

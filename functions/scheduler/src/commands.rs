@@ -135,6 +135,7 @@ mod tests {
             sender_id: sender_id.map(str::to_owned),
             redriven: false,
             authenticated: false,
+            tenant: None,
         }
     }
 

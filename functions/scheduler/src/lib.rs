@@ -14,7 +14,7 @@ use steward_aws::batch::{
 };
 use steward_core::{
     engine::{effect::Effect, event::Event},
-    intake::{SCHEDULER_TIME, median, pause_before_next_turn},
+    intake::{BatchWait, SCHEDULER_TIME, pause_before_next_turn},
     model::{
         command::ReceivedCommand,
         messages::{CallbackMessage, ChildEnded, SchedulerMessage, Wake, WakeCause},
@@ -79,7 +79,7 @@ pub async fn handle_with<P: Ports>(
                 keep_requests.push((message, request))
             }
             Ok(SchedulerMessage::Wake(wake))
-                if waits.of_replies > PREFER_PROGRESS_FROM && is_first_wake(&wake, &message) =>
+                if waits.postpones(&message) && is_first_wake(&wake, &message) =>
             {
                 postponed.push((message, wake));
             }
@@ -98,7 +98,7 @@ pub async fn handle_with<P: Ports>(
         drive(ports, deliveries),
         alert_corrupt(ports, ROLE, &unreadable),
         Box::pin(postpone(ports, postponed)),
-        Box::pin(report_wait(ports, None, waits.of_all)),
+        Box::pin(report_wait(ports, None, &waits.of_all)),
         Box::pin(sightings::record(ports, seen)),
     )
     .await;
@@ -129,11 +129,11 @@ fn read(
     Ok(content)
 }
 
-/// How long the median message of a batch waited, as a share of [`SCHEDULER_TIME`].
+/// How long the messages of a batch waited, as a share of [`SCHEDULER_TIME`].
 struct Waits {
-    of_replies: f64,
+    of_replies: BatchWait,
     /// Of replies and first wakes.
-    of_all: f64,
+    of_all: BatchWait,
 }
 
 impl Waits {
@@ -146,10 +146,11 @@ impl Waits {
         for (content, message) in received {
             let Some(sent_at) = message.sent_at.filter(|_| !message.redelivered) else { continue };
             let used = now.duration_since(sent_at).as_secs_f64() / SCHEDULER_TIME.as_secs_f64();
+            let wait = (message.tenant.as_ref(), used);
             match content {
-                Ok(SchedulerMessage::Reply(_)) => replies.push(used),
+                Ok(SchedulerMessage::Reply(_)) => replies.push(wait),
                 Ok(SchedulerMessage::Wake(wake)) if is_first_wake(wake, message) => {
-                    first_wakes.push(used);
+                    first_wakes.push(wait);
                 }
                 Ok(
                     SchedulerMessage::Wake(_)
@@ -163,7 +164,13 @@ impl Waits {
             }
         }
         first_wakes.extend(&replies);
-        Self { of_replies: median(replies), of_all: median(first_wakes) }
+        Self { of_replies: BatchWait::of(replies), of_all: BatchWait::of(first_wakes) }
+    }
+
+    /// Whether new tasks of the tenant of this message come after those in progress.
+    fn postpones(&self, message: &ReceivedMessage) -> bool {
+        self.of_replies.used > PREFER_PROGRESS_FROM
+            && self.of_replies.counts_for(message.tenant.as_ref())
     }
 }
 
@@ -176,11 +183,11 @@ fn is_first_wake(wake: &Wake, message: &ReceivedMessage) -> bool {
 /// first wake then. Returns the messages whose wake could not be sent.
 async fn postpone<P: Ports>(ports: &P, wakes: Vec<(ReceivedMessage, Wake)>) -> Vec<String> {
     let (mut message_ids, mut sends) = (Vec::new(), Vec::new());
-    for (ReceivedMessage { message_id, traceparent, .. }, wake) in wakes {
+    for (ReceivedMessage { message_id, traceparent, tenant, .. }, wake) in wakes {
         let after = pause_before_next_turn(wake.task_id.as_str(), 0);
         let wake = Wake { cause: WakeCause::Waited, ..wake };
         message_ids.push(message_id);
-        sends.push(Send { effect: Effect::Wake { wake, after }, traceparent });
+        sends.push(Send { effect: Effect::Wake { wake, after }, traceparent, tenant });
     }
     let mut failed = Vec::new();
     for (message_id, sent) in message_ids.into_iter().zip(send_effects(ports, sends).await) {
@@ -261,6 +268,7 @@ mod tests {
             sender_id: None,
             redriven: false,
             authenticated: false,
+            tenant: None,
         };
         (message.parse(), message)
     }
@@ -273,7 +281,7 @@ mod tests {
             let all: Vec<_> = all.collect();
             assert!(all.iter().all(|(content, _)| content.is_ok()), "{all:?}");
             let waits = Waits::of(&all, Timestamp::from_second(1_000).unwrap());
-            (waits.of_replies, waits.of_all)
+            (waits.of_replies.used, waits.of_all.used)
         };
         assert_eq!(waits(&[0, 9, 1], &[]), (0.1, 0.1));
         assert_eq!(waits(&[9], &[1, 1]), (0.9, 0.1));

@@ -88,9 +88,8 @@ async fn handle_message<P: Ports>(ports: &P, message: &ReceivedMessage) -> Resul
             subscribe(ports, subscription).await?.into_iter().collect()
         }
     };
-    let send =
-        |reply| Send { effect: Effect::Reply(reply), traceparent: message.traceparent.clone() };
-    let sent = send_effects(ports, replies.into_iter().map(send).collect()).await;
+    let traced = |reply| Send { traceparent: message.traceparent.clone(), ..reply };
+    let sent = send_effects(ports, replies.into_iter().map(traced).collect()).await;
     sent.into_iter().collect::<Result<(), _>>().map_err(Failure::Port)
 }
 
@@ -98,17 +97,14 @@ async fn handle_message<P: Ports>(ports: &P, message: &ReceivedMessage) -> Resul
 async fn subscribe<P: Ports>(
     ports: &P,
     EventSubscription { key, waiter }: EventSubscription,
-) -> Result<Option<StepReply>, PortError> {
+) -> Result<Option<Send>, PortError> {
     let now = ports.clock().now();
     let outcome = update(ports, &key, |record| record.subscribe(waiter.clone(), now)).await?;
     Ok(outcome.map(|outcome| reply(waiter, outcome)))
 }
 
 /// Records an event for each step of a workflow that may wait for it. Returns the replies of the steps that it completes.
-async fn receive_event<P: Ports>(
-    ports: &P,
-    event: &ReceivedEvent,
-) -> Result<Vec<StepReply>, PortError> {
+async fn receive_event<P: Ports>(ports: &P, event: &ReceivedEvent) -> Result<Vec<Send>, PortError> {
     let (source, detail_type) = (event.source(), event.detail_type());
     let plans = ports.definitions().awaiting(source, detail_type).await?;
     let mut keys = Vec::new();
@@ -137,7 +133,7 @@ pub async fn record_event<P: Ports>(
     key: &CorrelationKey,
     id: &str,
     outcome: &ReplyOutcome,
-) -> Result<Option<StepReply>, PortError> {
+) -> Result<Option<Send>, PortError> {
     let now = ports.clock().now();
     let completed = update(ports, key, |record| record.record(id, outcome.clone(), now)).await?;
     Ok(completed.map(|(waiter, outcome)| reply(waiter, outcome)))
@@ -210,8 +206,9 @@ async fn update<P: Ports, T>(
     })
 }
 
-fn reply(waiter: Waiter, outcome: ReplyOutcome) -> StepReply {
-    let Waiter { task_id, incarnation, step, attempt, until: _ } = waiter;
+fn reply(waiter: Waiter, outcome: ReplyOutcome) -> Send {
+    let Waiter { task_id, incarnation, step, attempt, until: _, tenant } = waiter;
     let (action, times, agent) = (Action::Do, AttemptTimes::default(), None);
-    StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent }
+    let reply = StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
+    Send { effect: Effect::Reply(reply), traceparent: None, tenant }
 }

@@ -3,14 +3,15 @@
 //! A submission that is held back returns to the submissions queue with a delay. It is no task yet, so no deadline runs.
 //! Child tasks belong to a task in progress, and are never held back. An instance reads the record at most once a second.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use steward_core::{
+    definition::plan::Plan,
     intake::{Intake, may_start, pause_before_next_turn},
-    model::time::later,
+    model::{messages::Submission, time::later},
     submission::{event::ReceivedEvent, parse},
 };
 use steward_runtime::{
@@ -94,21 +95,25 @@ async fn starts<P: Ports>(ports: &P, levels: &Intake, text: &str, turn: u32) -> 
 }
 
 async fn start_share<P: Ports>(ports: &P, levels: &Intake, text: &str) -> Result<f64, PortError> {
-    let now = ports.clock().now();
-    let workflows = match ReceivedEvent::read(text) {
+    let (now, definitions) = (ports.clock().now(), ports.definitions());
+    match ReceivedEvent::read(text) {
         Some(Ok(event)) => {
-            ports.definitions().triggered(event.source(), event.detail_type()).await?
+            let workflows = definitions.triggered(event.source(), event.detail_type()).await?;
+            let share = |plan: &Arc<Plan>| {
+                let tenant = event.submission(plan).ok().and_then(|submission| submission.tenant);
+                levels.start_share(plan, tenant.as_ref(), now)
+            };
+            Ok(workflows.iter().map(share).fold(1.0, f64::min))
         }
-        Some(Err(_)) => Vec::new(),
+        Some(Err(_)) => Ok(1.0),
         None => match parse(text) {
-            Ok(submission) if submission.parent.is_none() => {
-                let (name, version) = (&submission.workflow, submission.version);
-                ports.definitions().published(name, version).await?.into_iter().collect()
+            Ok(Submission { parent: None, workflow, version, tenant, .. }) => {
+                let plan = definitions.published(&workflow, version).await?;
+                Ok(plan.map_or(1.0, |plan| levels.start_share(&plan, tenant.as_ref(), now)))
             }
-            Ok(_) | Err(_) => Vec::new(),
+            Ok(_) | Err(_) => Ok(1.0),
         },
-    };
-    Ok(workflows.iter().map(|plan| levels.start_share(plan, now)).fold(1.0, f64::min))
+    }
 }
 
 /// Puts messages back into the submissions queue, with a delay. A copy is sent before the message is acknowledged, so a
@@ -126,7 +131,8 @@ pub(crate) async fn hold_back<P: Ports>(ports: &P, messages: Vec<SqsMessage>) ->
         let attributes = traceparent.map(|traceparent| ("traceparent", traceparent)).into_iter();
         let attributes = attributes.chain([(TURN, (turn.saturating_add(1)).to_string())]).collect();
         message_ids.push(message.message_id.unwrap_or_default());
-        copies.push(OutgoingMessage { queue: Queue::Submissions, body, attributes, delay });
+        let tenant = parse(&body).ok().and_then(|submission| submission.tenant);
+        copies.push(OutgoingMessage { queue: Queue::Submissions, body, attributes, tenant, delay });
     }
     if copies.is_empty() {
         return Vec::new();

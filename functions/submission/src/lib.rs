@@ -163,8 +163,9 @@ pub async fn process_submission<P: Ports>(
         }
         Err(refusal) => {
             if let Some(parent) = submission.parent {
-                let attempt = submission.attempt;
-                return Ok(refused_child(refusal, parent, attempt, traceparent).end_span(span));
+                let (attempt, tenant) = (submission.attempt, submission.tenant);
+                let refused = refused_child(refusal, parent, attempt, traceparent, tenant);
+                return Ok(refused.end_span(span));
             }
             let id = Some(submission.task_id.to_string());
             Ok(refused(ports, refusal, text, id, reply_to, traceparent).end_span(span))

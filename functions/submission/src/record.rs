@@ -94,7 +94,8 @@ pub(crate) async fn extend_for_parent<P: Ports>(
     if task.with_extended_retention(&request).is_none() {
         return Ok(());
     }
-    ports.channel().send(vec![extend_retention_message(request)]).await.into_iter().collect()
+    let message = extend_retention_message(request, task.tenant.clone());
+    ports.channel().send(vec![message]).await.into_iter().collect()
 }
 
 /// The refusal, unless the same submission was recorded before. The definition may have changed or been unpublished since;

@@ -9,7 +9,7 @@ use steward_core::{
             ChildEnded, ChildOutcome, NotificationStatus, ParentRequest, ParentStep,
             StatusNotification, Submission, Wake, WakeCause,
         },
-        names::TaskId,
+        names::{TaskId, Tenant},
         task::Task,
     },
     submission::{SubmissionRefusal, is_tombstone, is_traceparent},
@@ -94,7 +94,13 @@ pub(crate) fn accepted<P: Ports>(
         },
     });
     let effects = std::iter::once(wake).chain(notice);
-    let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
+    let tenant = &task.tenant;
+    let sends = effects.map(|effect| Send {
+        effect,
+        traceparent: traceparent.clone(),
+        tenant: tenant.clone(),
+    });
+    let sends = sends.collect();
     SubmissionResult { result: Ok(task_id), sends }
 }
 
@@ -104,6 +110,7 @@ pub(crate) fn refused_child(
     parent: ParentStep,
     attempt: Option<u32>,
     traceparent: Option<String>,
+    tenant: Option<Tenant>,
 ) -> SubmissionResult {
     let reason = refusal.to_string();
     metrics::submission_refused();
@@ -111,7 +118,7 @@ pub(crate) fn refused_child(
     let id_taken = matches!(refusal, SubmissionRefusal::IdTaken(_));
     let ended = report_to_parent(&parent, ChildOutcome::Refused { reason, id_taken });
     let effect = Effect::ChildEnded(ChildEnded { attempt, ..ended });
-    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
+    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent, tenant }] }
 }
 
 /// The result of a refused submission: it goes to the rejected queue, with a notification and an alert.
@@ -140,7 +147,9 @@ pub(crate) fn refused<P: Ports>(
     });
     let reject = Effect::Reject { submission: text.to_owned(), reason };
     let effects = [reject, Effect::Publish(alert)].into_iter().chain(notice);
-    let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
+    // Nothing is recorded, so there is no task that has a tenant.
+    let send = |effect| Send { effect, traceparent: traceparent.clone(), tenant: None };
+    let sends = effects.map(send).collect();
     SubmissionResult { result: Err(refusal), sends }
 }
 

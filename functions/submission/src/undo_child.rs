@@ -4,7 +4,7 @@ use steward_core::{
     engine::effect::Effect,
     model::{
         messages::{ChildOutcome, ParentStep, Submission},
-        names::TaskId,
+        names::{TaskId, Tenant},
     },
     submission::{SubmissionRefusal, accept, tombstone},
 };
@@ -27,13 +27,13 @@ pub(crate) async fn undo_child<P: Ports>(
     parent: &ParentStep,
     traceparent: Option<String>,
 ) -> Result<SubmissionResult, PortError> {
-    let task_id = submission.task_id.clone();
+    let (task_id, tenant) = (submission.task_id.clone(), submission.tenant.clone());
     let there = match ports.store().load(&task_id).await? {
         Some(there) => there,
         None if submission.has_begun || may_have_expired(ports, submission) => {
             let reason =
                 format!("task `{task_id}` has expired or was deleted, so it cannot be undone");
-            return Ok(undo_refused(parent, &task_id, reason, traceparent));
+            return Ok(undo_refused(parent, &task_id, reason, traceparent, tenant));
         }
         None => {
             let (name, now) = (&submission.workflow, ports.clock().now());
@@ -56,7 +56,7 @@ pub(crate) async fn undo_child<P: Ports>(
     };
     if !is_task_of(ports, submission, &there).await? {
         let reason = SubmissionRefusal::IdTaken(task_id.to_string()).to_string();
-        return Ok(undo_refused(parent, &task_id, reason, traceparent));
+        return Ok(undo_refused(parent, &task_id, reason, traceparent, tenant));
     }
     Ok(accepted(ports, submission, &there, None, traceparent))
 }
@@ -73,10 +73,11 @@ pub(crate) fn undo_refused(
     task_id: &TaskId,
     reason: String,
     traceparent: Option<String>,
+    tenant: Option<Tenant>,
 ) -> SubmissionResult {
     tracing::warn!(%task_id, reason, "child task cannot be undone");
     let outcome = ChildOutcome::Error { reason, not_undone: true };
     let effect = Effect::ChildEnded(report_to_parent(parent, outcome));
     let refusal = SubmissionRefusal::IdTaken(task_id.to_string());
-    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
+    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent, tenant }] }
 }

@@ -105,7 +105,7 @@ impl ChangedQueue {
         let data = EventData::DeadLetterSeen { queue: name.clone(), messages: *messages };
         tracing::error!(queue = name, messages, "messages in a dead-letter queue");
         let effect = Effect::Publish(BusEvent::new(name, now, data));
-        Send { effect, traceparent: None }
+        Send { effect, traceparent: None, tenant: None }
     }
 
     async fn record<P: Ports>(&self, ports: &P) -> Result<(), PortError> {

@@ -110,7 +110,13 @@ struct TickMessage {
 pub(crate) async fn send<P: Ports>(ports: &P, schedule: &SweepSchedule, started: Timestamp) {
     let messages = schedule.ticks(started).into_iter().filter_map(|Tick { at, after }| {
         let body = serde_json::to_string(&TickMessage { sweep_at: at }).ok()?;
-        Some(OutgoingMessage { queue: Queue::Sweeps, body, attributes: Vec::new(), delay: after })
+        Some(OutgoingMessage {
+            queue: Queue::Sweeps,
+            body,
+            attributes: Vec::new(),
+            tenant: None,
+            delay: after,
+        })
     });
     let messages: Vec<_> = messages.collect();
     if messages.is_empty() {

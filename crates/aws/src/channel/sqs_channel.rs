@@ -267,6 +267,7 @@ fn entry(
 ) -> Result<SendMessageBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
     let mut entry =
         SendMessageBatchRequestEntry::builder().id(position.to_string()).message_body(message.body);
+    entry = entry.set_message_group_id(message.tenant.map(|tenant| tenant.to_string()));
     for (name, value) in message.attributes {
         let value =
             MessageAttributeValue::builder().data_type("String").string_value(value).build()?;

@@ -53,6 +53,11 @@ impl DeadLetter {
         self.message.body().unwrap_or_default()
     }
 
+    /// The message group id, such as the tenant of the task.
+    pub(super) fn group(&self) -> Option<String> {
+        self.system(&MessageSystemAttributeName::MessageGroupId).map(str::to_owned)
+    }
+
     /// The receipt handle of the newest receive.
     pub(super) fn receipt(&self) -> &str {
         self.message.receipt_handle().unwrap_or_default()

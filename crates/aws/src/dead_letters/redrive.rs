@@ -135,6 +135,7 @@ impl DeadLetterQueue {
             .send_message()
             .queue_url(&target)
             .message_body(body)
+            .set_message_group_id(letter.group())
             .set_message_attributes(Some(attributes(letter)?));
         request.send().await.map_err(failed(operation))?;
         let request = self.client.delete_message().queue_url(&self.url);

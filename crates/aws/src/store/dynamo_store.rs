@@ -1,6 +1,10 @@
 //! The store with its tables, and reads that only people need.
 
-use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
+use std::{
+    num::NonZeroU32,
+    ops::{ControlFlow, RangeInclusive},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder};
 use futures_util::future::try_join_all;
@@ -227,22 +231,37 @@ impl DynamoStore {
         limit: usize,
         wanted: impl Fn(&Task) -> bool,
     ) -> Result<Vec<Task>, PortError> {
-        let mut pages = self.client.scan().table_name(&self.tasks).into_paginator().items().send();
         let mut tasks = Vec::new();
+        let visit = |task| {
+            if wanted(&task) {
+                tasks.push(task);
+            }
+            if tasks.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.visit_tasks(visit).await?;
+        Ok(tasks)
+    }
+
+    /// Passes each task to `visit`, in no particular order, until it breaks. Scans the table, so the cost grows with the
+    /// table.
+    ///
+    /// # Errors
+    /// DynamoDB failed, or a task is unreadable.
+    pub async fn visit_tasks(
+        &self,
+        mut visit: impl FnMut(Task) -> ControlFlow<()>,
+    ) -> Result<(), PortError> {
+        let mut pages = self.client.scan().table_name(&self.tasks).into_paginator().items().send();
         let now = Timestamp::now();
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed("scan tasks"))?;
             if has_expired(&item, now) {
                 continue;
             }
-            let task = read_task(item).map_err(corrupt("read task"))?;
-            if wanted(&task) {
-                tasks.push(task);
-            }
-            if tasks.len() >= limit {
+            if visit(read_task(item).map_err(corrupt("read task"))?).is_break() {
                 break;
             }
         }
-        Ok(tasks)
+        Ok(())
     }
 }

@@ -94,3 +94,43 @@ async fn an_unavailable_deployment_is_named_in_one_line() {
         assert_eq!(output.err.lines().count(), 1, "{output:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_found_and_counted_by_their_tenant() {
+    let harness = OperatorHarness::start().await;
+    let mut own = order("own", "");
+    own["tenant"] = json!("globex");
+    let both = json!([order("one", ""), order("two", "/charge"), own]);
+    submit(&harness, &both, &["--tenant", "acme", "--wait=30s"]).await.fails(&["1 of 3 tasks"]);
+    submit(&harness, &order("bare", ""), &["--wait"]).await.has(&["bare: Processed"]);
+
+    let json_of = async |args: &[&str]| {
+        serde_json::from_str::<Value>(&harness.steward(args).await.out).unwrap()
+    };
+    let list = json_of(&["list", "--tenant", "acme", "--json"]).await;
+    let mut ids: Vec<_> = list.as_array().unwrap().iter().map(|task| &task["task_id"]).collect();
+    ids.sort_by_key(|id| id.to_string());
+    assert_eq!(ids, [&json!("one"), &json!("two")]);
+    harness.steward(&["show", "own"]).await.has(&["tenant: globex"]);
+
+    let counts = json_of(&["tenants", "--json"]).await;
+    assert_eq!(
+        counts,
+        json!([
+            { "tenant": null, "tasks": 1, "unfinished": 0, "processed": 1, "failed_attempts": 0 },
+            { "tenant": "acme", "tasks": 2, "unfinished": 0, "processed": 1, "error": 1, "failed_attempts": 1 },
+            { "tenant": "globex", "tasks": 1, "unfinished": 0, "processed": 1, "failed_attempts": 0 },
+        ])
+    );
+    let since = json_of(&["tenants", "--since", "2100-01-01T00:00:00Z", "--json"]).await;
+    assert_eq!(since, json!([]));
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.yaml");
+    let cost = harness.steward(&["cost", file, "--runs", "20", "--tenants"]).await;
+    cost.has(&["│ acme ", "50.0%", "│ (none) "]);
+
+    let invalid = submit(&harness, &order("x", ""), &["--tenant", "a b"]).await;
+    invalid.fails(&["tenant `a b` is not valid: letters, digits, `.`, `_` and `-`"]);
+    let mut nested = order("x", "");
+    nested["tenant"] = json!(7);
+    submit(&harness, &nested, &[]).await.fails(&["submission 1", "invalid type"]);
+}

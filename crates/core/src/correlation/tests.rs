@@ -13,7 +13,7 @@ fn at(hours: u32) -> Timestamp {
 
 fn waiter(task: &str, attempt: u32, until: u32) -> Waiter {
     let (task_id, step) = (task.parse().unwrap(), "paid".parse().unwrap());
-    Waiter { task_id, incarnation: None, step, attempt, until: at(until) }
+    Waiter { task_id, incarnation: None, step, attempt, until: at(until), tenant: None }
 }
 
 fn event(id: &str) -> ReplyOutcome {

@@ -353,6 +353,7 @@ fn largest_without_steps() -> Option<Task> {
         ended_at: Some(time),
         due: Some(time),
         reply_to: Some("x".repeat(URL_CHARS)),
+        tenant: longest(limits::TENANT_CHARS_MAX),
         retention_for_parent: Some(DocumentRetention { from: time, retention_s: Some(u64::MAX) }),
         retention_start: Some(time),
         retention_s: Some(u64::MAX),

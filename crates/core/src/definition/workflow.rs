@@ -117,6 +117,10 @@ pub struct Trigger {
     /// The task's input, computed from the `event`. By default it is the detail of the event.
     #[serde(default = "default_trigger_input")]
     pub input: Template,
+    /// The task's tenant, computed from the `event`. If absent, or null, the task has no tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub tenant: Option<Template>,
 }
 
 impl Trigger {

@@ -118,6 +118,7 @@ impl AgentCall<'_> {
             auth: template.auth.clone(),
             output: output.cloned().map(Box::new),
             incarnation: task.incarnation,
+            tenant: task.tenant.clone(),
         };
         let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
         let bytes = body_bytes + request.path.len();
@@ -145,7 +146,8 @@ fn subscription(
     let value = event.equals.render(values.scope()).map_err(|error| error.to_string())?;
     let key = CorrelationKey::new(&task.workflow, &part.step, event, &value)?;
     let (task_id, incarnation, step) = (task.task_id.clone(), task.incarnation, part.clone());
-    let waiter = Waiter { task_id, incarnation, step, attempt, until: complete_by };
+    let (until, tenant) = (complete_by, task.tenant.clone());
+    let waiter = Waiter { task_id, incarnation, step, attempt, until, tenant };
     Ok(EventSubscription { key, waiter })
 }
 
@@ -179,6 +181,7 @@ fn submission_of_child(
         workflow: child.name.clone(),
         version: child.version,
         input,
+        tenant: task.tenant.clone(),
         reply_to: None,
         parent: Some(ParentStep {
             task_id: task.task_id.clone(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{
     AGENT_VERSION_CHARS_MAX, COMMAND_ID_CHARS_MAX, ITEMS_MAX, NAME_CHARS_MAX, QUEUE_NAME_CHARS_MAX,
-    STACK_ID_CHARS_MAX, TASK_ID_CHARS_MAX,
+    STACK_ID_CHARS_MAX, TASK_ID_CHARS_MAX, TENANT_CHARS_MAX,
 };
 
 /// The error for a text that is not a valid name or id. It contains the violated rule.
@@ -113,6 +113,16 @@ checked_text!(
     |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'),
     "[A-Za-z0-9][A-Za-z0-9_.:-]",
     "a letter or digit, then letters, digits, `-`, `_`, `.` and `:`"
+);
+
+checked_text!(
+    /// The tenant of a task: the customer, team or system on whose behalf it runs. It is the message group id of the
+    /// task's messages in SQS, so that the load of one tenant does not delay the tasks of others.
+    Tenant, "tenant", TENANT_CHARS_MAX,
+    |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'),
+    |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'),
+    "[A-Za-z0-9._-]",
+    "letters, digits, `.`, `_` and `-`"
 );
 
 checked_text!(

@@ -49,7 +49,7 @@ use crate::{
         command::{CommandId, CommandRecord},
         inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
-        names::{Incarnation, Part, StepName, TaskId, WorkflowName},
+        names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
         part_run::PartRun,
         retention::{DocumentRetention, retention_start},
     },
@@ -165,6 +165,9 @@ pub struct Task {
     /// The URL of the client's queue for notifications.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    /// The tenant. It never changes.
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Tenant>,
     /// The parent task and its step, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentStep>,

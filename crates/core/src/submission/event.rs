@@ -7,6 +7,8 @@
 //!
 //! Refusals contain keys and types, but no values of the event.
 
+use std::str::FromStr;
+
 use serde_json::Value;
 
 use super::{SubmissionRefusal, attribute_text, too_deep, too_large};
@@ -17,7 +19,11 @@ use crate::{
         template::Template,
     },
     limits,
-    model::{integers::check_integers, messages::Submission, names::TaskId},
+    model::{
+        integers::check_integers,
+        messages::Submission,
+        names::{InvalidName, TaskId, Tenant},
+    },
 };
 
 /// An event in the format in which EventBridge sends it to a queue.
@@ -111,12 +117,15 @@ impl ReceivedEvent {
         };
         let task_id = self.task_id(&trigger.task_id).map_err(refused("task_id"))?;
         let input = self.render(&trigger.input).map_err(refused("input"))?;
+        let tenant = trigger.tenant.as_ref().map(|template| self.tenant(template)).transpose();
+        let tenant = tenant.map_err(refused("tenant"))?.flatten();
         let workflow = workflow.name.clone();
         let submission = Submission {
             task_id,
             workflow,
             version: None,
             input,
+            tenant,
             reply_to: None,
             parent: None,
             undo: false,
@@ -134,20 +143,18 @@ impl ReceivedEvent {
     }
 
     fn task_id(&self, template: &Template) -> Result<TaskId, String> {
+        parse_name(self.render(template)?, "id")
+    }
+
+    /// The tenant; `None` if the template renders to null.
+    fn tenant(&self, template: &Template) -> Result<Option<Tenant>, String> {
         match self.render(template)? {
-            Value::String(text) => {
-                text.parse().map_err(|error: crate::model::names::InvalidName| {
-                    format!("the result is not a valid id: {}", error.rule())
-                })
-            }
-            Value::Null
+            Value::Null => Ok(None),
+            value @ (Value::String(_)
             | Value::Bool(_)
             | Value::Number(_)
             | Value::Array(_)
-            | Value::Object(_) => {
-                let error = "the result is not a text; to use a number, embed it in a longer text";
-                Err(error.to_owned())
-            }
+            | Value::Object(_)) => parse_name(value, "tenant").map(Some),
         }
     }
 
@@ -160,6 +167,19 @@ impl ReceivedEvent {
         let reason =
             |error: EvaluationError| attribute_text(&error.to_string(), limits::REASON_CHARS_MAX);
         template.render(scope).map_err(reason)
+    }
+}
+
+/// Parses the rendered value of a template as a name of this kind. The error contains no values.
+fn parse_name<N: FromStr<Err = InvalidName>>(value: Value, kind: &str) -> Result<N, String> {
+    match value {
+        Value::String(text) => text.parse().map_err(|error: InvalidName| {
+            format!("the result is not a valid {kind}: {}", error.rule())
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            let error = "the result is not a text; to use a number, embed it in a longer text";
+            Err(error.to_owned())
+        }
     }
 }
 
@@ -200,6 +220,11 @@ mod tests {
             json!(by_default),
             json!({ "task_id": "e-1", "workflow": "order", "input": { "order": 7 } })
         );
+        assert_eq!(by_default.tenant, None);
+        let tenant = json!({ "tenant": "${ event.detail.shop }" });
+        let of = |shop: Value| submission(tenant.clone(), json!({ "shop": shop })).unwrap().tenant;
+        assert_eq!(of(json!("acme")).unwrap().as_str(), "acme");
+        assert_eq!(of(Value::Null), None);
         let trigger = json!({
             "task_id": "order-${ event.detail.order }",
             "input": { "n": "${ event.detail.order }", "at": "${ event.time }" },
@@ -232,6 +257,15 @@ mod tests {
                 json!({ "input": { "x": "${ event.detail.order + 1 }" } }),
                 "workflow `order`: trigger.input: expression `event.detail.order + 1`: `add` does \
                  not support string and int",
+            ),
+            (
+                json!({ "tenant": "${ event.detail.order }" }),
+                "workflow `order`: trigger.tenant: the result is not a valid tenant: letters, digits, `.`, `_` and \
+                 `-`, at most 64 characters",
+            ),
+            (
+                json!({ "tenant": "${ event.detail.n }" }),
+                "workflow `order`: trigger.tenant: the result is not a text; to use a number, embed it in a longer text",
             ),
             (json!({ "input": nested }), "the input nests deeper than 32 levels"),
         ] {

@@ -13,7 +13,7 @@ name: parcel
 version: 3
 description: All there is
 input: { type: object, required: [amount] }
-trigger: { source: shop, detail_type: Order Placed, task_id: '${ event.detail.id }', input: '${ event.detail }' }
+trigger: { source: shop, detail_type: Order Placed, task_id: '${ event.detail.id }', input: '${ event.detail }', tenant: '${ event.detail.shop }' }
 complete_within: 4d
 overdue: undo
 retention: 30d

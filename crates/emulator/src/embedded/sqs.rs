@@ -7,6 +7,7 @@
 
 mod attributes;
 mod error;
+mod groups;
 mod journal;
 mod message;
 mod operations;

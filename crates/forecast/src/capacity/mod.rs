@@ -25,6 +25,7 @@ mod report;
 mod scaling_limits;
 mod settings;
 mod stage_queue;
+mod tenants;
 
 #[cfg(test)]
 mod overload_tests;
@@ -39,6 +40,9 @@ pub use recommendations::Recommendation;
 pub use report::{LateReplies, LatencySummary, LoadCost, ScaleReport, StageRow};
 pub use settings::{
     DeploymentSizing, Load, OverloadHandling, SHARDS, ScaleError, ScaleSettings, Size,
+};
+pub use tenants::{
+    NOISY_LOAD_FACTOR, NoisyTenantReport, QUIET_TENANTS, QuietTenants, noisy_tenant,
 };
 
 use crate::cost::{forecast, prices::Prices};

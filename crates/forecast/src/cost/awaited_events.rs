@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use aws_lambda_events::sqs::SqsEvent;
-use steward_core::{
-    correlation::EventSubscription, engine::effect::Effect, model::messages::ReplyOutcome,
-};
+use steward_core::{correlation::EventSubscription, model::messages::ReplyOutcome};
 use steward_runtime::{
-    dispatch::{Send, send_effects},
+    dispatch::send_effects,
     ports::{OutgoingMessage, Queue},
 };
 
@@ -65,8 +63,7 @@ async fn receive_event(
     let id = format!("{}/{}", waiter.task_id, waiter.step);
     match steward_submission::events::record_event(ports, key, &id, &outcome).await {
         Ok(reply) => {
-            let send = |reply| Send { effect: Effect::Reply(reply), traceparent: None };
-            let sent = send_effects(ports, reply.into_iter().map(send).collect()).await;
+            let sent = send_effects(ports, reply.into_iter().collect()).await;
             sent.iter().all(Result::is_ok)
         }
         Err(_) => false,

@@ -86,6 +86,7 @@ pub(super) fn run(plan: &Arc<ForecastPlan>, run: u32) -> Result<ForecastRun, For
             workflow: workflow.name.clone(),
             version: Some(workflow.version),
             input,
+            tenant: None,
             reply_to: None,
             parent: None,
             undo: false,

@@ -340,5 +340,5 @@ fn epoch() -> Timestamp {
 }
 
 fn plain(queue: Queue, body: String) -> OutgoingMessage {
-    OutgoingMessage { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
+    OutgoingMessage { queue, body, attributes: Vec::new(), tenant: None, delay: Duration::ZERO }
 }

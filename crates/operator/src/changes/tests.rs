@@ -259,6 +259,10 @@ fn a_changed_trigger_is_risky() {
             json!({ "input": { "order": "${ event.detail }" } }),
             "risky trigger.input: changed (new tasks get a different input; check that it matches the schema and the steps)",
         ),
+        (
+            json!({ "tenant": "${ event.detail.shop }" }),
+            "risky trigger.tenant: changed (an event that is redelivered after publication is refused if its tenant differs)",
+        ),
     ] {
         assert_eq!(changes_by(json!({ "trigger": trigger })), [expected]);
     }

@@ -36,7 +36,9 @@ pub(super) async fn extend<P: Ports>(
     };
     let children: Vec<_> = children(workflow, task).collect();
     for chunk in children.chunks(MESSAGES_AT_ONCE) {
-        let messages = chunk.iter().map(|child| extend_retention_message(request(child.clone())));
+        let message =
+            |child: &TaskId| extend_retention_message(request(child.clone()), task.tenant.clone());
+        let messages = chunk.iter().map(message);
         ports.channel().send(messages.collect()).await.into_iter().collect::<Result<(), _>>()?;
     }
     Ok(())

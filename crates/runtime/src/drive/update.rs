@@ -106,7 +106,8 @@ impl TaskUpdate {
                 Some((_, owners)) => owners.push(delivery),
                 None => {
                     let traceparent = traceparent.map(str::to_owned);
-                    self.effects.push((Send { effect, traceparent }, vec![delivery]));
+                    let tenant = self.task.tenant.clone();
+                    self.effects.push((Send { effect, traceparent, tenant }, vec![delivery]));
                 }
             }
         }

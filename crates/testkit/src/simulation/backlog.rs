@@ -51,6 +51,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         repeated_at: Vec::new(),
         input: json!({ "amount": 1, "items": [], "wait": "1s" }),
         id_collision: false,
+        tenant: None,
     };
     let usual = SimulationPlan::of(0).unwrap();
     let kind = |_| ServiceProfile { latency_max: 5 * SECOND, ..ServiceProfile::default() };

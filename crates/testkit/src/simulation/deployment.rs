@@ -238,5 +238,5 @@ impl SimulationState {
 }
 
 fn plain(queue: Queue, body: String) -> OutgoingMessage {
-    OutgoingMessage { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
+    OutgoingMessage { queue, body, attributes: Vec::new(), tenant: None, delay: Duration::ZERO }
 }

@@ -122,6 +122,7 @@ fn task(n: u64, items: u64, random: &mut SeededRandom) -> Result<TaskPlan> {
         repeated_at: Vec::new(),
         input,
         id_collision: false,
+        tenant: None,
     })
 }
 

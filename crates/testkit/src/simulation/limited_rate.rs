@@ -49,6 +49,7 @@ fn plan(per_second: f64) -> SimulationPlan {
         repeated_at: Vec::new(),
         input: json!({ "amount": 1, "items": [], "wait": "1s" }),
         id_collision: false,
+        tenant: None,
     };
     let usual = SimulationPlan::of(0).unwrap();
     let profile = ServiceProfile { latency_max: 50, ..ServiceProfile::default() };

@@ -159,7 +159,9 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
     record.body = Some(message.sent.body.clone());
     let receives = ("ApproximateReceiveCount".to_owned(), message.receives.to_string());
     let sent_at = ("SentTimestamp".to_owned(), epoch_millis(message.sent_at).to_string());
-    record.attributes = [receives, sent_at].into();
+    let tenant = message.sent.tenant.as_ref();
+    let group = tenant.map(|tenant| ("MessageGroupId".to_owned(), tenant.to_string()));
+    record.attributes = [receives, sent_at].into_iter().chain(group).collect();
     if message.sent.queue == Queue::Events {
         record.event_source_arn = Some(EVENTS_QUEUE_ARN.to_owned());
     }

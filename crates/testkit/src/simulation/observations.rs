@@ -167,6 +167,7 @@ impl Oracle {
     /// Records a sent message, and checks it.
     pub(super) fn observe_message(&mut self, message: &OutgoingMessage, ledger: &EffectLedger) {
         let body = &message.body;
+        self.check_tenant(message);
         match &message.queue {
             Queue::Submissions => {
                 let found = child_checks::check_submission(self, ledger, body);
@@ -208,6 +209,28 @@ impl Oracle {
                     self.add_finding(format!("a submission was refused: {body}"));
                 }
             }
+        }
+    }
+
+    /// Every message about a task has its tenant as the message group id. A child task has the tenant of its parent.
+    fn check_tenant(&mut self, message: &OutgoingMessage) {
+        if matches!(message.queue, Queue::Rejected | Queue::Sweeps) {
+            return;
+        }
+        let body: Value = serde_json::from_str(&message.body).unwrap_or_default();
+        let field = |key: &str| body.get(key).and_then(Value::as_str);
+        // A refused submission may have the id of another task.
+        let Some(id) = field("task_id").filter(|_| field("status") != Some("refused")) else {
+            return;
+        };
+        let Some(task) = id.parse().ok().and_then(|id: TaskId| self.tasks.get(&id)) else { return };
+        let is_collision = self.colliding_ids.iter().any(|known| known.as_str() == id);
+        if !is_collision && task.tenant != message.tenant {
+            let (queue, tenant) = (&message.queue, &message.tenant);
+            let expected = &task.tenant;
+            self.add_finding(format!(
+                "{id}: a message to {queue:?} has the tenant {tenant:?} instead of {expected:?}"
+            ));
         }
     }
 

@@ -8,7 +8,7 @@ use steward_core::{
     definition::workflow::Workflow,
     model::{
         command::CommandAction,
-        names::{AgentName, TaskId},
+        names::{AgentName, TaskId, Tenant},
         time::Timing,
     },
     rate::RateLimit,
@@ -121,6 +121,7 @@ pub(super) struct TaskPlan {
     pub(super) input: Value,
     /// Whether the id is also that of a child task, if the step with the child task runs.
     pub(super) id_collision: bool,
+    pub(super) tenant: Option<Tenant>,
 }
 
 /// A command that an operator sends.

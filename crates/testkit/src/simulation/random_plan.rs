@@ -8,7 +8,7 @@ use steward_core::{
     limits,
     model::{
         command::CommandAction,
-        names::{AgentName, Part, StepName},
+        names::{AgentName, Part, StepName, Tenant},
         time::Timing,
     },
 };
@@ -249,6 +249,7 @@ fn tasks(
             repeated_at,
             input: input(random),
             id_collision: false,
+            tenant: tenant(n),
         };
         let id_collision =
             random.chance(0.1).then(|| id_collision(&task, blueprint, random)).transpose()?;
@@ -279,7 +280,15 @@ fn id_collision(
         repeated_at: Vec::new(),
         input: input(random),
         id_collision: true,
+        tenant: None,
     }))
+}
+
+/// Two of three tasks have a tenant. It needs no random number, so that a seed keeps its plan.
+fn tenant(n: u64) -> Option<Tenant> {
+    let names = [None, Some("acme"), Some("globex")];
+    let name = *names.iter().cycle().nth(usize::try_from(n % 3).ok()?)?;
+    name?.parse().ok()
 }
 
 fn commands(

@@ -280,6 +280,7 @@ impl Runner {
             workflow,
             version: None,
             input,
+            tenant: task.tenant.clone(),
             reply_to: Some(REPLY_QUEUE.to_owned()),
             parent: None,
             undo: false,

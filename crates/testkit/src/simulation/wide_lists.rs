@@ -44,6 +44,7 @@ pub(super) fn lengthen(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan
         repeated_at: Vec::new(),
         input: json!({ "amount": random.within(1..=99), "items": list(count, random), "wait": "1s" }),
         id_collision: false,
+        tenant: None,
     };
     let commands = commands(&task, count, random)?;
     let mut plan = SimulationPlan {

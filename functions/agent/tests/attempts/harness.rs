@@ -145,6 +145,7 @@ impl AgentInstance {
             auth: None,
             output: None,
             incarnation: None,
+            tenant: None,
         }
     }
 

@@ -150,6 +150,7 @@ pub(crate) fn get(path: &str) -> StepRequest {
         auth: None,
         output: None,
         incarnation: None,
+        tenant: None,
     }
 }
 

@@ -17,11 +17,15 @@ impl Checker<'_> {
     pub(super) fn check_trigger(&mut self, trigger: &Trigger) {
         self.check_event_text("trigger.source", &trigger.source);
         self.check_event_text("trigger.detail_type", &trigger.detail_type);
-        if !trigger.task_id.source().is_string() {
-            self.report("trigger.task_id", "must be a string");
+        let tenant = trigger.tenant.iter().map(|template| ("tenant", template));
+        for (key, template) in [("task_id", &trigger.task_id)].into_iter().chain(tenant.clone()) {
+            if !template.source().is_string() {
+                self.report(format!("trigger.{key}"), "must be a string");
+            }
         }
         self.check_trigger_cycle(trigger);
-        for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
+        let templates = [("task_id", &trigger.task_id), ("input", &trigger.input)];
+        for (key, template) in templates.into_iter().chain(tenant) {
             self.check_event_template(template, &format!("trigger.{key}"), "a trigger");
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         command::CommandId,
         error_detail::ErrorDetail,
         json_text::JsonText,
-        names::{AgentName, Incarnation, Part, TaskId},
+        names::{AgentName, Incarnation, Part, TaskId, Tenant},
         responses::ResponseOverrides,
     },
 };
@@ -85,6 +85,10 @@ pub struct StepRequest {
     /// The task's incarnation. The reply returns it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
+    /// The tenant of the task. The agent sends its reply with this message group id, so that the replies to a tenant with
+    /// much load do not delay those to others. An agent may ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Tenant>,
 }
 
 /// An agent's reply to a [`StepRequest`]. An agent that cannot finish before complete-by sends no reply.

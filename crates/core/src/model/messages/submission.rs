@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{
-    names::{Incarnation, Part, TaskId, WorkflowName},
+    names::{Incarnation, Part, TaskId, Tenant, WorkflowName},
     retention::DocumentRetention,
 };
 
@@ -24,6 +24,9 @@ pub struct Submission {
     /// The value that expressions read as `input`.
     #[serde(default)]
     pub input: Value,
+    /// The tenant of the task. A child task has the tenant of its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Tenant>,
     /// URL of the client's queue for [`StatusNotification`](super::StatusNotification)s. It must be on the list of allowed reply
     /// queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -116,6 +116,16 @@ fn triggers() {
         ),
         ("'${ event.detail.id }'", "7", "5:62: trigger.task_id: must be a string, not a number"),
         (
+            "tenant: '${ event.detail.shop }'",
+            "tenant: '${ input.shop }'",
+            "5:122: trigger.tenant: `input`: a trigger reads nothing but `event`",
+        ),
+        (
+            "tenant: '${ event.detail.shop }'",
+            "tenant: 7",
+            "5:122: trigger.tenant: must be a string, not a number",
+        ),
+        (
             "'${ event.detail.id }'",
             "'${ evnet.id }'",
             "5:62: trigger.task_id: expression `evnet.id`: unknown name `evnet`; did you mean `event`?",

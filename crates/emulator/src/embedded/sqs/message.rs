@@ -17,6 +17,9 @@ const ATTRIBUTES_MAX: usize = 10;
 /// The longest name or type of an attribute, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
+/// The most characters of a message group id.
+const GROUP_CHARS_MAX: usize = 128;
+
 /// A message in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct QueueMessage {
@@ -43,6 +46,9 @@ pub(super) struct QueueMessage {
     /// The name of the source queue, if the message is a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
+    /// The message group id, by which the queue is fair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) group: Option<String>,
 }
 
 /// A message attribute, in the format of SQS's JSON.
@@ -81,6 +87,7 @@ impl QueueMessage {
             Some(("ApproximateReceiveCount", self.receives.to_string())),
             self.first_received_at.map(|at| ("ApproximateFirstReceiveTimestamp", millis(at))),
             self.source.as_deref().map(|name| ("DeadLetterQueueSourceArn", arn(name))),
+            self.group.clone().map(|group| ("MessageGroupId", group)),
         ];
         attributes.into_iter().flatten().map(|(name, value)| (name.to_owned(), value))
     }
@@ -112,6 +119,16 @@ pub(super) fn check(
         return Err(SqsError::message_contents());
     }
     Ok(())
+}
+
+/// Validates a message group id.
+pub(super) fn check_group(group: &str) -> Result<(), SqsError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte.is_ascii_punctuation();
+    if (1..=GROUP_CHARS_MAX).contains(&group.len()) && group.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let reason = "Can only include alphanumeric and punctuation characters. 1 to 128 in length";
+    Err(SqsError::parameter("MessageGroupId", group, reason))
 }
 
 /// Whether SQS refuses a character. It refuses the characters that XML does not allow.

@@ -2,7 +2,7 @@
 //! gives records; the journal stores them, and then they are applied. After a restart, the same records give the
 //! same state.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::attributes::QueueAttributes;
 use super::error::SqsError;
+use super::groups::{MessageGroups, Messages};
 use super::message::QueueMessage;
 use super::receipt::ReceiptHandle;
 use super::time::Micros;
@@ -59,11 +60,10 @@ pub(super) struct StoredQueue {
     pub(super) attributes: QueueAttributes,
     pub(super) created_at: Micros,
     pub(super) modified_at: Micros,
-    messages: HashMap<u64, QueueMessage>,
+    messages: Messages,
     /// The bytes of the bodies of all messages.
     body_bytes: u64,
-    /// The numbers of the messages, sorted by the time at which they become visible.
-    by_visibility: BTreeSet<(Micros, u64)>,
+    groups: MessageGroups,
     /// Wakes waiting receives when a message arrives or its visibility changes.
     changed: Arc<Notify>,
 }
@@ -211,7 +211,7 @@ impl QueuesState {
                 if let Some(queue) = self.queues.get_mut(&name) {
                     queue.messages.clear();
                     queue.body_bytes = 0;
-                    queue.by_visibility.clear();
+                    queue.groups.clear();
                 }
             }
             JournalRecord::Sent { queue, message } => {
@@ -225,6 +225,9 @@ impl QueuesState {
                         message.first_received_at.get_or_insert(at);
                         message.visible_at = visible_at;
                     });
+                }
+                if let Some(queue) = self.queues.get_mut(&queue) {
+                    queue.groups.update_noisy(at, &queue.messages);
                 }
             }
             JournalRecord::VisibilityChanged { queue, number, visible_at } => {
@@ -267,8 +270,8 @@ impl QueuesState {
             JournalRecord::Queue { name, attributes, at: queue.modified_at }
         });
         let messages = self.queues.iter().flat_map(|(name, queue)| {
-            queue.by_visibility.iter().filter_map(|(_, number)| {
-                let message = queue.messages.get(number)?.clone();
+            queue.groups.numbers().filter_map(|number| {
+                let message = queue.messages.get(&number)?.clone();
                 Some(JournalRecord::Sent { queue: name.clone(), message })
             })
         });
@@ -289,7 +292,7 @@ impl QueuesState {
 
     fn insert(&mut self, queue: &str, message: QueueMessage) {
         let Some(queue) = self.queues.get_mut(queue) else { return };
-        queue.by_visibility.insert((message.visible_at, message.number));
+        queue.groups.insert(&message);
         queue.body_bytes += message.body.len() as u64;
         queue.messages.insert(message.number, message);
         queue.changed.notify_waiters();
@@ -299,16 +302,16 @@ impl QueuesState {
         let queue = self.queues.get_mut(queue)?;
         let message = queue.messages.remove(&number)?;
         queue.body_bytes = queue.body_bytes.saturating_sub(message.body.len() as u64);
-        queue.by_visibility.remove(&(message.visible_at, number));
+        queue.groups.remove(&message);
         Some(message)
     }
 
     fn update(&mut self, queue: &str, number: u64, change: impl FnOnce(&mut QueueMessage)) {
         let Some(queue) = self.queues.get_mut(queue) else { return };
         let Some(message) = queue.messages.get_mut(&number) else { return };
-        queue.by_visibility.remove(&(message.visible_at, number));
+        queue.groups.remove(message);
         change(message);
-        queue.by_visibility.insert((message.visible_at, number));
+        queue.groups.insert(message);
         queue.changed.notify_waiters();
     }
 }
@@ -319,9 +322,9 @@ impl StoredQueue {
             attributes,
             created_at: at,
             modified_at: at,
-            messages: HashMap::new(),
+            messages: Messages::new(),
             body_bytes: 0,
-            by_visibility: BTreeSet::new(),
+            groups: MessageGroups::default(),
             changed: Arc::default(),
         }
     }
@@ -341,21 +344,22 @@ impl StoredQueue {
         self.messages.get(&receipt.number).filter(|message| message.receives == receipt.receive)
     }
 
-    /// The visible messages; those that have been visible longest come first.
+    /// The visible messages in the order of delivery: those of noisy groups come last, and of the others those that have
+    /// been visible longest come first.
     fn visible(&self, now: Micros) -> impl Iterator<Item = &QueueMessage> {
-        let numbers = self.by_visibility.range(..=(now, u64::MAX));
-        numbers.filter_map(|(_, number)| self.messages.get(number))
+        let numbers = self.groups.visible(now, &self.messages);
+        numbers.filter_map(|number| self.messages.get(&number))
     }
 
-    /// The hidden messages, sorted by the time at which they become visible.
+    /// The hidden messages.
     fn hidden(&self, now: Micros) -> impl Iterator<Item = &QueueMessage> {
-        let numbers = self.by_visibility.range((now.saturating_add(1), 0)..);
-        numbers.filter_map(|(_, number)| self.messages.get(number))
+        let numbers = self.groups.hidden(now);
+        numbers.filter_map(|number| self.messages.get(&number))
     }
 
     /// When the next hidden message becomes visible.
     pub(super) fn next_visible_at(&self, now: Micros) -> Option<Micros> {
-        self.hidden(now).next().map(|message| message.visible_at)
+        self.groups.next_visible_at(now)
     }
 
     pub(super) fn counts(&self, now: Micros) -> MessageCounts {

@@ -1,6 +1,7 @@
 //! Tests of the embedded queues through the SDK's client.
 
 mod durability;
+mod fairness;
 mod validation;
 
 use std::fs;

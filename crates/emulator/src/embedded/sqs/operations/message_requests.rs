@@ -33,6 +33,8 @@ struct SendEntry {
     delay_seconds: Option<i64>,
     #[serde(default)]
     message_attributes: BTreeMap<String, MessageAttribute>,
+    #[serde(default)]
+    message_group_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -254,10 +256,11 @@ fn send_response(message: &QueueMessage) -> Value {
 }
 
 impl SendEntry {
-    /// A message without attributes and delay.
+    /// A message without attributes, delay and group.
     fn new(message_body: String) -> Self {
-        let (id, delay_seconds, message_attributes) = (String::new(), None, BTreeMap::new());
-        Self { id, message_body, delay_seconds, message_attributes }
+        let (id, message_attributes) = (String::new(), BTreeMap::new());
+        let (delay_seconds, message_group_id) = (None, None);
+        Self { id, message_body, delay_seconds, message_attributes, message_group_id }
     }
 
     /// The size that counts towards a batch's limit, in bytes.
@@ -274,6 +277,7 @@ impl SendEntry {
         now: Micros,
     ) -> Result<QueueMessage, SqsError> {
         message::check(&self.message_body, &self.message_attributes, bytes_max)?;
+        self.message_group_id.as_deref().map_or(Ok(()), message::check_group)?;
         let delay = match self.delay_seconds {
             Some(value) => seconds("DelaySeconds", value, DELAY_SECONDS_MAX)?,
             None => delay,
@@ -290,6 +294,7 @@ impl SendEntry {
             released: 0,
             first_received_at: None,
             source: None,
+            group: self.message_group_id,
         })
     }
 }
