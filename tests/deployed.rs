@@ -74,6 +74,7 @@ async fn run_all_checks(stack: &Rc<Stack>) {
         killed_functions::every_task_ends_although_functions_are_killed(stack.clone()),
     );
     checks.start("events", events::event_submits_a_task(stack.clone()));
+    checks.start("awaited event", events::event_completes_a_step(stack.clone()));
     checks.start("schedule", events::schedule_submits_a_task(stack.clone()));
     checks.start("http", http::function_url_accepts_submissions(stack.clone()));
     checks.start("console", console::operator_uses_the_console(stack.clone()));

@@ -1,4 +1,4 @@
-//! Tasks that are submitted by an event on the stack's bus, and by a schedule.
+//! Tasks that are submitted by an event on the stack's bus, and by a schedule; and steps that wait for an event.
 
 use std::{rc::Rc, time::Duration};
 
@@ -54,6 +54,39 @@ pub(super) async fn event_submits_a_task(stack: Rc<Stack>) {
     };
     wait_for("an event that its rule matches", submitted).await;
     assert_eq!(stack.ended(&id).await.process_state, ProcessState::Processed);
+}
+
+const AWAITS_EVENT: &str = r#"
+name: awaits-event
+version: 1
+steps:
+  paid:
+    wait:
+      event: { source: bank, detail_type: Paid, key: "${ event.detail.order }", equals: "${ task.id }" }
+      within: 10m
+output: ${ steps.paid.output.detail.amount }
+"#;
+
+pub(super) async fn event_completes_a_step(stack: Rc<Stack>) {
+    stack.publish(AWAITS_EVENT).await;
+    let id = stack.name_of("awaits-event");
+    stack.submit(&id, "awaits-event", &json!({})).await;
+    let detail = json!({ "order": id, "amount": 7 }).to_string();
+    let event = PutEventsRequestEntry::builder()
+        .event_bus_name(stack.variable("STEWARD_EVENT_BUS"))
+        .source("bank")
+        .detail_type("Paid")
+        .detail(detail)
+        .build();
+    let events = aws_sdk_eventbridge::Client::new(&stack.sdk);
+    let completed = async || {
+        let put = events.put_events().entries(event.clone()).send().await.unwrap();
+        assert_eq!(put.failed_entry_count, 0);
+        let ended = tokio::time::timeout(Duration::from_secs(15), stack.ended(&id));
+        ended.await.ok()
+    };
+    let task = wait_for("an event that its rule matches", completed).await;
+    assert_eq!(task.process_state, ProcessState::Processed);
 }
 
 pub(super) async fn schedule_submits_a_task(stack: Rc<Stack>) {

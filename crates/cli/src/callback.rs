@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use backon::{ConstantBuilder, Retryable};
 use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_aws::store::DynamoStore;
 use steward_core::{
     engine::callback_check::check_callback,
@@ -65,13 +65,16 @@ pub(crate) struct CallbackArgs {
     /// How long to wait until the scheduler has recorded the callback.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     wait: Duration,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     deployment: DeploymentArgs,
 }
 
 /// Sends the callback, and waits until the scheduler has recorded it. Does not wait for a heartbeat.
 pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
-    let (CallbackArgs { token, wait, deployment }, outcome) = match command {
+    let (CallbackArgs { token, wait, json, deployment }, outcome) = match command {
         CallbackCommand::Complete { args, output } => (args, CallbackOutcome::Completed { output }),
         CallbackCommand::Fail { args, reason } => (args, CallbackOutcome::Failed { reason }),
         CallbackCommand::Heartbeat { args } => (args, CallbackOutcome::Heartbeat),
@@ -90,7 +93,7 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
         bail!("{token}: not sent, because SQS refused it: {reason}");
     }
     if is_heartbeat {
-        outln!("{token}: sent");
+        print_state(&token, "sent", json);
         return Ok(());
     }
     let Some(state) = wait_until_recorded(&store, &token, wait).await? else {
@@ -102,8 +105,15 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
     if matches!(state, StepState::Waiting { .. }) {
         bail!("{token}: refused, because the attempt ended before the callback arrived");
     }
-    outln!("{token}: {}", state.name());
+    print_state(&token, state.name(), json);
     Ok(())
+}
+
+fn print_state(token: &CallbackToken, state: &str, json: bool) {
+    match json {
+        true => outln!("{:#}", json!({ "token": token, "state": state })),
+        false => outln!("{token}: {state}"),
+    }
 }
 
 /// Waits until the step no longer awaits a callback, and returns its state; `None` if that takes too long.

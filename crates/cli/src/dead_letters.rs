@@ -1,10 +1,13 @@
 //! `steward dlq list|show|redrive`: messages that were received too often without success. `crates/aws`
 //! reads and redrives them.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, bail};
 use aws_sdk_sqs::Client;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue};
 
 use crate::{
@@ -33,6 +36,9 @@ pub(crate) struct ListArgs {
     /// A further dead-letter queue, by name or URL; repeatable.
     #[arg(long = "queue")]
     queues: Vec<String>,
+    /// Print a JSON list.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `steward dlq show`.
@@ -46,6 +52,9 @@ pub(crate) struct ShowArgs {
     /// Show message bodies too. They may contain customer data.
     #[arg(long)]
     body: bool,
+    /// Print a JSON list.
+    #[arg(long)]
+    json: bool,
 }
 
 /// `steward dlq`.
@@ -72,29 +81,50 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
             args.prefix
         );
     }
-    let mut rows = table(&["queue", "messages", "in flight", "source queues"]);
+    let (mut rows, mut listed) =
+        (table(&["queue", "messages", "in flight", "source queues"]), vec![]);
     for queue in queues {
         let holds = queue.contents().await?;
-        let (waiting, in_flight) = (holds.waiting.to_string(), holds.in_flight.to_string());
-        rows.add_row([
-            queue.name().to_owned(),
-            waiting,
-            in_flight,
-            queue.source_names().join(", "),
-        ]);
+        let (waiting, in_flight, sources) = (holds.waiting, holds.in_flight, queue.source_names());
+        listed.push(json!({
+            "queue": queue.name(), "messages": waiting, "in_flight": in_flight, "source_queues": sources,
+        }));
+        let (waiting, in_flight) = (waiting.to_string(), in_flight.to_string());
+        rows.add_row([queue.name().to_owned(), waiting, in_flight, sources.join(", ")]);
     }
-    outln!("{rows}");
+    match args.json {
+        true => outln!("{:#}", Value::Array(listed)),
+        false => outln!("{rows}"),
+    }
     Ok(())
 }
 
 async fn show(client: &Client, args: &ShowArgs) -> Result<()> {
     let queue = dead_letter_queue(client, &args.queue).await?;
     let letters = queue.peek(args.limit).await.with_context(|| format!("show {}", queue.name()))?;
+    if args.json {
+        let letters = letters.iter().map(|letter| letter_json(letter, args.body));
+        outln!("{:#}", Value::Array(letters.collect()));
+        return Ok(());
+    }
     for letter in &letters {
         outln!("{}", description(letter, args.body));
     }
     outln!("{}: messages shown: {}", queue.name(), letters.len());
     Ok(())
+}
+
+fn letter_json(letter: &DeadLetter, body: bool) -> Value {
+    json!({
+        "message_id": letter.message_id(),
+        "source_queue": letter.source(),
+        "sent_at": letter.sent_at(),
+        "first_received_at": letter.first_received_at(),
+        "receives": letter.receives(),
+        "attributes": letter.attributes().collect::<BTreeMap<_, _>>(),
+        "bytes": letter.body().len(),
+        "body": body.then(|| letter.body()),
+    })
 }
 
 /// The lines that describe a message.

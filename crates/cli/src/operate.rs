@@ -8,9 +8,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use backon::{ExponentialBuilder, Retryable};
 use clap::{Args, builder::NonEmptyStringValueParser};
+use serde::Serialize;
 use serde_json::Value;
 use steward_aws::store::DynamoStore;
 use steward_core::model::{
@@ -18,7 +19,7 @@ use steward_core::model::{
     integers::check_integers,
     messages::SchedulerMessage,
     names::{Part, TaskId},
-    task::Task,
+    task::{ProcessState, Task},
 };
 use steward_operator::view::TaskView;
 use steward_runtime::ports::{PortError, StateStore};
@@ -62,6 +63,9 @@ pub(crate) struct TaskCommandArgs {
     /// Send the command without waiting for its outcome.
     #[arg(long)]
     no_wait: bool,
+    /// Print one JSON object. The exit code says whether the command was carried out.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     deployment: DeploymentArgs,
 }
@@ -187,35 +191,90 @@ pub(crate) async fn cancel(args: TaskCommandArgs) -> Result<()> {
     command(args, CommandAction::Cancel).await
 }
 
+/// What became of a command, as JSON.
+#[derive(Debug, Serialize)]
+struct CommandReport<'a> {
+    task_id: &'a TaskId,
+    command_id: &'a CommandId,
+    command: String,
+    #[serde(flatten)]
+    result: CommandResult,
+}
+
+/// What became of a command.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+enum CommandResult {
+    /// It was sent, and its outcome is not awaited.
+    Sent,
+    /// It was carried out.
+    Done { process_state: ProcessState, next: String },
+    /// The scheduler refused it.
+    Refused { process_state: ProcessState, reason: String },
+    /// It was sent, and has no outcome yet.
+    NoOutcome,
+}
+
 /// Sends a command, and prints its outcome.
 ///
 /// # Errors
 /// The command is refused, or has no outcome in time.
 pub(crate) async fn command(args: TaskCommandArgs, order: CommandAction) -> Result<()> {
-    let TaskCommandArgs { task: id, reason, wait, no_wait, deployment } = args;
+    let TaskCommandArgs { task: id, reason, wait, no_wait, json, deployment } = args;
     let store = deployment.store().await;
     let Some(task) = store.load(&id).await? else { bail!("task `{id}` does not exist") };
     let (command_id, message) = reason.command(&task, &order)?;
-    let subject = format!("{id}: {}", order.describe(&[]));
+    let command = order.describe(&[]);
+    let subject = format!("{id}: {command}");
     let refusals = deployment.commands().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
         bail!("{subject}: not sent, because SQS refused it: {reason}");
     }
-    if no_wait {
-        outln!("{subject}: sent as command {command_id}");
-        return Ok(());
+    let result = match no_wait {
+        true => CommandResult::Sent,
+        false => await_outcome(&store, &id, &command_id, wait).await?.into(),
+    };
+    if json {
+        let report = CommandReport { task_id: &id, command_id: &command_id, command, result };
+        outln!("{}", serde_json::to_string_pretty(&report)?);
+        return report.result.failure(&subject, wait).map_or(Ok(()), Err);
     }
-    match await_outcome(&store, &id, &command_id, wait).await? {
-        CommandOutcome::Done(task) => {
-            let TaskView { process_state, next, .. } = TaskView::of(&task);
+    match &result {
+        CommandResult::Sent => outln!("{subject}: sent as command {command_id}"),
+        CommandResult::Done { process_state, next } => {
             outln!("{subject}: done; {process_state}, next: {next}");
-            Ok(())
         }
-        CommandOutcome::Refused { reason, .. } => bail!("{subject}: refused: {reason}"),
-        CommandOutcome::Timeout => bail!(
-            "{subject}: no outcome within {}; the command may still be carried out, see `steward show {id}`",
-            humantime::format_duration(wait)
-        ),
+        CommandResult::Refused { .. } | CommandResult::NoOutcome => {}
+    }
+    result.failure(&subject, wait).map_or(Ok(()), Err)
+}
+
+impl CommandResult {
+    /// The error with which `steward` ends, if the command was not carried out.
+    fn failure(&self, subject: &str, wait: Duration) -> Option<anyhow::Error> {
+        match self {
+            Self::Sent | Self::Done { .. } => None,
+            Self::Refused { reason, .. } => Some(anyhow!("{subject}: refused: {reason}")),
+            Self::NoOutcome => Some(anyhow!(
+                "{subject}: no outcome within {}; the command may still be carried out, see `steward show`",
+                humantime::format_duration(wait)
+            )),
+        }
+    }
+}
+
+impl From<CommandOutcome> for CommandResult {
+    fn from(outcome: CommandOutcome) -> Self {
+        match outcome {
+            CommandOutcome::Done(task) => {
+                let TaskView { process_state, next, .. } = TaskView::of(&task);
+                Self::Done { process_state, next }
+            }
+            CommandOutcome::Refused { reason, task } => {
+                Self::Refused { process_state: task.process_state, reason }
+            }
+            CommandOutcome::Timeout => Self::NoOutcome,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use aws_sdk_sqs::Client;
 use clap::{Args, builder::NonEmptyStringValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
+use serde_json::json;
 use steward_aws::dead_letters::RedriveRequest;
 use steward_emulator::resources;
 
@@ -30,6 +31,9 @@ pub(crate) struct RedriveArgs {
     /// The queue to send them to, by name or URL; by default the source queue of each message.
     #[arg(long)]
     to: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
     /// The event bus on which the redrive is published.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
@@ -45,7 +49,7 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     let style = ProgressStyle::with_template("{spinner} {pos} messages sent back, {elapsed} ")?;
     // The bar draws nothing if standard error is not a terminal.
     let bar = ProgressBar::new_spinner().with_style(style);
-    let RedriveArgs { why, by, max, event_bus: bus, .. } = args;
+    let RedriveArgs { why, by, max, event_bus: bus, json, .. } = args;
     let (bus, request) = (event_bus(&bus).await, RedriveRequest { max, to, by, why });
     let on_progress = |seen: usize| {
         bar.set_position(seen as u64);
@@ -53,13 +57,16 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     };
     let redriven = queue.redrive(&bus, Timestamp::now(), &request, on_progress).await?;
     bar.finish_and_clear();
-    if redriven.sent.is_empty() && redriven.reasons.is_empty() {
+    let problems = redriven.problems();
+    if json {
+        let (queue, sent) = (queue.name(), &redriven.sent);
+        outln!("{:#}", json!({ "queue": queue, "sent": sent, "problems": problems }));
+    } else if redriven.sent.is_empty() && redriven.reasons.is_empty() {
         outln!("{}: no messages", queue.name());
     }
-    for (target, count) in &redriven.sent {
+    for (target, count) in redriven.sent.iter().filter(|_| !json) {
         outln!("{}: {count} sent back to {target}", queue.name());
     }
-    let problems = redriven.problems();
     if !problems.is_empty() {
         bail!("{}: {}", queue.name(), problems.join("; "));
     }

@@ -7,6 +7,7 @@ use clap::Args;
 use futures_util::{StreamExt, future::join_all, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use steward_aws::store::DynamoStore;
 use steward_core::model::{
     command::{CommandAction, CommandId},
@@ -42,6 +43,9 @@ pub(crate) struct RetryAllArgs {
     /// Only list the tasks that would be resubmitted.
     #[arg(long)]
     dry_run: bool,
+    /// Print a JSON list.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     reason: CommandReason,
     /// How long to wait for the outcome of each task's command.
@@ -71,11 +75,11 @@ impl fmt::Display for ResubmitResult {
 }
 
 impl ResubmitResult {
-    /// The task's state after the command, or `-` if it is unknown.
-    fn state(&self) -> String {
+    /// The task's state after the command, if it is known.
+    fn process_state(&self) -> Option<ProcessState> {
         match self {
-            Self::Resubmitted(state) | Self::Refused(_, state) => state.to_string(),
-            Self::NoOutcome(_) | Self::NotSent(_) => "-".to_owned(),
+            Self::Resubmitted(state) | Self::Refused(_, state) => Some(*state),
+            Self::NoOutcome(_) | Self::NotSent(_) => None,
         }
     }
 }
@@ -85,18 +89,18 @@ impl ResubmitResult {
 pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let store = args.deployment.store().await;
     let tasks = in_error(&args, &store).await?;
-    if tasks.len() == args.limit {
+    if tasks.len() == args.limit && !args.json {
         outln!(
             "stopped at --limit {}: an arbitrary subset of the matching tasks; run the command again for the rest",
             args.limit
         );
     }
-    if tasks.is_empty() {
+    if tasks.is_empty() && !args.json {
         outln!("no matching task in Error");
         return Ok(());
     }
     if args.dry_run {
-        return print_tasks(&tasks);
+        return print_tasks(&tasks, args.json);
     }
     let queue = args.deployment.commands().await?;
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks processed, {elapsed} ")?;
@@ -111,11 +115,23 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let results: Vec<ResubmitResult> = results.into_iter().flatten().collect();
     let mut rows = table(&["task", "result", "state"]);
     for (task, result) in tasks.iter().zip(&results) {
-        rows.add_row([task.task_id.to_string(), result.to_string(), result.state()]);
+        let state = result.process_state().map_or_else(|| "-".to_owned(), |s| s.to_string());
+        rows.add_row([task.task_id.to_string(), result.to_string(), state]);
     }
     let resubmitted =
         results.iter().filter(|result| matches!(result, ResubmitResult::Resubmitted(_))).count();
-    outln!("{rows}\nresubmitted: {resubmitted} of {}", results.len());
+    if args.json {
+        let listed = tasks.iter().zip(&results).map(|(task, result)| {
+            json!({
+                "task_id": task.task_id, "result": result.to_string(),
+                "resubmitted": matches!(result, ResubmitResult::Resubmitted(_)),
+                "process_state": result.process_state(),
+            })
+        });
+        outln!("{:#}", Value::Array(listed.collect()));
+    } else {
+        outln!("{rows}\nresubmitted: {resubmitted} of {}", results.len());
+    }
     if resubmitted < results.len() {
         bail!("not resubmitted: {} of {}", results.len() - resubmitted, results.len());
     }
@@ -137,7 +153,14 @@ async fn in_error(args: &RetryAllArgs, store: &DynamoStore) -> Result<Vec<Task>>
     Ok(tasks)
 }
 
-fn print_tasks(tasks: &[Task]) -> Result<()> {
+fn print_tasks(tasks: &[Task], json: bool) -> Result<()> {
+    if json {
+        let listed = tasks.iter().map(|task| {
+            json!({ "task_id": task.task_id, "ended_at": task.ended_at, "error": task.error })
+        });
+        outln!("{:#}", Value::Array(listed.collect()));
+        return Ok(());
+    }
     let mut rows = table(&["task", "ended", "error"]);
     for task in tasks {
         let ended = task.ended_at.map(|at| at.to_string()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `steward callback`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use steward_core::model::{names::Part, step::StepState};
 use steward_runtime::ports::{Ports, StateStore};
 
@@ -74,7 +74,15 @@ async fn an_operator_approves_by_name_and_is_recorded() {
         |json: &'static str| ["approve", "a-3", "--answer", json, "--why", "known customer"];
     let refused = harness.steward(&answer(r#"{ "receipt": 5 }"#)).await;
     refused.fails(&["answer.receipt: it is not of type \"string\""]);
-    harness.steward(&answer(r#"{ "receipt": "by anna" }"#)).await.has(&["a-3"]);
+    let refused = [&answer(r#"{ "receipt": 5 }"#)[..], &["--json"]].concat();
+    let refused = harness.steward(&refused).await;
+    refused.fails(&["refused: "]);
+    let report: Value = serde_json::from_str(&refused.out).unwrap();
+    assert_eq!((&report["outcome"], &report["task_id"]), (&json!("refused"), &json!("a-3")));
+    let approved = [&answer(r#"{ "receipt": "by anna" }"#)[..], &["--json"]].concat();
+    let report: Value = serde_json::from_str(&harness.steward(&approved).await.out).unwrap();
+    assert_eq!(report["outcome"], "done", "{report}");
+    assert!(report["process_state"].is_string() && report["command_id"].is_string(), "{report}");
     harness.until_state("a-3", "Processed").await;
     harness.steward(&["show", "a-3"]).await.has(&["approve ask by anna", "known customer"]);
     let ship = harness.shop.calls("a-3").into_iter().find(|call| call.path == "/ship").unwrap();

@@ -6,7 +6,7 @@ use aws_sdk_sqs::{
     Client,
     types::{MessageAttributeValue, QueueAttributeName},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use steward_aws::queues::SCHEDULER;
 use steward_emulator::resources::{ALERTS_QUEUE, create_queue};
 use steward_runtime::ports::Ports;
@@ -128,6 +128,10 @@ async fn a_dead_letter_queue_with_any_name_is_found_and_each_message_returns_to_
     let listed = harness.steward(&["dlq", "list", "--prefix", "shop"]).await;
     listed.has(&["shop-First-4A5B6C", "shop-Second-7D8E9F"]);
     assert_eq!(row(&listed.out, dead)[..3], [dead, "2", "0"]);
+    let listed_json = harness.steward(&["dlq", "list", "--prefix", "shop", "--json"]).await;
+    let queues: Value = serde_json::from_str(&listed_json.out).unwrap();
+    let of_dead = queues.as_array().unwrap().iter().find(|queue| queue["queue"] == dead).unwrap();
+    assert_eq!((&of_dead["messages"], &of_dead["in_flight"]), (&json!(2), &json!(0)));
     assert!(
         row(&listed.out, "shop-First-4A5B6C").is_empty(),
         "a source queue is not a dead-letter queue"
@@ -154,8 +158,9 @@ async fn a_command_in_a_dead_letter_queue_is_carried_out_after_a_redrive() {
         "why": "collected in the shop", "order": { "command": "skip" },
     });
     send(&harness.host.sqs(), &harness.host.queue_url(dead), &command.to_string()).await;
-    let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
-    output.has(&["1 sent back to steward-commands"]);
+    let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired", "--json"]).await;
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(report["sent"], json!({ "steward-commands": 1 }), "{report}");
     harness.until_state("order-1", "Processed").await;
     // The sender is who sent it back: `steward` signs with the SDK's test credentials.
     let shown = harness.steward(&["show", "order-1"]).await;

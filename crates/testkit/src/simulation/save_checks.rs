@@ -203,7 +203,9 @@ impl ObservedSave<'_> {
         // An attempt that ends shortly before the deadline allows no further attempt.
         let early =
             self.last.is_some_and(|last| last + self.oracle.clock_skew < before.complete_by);
-        let idle = is && !was && !busy && early && !has_commands(after);
+        // The record of a refused command does not begin a task.
+        let has_begun = before.process_state != ProcessState::Pending;
+        let idle = is && !was && has_begun && !busy && early && !has_commands(after);
         idle.then(|| {
             format!(
                 "{}: ran out of time while no attempt and no wait was in progress",
