@@ -65,8 +65,8 @@ async fn dead_letters_of_many_queues_are_counted_alerted_and_recorded_concurrent
     let (_, calls) =
         aws.observe(async |ports| run_once(ports, 0, Timestamp::MAX).await.unwrap()).await;
 
-    // The three of the deployment's own queues are empty.
-    assert_eq!(calls.requests("SQS.GetQueueAttributes"), 10 + 3);
+    // The four of the deployment's own queues are empty.
+    assert_eq!(calls.requests("SQS.GetQueueAttributes"), 10 + 4);
     assert_eq!(calls.requests("EventBridge.PutEvents"), 1);
     assert_eq!(calls.requests("DynamoDB.PutItem"), 10 + 1);
     // Registered agents and last alerts, counts, alerts, record; then the last run, the ended tasks (three states concurrently), and the

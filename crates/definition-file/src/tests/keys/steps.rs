@@ -14,7 +14,7 @@ fn step_names_and_order() {
         (
             "  reserve:\n    description: One call",
             "  Reserve-Now:\n    description: One call",
-            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look` and `paid`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send` and `look`",
+            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look` and `paid`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look` and `paid`",
         ),
         ("  rest:", &long_step, &long_name_errors),
         (
