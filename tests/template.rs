@@ -292,26 +292,31 @@ fn every_queue_is_encrypted_and_refuses_plain_http() {
 }
 
 #[test]
-fn only_rules_of_triggers_and_schedules_may_send_submissions() {
+fn only_rules_may_send_submissions_and_events() {
     let template = template();
     let schedules = parse_yaml(include_str!("../infra/schedule.yaml"));
     let schedule = properties(&schedules, "Rule")["Name"].as_str().unwrap();
     let schedules = schedule.replace("${Steward}", "${AWS::StackName}").replace("${Name}", "*");
-    let rules = [format!("${{EventBus}}/{}*", steward_aws::rules::PREFIX), schedules];
+    let of_bus = format!("${{EventBus}}/{}*", steward_aws::rules::PREFIX);
+    let submissions = [of_bus.clone(), schedules];
+    let events = [format!("{of_bus}.waits")];
     let mut queues_with_senders = BTreeSet::new();
     for (name, policy) in all(&template, "AWS::SQS::QueuePolicy") {
         let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap();
         for statement in statements.iter().filter(|statement| statement["Effect"] == "Allow") {
             assert_eq!(statement["Principal"]["Service"], "events.amazonaws.com", "{name}");
             let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_array().unwrap();
+            let queue = policy["Queues"][0].as_str().unwrap();
+            let rules = if queue.starts_with("Events") { &events[..] } else { &submissions[..] };
             assert_eq!(from.len(), rules.len());
-            for (from, rule) in from.iter().zip(&rules) {
+            for (from, rule) in from.iter().zip(rules) {
                 assert!(from.as_str().unwrap().ends_with(&format!(":rule/{rule}")), "{from}");
             }
-            queues_with_senders.insert(policy["Queues"][0].as_str().unwrap());
+            queues_with_senders.insert(queue);
         }
     }
-    assert_eq!(queues_with_senders, BTreeSet::from(["SubmissionsDeadLetters", "SubmissionsQueue"]));
+    let queues = ["EventsDeadLetters", "EventsQueue", "SubmissionsDeadLetters", "SubmissionsQueue"];
+    assert_eq!(queues_with_senders, BTreeSet::from(queues));
 }
 
 #[test]

@@ -85,12 +85,15 @@ impl Publisher {
         &self,
         versions: &[StoredDefinition],
         workflow: &Workflow,
-    ) -> Result<Vec<RuleKind>, PortError> {
+    ) -> Result<Vec<RuleKind>, PublishError> {
         let mut with_it = versions.to_vec();
         with_it.push(StoredDefinition { workflow: workflow.clone(), is_published: true });
         let mut reserved = Vec::new();
         for kind in RULE_KINDS {
             let Some(rule) = rule_of(kind, &with_it) else { continue };
+            if let Some(problem) = rule.problem() {
+                return Err(PublishError::Invalid(problem));
+            }
             if rule_of(kind, versions).is_none() {
                 self.rules.reserve(&rule).await?;
                 reserved.push(kind);

@@ -22,6 +22,7 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
 use steward_core::{
     definition::{wait::AwaitedEvent, workflow::Trigger},
+    limits,
     model::names::WorkflowName,
 };
 use steward_runtime::ports::PortError;
@@ -89,6 +90,18 @@ impl WorkflowRule {
         let pattern = json!({ "source": sources, "detail-type": detail_types });
         let workflow = workflow.clone();
         (!sources.is_empty()).then_some(Self { workflow, kind: RuleKind::Waits, pattern })
+    }
+
+    /// Why EventBridge would refuse the rule, if it would.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (chars, max) =
+            (self.pattern.to_string().chars().count(), limits::EVENT_PATTERN_CHARS_MAX);
+        (chars > max).then(|| {
+            format!(
+                "the events that steps wait for need a pattern of {chars} characters; the limit is {max}: use \
+                 fewer or shorter sources and detail-types, or unpublish earlier versions"
+            )
+        })
     }
 
     fn description(&self) -> String {

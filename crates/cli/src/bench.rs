@@ -95,7 +95,7 @@ struct MedianRange {
 pub(crate) async fn run(args: BenchArgs) -> Result<()> {
     if let Some(case) = &args.case {
         let case = serde_json::from_str(case).context("--case is not a valid case")?;
-        return print(&serde_json::to_string(&measure(case).await?)?);
+        return print(&serde_json::to_string(&Box::pin(measure(case)).await?)?);
     }
     let cases = cases(&args)?;
     let progress = progress_bar((cases.len() * args.rounds) as u64)?;

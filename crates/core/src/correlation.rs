@@ -16,8 +16,8 @@
 //!
 //! **One event completes one step.** A record has one waiter at a time. A second task that begins to wait for the same value
 //! fails until the first has its event, or its wait is over. The event that completed a step is never given to another,
-//! and neither is its duplicate until the next event has completed a step. While no step waits, the first event is kept,
-//! and others are dropped.
+//! and neither is its duplicate, for 24 hours or until eight later events have completed steps. While no step waits, the
+//! first event is kept, and others are dropped.
 //!
 //! Subscriptions and events are delivered at least once. Both operations are idempotent, and a repetition gives the same
 //! result.
@@ -44,6 +44,9 @@ use crate::{
 
 /// How long an event is kept that no step waits for yet.
 pub const EVENT_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// How many waiters that had their event a record remembers.
+const PAIRS_MAX: usize = 8;
 
 /// The key of a correlation record: `<workflow>/<step>/<hash>`. The hash covers the source, the detail-type and the `key`
 /// of the definition, and the value. So two versions of a workflow that find the value differently have different records.
@@ -132,6 +135,11 @@ impl Waiter {
         (&self.task_id, self.incarnation, &self.step)
             == (&other.task_id, other.incarnation, &other.step)
     }
+
+    /// Whether this is a step of an earlier task with the same id.
+    fn is_of_earlier_task(&self, other: &Self) -> bool {
+        self.task_id == other.task_id && self.incarnation < other.incarnation
+    }
 }
 
 /// What a correlation record contains.
@@ -144,9 +152,9 @@ pub struct CorrelationRecord {
     /// The first event that no step has had.
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<KeptEvent>,
-    /// The last waiter that had its event. Kept for repetitions of both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pair: Option<Pair>,
+    /// The last waiters that had their event, newest last. They are kept for repetitions of both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pairs: Vec<Pair>,
 }
 
 /// An event in a correlation record.
@@ -164,27 +172,44 @@ struct KeptEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Pair {
     waiter: Waiter,
-    event: KeptEvent,
+    event_id: String,
+    /// The outcome that the event gave to the step. Only the newest pair has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<ReplyOutcome>,
+    /// Until when the pair is kept.
+    until: Timestamp,
 }
 
 impl CorrelationRecord {
     /// Records that a step waits. Returns the outcome of the step if the event came before, or if the step cannot wait
     /// because another task waits for the same event.
     pub fn subscribe(&mut self, waiter: Waiter, now: Timestamp) -> Option<ReplyOutcome> {
-        if let Some(pair) = self.pair.as_ref().filter(|pair| pair.waiter.is_same_part(&waiter)) {
-            return Some(pair.event.outcome.clone());
-        }
         self.drop_expired(now);
-        if let Some(other) = self.waiter.as_ref().filter(|other| !other.is_same_part(&waiter)) {
-            return Some(failed(format!(
-                "step {} of task {} waits for an event with the same key, until {}",
-                other.step,
-                other.task_id,
-                other.until.strftime("%FT%TZ")
-            )));
+        let own = self.pairs.iter().rev().find(|pair| pair.waiter.is_same_part(&waiter));
+        if let Some(pair) = own.filter(|pair| !pair.is_followed_by(&waiter)) {
+            return pair.outcome.clone();
+        }
+        if waiter.until <= now {
+            return None;
+        }
+        match &self.waiter {
+            Some(current) if current.is_same_part(&waiter) => {
+                if current.attempt > waiter.attempt {
+                    return None;
+                }
+            }
+            Some(other) if !other.is_of_earlier_task(&waiter) => {
+                return Some(failed(format!(
+                    "step {} of task {} waits for an event with the same key, until {}",
+                    other.step,
+                    other.task_id,
+                    other.until.strftime("%FT%TZ")
+                )));
+            }
+            Some(_) | None => {}
         }
         self.waiter = Some(waiter);
-        self.form_pair(now).map(|pair| pair.event.outcome.clone())
+        self.form_pair(now).and_then(|pair| pair.outcome.clone())
     }
 
     /// Records an event. Returns the step that it completes, if there is one, and the outcome of that step.
@@ -194,19 +219,21 @@ impl CorrelationRecord {
         outcome: ReplyOutcome,
         now: Timestamp,
     ) -> Option<(Waiter, ReplyOutcome)> {
-        let of_pair = |pair: &Pair| (pair.waiter.clone(), pair.event.outcome.clone());
-        if let Some(pair) = self.pair.as_ref().filter(|pair| pair.event.id == id) {
-            return Some(of_pair(pair));
-        }
         self.drop_expired(now);
+        if let Some(pair) = self.pairs.iter().find(|pair| pair.event_id == id) {
+            return Some((pair.waiter.clone(), outcome));
+        }
         let until = later(now, EVENT_KEPT);
-        self.event.get_or_insert_with(|| KeptEvent { id: id.to_owned(), outcome, until });
-        self.form_pair(now).map(of_pair)
+        let kept =
+            self.event.get_or_insert_with(|| KeptEvent { id: id.to_owned(), outcome, until });
+        let outcome = kept.outcome.clone();
+        self.form_pair(now).map(|pair| (pair.waiter.clone(), outcome))
     }
 
     fn drop_expired(&mut self, now: Timestamp) {
         self.waiter.take_if(|waiter| waiter.until <= now);
         self.event.take_if(|event| event.until <= now);
+        self.pairs.retain(|pair| pair.until > now);
     }
 
     /// Gives the event to the waiter, if there are both.
@@ -215,17 +242,30 @@ impl CorrelationRecord {
             return None;
         }
         let (waiter, event) = (self.waiter.take()?, self.event.take()?);
-        let event = KeptEvent { until: later(now, EVENT_KEPT), ..event };
-        Some(self.pair.insert(Pair { waiter, event }))
+        self.pairs.iter_mut().for_each(|pair| pair.outcome = None);
+        if self.pairs.len() >= PAIRS_MAX {
+            self.pairs.remove(0);
+        }
+        let (event_id, outcome, until) = (event.id, Some(event.outcome), later(now, EVENT_KEPT));
+        self.pairs.push(Pair { waiter, event_id, outcome, until });
+        self.pairs.last()
     }
 
     /// The time from which the record is no longer needed.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
-        let waiter = self.waiter.iter().map(|waiter| waiter.until);
-        let events = self.event.iter().chain(self.pair.iter().map(|pair| &pair.event));
-        let last = waiter.chain(events.map(|event| event.until)).max();
-        later(last.unwrap_or(Timestamp::MIN), EVENT_KEPT)
+        let times = self.waiter.iter().map(|waiter| waiter.until);
+        let times = times.chain(self.event.iter().map(|event| event.until));
+        times.chain(self.pairs.iter().map(|pair| pair.until)).max().unwrap_or(Timestamp::MIN)
+    }
+}
+
+impl Pair {
+    /// Whether `waiter` is a later attempt that needs another event: the event of this pair failed the step, for example
+    /// because it was too large, or is no longer stored.
+    fn is_followed_by(&self, waiter: &Waiter) -> bool {
+        let has_output = matches!(self.outcome, Some(ReplyOutcome::Completed { .. }));
+        !has_output && self.waiter.attempt < waiter.attempt
     }
 }
 

@@ -101,6 +101,9 @@ pub const CHILD_DEPTH_MAX: u32 = 5;
 /// Characters in an event's source, and in its detail-type (EventBridge).
 pub const EVENT_TEXT_CHARS_MAX: usize = 256;
 
+/// Characters of the event pattern of a rule (EventBridge).
+pub const EVENT_PATTERN_CHARS_MAX: usize = 2_048;
+
 /// Characters of the value by which an event finds the step that waits for it.
 pub const CORRELATION_KEY_CHARS_MAX: usize = 256;
 

@@ -310,7 +310,10 @@ pub fn is_same_submission(stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
     let Submission { undo, attempt, has_begun, retention, .. } = *submission;
     stored.is_ok_and(|stored| {
-        Submission { undo, attempt, has_begun, retention, ..stored } == *submission
+        // A release without tenants, which saved the parent in between, has dropped the parent's tenant.
+        let of_parent = submission.parent.is_some();
+        let tenant = if of_parent { submission.tenant.clone() } else { stored.tenant.clone() };
+        Submission { undo, attempt, has_begun, retention, tenant, ..stored } == *submission
     })
 }
 

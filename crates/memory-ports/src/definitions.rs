@@ -108,7 +108,8 @@ impl Definitions for MemoryDefinitions {
 
     async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
         let versions = lock(&self.versions);
-        let all = versions.values().map(|version| version.workflow.clone());
+        let published = versions.values().filter(|version| version.is_published);
+        let all = published.map(|version| version.workflow.clone());
         Ok(all.filter(|plan| plan.awaits(source, detail_type)).collect())
     }
 }

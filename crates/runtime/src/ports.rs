@@ -371,8 +371,8 @@ pub trait Definitions: Send + Sync {
         detail_type: &str,
     ) -> impl Future<Output = Result<Vec<Arc<Plan>>, PortError>> + Send;
 
-    /// All versions of workflows with a step that waits for this event, whether they are published or not, ordered by
-    /// name and version. Includes a version from the moment of its publication.
+    /// All published versions of workflows with a step that waits for this event, ordered by name and version. Includes a
+    /// version from the moment of its publication.
     fn awaiting(
         &self,
         source: &str,

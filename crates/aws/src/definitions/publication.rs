@@ -1,7 +1,8 @@
 //! Publishes and unpublishes definitions in the table of workflows.
 //!
 //! The table also has an item for each trigger, with the names of all workflows that have had the trigger in any version;
-//! and an item for each event that steps wait for, with the versions of workflows that wait for it.
+//! and an item for each event that steps wait for, with the versions of workflows that wait for it. A version
+//! is removed when it is unpublished.
 //! This item is only a lookup: the newest published version of each workflow decides whether an event submits a task. The
 //! item is written before the version, and names are never removed from it. So a published trigger is always found, even
 //! if a publisher crashes between the two writes.
@@ -100,12 +101,12 @@ impl DynamoDefinitions {
             let others = self.read_triggered(&trigger.source, &trigger.detail_type).await?;
             check_task_ids(workflow, others.iter().map(|plan| &***plan))?;
             let item = trigger_item_name(&trigger.source, &trigger.detail_type);
-            self.register(item, workflow.name.to_string()).await?;
+            self.change_event_item(item, "ADD", workflow.name.to_string()).await?;
         }
         for (_, event) in workflow.awaited_events() {
             let item = awaited_item_name(&event.source, &event.detail_type);
-            let version = format!("{}{VERSION_SEPARATOR}{}", workflow.name, workflow.version);
-            self.register(item, version).await?;
+            let version = version_text(&workflow.name, workflow.version);
+            self.change_event_item(item, "ADD", version).await?;
         }
         let (name, version) = (&workflow.name, workflow.version);
         let request = self
@@ -149,7 +150,13 @@ impl DynamoDefinitions {
     /// # Errors
     /// DynamoDB failed.
     pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<bool, PortError> {
-        self.mark(name, version, "SET #mark = :true").await
+        let Some(stored) = self.read_version(name, version).await? else { return Ok(false) };
+        let is_marked = self.mark(name, version, "SET #mark = :true").await?;
+        for (_, event) in stored.workflow.awaited_events() {
+            let item = awaited_item_name(&event.source, &event.detail_type);
+            self.change_event_item(item, "DELETE", version_text(name, version)).await?;
+        }
+        Ok(is_marked)
     }
 
     async fn mark(
@@ -181,8 +188,13 @@ impl DynamoDefinitions {
         }
     }
 
-    /// Adds a workflow, or one version of it, to the item of an event.
-    async fn register(&self, item: String, workflow: String) -> Result<(), PortError> {
+    /// Adds a workflow, or one version of it, to the item of an event (`ADD`), or removes it (`DELETE`).
+    async fn change_event_item(
+        &self,
+        item: String,
+        change: &str,
+        workflow: String,
+    ) -> Result<(), PortError> {
         let operation = format!("register the event of workflow {workflow}");
         let names = AttributeValue::Ss(vec![workflow]);
         let request = self
@@ -190,10 +202,14 @@ impl DynamoDefinitions {
             .update_item()
             .table_name(&self.table)
             .set_key(Some(item_key(&item, 0)))
-            .update_expression("ADD workflows :names")
+            .update_expression(format!("{change} workflows :names"))
             .expression_attribute_values(":names", names);
         let sent = request.send().await;
         sent.map_err(failed(operation))?;
         Ok(())
     }
+}
+
+fn version_text(name: &WorkflowName, version: u32) -> String {
+    format!("{name}{VERSION_SEPARATOR}{version}")
 }

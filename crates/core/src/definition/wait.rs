@@ -24,7 +24,7 @@ pub enum Wait {
     Until(
         #[serde(deserialize_with = "not_an_object")]
         #[schemars(with = "String")]
-        Template,
+        Box<Template>,
     ),
 }
 
@@ -84,13 +84,13 @@ impl Wait {
     }
 }
 
-fn not_an_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Template, D::Error> {
+fn not_an_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Template>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Object(_) => Err(D::Error::custom("neither a time nor an event")),
         written @ (Value::Null
         | Value::Bool(_)
         | Value::Number(_)
         | Value::String(_)
-        | Value::Array(_)) => Ok(Template::parse(written)),
+        | Value::Array(_)) => Ok(Box::new(Template::parse(written))),
     }
 }

@@ -47,5 +47,8 @@ impl CommandExecutor<'_, '_> {
             Action::Do => ProcessState::Processing,
             Action::Undo => ProcessState::Undoing,
         };
+        if direction == Action::Do {
+            self.change.subscribe_again();
+        }
     }
 }

@@ -156,9 +156,14 @@ impl<'a> DecisionInput<'a, '_> {
         step: &Part,
         again: impl Fn(&Part, Action, u32) -> bool,
     ) -> Vec<(Part, Action)> {
-        after_reply(self.task, step, |part, action, number| {
+        let lost = |part: &Part, action, number| {
             self.inputs.context.may_have_lost(part, action, number) && again(part, action, number)
-        })
+        };
+        // A subscription causes no message until its event comes. A lost one would not be noticed before the end of the wait.
+        if self.inputs.plan.step(&step.step).awaits_event() {
+            return in_progress(self.task, lost);
+        }
+        after_reply(self.task, step, lost)
     }
 
     /// The notifications of the task's end, if it has ended, the lifecycle events that may have been lost, and the wakes

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
+    definition::plan::CompiledStep,
     engine::{
         command_executor::{CommandExecutor, RefusalReason},
         order, outcome,
@@ -35,8 +36,9 @@ impl CommandExecutor<'_, '_> {
         let is_eligible = |part: &Part, state: &StepState| match state {
             StepState::Failed { .. } => true,
             StepState::Waiting { .. } => !only_waits(part),
-            StepState::Running { .. }
-            | StepState::AwaitingCallback { .. }
+            // It waits for its event again, with another subscription.
+            StepState::Running { .. } => only == Some(part) && plan.step(&part.step).awaits_event(),
+            StepState::AwaitingCallback { .. }
             | StepState::RunningItems
             | StepState::Completed { .. }
             | StepState::Skipped { .. } => false,
@@ -268,10 +270,13 @@ impl CommandExecutor<'_, '_> {
                 }
             };
         };
+        let awaits_event =
+            self.change.plan().find(&step.step).is_some_and(CompiledStep::awaits_event);
         match self.state_of_part(step, direction)? {
             None | Some(StepState::Failed { .. } | StepState::Waiting { .. }) => {
                 Ok((step.clone(), direction))
             }
+            Some(StepState::Running { .. }) if awaits_event => Ok((step.clone(), direction)),
             Some(
                 state @ (StepState::Running { .. }
                 | StepState::AwaitingCallback { .. }

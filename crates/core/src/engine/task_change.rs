@@ -208,6 +208,16 @@ impl<'a> TaskChange<'a> {
         self.reports_end_again = true;
     }
 
+    /// Sends the subscriptions of the steps that wait for an event again. One may have been lost: a message that was
+    /// redelivered while the task had ended has sent none.
+    pub(crate) fn subscribe_again(&mut self) {
+        let plan = self.plan();
+        let running = self.task.running_attempts();
+        let waiting = running.filter(|(part, ..)| plan.step(&part.step).awaits_event());
+        let waiting: Vec<_> = waiting.map(|(part, action, ..)| (part, action)).collect();
+        self.starts.extend(waiting);
+    }
+
     /// The parts whose wait has ended.
     pub(crate) fn parts_ready_to_start(&self, action: Action) -> Vec<Part> {
         let soon = later(self.now(), self.inputs.wait_tolerance);

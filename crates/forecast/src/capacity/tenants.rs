@@ -19,41 +19,22 @@ mod tests;
 
 use serde::Serialize;
 
-use self::pipeline::Pipeline;
+pub use self::pipeline::{QUIET_TENANTS, QuietTenants};
+use self::{
+    pipeline::{Pipeline, TenantLoad},
+    tenant_queue::Delivery,
+};
 use super::{
     model::QueueModel,
     settings::{DeploymentSizing, ScaleError, ScaleSettings},
 };
 use crate::cost::forecast;
 
-/// The number of quiet tenants. They share the load that is not the noisy tenant's.
-pub const QUIET_TENANTS: usize = 9;
-
 /// The load of the scenario, as a multiple of what the concurrency of the functions sustains.
 pub const NOISY_LOAD_FACTOR: f64 = 1.5;
 
 /// The duration of the load, in seconds.
 const LASTS_S: f64 = 60.0;
-
-/// How the queues order messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Delivery {
-    /// Quiet tenants first, as SQS does if messages have a message group id.
-    Fair,
-    /// In the order of arrival, as SQS does without message group ids.
-    InOrder,
-}
-
-/// The load of the scenario.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct TenantLoad {
-    /// Tasks per second of the noisy tenant.
-    noisy_rate: f64,
-    /// Tasks per second of all quiet tenants.
-    quiet_rate: f64,
-    lasts_s: f64,
-    seed: u64,
-}
 
 /// The result of the scenario. All figures are simulated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -76,17 +57,6 @@ pub struct NoisyTenantReport {
     pub fair: QuietTenants,
     /// With the noisy tenant, and queues that deliver in order.
     pub in_order: QuietTenants,
-}
-
-/// The time from submission to end of the tasks of quiet tenants.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct QuietTenants {
-    /// The number of their tasks.
-    pub tasks: usize,
-    /// The median, in seconds.
-    pub p50_s: f64,
-    /// The 99th percentile, in seconds.
-    pub p99_s: f64,
 }
 
 /// Simulates the scenario. The load of `settings` is ignored. `noisy_share` is from 0 to 1.

@@ -116,7 +116,7 @@ pub(super) fn templates(step: &StepDefinition) -> Vec<(String, &Template, ValueK
     let items = step.for_each.iter();
     all.extend(items.map(|each| ("for_each.items".to_owned(), &each.items, ValueKind::List)));
     all.extend(step.wait.iter().map(|wait| match wait {
-        Wait::Until(until) => ("wait".to_owned(), until, ValueKind::DurationOrTime),
+        Wait::Until(until) => ("wait".to_owned(), &**until, ValueKind::DurationOrTime),
         Wait::Event(wait) => ("wait.event.equals".to_owned(), &wait.event.equals, ValueKind::Any),
     }));
     let child = step.workflow.iter().flat_map(|child| &child.input);

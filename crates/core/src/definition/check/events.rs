@@ -5,7 +5,7 @@ use crate::{
     definition::{
         recovery::Recovery,
         step::StepDefinition,
-        wait::{AwaitedEvent, EventWait},
+        wait::{AwaitedEvent, EventWait, Wait},
         workflow::Trigger,
     },
     expression::template::Template,
@@ -88,6 +88,17 @@ impl Checker<'_> {
         let names = step.for_each.iter().map(|_| "item").collect();
         let before_start = TemplateLocation::before_start(name, at("wait.event.equals"));
         self.check_template(equals, &TemplateLocation { names, ..before_start });
+        let same = |other: &&&StepName| {
+            let other = self.workflow.steps.get(**other).and_then(|other| other.wait.as_ref());
+            other.and_then(Wait::event).is_some_and(|other| other.event == wait.event)
+        };
+        if let Some(other) = self.before.get(name).and_then(|before| before.iter().find(same)) {
+            let message = format!(
+                "step `{other}` before it waits for the same event, so one event would complete both"
+            );
+            let hint = "use another `key` or `detail_type` for the second event".to_owned();
+            self.report_with_hint(at("wait.event"), message, Some(hint));
+        }
         if step.recovery != (Recovery { then: step.recovery.then, ..Recovery::default() }) {
             let message = "a wait for an event is never repeated: only `then` is allowed";
             self.report(at("recovery"), message);

@@ -6,20 +6,43 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::Serialize;
 use steward_core::{
     definition::workflow::Workflow,
     intake::{BatchWait, Intake, SCHEDULER_TIME, may_start, pause_before_next_turn, used_share},
     model::names::{AgentName, Tenant},
 };
 
-use super::{
-    Delivery, QUIET_TENANTS, QuietTenants, TenantLoad,
-    tenant_queue::{SimulatedMessage, TenantNumber, TenantQueue},
-};
+use super::tenant_queue::{Delivery, SimulatedMessage, TenantNumber, TenantQueue};
 use crate::{
     capacity::model::{QueueModel, Stage},
     cost::FunctionRole,
 };
+
+/// The number of quiet tenants. They share the load that is not the noisy tenant's.
+pub const QUIET_TENANTS: usize = 9;
+
+/// The load of the scenario.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TenantLoad {
+    /// Tasks per second of the noisy tenant.
+    pub(super) noisy_rate: f64,
+    /// Tasks per second of all quiet tenants.
+    pub(super) quiet_rate: f64,
+    pub(super) lasts_s: f64,
+    pub(super) seed: u64,
+}
+
+/// The time from submission to end of the tasks of quiet tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct QuietTenants {
+    /// The number of their tasks.
+    pub tasks: usize,
+    /// The median, in seconds.
+    pub p50_s: f64,
+    /// The 99th percentile, in seconds.
+    pub p99_s: f64,
+}
 
 /// The number of the noisy tenant.
 const NOISY: TenantNumber = 0;

@@ -7,7 +7,14 @@ use std::{
 
 use steward_aws::channel::fairness::{DeliveryRank, GroupLoad};
 
-use super::Delivery;
+/// How the queues order messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// Quiet tenants first, as SQS does if messages have a message group id.
+    Fair,
+    /// In the order of arrival, as SQS does without message group ids.
+    InOrder,
+}
 
 /// The number of a tenant. The noisy one is 0.
 pub(super) type TenantNumber = usize;
