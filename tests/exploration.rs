@@ -52,6 +52,7 @@ fn explore_all(workflows: Vec<ExploredWorkflow>, states_max: usize) -> Vec<Explo
                     let next = waiting.lock().unwrap().pop_front();
                     let Some(workflow) = next else { break };
                     let report = explore(&workflow, states_max);
+                    report.iter().for_each(print_extent);
                     results.lock().unwrap().push((workflow, report));
                 }
             });
@@ -85,16 +86,18 @@ fn transitions(reports: &[ExplorationReport]) -> BTreeMap<ObservedTransition, u6
     transitions
 }
 
+/// Prints what was explored of a workflow, as soon as it is: the long test takes an hour.
+#[allow(clippy::print_stdout, reason = "the report is for `--nocapture`")]
+fn print_extent(report: &ExplorationReport) {
+    let ExplorationReport { name, states, events, depth, is_complete, took, .. } = report;
+    let extent = if *is_complete { "all" } else { "cut off" };
+    println!(
+        "{name:32} {states:7} states ({extent}), {events:8} events, depth {depth:2}, {took:.1?}"
+    );
+}
+
 #[allow(clippy::print_stdout, reason = "the report is for `--nocapture`")]
 fn print(reports: &[ExplorationReport]) {
-    for report in reports {
-        let ExplorationReport { name, states, events, depth, is_complete, took, .. } = report;
-        let extent = if *is_complete { "all" } else { "cut off" };
-        println!(
-            "{name:32} {states:7} states ({extent}), {events:8} events, depth {depth:2}, {took:.1?}"
-        );
-    }
-    println!();
     for ((state, event, outcome), times) in transitions(reports) {
         println!("{state:10} | {event:22} | {outcome:26} | {times:8}");
     }
