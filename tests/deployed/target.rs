@@ -102,6 +102,15 @@ impl DeploymentTarget {
         self.kind != TargetKind::LocalStack
     }
 
+    /// Whether the target runs functions in Python and JavaScript that `.ci/package-examples` has packaged. If not, prints
+    /// what is skipped.
+    pub(super) fn runs_scripts(&self, skipped: &str) -> bool {
+        if self.kind != TargetKind::MiniStack {
+            eprintln!("{skipped}: skipped: only MiniStack runs Python and JavaScript here");
+        }
+        self.kind == TargetKind::MiniStack
+    }
+
     /// Whether the functions are processes on this machine, whose credentials can be read. If not, prints what is skipped.
     pub(super) fn shows_processes(&self, skipped: &str) -> bool {
         if self.kind == TargetKind::Aws {
