@@ -56,6 +56,8 @@ pub enum Case {
     Exclusive,
     /// The service responds 429 to an exclusive request that an operator moved back from the dead-letter queue.
     ExclusiveRedriven,
+    /// An exclusive request, in two messages at the same time, and a service that works.
+    ExclusiveTwice,
     /// The service responds 503 to a request that is not idempotent.
     OnceUnavailable,
     /// The service does not respond to a request that is not idempotent.
@@ -88,7 +90,7 @@ pub enum ServiceBehaviour {
 impl Case {
     /// All cases in the order of the check. The replies that cannot be sent come first, because SQS delivers their requests
     /// again only after the visibility timeout. Cases that may open a circuit breaker come last.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Plain,
         Self::LostReply,
         Self::ReceiveCount,
@@ -110,6 +112,7 @@ impl Case {
         Self::OnceBusy,
         Self::Exclusive,
         Self::ExclusiveRedriven,
+        Self::ExclusiveTwice,
         Self::OnceUnavailable,
         Self::OnceSilent,
         Self::Silent,
@@ -144,6 +147,7 @@ impl Case {
             Self::OnceBusy => "once-busy",
             Self::Exclusive => "exclusive",
             Self::ExclusiveRedriven => "exclusive-redriven",
+            Self::ExclusiveTwice => "exclusive-twice",
             Self::OnceUnavailable => "once-unavailable",
             Self::OnceSilent => "once-silent",
             Self::Silent => "silent",
@@ -173,7 +177,8 @@ impl Case {
             | Self::Retry
             | Self::Late
             | Self::Once
-            | Self::OnceRedriven => ServiceBehaviour::Works,
+            | Self::OnceRedriven
+            | Self::ExclusiveTwice => ServiceBehaviour::Works,
         }
     }
 
@@ -206,7 +211,7 @@ impl Case {
     /// Whether the request has `"exclusive": true`.
     #[must_use]
     pub fn is_exclusive(self) -> bool {
-        matches!(self, Self::Exclusive | Self::ExclusiveRedriven)
+        matches!(self, Self::Exclusive | Self::ExclusiveRedriven | Self::ExclusiveTwice)
     }
 
     /// Whether an agent must reply to each attempt of the case before it deletes the request.
@@ -214,7 +219,7 @@ impl Case {
     pub fn needs_reply(self) -> bool {
         use ServiceBehaviour::{LargeOutput, Refuses, Works};
         let answers = matches!(self.service(), Works | LargeOutput | Refuses);
-        answers && !self.is_once() && self != Self::Late
+        answers && !self.is_once() && !matches!(self, Self::Late | Self::ExclusiveTwice)
     }
 
     /// How long after the request its complete-by is, for an agent that replies without delay.

@@ -219,7 +219,7 @@ impl Check<'_> {
                 self.replied(case, 1, reply).await;
                 Ok(())
             }
-            Case::Duplicate | Case::Once => {
+            Case::Duplicate | Case::Once | Case::ExclusiveTwice => {
                 let request = self.request(case, 1);
                 self.send(&[request.clone(), request]).await?;
                 self.replied(case, 1, reply).await;

@@ -59,6 +59,8 @@ enum Fault {
     CallsAfterCertain,
     CertainAfterRedelivery,
     CertainWithoutExclusive,
+    /// It refuses for certain what another delivery has claimed.
+    CertainAlthoughClaimed,
 }
 
 /// The agent. It has the queue pair of the environment, and handles one message at a time.
@@ -181,7 +183,8 @@ impl TinyAgent {
         }
         let delivery = Delivery { request, key, redelivered, once, exclusive };
         if !self.claims(&delivery) {
-            return None;
+            let contradicts = self.fault == Fault::CertainAlthoughClaimed && exclusive;
+            return contradicts.then(|| self.busy(&delivery));
         }
         self.call(&delivery, complete_by).await
     }
@@ -302,7 +305,7 @@ async fn broken(fault: Fault) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planted_fault_breaks_exactly_its_rules() {
-    let faults: [(Fault, &[&str]); 24] = [
+    let faults: [(Fault, &[&str]); 25] = [
         (Fault::None, &[]),
         (Fault::HasNoStore, &[]),
         (Fault::RefusesDuplicates, &["R8"]),
@@ -327,6 +330,7 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
         (Fault::CallsAfterCertain, &["R21"]),
         (Fault::CertainAfterRedelivery, &["R21"]),
         (Fault::CertainWithoutExclusive, &["R21"]),
+        (Fault::CertainAlthoughClaimed, &["R8", "R21"]),
     ];
     let checks = faults.map(|(fault, rules)| (fault, rules, tokio::spawn(broken(fault))));
     let mut wrong = Vec::new();

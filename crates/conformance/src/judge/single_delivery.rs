@@ -40,7 +40,8 @@ impl Facts<'_> {
         })
     }
 
-    /// `certain` is said only of exclusive requests that were not delivered before, and no call follows.
+    /// `certain` is said only of exclusive requests that were not delivered before, no call follows, and no call of another
+    /// delivery took effect.
     pub(super) fn certain_is_final(&self) -> Verdict {
         let certain = self.replies.iter().filter(|reply| reply.is_certain());
         Verdict::of(certain.filter_map(|reply| {
@@ -50,6 +51,8 @@ impl Facts<'_> {
                 "the request is not exclusive"
             } else if case == Case::ExclusiveRedriven {
                 "the request was delivered before"
+            } else if case == Case::ExclusiveTwice && self.was_called_in(case) {
+                "another delivery called"
             } else if is_called_later() {
                 "a later delivery called"
             } else {
