@@ -69,7 +69,7 @@ fn an_agent_in_a_vpc_lets_lambda_manage_its_network_interfaces_and_nobody_else()
 }
 
 #[test]
-fn every_agent_of_the_shipped_workflows_is_deployed() {
+fn every_agent_of_orders_and_drone_deliveries_is_deployed() {
     let agents = example_agents();
     let names = all(&agents, "AWS::Serverless::Application")
         .map(|(_, agent)| agent["Parameters"]["Name"].as_str().unwrap().to_owned());

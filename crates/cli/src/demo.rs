@@ -33,7 +33,9 @@ use steward_demo::{
     audit::Audit,
     example_workflow::ExampleWorkflow,
     scenario::Scenario,
-    services::{DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers},
+    services::{
+        DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers, StewardConnection,
+    },
 };
 use steward_emulator::{
     embedded::EmbeddedAws,
@@ -60,6 +62,9 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Instances of each function in a run with `--chaos`, which kills instances at random.
 const INSTANCES_IN_CHAOS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
+
+/// How long the audit waits until the services have read their queues.
+const QUEUES_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The share of messages that are delivered twice.
 const DUPLICATE_RATE: f64 = 0.03;
@@ -121,10 +126,15 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let host = start_host(scenario, &services, &args).await?;
     if let Some(address) = host.address {
         eprintln!("console http://{address}{}", steward_console::ROOT);
+        let (sdk, url) = (host.aws.sdk_config(), format!("http://{address}"));
+        services.connect(StewardConnection::new(&sdk, resources::EVENT_BUS, &url, true));
     }
     let client = DemoClient::start(scenario, &host, args.in_flight as usize).await?;
     let started = Instant::now();
     let chaos = Chaos::new(args.seed);
+    if args.chaos {
+        chaos.shorten_redelivery(&host).await?;
+    }
     let outage = (scenario.outage_service(), args.tasks);
     let chaos_run = chaos.run(&host, &services, &client.progress, outage);
     tokio::select! {
@@ -133,7 +143,9 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let measured = (&counters, &chaos);
-    let report = report(&args, &host, &services.ledgers(), &client, measured, seconds).await?;
+    let left = services.messages_left(QUEUES_TIMEOUT).await;
+    let mut report = report(&args, &host, &services.ledgers(), &client, measured, seconds).await?;
+    report.audit.findings.extend(left);
     report.print(args.json)?;
     if !report.audit.passed() {
         bail!("the audit failed");
@@ -152,7 +164,8 @@ async fn start_host(
     args: &DemoArgs,
 ) -> Result<Host> {
     let agent = |&service: &DemoService| {
-        Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
+        let target = service.agent_target(&services.base_url(service));
+        Ok::<_, anyhow::Error>((service.name().parse()?, target.parse()?))
     };
     let host = Host::start(HostOptions {
         fast_path: true,

@@ -25,7 +25,8 @@ pub(crate) struct LocalArgs {
     #[arg(long, default_value = "workflows")]
     workflows: PathBuf,
     /// An agent and what it calls, as NAME=BASE_URL; repeatable. Also NAME=sqs:QUEUE,… and NAME=events:BUS,… for queues,
-    /// which are created, and event buses of this process.
+    /// which are created, and event buses of this process, and NAME=lambda:FUNCTION,…@URL for Lambda functions that an
+    /// emulator at this URL runs.
     #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]
     agents: Vec<(AgentName, AgentTarget)>,
     /// An agent in another process, in any language: its queue `steward-agent-NAME` is created and registered, and nothing is

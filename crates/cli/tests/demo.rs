@@ -44,6 +44,17 @@ fn the_demo_of_drone_deliveries_passes_its_audit_and_some_are_undone() {
 }
 
 #[test]
+fn the_demo_of_purchases_passes_its_audit_and_some_are_undone() {
+    let by_state = demo("purchase", 40, &[]);
+    assert!(by_state.contains_key("Processed") && by_state.contains_key("Undone"), "{by_state:?}");
+}
+
+#[test]
+fn the_demo_of_purchases_passes_its_audit_with_chaos() {
+    demo("purchase", 40, &["--chaos"]);
+}
+
+#[test]
 fn the_demo_of_drone_deliveries_passes_its_audit_with_chaos() {
     demo("drone-delivery", 60, &["--chaos"]);
 }

@@ -4,6 +4,7 @@ use crate::scenario::Scenario;
 
 mod drone_delivery;
 mod order;
+mod purchase;
 
 /// The example workflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,11 +13,13 @@ pub enum ExampleWorkflow {
     Order,
     /// Check the account, register the package, send a drone or a third-party carrier.
     DroneDelivery,
+    /// Commit the budget, get an approval, order, book and wait for the goods.
+    Purchase,
 }
 
 impl ExampleWorkflow {
     /// All example workflows.
-    pub const ALL: [Self; 2] = [Self::Order, Self::DroneDelivery];
+    pub const ALL: [Self; 3] = [Self::Order, Self::DroneDelivery, Self::Purchase];
 
     /// The example workflow with this name.
     #[must_use]
@@ -30,6 +33,7 @@ impl ExampleWorkflow {
         match self {
             Self::Order => &order::Orders,
             Self::DroneDelivery => &drone_delivery::DroneDeliveries,
+            Self::Purchase => &purchase::Purchases,
         }
     }
 }

@@ -32,6 +32,11 @@ pub trait Scenario: Send + Sync {
     /// The number of active side effects of the service for a Processed task.
     fn expected_effects(&self, service: DemoService, number: usize) -> usize;
 
+    /// Whether the workflow undoes the side effects of the service. A mail that was sent stays sent.
+    fn is_undone(&self, _: DemoService) -> bool {
+        true
+    }
+
     /// The subject under which the service's ledger records the task.
     fn subject(&self, service: DemoService, number: usize) -> String;
 

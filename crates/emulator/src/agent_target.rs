@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use steward_agent::{
     config::AgentKind,
     http::{BaseUrl, HttpService, HttpSettings},
@@ -16,7 +16,10 @@ use crate::{
     resources,
 };
 
-/// The remote service of an agent, as text: `http://…`, `sqs:QUEUE,QUEUE` or `events:BUS`.
+/// The longest name of a function, with its qualifier.
+const FUNCTION_NAME_MAX: usize = 64 + 1 + 128;
+
+/// The remote service of an agent, as text: `http://…`, `sqs:QUEUE,QUEUE`, `events:BUS` or `lambda:FUNCTION@URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentTarget {
     /// A service with this base URL.
@@ -25,6 +28,13 @@ pub enum AgentTarget {
     Queues(Vec<String>),
     /// Event buses, by name.
     Buses(Vec<String>),
+    /// Lambda functions, by name, and the endpoint that serves Lambda's `Invoke` API. The host runs no functions of users.
+    Functions {
+        /// The names, each with or without a qualifier, such as `charge:live`.
+        names: Vec<String>,
+        /// The URL before `/2015-03-31/functions/…`.
+        endpoint: BaseUrl,
+    },
 }
 
 impl FromStr for AgentTarget {
@@ -35,9 +45,7 @@ impl FromStr for AgentTarget {
         let target = match text.split_once(':') {
             Some(("sqs", queues)) => Self::Queues(names(queues)),
             Some(("events", buses)) => Self::Buses(names(buses)),
-            Some(("lambda", _)) => bail!(
-                "`lambda` needs an emulator that runs functions: deploy the stack there (docs/local.md)"
-            ),
+            Some(("lambda", functions)) => return Self::functions(functions),
             Some(_) | None => return Ok(Self::Http(text.parse()?)),
         };
         Ok(target)
@@ -50,11 +58,38 @@ impl fmt::Display for AgentTarget {
             Self::Http(base_url) => base_url.fmt(f),
             Self::Queues(names) => write!(f, "sqs:{}", names.join(",")),
             Self::Buses(names) => write!(f, "events:{}", names.join(",")),
+            Self::Functions { names, endpoint } => {
+                write!(f, "lambda:{}@{endpoint}", names.join(","))
+            }
         }
     }
 }
 
 impl AgentTarget {
+    /// Parses `FUNCTION,FUNCTION@URL`.
+    fn functions(text: &str) -> Result<Self> {
+        let (names, url) = text.split_once('@').with_context(|| {
+            format!(
+                "`lambda:{text}` has no endpoint: this process runs no functions. Append the URL of an emulator that \
+                 does, such as `lambda:{text}@http://127.0.0.1:3001`"
+            )
+        })?;
+        let names: Vec<_> = names.split(',').map(str::to_owned).collect();
+        for (position, name) in names.iter().enumerate() {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_:$".contains(&byte);
+            let is_valid = !name.is_empty() && name.len() <= FUNCTION_NAME_MAX;
+            ensure!(
+                is_valid && name.bytes().all(is_allowed),
+                "`{name}` is not the name of a Lambda function: expected letters, digits, `-` and `_`, and a version \
+                 or alias after `:`, such as `charge` or `charge:live`"
+            );
+            let is_first = names.iter().position(|other| other == name) == Some(position);
+            ensure!(is_first, "the function `{name}` is named twice");
+        }
+        let endpoint = url.parse().with_context(|| format!("the endpoint of `lambda:{text}`"))?;
+        Ok(Self::Functions { names, endpoint })
+    }
+
     /// The kind of agent that calls this, as in the agent's stack on AWS.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -62,6 +97,7 @@ impl AgentTarget {
             Self::Http(_) => "http",
             Self::Queues(_) => "sqs",
             Self::Buses(_) => "events",
+            Self::Functions { .. } => "lambda",
         }
     }
 
@@ -79,37 +115,128 @@ impl AgentTarget {
     pub(crate) fn service(&self, aws: &EmbeddedAws, own_url: Option<&str>) -> Result<AnyService> {
         // The credentials of the embedded AWS: a request that is signed with them is of no use elsewhere.
         let signer = aws.sdk_config().credentials_provider().map(AwsSigner::new);
-        let (kind, service, prefix, names) = match self {
+        let external = |service| aws.external_url(service).or(own_url);
+        let no_endpoint = "an agent for an AWS service needs a host that listens";
+        let (kind, arn_prefix, names, endpoint) = match self {
             Self::Http(base_url) => {
                 let settings = HttpSettings { signer, ..HttpSettings::new(base_url.clone()) };
                 return Ok(AnyService::Http(HttpService::new(settings)?));
             }
-            Self::Queues(names) => (AgentKind::Sqs, AwsService::Sqs, "sqs", names),
-            Self::Buses(names) => (AgentKind::Events, AwsService::EventBridge, "events", names),
+            Self::Queues(names) => {
+                let endpoint = external(AwsService::Sqs).context(no_endpoint)?.parse()?;
+                (AgentKind::Sqs, ("sqs", ""), names, endpoint)
+            }
+            Self::Buses(names) => {
+                let endpoint = external(AwsService::EventBridge).context(no_endpoint)?.parse()?;
+                (AgentKind::Events, ("events", "event-bus/"), names, endpoint)
+            }
+            Self::Functions { names, endpoint } => {
+                (AgentKind::Lambda, ("lambda", "function:"), names, endpoint.clone())
+            }
         };
-        let resource = if kind == AgentKind::Events { "event-bus/" } else { "" };
-        let arn = |name: &String| format!("arn:aws:{prefix}:{REGION}:{ACCOUNT}:{resource}{name}");
+        let (service, resource) = arn_prefix;
+        let arn = |name: &String| format!("arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}{name}");
         let arns: Vec<_> = names.iter().map(arn).collect();
-        let endpoint = aws.external_url(service).or(own_url);
-        let endpoint = endpoint.context("an agent for an AWS service needs a host that listens")?;
         let signer = signer.context("no credentials")?;
-        let endpoint = Some(endpoint.parse()?);
-        let service = AwsAgentService::new(kind, &arns, limits::CALL_WITHIN_MAX, signer, endpoint)?;
+        let timeout = limits::CALL_WITHIN_MAX;
+        let service = AwsAgentService::new(kind, &arns, timeout, signer, Some(endpoint))?;
         Ok(AnyService::Aws(service))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::{
+        Router,
+        extract::Path,
+        http::{HeaderMap, StatusCode},
+        routing::post,
+    };
+    use serde_json::json;
+    use steward_agent::attempt::{CallFault, RemoteService};
+    use steward_core::model::messages::StepRequest;
+
     use super::*;
 
     #[test]
-    fn a_target_is_a_url_or_the_names_of_queues_or_buses() {
-        for text in ["http://127.0.0.1:8080", "sqs:orders,mails", "events:steward"] {
+    fn a_target_is_a_url_or_the_names_of_queues_buses_or_functions() {
+        for text in [
+            "http://127.0.0.1:8080",
+            "sqs:orders,mails",
+            "events:steward",
+            "lambda:charge@http://127.0.0.1:3001",
+            "lambda:charge:live,refund@http://127.0.0.1:9000/finance",
+        ] {
             assert_eq!(text.parse::<AgentTarget>().unwrap().to_string(), text);
         }
-        let error = |text: &str| text.parse::<AgentTarget>().unwrap_err().to_string();
-        assert!(error("lambda:charge").starts_with("`lambda` needs an emulator"));
-        assert!(error("orders").starts_with("not an http or https URL"));
+    }
+
+    #[test]
+    fn an_invalid_target_is_refused_with_what_is_expected() {
+        for (text, problem) in [
+            ("orders", "not an http or https URL"),
+            ("lambda:charge", "`lambda:charge` has no endpoint"),
+            ("lambda:@http://127.0.0.1:3001", "`` is not the name of a Lambda function"),
+            ("lambda:a,,b@http://127.0.0.1:3001", "`` is not the name of a Lambda function"),
+            ("lambda:a b@http://127.0.0.1:3001", "`a b` is not the name of a Lambda function"),
+            ("lambda:a,a@http://127.0.0.1:3001", "the function `a` is named twice"),
+            ("lambda:a@127.0.0.1", "the endpoint of `lambda:a@127.0.0.1`: not an http or https"),
+        ] {
+            let error = format!("{:#}", text.parse::<AgentTarget>().unwrap_err());
+            assert!(error.starts_with(problem), "{text}: {error}");
+        }
+    }
+
+    /// A request of a step to the function `charge`.
+    fn request() -> StepRequest {
+        let request = json!({
+            "task_id": "order-1", "step": "charge", "action": "do", "attempt": 1,
+            "agent": "payment", "method": "POST", "path": "/charge", "body": { "amount": 20 },
+            "idempotency_key": "order-1/charge/do", "complete_by": "2100-01-01T00:00:00Z",
+        });
+        serde_json::from_value(request).unwrap()
+    }
+
+    /// The outcome of a call of `charge` at an endpoint with this handler.
+    async fn outcome(routes: Router) -> Result<serde_json::Value, CallFault> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, routes).await });
+        let aws = EmbeddedAws::builder().build().unwrap();
+        let target: AgentTarget = format!("lambda:charge@http://{address}").parse().unwrap();
+        let service = target.service(&aws, None).unwrap();
+        let outcome = service.call(&request(), None).await.map(|response| response.body);
+        server.abort();
+        outcome
+    }
+
+    const INVOKE: &str = "/2015-03-31/functions/{function}/invocations";
+
+    #[tokio::test]
+    async fn an_agent_for_functions_invokes_them_at_its_endpoint_with_a_signature() {
+        let invoke = async |Path(function): Path<String>, headers: HeaderMap, body: String| {
+            let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+            let signature = header("authorization").unwrap_or_default();
+            assert!(signature.starts_with("AWS4-HMAC-SHA256 Credential=embedded/"), "{signature}");
+            assert!(signature.contains("/us-east-1/lambda/aws4_request"), "{signature}");
+            assert_eq!(header("x-amz-invocation-type"), Some("RequestResponse"));
+            json!({ "function": function, "event": body }).to_string()
+        };
+        let output = outcome(Router::new().route(INVOKE, post(invoke))).await.unwrap();
+        let function = format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:charge");
+        assert_eq!(output, json!({ "function": function, "event": r#"{"amount":20}"# }));
+    }
+
+    #[tokio::test]
+    async fn a_throttled_invocation_is_retried_and_did_not_run() {
+        let throttled = async || {
+            let name = [("x-amzn-errortype", "TooManyRequestsException")];
+            (StatusCode::TOO_MANY_REQUESTS, name)
+        };
+        let outcome = outcome(Router::new().route(INVOKE, post(throttled))).await;
+        let Err(CallFault::Transient { reason, may_have_run: false, .. }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(reason, "HTTP 429 Too Many Requests: TooManyRequestsException");
     }
 }

@@ -8,14 +8,23 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context, Result};
+use aws_sdk_sqs::types::QueueAttributeName;
 use steward_demo::services::{DemoService, MockServices};
-use steward_emulator::host::Host;
+use steward_emulator::{
+    host::Host,
+    resources::{COMMANDS_QUEUE, EVENTS_QUEUE, SCHEDULER_QUEUE, SUBMISSIONS_QUEUE},
+};
 use tokio::time::{Instant, sleep};
 
 use super::progress::DemoProgress;
 
 /// How often an instance is killed.
 const KILL_EVERY: Duration = Duration::from_millis(500);
+
+/// After how many seconds the messages of a killed instance are delivered again. With the template's settings it is three
+/// minutes. Answers to callbacks and commands of operators would wait for that, because no deadline recovers them sooner.
+const REDELIVERED_AFTER_SECONDS: u32 = 15;
 
 /// How long the service stays down after its circuit breaker has opened.
 const OUTAGE: Duration = Duration::from_secs(3);
@@ -66,6 +75,17 @@ impl Chaos {
             services.set_down(outage_service, false);
         };
         tokio::join!(killing, outage);
+    }
+
+    /// Makes the queues deliver the messages of killed instances again soon.
+    pub(super) async fn shorten_redelivery(&self, host: &Host) -> Result<()> {
+        let (sqs, timeout) = (host.sqs(), REDELIVERED_AFTER_SECONDS.to_string());
+        for queue in [SUBMISSIONS_QUEUE, SCHEDULER_QUEUE, COMMANDS_QUEUE, EVENTS_QUEUE] {
+            let set = sqs.set_queue_attributes().queue_url(host.queue_url(queue));
+            let set = set.attributes(QueueAttributeName::VisibilityTimeout, &timeout);
+            set.send().await.with_context(|| format!("set the visibility timeout of {queue}"))?;
+        }
+        Ok(())
     }
 
     fn kill_one(&self, host: &Host) {

@@ -30,6 +30,18 @@ fn every_put_step_of_the_drone_delivery_has_an_undo() {
 }
 
 #[test]
+fn the_purchase_undoes_every_step_that_has_a_lasting_effect() {
+    let workflow = read_file(&repository().join("workflows/purchase.yaml")).unwrap();
+    assert_eq!((workflow.name.as_str(), workflow.version), ("purchase", 1));
+    let undone = workflow.steps.iter().filter(|(_, step)| step.undo.is_some());
+    let undone: Vec<_> = undone.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(undone, ["budget", "order", "booking"]);
+    let answered = workflow.steps.iter().filter(|(_, step)| step.callback.is_some());
+    let answered: Vec<_> = answered.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(answered, ["approval", "order"]);
+}
+
+#[test]
 fn the_error_for_a_missing_file_names_it() {
     let error = read_file(Path::new("workflows/none.yaml")).unwrap_err();
     assert_eq!(error.to_string(), "workflows/none.yaml");

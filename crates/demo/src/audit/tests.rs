@@ -283,6 +283,71 @@ async fn an_undone_side_effect_of_a_processed_order_is_found() {
     );
 }
 
+/// Services with the order and the supplier's effects of purchase 1; what is called by messages is left out.
+async fn purchase_with_order() -> AuditHarness {
+    let harness = AuditHarness::start(ExampleWorkflow::Purchase).await;
+    let body = json!({ "reference": "purchase-000001" });
+    let key = "purchase-000001/order/do";
+    harness.call(Method::POST, DemoService::Supplier, "orders", key, body).await;
+    harness
+}
+
+#[tokio::test]
+async fn the_order_of_an_undone_purchase_is_found_unless_it_was_cancelled() {
+    let harness = purchase_with_order().await;
+    let found = |harness: &AuditHarness| {
+        findings(ExampleWorkflow::Purchase, ProcessState::Undone, &harness.services.ledgers())
+    };
+    assert_eq!(
+        found(&harness),
+        ["purchase-000001: Undone with 1 side effects in supplier, 1 of them active"]
+    );
+    let (key, body) = ("purchase-000001/order/undo", json!({ "reference": "purchase-000001" }));
+    harness.call(Method::POST, DemoService::Supplier, "cancellations", key, body).await;
+    assert_eq!(found(&harness), [] as [String; 0]);
+}
+
+#[tokio::test]
+async fn a_processed_purchase_without_commitment_mail_and_booking_is_found() {
+    let harness = purchase_with_order().await;
+    let missing = |service| {
+        format!("purchase-000001: Processed with 0 side effects in {service}, 0 of them active")
+    };
+    let ledgers = harness.services.ledgers();
+    assert_eq!(
+        findings(ExampleWorkflow::Purchase, ProcessState::Processed, &ledgers),
+        ["finance", "mail", "accounting"].map(missing)
+    );
+}
+
+#[test]
+fn a_purchase_that_cannot_succeed_must_not_be_processed() {
+    let scenario = ExampleWorkflow::Purchase.scenario();
+    let found =
+        |number| scenario.findings(number, ProcessState::Processed, &ServiceLedgers::default());
+    for (number, why) in [
+        (3, "it exceeds the budget"),
+        (8, "the manager rejected it"),
+        (13, "the supplier refused it"),
+        (18, "the parcel is lost"),
+    ] {
+        assert_eq!(found(number), [format!("Processed, although {why}")]);
+        assert_eq!(found(number + 1), [] as [String; 0]);
+    }
+}
+
+#[tokio::test]
+async fn an_order_for_a_purchase_that_the_manager_rejected_is_found() {
+    let harness = AuditHarness::start(ExampleWorkflow::Purchase).await;
+    let (key, body) = ("purchase-000008/order/do", json!({ "reference": "purchase-000008" }));
+    harness.call(Method::POST, DemoService::Supplier, "orders", key, body).await;
+    let scenario = ExampleWorkflow::Purchase.scenario();
+    assert_eq!(
+        scenario.findings(8, ProcessState::Undone, &harness.services.ledgers()),
+        ["1 side effects in supplier, although the manager rejected it"]
+    );
+}
+
 #[test]
 fn a_task_in_error_with_an_alert_passes() {
     let mut audit = Audit::of(ExampleWorkflow::Order.scenario());

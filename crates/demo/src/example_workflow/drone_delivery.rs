@@ -66,7 +66,11 @@ impl Scenario for DroneDeliveries {
             DemoService::Account
             | DemoService::Inventory
             | DemoService::Payment
-            | DemoService::Shipping => 0,
+            | DemoService::Shipping
+            | DemoService::Finance
+            | DemoService::Mail
+            | DemoService::Supplier
+            | DemoService::Accounting => 0,
         }
     }
 

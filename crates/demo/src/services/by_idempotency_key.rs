@@ -1,4 +1,5 @@
-//! Services with `POST` requests and an `Idempotency-Key` header: inventory, payment, shipping.
+//! Services with `POST` requests and an `Idempotency-Key` header: inventory, payment, shipping, supplier. The functions of
+//! the finance service have the same effects by the same rules, but another protocol.
 
 use std::sync::Arc;
 
@@ -21,52 +22,54 @@ const KEY_BYTES_MAX: usize = 1024;
 
 /// A well-formed request.
 #[derive(Debug)]
-struct KeyedRequest {
-    key: String,
-    order: String,
-    body: Map<String, Value>,
+pub(super) struct KeyedRequest {
+    pub(super) key: String,
+    /// The order or purchase that the request is about.
+    pub(super) subject: String,
+    pub(super) body: Map<String, Value>,
+    /// The service's own refusal of this request, which does not depend on the fault plan.
+    pub(super) refusal: Option<ErrorResponse>,
 }
 
-/// An endpoint: its operation, and the noun for its result. The plural of the noun is the path, and the noun is a
-/// field of the response.
+/// An endpoint: its operation, and the noun for its result. The noun is a field of the response.
 #[derive(Debug, Clone, Copy)]
-struct Endpoint {
-    operation: Operation,
-    noun: &'static str,
+pub(super) struct Endpoint {
+    pub(super) operation: Operation,
+    pub(super) noun: &'static str,
+    /// The field of the request and of the response that names the subject.
+    pub(super) subject_field: &'static str,
 }
 
-/// The routes of a service with one operation and its undo.
+/// The routes of a service with one operation and its undo, for orders. The plural of a noun is the path.
 pub(super) fn routes(do_noun: &'static str, undo_noun: &'static str) -> Router<Arc<MockService>> {
     let serve = |endpoint: Endpoint| {
         post(
             move |State(mock): State<Arc<MockService>>, headers: HeaderMap, body: Bytes| async move {
-                serve(mock, endpoint, &headers, &body).await
+                match KeyedRequest::parse(&headers, &body, endpoint.subject_field) {
+                    Ok(request) => serve(mock, endpoint, request, |_| ()).await,
+                    Err(error) => error.into_response(),
+                }
             },
         )
     };
-    let (do_endpoint, undo_endpoint) = (
-        Endpoint { operation: Operation::Do, noun: do_noun },
-        Endpoint { operation: Operation::Undo, noun: undo_noun },
-    );
+    let endpoint = |operation, noun| Endpoint { operation, noun, subject_field: "order" };
     Router::new()
-        .route(&format!("/{do_noun}s"), serve(do_endpoint))
-        .route(&format!("/{undo_noun}s"), serve(undo_endpoint))
+        .route(&format!("/{do_noun}s"), serve(endpoint(Operation::Do, do_noun)))
+        .route(&format!("/{undo_noun}s"), serve(endpoint(Operation::Undo, undo_noun)))
 }
 
-async fn serve(
+/// Serves a request. `on_effect` gets its body when it takes effect, and not when it is repeated.
+pub(super) async fn serve(
     mock: Arc<MockService>,
     endpoint: Endpoint,
-    headers: &HeaderMap,
-    body: &[u8],
+    request: KeyedRequest,
+    on_effect: impl FnOnce(&Map<String, Value>) + Send + 'static,
 ) -> Response {
-    let KeyedRequest { key, order, body } = match KeyedRequest::parse(headers, body) {
-        Ok(request) => request,
-        Err(error) => return error.into_response(),
-    };
+    let KeyedRequest { key, subject, body, refusal } = request;
     let call = IncomingCall {
         operation: endpoint.operation,
         key: &key,
-        subject: &order,
+        subject: &subject,
         in_progress_status: Some(in_progress_status(mock.service())),
     };
     let reused = ErrorResponse {
@@ -76,18 +79,23 @@ async fn serve(
     };
     let (service, digest, undo_not_found) =
         (mock.service(), mock.digest(&key), mock.undo_not_found());
-    let (name, subject) = (key.clone(), order.clone());
+    let (name, of) = (key.clone(), subject.clone());
     let execute = move |state: &mut ServiceState| {
         let is_repeated = state.has_result(&name);
-        let record = state.record(&subject);
+        let record = state.record(&of);
+        if let Some(refusal) = refusal {
+            record.count_fault(FaultKind::Refuse);
+            return refusal.into_response();
+        }
         let is_undo = endpoint.operation == Operation::Undo;
         if is_undo && undo_not_found && !is_repeated && record.active_effects() == 0 {
             record.count_fault(FaultKind::NotFound);
             return NOTHING_TO_UNDO.into_response();
         }
         let content = (endpoint.operation, body);
-        state.execute_once(&name, &subject, content, reused, |record, (_, body)| {
-            let ids = (name.as_str(), subject.as_str(), digest);
+        state.execute_once(&name, &of, content, reused, |record, (_, body)| {
+            let ids = (name.as_str(), of.as_str(), digest);
+            on_effect(body);
             Value::Object(take_effect(service, endpoint, ids, body, record))
         })
     };
@@ -95,32 +103,36 @@ async fn serve(
 }
 
 /// The status while a request with the same key is in progress. The inventory uses 423, because its 409 means out of
-/// stock, so that clients can treat 409 as "did not run".
+/// stock, so that clients can treat 409 as "did not run". A function that works on the key already is throttled.
 const fn in_progress_status(service: DemoService) -> StatusCode {
     match service {
         DemoService::Inventory => StatusCode::LOCKED,
+        DemoService::Finance => StatusCode::TOO_MANY_REQUESTS,
         DemoService::Payment
         | DemoService::Shipping
         | DemoService::Account
         | DemoService::Package
         | DemoService::Transport
         | DemoService::DroneScheduler
-        | DemoService::Delivery => StatusCode::CONFLICT,
+        | DemoService::Delivery
+        | DemoService::Mail
+        | DemoService::Supplier
+        | DemoService::Accounting => StatusCode::CONFLICT,
     }
 }
 
 /// Adds the side effect to the record, or undoes the record's side effects. Returns the response.
 fn take_effect(
     service: DemoService,
-    Endpoint { operation, noun }: Endpoint,
-    (key, order, digest): (&str, &str, u64),
+    Endpoint { operation, noun, subject_field }: Endpoint,
+    (key, subject, digest): (&str, &str, u64),
     body: &Map<String, Value>,
     record: &mut SubjectRecord,
 ) -> Map<String, Value> {
     let id = format!("{noun}-{digest:016x}");
     let mut response = Map::new();
     response.insert(noun.to_owned(), json!(id));
-    response.insert("order".to_owned(), json!(order));
+    response.insert(subject_field.to_owned(), json!(subject));
     match operation {
         Operation::Do => {
             response.extend(response_detail(service, body, digest));
@@ -134,30 +146,45 @@ fn take_effect(
 }
 
 impl KeyedRequest {
-    /// Parses a request.
+    /// Parses a request whose body names its subject in `subject_field`.
     ///
     /// # Errors
     /// The request is malformed. The error is the response.
-    fn parse(headers: &HeaderMap, body: &[u8]) -> Result<Self, ErrorResponse> {
+    pub(super) fn parse(
+        headers: &HeaderMap,
+        body: &[u8],
+        subject_field: &str,
+    ) -> Result<Self, ErrorResponse> {
         let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-        let key = match key {
-            Some(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => key.to_owned(),
+        let key = key
+            .ok_or_else(|| bad_request("idempotency-key-missing", "Idempotency-Key is missing"))?;
+        Self::with_key(key, body, subject_field)
+    }
+
+    /// Parses a request with this idempotency key.
+    ///
+    /// # Errors
+    /// The request is malformed. The error is the response.
+    pub(super) fn with_key(
+        key: &str,
+        body: &[u8],
+        subject_field: &str,
+    ) -> Result<Self, ErrorResponse> {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            let title = "Idempotency-Key is empty or too long";
+            return Err(bad_request("idempotency-key-length", title));
+        }
+        let body = json_object(body)?;
+        let subject = match body.get(subject_field).and_then(Value::as_str) {
+            Some(subject) if is_id(subject) => subject.to_owned(),
             Some(_) => {
-                return Err(bad_request(
-                    "idempotency-key-length",
-                    "Idempotency-Key is empty or too long",
-                ));
+                return Err(bad_request("subject-length", "The subject is empty or too long"));
             }
             None => {
-                return Err(bad_request("idempotency-key-missing", "Idempotency-Key is missing"));
+                let title = "The subject is missing or not a string";
+                return Err(bad_request("subject-missing", title));
             }
         };
-        let body = json_object(body)?;
-        let order = match body.get("order").and_then(Value::as_str) {
-            Some(order) if is_id(order) => order.to_owned(),
-            Some(_) => return Err(bad_request("order-length", "order is empty or too long")),
-            None => return Err(bad_request("order-missing", "order is missing or not a string")),
-        };
-        Ok(Self { key, order, body })
+        Ok(Self { key: key.to_owned(), subject, body, refusal: None })
     }
 }

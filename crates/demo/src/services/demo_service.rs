@@ -21,6 +21,14 @@ pub enum DemoService {
     DroneScheduler,
     /// Registers and removes deliveries.
     Delivery,
+    /// Commits and releases budgets, by two Lambda functions.
+    Finance,
+    /// Reads requests for approval from a queue.
+    Mail,
+    /// Accepts, confirms and cancels orders of equipment.
+    Supplier,
+    /// Reads bookings from a queue.
+    Accounting,
 }
 
 impl DemoService {
@@ -31,8 +39,11 @@ impl DemoService {
     pub const DRONE_DELIVERY: [Self; 5] =
         [Self::Account, Self::Package, Self::Transport, Self::DroneScheduler, Self::Delivery];
 
+    /// The services of a purchase, in the order of its steps.
+    pub const PURCHASE: [Self; 4] = [Self::Finance, Self::Mail, Self::Supplier, Self::Accounting];
+
     /// All services.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Inventory,
         Self::Payment,
         Self::Shipping,
@@ -41,6 +52,10 @@ impl DemoService {
         Self::Transport,
         Self::DroneScheduler,
         Self::Delivery,
+        Self::Finance,
+        Self::Mail,
+        Self::Supplier,
+        Self::Accounting,
     ];
 
     /// The lower-case name in URLs and in JSON.
@@ -55,9 +70,45 @@ impl DemoService {
             Self::Transport => "transport",
             Self::DroneScheduler => "dronescheduler",
             Self::Delivery => "delivery",
+            Self::Finance => "finance",
+            Self::Mail => "mail",
+            Self::Supplier => "supplier",
+            Self::Accounting => "accounting",
+        }
+    }
+
+    /// The queue that the service reads, if it is called by messages.
+    #[must_use]
+    pub const fn queue(self) -> Option<&'static str> {
+        match self {
+            Self::Mail => Some("approval-requests"),
+            Self::Accounting => Some("bookings"),
+            Self::Inventory
+            | Self::Payment
+            | Self::Shipping
+            | Self::Account
+            | Self::Package
+            | Self::Transport
+            | Self::DroneScheduler
+            | Self::Delivery
+            | Self::Finance
+            | Self::Supplier => None,
+        }
+    }
+
+    /// What the service's agent calls, as `steward local --agent` accepts it. `base_url` is the URL of the mock.
+    #[must_use]
+    pub fn agent_target(self, base_url: &str) -> String {
+        match self.queue() {
+            Some(queue) => format!("sqs:{queue}"),
+            None if self == Self::Finance => format!("lambda:{}@{base_url}", FUNCTIONS.join(",")),
+            None => base_url.to_owned(),
         }
     }
 }
+
+/// The functions of [`DemoService::Finance`]: the first one does, the second one undoes.
+pub(super) const FUNCTIONS: [&str; 2] = ["commit-budget", "release-budget"];
 
 impl fmt::Display for DemoService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

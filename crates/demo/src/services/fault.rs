@@ -46,6 +46,23 @@ pub struct FaultPlan {
     pub conflict_in_progress: bool,
     /// Whether an undo that finds nothing gets 404 instead of success.
     pub undo_not_found: bool,
+    /// Share of answers to callbacks, and of events, that are sent late.
+    pub late: f64,
+    /// Share of answers to callbacks, and of events, that are sent twice.
+    pub repeat: f64,
+    /// Share of events that are sent before the step waits for them.
+    pub early: f64,
+}
+
+/// How a service or a person sends the answer to a callback, or an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sending {
+    /// The delay before it is sent.
+    pub delay_ms: u64,
+    /// Whether it is sent twice.
+    pub is_repeated: bool,
+    /// Whether an event is sent before the step waits for it. It has no meaning for an answer.
+    pub is_early: bool,
 }
 
 /// The fault of the calls with one key.
@@ -94,6 +111,9 @@ pub enum Fault {
     NotJson,
 }
 
+/// The delay of a late answer or event.
+const LATE_MS: RangeInclusive<u64> = 200..=1_500;
+
 /// The duration of [`Fault::Long`].
 const LONG_MS: RangeInclusive<u64> = 2_000..=5_000;
 
@@ -136,11 +156,19 @@ pub enum FaultKind {
     InProgress,
     /// The undo found nothing and got 404.
     NotFound,
+    /// An answer or event was late.
+    Late,
+    /// An answer or event was sent twice.
+    Repeated,
+    /// An event was sent before the step waited for it.
+    Early,
+    /// The message that undoes came before the message that does.
+    OutOfOrder,
 }
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Slow,
         Self::Flaky,
         Self::Hang,
@@ -154,6 +182,10 @@ impl FaultKind {
         Self::NotJson,
         Self::InProgress,
         Self::NotFound,
+        Self::Late,
+        Self::Repeated,
+        Self::Early,
+        Self::OutOfOrder,
     ];
 }
 
@@ -178,6 +210,9 @@ impl FaultPlan {
             not_json: 0.0,
             conflict_in_progress: false,
             undo_not_found: false,
+            late: 0.0,
+            repeat: 0.0,
+            early: 0.0,
         }
     }
 
@@ -193,6 +228,9 @@ impl FaultPlan {
             hang: 0.02,
             answer_lost: 0.03,
             refuse: 0.02,
+            late: 0.15,
+            repeat: 0.15,
+            early: 0.25,
             ..Self::none(seed)
         }
     }
@@ -218,6 +256,16 @@ impl FaultPlan {
     #[must_use]
     pub fn fault_of_undo(&self, key: &str) -> Fault {
         Self { refuse: self.refuse_undo, ..self.clone() }.fault(key)
+    }
+
+    /// How the answer or event with this key is sent.
+    #[must_use]
+    pub fn sending(&self, key: &str) -> Sending {
+        let mut random = fastrand::Rng::with_seed(digest(self.seed, key));
+        let mut is_chosen = |rate: f64| random.f64() < rate;
+        let (is_late, is_repeated) = (is_chosen(self.late), is_chosen(self.repeat));
+        let is_early = is_chosen(self.early);
+        Sending { delay_ms: if is_late { random.u64(LATE_MS) } else { 0 }, is_repeated, is_early }
     }
 
     /// The fault of calls with this key.
@@ -351,7 +399,22 @@ mod tests {
     }
 
     #[test]
+    fn answers_are_late_repeated_and_early_at_about_their_rates() {
+        let plan = FaultPlan::demo(42);
+        let share = |matches: fn(Sending) -> bool| {
+            let count = keys().filter(|key| matches(plan.sending(key))).count();
+            f64::from(u32::try_from(count).unwrap()) / 10_000.0
+        };
+        assert!((share(|sending| sending.delay_ms > 0) - plan.late).abs() < 0.01);
+        assert!((share(|sending| sending.is_repeated) - plan.repeat).abs() < 0.01);
+        assert!((share(|sending| sending.is_early) - plan.early).abs() < 0.01);
+    }
+
+    #[test]
     fn a_plan_without_rates_has_no_faults() {
-        assert!(keys().all(|key| FaultPlan::none(42).fault(&key) == Fault::Healthy));
+        let plan = FaultPlan::none(42);
+        assert!(keys().all(|key| plan.fault(&key) == Fault::Healthy));
+        let prompt = Sending { delay_ms: 0, is_repeated: false, is_early: false };
+        assert!(keys().all(|key| plan.sending(&key) == prompt));
     }
 }

@@ -36,6 +36,10 @@ pub struct SubjectRecord {
     pub keys_reused: u64,
     /// Calls with an injected fault, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
+    /// The message that undid the subject for good: a message that does something has no effect any more. Only services
+    /// that read queues need it, because queues do not keep the order of messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub void: Option<String>,
     /// Calls that were carried out or are in progress: one per key. Calls without a side effect, because they were
     /// refused, failed or repeated, are not included.
     #[serde(skip)]

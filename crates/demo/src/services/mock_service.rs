@@ -23,7 +23,7 @@ use tokio::time::sleep;
 
 use super::demo_service::DemoService;
 use super::fault::{
-    Fault, FaultKind, FaultPlan, OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, digest,
+    Fault, FaultKind, FaultPlan, OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, Sending, digest,
 };
 use super::ledger::{ServiceLedger, SideEffect, SubjectRecord};
 use super::responses::{
@@ -148,6 +148,39 @@ impl MockService {
         self.plan.undo_not_found && !self.is_healed.load(Ordering::SeqCst)
     }
 
+    /// The fault of the calls with this key.
+    pub(super) fn fault(&self, operation: Operation, key: &str) -> Fault {
+        match operation {
+            _ if self.is_healed.load(Ordering::SeqCst) => Fault::Healthy,
+            Operation::Do => self.plan.fault(key),
+            Operation::Undo => self.plan.fault_of_undo(key),
+        }
+    }
+
+    /// How the service sends the answer or event with this key.
+    pub(super) fn sending(&self, key: &str) -> Sending {
+        if self.is_healed.load(Ordering::SeqCst) {
+            return FaultPlan::none(self.plan.seed).sending(key);
+        }
+        self.plan.sending(key)
+    }
+
+    /// Whether the service is down.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::SeqCst)
+    }
+
+    /// The shortest duration of a call.
+    pub(super) fn latency_ms(&self) -> u64 {
+        self.plan.latency_ms
+    }
+
+    /// Completes when the services are stopped.
+    pub(super) async fn stopped(&self) {
+        // An error is the signal.
+        let _ = self.stopped.clone().changed().await;
+    }
+
     pub(super) fn ledger(&self) -> ServiceLedger {
         self.state().ledger.clone()
     }
@@ -194,7 +227,7 @@ impl MockService {
             }
             CallHandling::Hangs => {
                 // Ends when the client disconnects, which drops this future, or when the services stop.
-                let _ = self.stopped.clone().changed().await;
+                self.stopped().await;
                 broken_connection()
             }
             CallHandling::IsRefused => {
@@ -212,10 +245,9 @@ impl MockService {
         after_ms: u64,
         execute: impl FnOnce(&mut ServiceState) -> Response + Send + 'static,
     ) -> Response {
-        let mut stopped = self.stopped.clone();
         tokio::select! {
             () = pause(self.plan.latency_ms.saturating_add(after_ms)) => {}
-            _ = stopped.changed() => return broken_connection(),
+            () = self.stopped() => return broken_connection(),
         }
         let mut state = self.state();
         let response = execute(&mut state);
@@ -229,14 +261,10 @@ impl MockService {
 
     /// Counts the call, and decides how to handle it.
     fn receive(&self, call: IncomingCall<'_>) -> (CallHandling, Option<CallInProgress>) {
-        let fault = match call.operation {
-            _ if self.is_healed.load(Ordering::SeqCst) => Fault::Healthy,
-            Operation::Do => self.plan.fault(call.key),
-            Operation::Undo => self.plan.fault_of_undo(call.key),
-        };
+        let fault = self.fault(call.operation, call.key);
         let mut state = self.state();
         state.record(call.subject).calls += 1;
-        if self.is_down.load(Ordering::SeqCst) {
+        if self.is_down() {
             state.record(call.subject).count_fault(FaultKind::Down);
             let handling = CallHandling::Fails { after_ms: 0, status: 503, retry_after: false };
             return (handling, None);
@@ -249,9 +277,7 @@ impl MockService {
             state.record(call.subject).count_fault(FaultKind::InProgress);
             return (CallHandling::Conflicts { status }, None);
         }
-        let calls = state.calls.entry(call.key.to_owned()).or_default();
-        *calls = calls.saturating_add(1);
-        let (kind, handling) = handling(fault, *calls);
+        let (kind, handling) = handling(fault, state.count_call(call.key));
         if let Some(kind) = kind {
             state.record(call.subject).count_fault(kind);
         }
@@ -268,7 +294,7 @@ impl MockService {
         (handling, in_progress_call)
     }
 
-    fn state(&self) -> MutexGuard<'_, ServiceState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ServiceState> {
         // No code panics between two dependent changes, so the state is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -332,6 +358,13 @@ impl ServiceState {
     /// The record of a subject, created if needed.
     pub(super) fn record(&mut self, subject: &str) -> &mut SubjectRecord {
         self.ledger.record_mut(subject)
+    }
+
+    /// Counts a call with this key, and returns how many there were.
+    pub(super) fn count_call(&mut self, key: &str) -> u32 {
+        let calls = self.calls.entry(key.to_owned()).or_default();
+        *calls = calls.saturating_add(1);
+        *calls
     }
 
     /// Executes a request once per key or id. `take_effect` adds the side effect and returns the response. A repeated
@@ -398,7 +431,8 @@ const DELETED: ErrorResponse = ErrorResponse {
     title: "This resource was created and then deleted",
 };
 
-async fn pause(ms: u64) {
+/// Waits for this time.
+pub(super) async fn pause(ms: u64) {
     // A sleep of zero would still wait for the timer's next millisecond.
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;

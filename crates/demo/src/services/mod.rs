@@ -1,4 +1,4 @@
-//! Mock remote services for `steward demo`: three for orders, five for drone deliveries.
+//! Mock remote services for `steward demo`: three for orders, five for drone deliveries, four for purchases.
 //!
 //! The services inject faults at seeded rates ([`FaultPlan`]). Each service keeps a ledger of the side effects that
 //! it carried out ([`ServiceLedgers`]). The demo's audit trusts only these ledgers: a step counts as done once only
@@ -36,6 +36,19 @@
 //! and the ledger has one record per package. An assessment returns whether the route from `pickup` to `dropoff`,
 //! each with `lat` and `lon`, is too long for a drone. It has no side effect.
 //!
+//! | service for purchases | called by | do | undo | refuses |
+//! | --- | --- | --- | --- | --- |
+//! | finance | Lambda's `Invoke` API | function `commit-budget` | function `release-budget` | `BudgetExceeded` |
+//! | mail | queue `approval-requests` | a mail to the manager | | the manager rejects in the console |
+//! | supplier | HTTP, with `Idempotency-Key` | `POST /supplier/orders` | `POST /supplier/cancellations` | 422, or later at `confirm_at` |
+//! | accounting | queue `bookings` | a message with `book` | a message with `void` | |
+//!
+//! With [`MockServices::connect`] they also act on their own, because real ones do: mail and accounting read their
+//! queues, a simulated manager approves or rejects in the console, and the supplier puts the event `Goods Delivered`
+//! on the bus. The supplier answers at `confirm_at` also without it. Purchases of more than 1,000,000 cents exceed the
+//! budget, the manager rejects those of cost centres that begin with `frozen`, the supplier refuses articles that begin
+//! with `discontinued`, and parcels of articles that begin with `lost` do not arrive: the manager undoes these purchases.
+//!
 //! With [`FaultPlan::chaos`] the services also show the difficult behaviour of real services. A call takes effect
 //! even if its caller disconnects. Some calls take seconds, and some take longer than the step's deadline, but none
 //! takes more than ten seconds. While a call is in progress, a repeated call gets 409 (payment, shipping) or 423
@@ -47,21 +60,28 @@
 
 mod by_client_id;
 mod by_idempotency_key;
+mod connection;
 mod demo_service;
 mod fault;
+mod invoke_api;
 mod ledger;
+mod manager;
 mod mock_service;
+mod queue_consumer;
 mod read_only;
 mod request_fields;
 mod responses;
+mod retry;
 mod route;
+mod supplier;
 #[cfg(test)]
 mod tests;
 
 use std::future::IntoFuture;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::get;
@@ -69,11 +89,18 @@ use axum::{Json, Router};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
+pub use self::connection::StewardConnection;
 pub use self::demo_service::DemoService;
-pub use self::fault::{Fault, FaultKind, FaultPlan};
+pub use self::fault::{Fault, FaultKind, FaultPlan, Sending};
 pub use self::ledger::{CallRecord, ServiceLedgers, SideEffect, SubjectRecord};
 use self::mock_service::MockService;
+use self::queue_consumer::{OnEffect, consume};
+use self::supplier::SupplierOffice;
+
+/// How often the queues are looked at until they are empty.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -82,6 +109,9 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 pub struct MockServices {
     address: SocketAddr,
     services: Vec<Arc<MockService>>,
+    http: reqwest::Client,
+    /// Set by [`connect`](Self::connect).
+    steward: Arc<OnceLock<StewardConnection>>,
     /// Dropping the sender is the signal to stop. No value is ever sent.
     stop: watch::Sender<()>,
     server: JoinHandle<io::Result<()>>,
@@ -110,21 +140,78 @@ impl MockServices {
         let (stop, mut stopped) = watch::channel(());
         let new = |&service| Arc::new(MockService::new(service, plan.clone(), stopped.clone()));
         let services: Vec<_> = services.iter().map(new).collect();
+        let http = connection::http_client().map_err(io::Error::other)?;
+        let steward = Arc::default();
+        let office = SupplierOffice { http: http.clone(), steward: Arc::clone(&steward) };
         let router = services.iter().fold(Router::new(), |router, service| {
-            router.nest(&format!("/{}", service.service()), routes(Arc::clone(service)))
+            let routes = routes(Arc::clone(service), office.clone());
+            router.nest(&format!("/{}", service.service()), routes)
         });
         let server = axum::serve(listener, router).with_graceful_shutdown(async move {
             // Returns an error when the sender is dropped, which is the signal to stop.
             let _ = stopped.changed().await;
         });
         let server = tokio::spawn(server.into_future());
-        Ok(Self { address, services, stop, server })
+        Ok(Self { address, services, http, steward, stop, server })
     }
 
     /// The URL of a service, without a trailing slash: `http://127.0.0.1:PORT/payment`.
     #[must_use]
     pub fn base_url(&self, service: DemoService) -> String {
         format!("http://{}/{service}", self.address)
+    }
+
+    /// Lets the services act on their own from now on: they read their queues, decide on purchases and publish events.
+    /// A second connection has no effect.
+    pub fn connect(&self, connection: StewardConnection) {
+        if self.steward.set(connection.clone()).is_err() {
+            return;
+        }
+        for mock in &self.services {
+            let Some(queue) = mock.service().queue() else { continue };
+            let on_effect = self.on_effect(mock, &connection);
+            tokio::spawn(consume(Arc::clone(mock), queue, connection.clone(), on_effect));
+        }
+    }
+
+    /// A mail starts a decision of the manager. Bookings start nothing.
+    fn on_effect(&self, mock: &Arc<MockService>, steward: &StewardConnection) -> OnEffect {
+        let (mock, http, steward) = (Arc::clone(mock), self.http.clone(), steward.clone());
+        Arc::new(move |body| {
+            if mock.service() == DemoService::Mail && steward.has_manager {
+                let own = Arc::clone(&mock);
+                let decision = manager::decide(own, http.clone(), steward.clone(), body);
+                let mock = Arc::clone(&mock);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = decision => {}
+                        () = mock.stopped() => {}
+                    }
+                });
+            }
+        })
+    }
+
+    /// Waits until the services have read all messages of their queues, at most `timeout`. Returns what is left, as text.
+    pub async fn messages_left(&self, timeout: Duration) -> Vec<String> {
+        let Some(steward) = self.steward.get() else { return Vec::new() };
+        let deadline = Instant::now() + timeout;
+        loop {
+            let mut left = Vec::new();
+            for mock in &self.services {
+                match steward.messages(mock.service()).await {
+                    Ok(0) => {}
+                    Ok(count) => {
+                        left.push(format!("{}: {count} messages are left", mock.service()))
+                    }
+                    Err(error) => left.push(format!("{}: {error:#}", mock.service())),
+                }
+            }
+            if left.is_empty() || Instant::now() > deadline {
+                return left;
+            }
+            sleep(POLL_EVERY).await;
+        }
     }
 
     /// Takes a service down or up again. While it is down, it answers every call with 503.
@@ -151,14 +238,14 @@ impl MockServices {
     /// # Errors
     /// The server had failed.
     pub async fn shutdown(self) -> io::Result<()> {
-        let Self { stop, server, services: _, address: _ } = self;
+        let Self { stop, server, services: _, address: _, http: _, steward: _ } = self;
         drop(stop);
         server.await.map_err(io::Error::other)?
     }
 }
 
 /// The routes of one service, relative to its base URL.
-fn routes(mock: Arc<MockService>) -> Router {
+fn routes(mock: Arc<MockService>, office: SupplierOffice) -> Router {
     let routes = match mock.service() {
         DemoService::Inventory => by_idempotency_key::routes("reservation", "release"),
         DemoService::Payment => by_idempotency_key::routes("charge", "refund"),
@@ -170,6 +257,10 @@ fn routes(mock: Arc<MockService>) -> Router {
         }
         DemoService::DroneScheduler => by_client_id::routes("dronedeliveries", "dronedelivery"),
         DemoService::Delivery => by_client_id::routes("deliveries", "delivery"),
+        DemoService::Finance => invoke_api::routes(),
+        DemoService::Supplier => supplier::routes(office),
+        // They read queues, and serve only their ledgers.
+        DemoService::Mail | DemoService::Accounting => Router::new(),
     };
     let ledger = get(async |State(mock): State<Arc<MockService>>| Json(mock.ledger()));
     routes.route("/ledger", ledger).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(mock)

@@ -65,6 +65,26 @@ pub(super) const fn refusal(service: DemoService) -> ErrorResponse {
             name: "no-dropoff",
             title: "Packages cannot be dropped off there",
         },
+        DemoService::Finance => ErrorResponse {
+            status: StatusCode::PAYMENT_REQUIRED,
+            name: "BudgetExceeded",
+            title: "The budget is used up",
+        },
+        DemoService::Mail => ErrorResponse {
+            status: StatusCode::FORBIDDEN,
+            name: "rejected",
+            title: "The manager rejected the purchase",
+        },
+        DemoService::Supplier => ErrorResponse {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            name: "article-discontinued",
+            title: "The article is no longer sold",
+        },
+        DemoService::Accounting => ErrorResponse {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            name: "period-closed",
+            title: "The accounting period is closed",
+        },
     }
 }
 
@@ -92,7 +112,12 @@ pub(super) fn response_detail(
         }
         DemoService::DroneScheduler => ("drone", json!(format!("drone-{}", digest % 1_000))),
         DemoService::Delivery => ("minutes", json!(15 + digest % 30)),
-        DemoService::Account | DemoService::Package => return None,
+        DemoService::Account
+        | DemoService::Package
+        | DemoService::Finance
+        | DemoService::Mail
+        | DemoService::Supplier
+        | DemoService::Accounting => return None,
     };
     Some((name.to_owned(), value))
 }

@@ -11,6 +11,7 @@ use super::{DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers};
 
 mod ambiguous_responses;
 mod drone_delivery;
+mod purchase;
 
 const CHARGE: &str = "order-1/charge/do";
 const REFUND: &str = "order-1/charge/undo";
