@@ -6,7 +6,10 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_sqs::error::ConnectorError;
 use steward_runtime::ports::PortError;
 
-use crate::agent_check::{EXIT_UNCHECKED, UncheckedRules};
+use crate::{
+    agent_check::{EXIT_UNCHECKED, UncheckedRules},
+    workflows::import::Unfinished,
+};
 
 /// The deployment did not answer: no connection, no credentials, or a temporary failure of AWS. `EX_UNAVAILABLE` of
 /// sysexits.h. A usage error has 2, everything else 1.
@@ -32,6 +35,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {}", message(error, var("AWS_ENDPOINT_URL").ok().as_deref()));
     if error.is::<UncheckedRules>() {
         return ExitCode::from(EXIT_UNCHECKED);
+    }
+    if let Some(unfinished) = error.downcast_ref::<Unfinished>() {
+        return ExitCode::from(unfinished.exit_code());
     }
     match is_unavailable(error) {
         true => ExitCode::from(UNAVAILABLE),

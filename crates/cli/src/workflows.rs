@@ -13,6 +13,7 @@ use crate::client::DeploymentArgs;
 mod diff;
 pub(crate) mod forecast;
 mod graph;
+pub(crate) mod import;
 mod publish;
 mod stored;
 
@@ -52,6 +53,9 @@ pub(crate) enum WorkflowCommand {
     Diff(diff::DiffArgs),
     /// Draw a definition as a Mermaid flowchart or as SVG.
     Graph(graph::GraphArgs),
+    /// Translate a state machine in Amazon States Language into a definition, with a report. The exit code is 0 if the
+    /// import is complete, 3 if a person has to decide something, and 4 if a part cannot be translated.
+    Import(import::ImportArgs),
 }
 
 /// Options of `steward workflow check`.
@@ -82,6 +86,7 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
         WorkflowCommand::Show(args) => stored::show(args).await?,
         WorkflowCommand::Diff(args) => diff::run(args).await?,
         WorkflowCommand::Graph(args) => graph::run(&args)?,
+        WorkflowCommand::Import(args) => import::run(args)?,
     }
     Ok(())
 }

@@ -1,0 +1,189 @@
+//! Translates a state machine in Amazon States Language (<https://states-language.net>) into workflow definitions.
+//!
+//! Text goes in; definitions as YAML and a report come out. The report has a line for each part of the state machine: what it
+//! became, what a person has to decide, and what cannot be translated. The importer never guesses silently: wherever the report
+//! asks for a decision, the definition has a mark that `steward workflow check` refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+use steward_definition_file::DefinitionError;
+
+pub use agent::Agent;
+pub use report::{Finding, Level, Report, Status};
+pub use source::Position;
+
+use crate::{
+    condition::Condition,
+    importer::{Importer, Point, Shared},
+    scope::ContextParts,
+    symbol::Symbol,
+};
+
+mod agent;
+mod catch;
+mod cel;
+mod choice;
+mod condition;
+mod definition;
+mod importer;
+mod jsonata;
+mod jsonpath;
+mod machine;
+mod names;
+mod recovery;
+mod report;
+mod resource;
+mod scope;
+mod source;
+mod states;
+mod symbol;
+mod task;
+
+/// Bytes of a state machine, as in Step Functions.
+pub const BYTES_MAX: usize = 1024 * 1024;
+
+/// What the importer does not find in the state machine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The name of the workflow.
+    pub name: String,
+    /// The region in the URLs of AWS services.
+    pub region: String,
+    /// The values of substitutions of the deployment: `${Name}` becomes the value.
+    pub substitutions: BTreeMap<String, String>,
+}
+
+/// The result of an import.
+#[derive(Debug, Clone, Serialize)]
+pub struct Import {
+    /// The definition, and after it those of its child tasks.
+    pub definitions: Vec<Definition>,
+    /// The agents that the definitions need.
+    pub agents: Vec<Agent>,
+    /// What was translated, and what was not.
+    pub report: Report,
+}
+
+/// A definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Definition {
+    /// The name of the workflow.
+    pub name: String,
+    /// The definition.
+    pub yaml: String,
+}
+
+/// Why a file is no state machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The file is too large.
+    #[error("{0} bytes; the limit of a state machine is {BYTES_MAX}")]
+    TooLarge(usize),
+    /// The file is neither JSON nor YAML.
+    #[error("{}:{}: {message}", position.line, position.column)]
+    Syntax {
+        /// Where.
+        position: Position,
+        /// The message of the parser.
+        message: String,
+    },
+    /// The file is no state machine.
+    #[error("{}:{}: {pointer}: {message}", position.line, position.column)]
+    Invalid {
+        /// Where.
+        position: Position,
+        /// The JSON pointer of the place.
+        pointer: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The definition could not be written.
+    #[error("the definition cannot be written as YAML: {0}")]
+    Yaml(String),
+}
+
+/// Translates a state machine.
+///
+/// # Errors
+/// The text is too large, is neither JSON nor YAML, or is no state machine.
+pub fn import(text: &str, options: &Options) -> Result<Import, ImportError> {
+    if text.len() > BYTES_MAX {
+        return Err(ImportError::TooLarge(text.len()));
+    }
+    let (mut machine, positions) = source::parse(text)?;
+    substitute(&mut machine, &options.substitutions);
+    let mut shared = Shared {
+        positions: &positions,
+        options,
+        report: Report::default(),
+        agents: indexmap::IndexMap::new(),
+        workflow_names: BTreeSet::new(),
+        children: Vec::new(),
+        depth: 0,
+    };
+    let name = names::unique(&options.name, "-", &mut shared.workflow_names);
+    let input = Symbol::path("input");
+    let context = ContextParts { input: Some(input.clone()), item: None };
+    let start = Point {
+        condition: Condition::Always,
+        after: BTreeSet::new(),
+        data: input,
+        variables: indexmap::IndexMap::new(),
+    };
+    let main = Importer::new(&mut shared, name, context).definition(&machine, "", false, start)?;
+    let mut drafts = vec![main];
+    drafts.append(&mut shared.children);
+    let definitions = importer::definitions(&drafts)?;
+    let Shared { mut report, agents, .. } = shared;
+    if report.status() == Status::Complete {
+        check(&definitions, &mut report);
+    }
+    Ok(Import { definitions, agents: agents.into_values().collect(), report })
+}
+
+/// Checks definitions whose import is complete. A problem, for example an expression that became too long, makes the import
+/// incomplete.
+fn check(definitions: &[Definition], report: &mut Report) {
+    for definition in definitions {
+        let path = format!("{}.yaml", definition.name);
+        match steward_definition_file::parse(Path::new(&path), &definition.yaml) {
+            Ok(_) => {}
+            Err(DefinitionError::Invalid { problems, .. }) => {
+                for located in problems {
+                    let message = format!("`{path}` is not valid: {}", located.problem);
+                    report.add(Level::Cannot, "", Position { line: 1, column: 1 }, message);
+                }
+            }
+            Err(
+                error @ (DefinitionError::Unreadable { .. } | DefinitionError::TooLarge { .. }),
+            ) => {
+                report.add(Level::Cannot, "", Position { line: 1, column: 1 }, error.to_string());
+            }
+        }
+    }
+}
+
+/// Replaces the substitutions in all texts.
+fn substitute(value: &mut Value, substitutions: &BTreeMap<String, String>) {
+    match value {
+        Value::String(text) => {
+            for (name, value) in substitutions {
+                let name = format!("${{{name}}}");
+                if text.contains(&name) {
+                    *text = text.replace(&name, value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, substitutions)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| substitute(field, substitutions));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

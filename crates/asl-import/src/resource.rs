@@ -1,0 +1,586 @@
+//! What a `Task` does: the kinds of resources, and the request of a step for each.
+
+use serde_json::{Value, json};
+
+use crate::{
+    names::{plain, resource},
+    symbol::{Symbol, Untranslatable},
+};
+
+/// How the step gets its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// The response of the call.
+    Response,
+    /// A task token, which the parameters contain.
+    Token,
+    /// A job that the state waits for (`.sync`).
+    Job,
+}
+
+/// The kind of an agent, and what its stack needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AgentKind {
+    /// Kind `lambda`, with this function.
+    Lambda(String),
+    /// Kind `sqs`, with this queue.
+    Sqs(String),
+    /// Kind `events`, with this bus.
+    Events(String),
+    /// Kind `http`: base URL, and headers or authorisation for people.
+    Http(String, String),
+    /// An agent of the user's own.
+    Own(String),
+}
+
+/// The call of a step.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) agent: String,
+    pub(crate) kind: AgentKind,
+    pub(crate) method: &'static str,
+    pub(crate) path: Symbol,
+    pub(crate) body: Option<Symbol>,
+    /// The `output` of the step, if it is not the body of the response.
+    pub(crate) output: Option<Value>,
+    /// The result of the state, given the output of the step.
+    pub(crate) result: ResultShape,
+    /// Differences to know of.
+    pub(crate) notes: Vec<String>,
+    /// What a person has to decide.
+    pub(crate) decisions: Vec<String>,
+}
+
+/// The result of a state, given the output of its step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultShape {
+    /// The output itself.
+    Output,
+    /// The output is in this field of the result.
+    Within(&'static str),
+    /// The id of a message of SQS.
+    SqsMessage,
+    /// The id of an event.
+    Events,
+    /// `{ ResponseBody, StatusCode }`.
+    Http,
+}
+
+impl ResultShape {
+    /// The result, as a symbol.
+    pub(crate) fn of(self, output: Symbol) -> Symbol {
+        match self {
+            Self::Output => output,
+            Self::Within("Output") => Symbol::open_object(
+                [("Output", output), ("Status", Symbol::Scalar("SUCCEEDED".into()))],
+                "the step returns only the output of the child task",
+            ),
+            Self::Within(field) => Symbol::open_object(
+                [(field, output), ("StatusCode", Symbol::Scalar(200.into()))],
+                "the agent returns only what the function returned",
+            ),
+            Self::SqsMessage => Symbol::open_object(
+                [("MessageId", output.field("message_id"))],
+                "the agent returns only the id of the message",
+            ),
+            Self::Events => {
+                let entry = Symbol::open_object(
+                    [("EventId", output.field("event_id"))],
+                    "the agent returns only the id",
+                );
+                Symbol::object([
+                    ("Entries".to_owned(), Symbol::List(vec![entry])),
+                    ("FailedEntryCount".to_owned(), Symbol::Scalar(0.into())),
+                ])
+            }
+            Self::Http => Symbol::open_object(
+                [
+                    ("ResponseBody", output.field("ResponseBody")),
+                    ("StatusCode", output.field("StatusCode")),
+                ],
+                "the step's `output` selects the body and the status",
+            ),
+        }
+    }
+}
+
+/// The work of a state.
+#[derive(Debug, Clone)]
+pub(crate) enum Work {
+    Call(Box<Call>),
+    /// A child task: the name of its workflow, and its input.
+    Child {
+        workflow: String,
+        input: Symbol,
+        result: ResultShape,
+        decisions: Vec<String>,
+        notes: Vec<String>,
+    },
+}
+
+/// The parts of a resource such as `arn:aws:states:::sqs:sendMessage.waitForTaskToken`.
+fn integration(resource: &str) -> Option<(&str, &str, Completion)> {
+    let (_, rest) = resource.split_once(":states:::")?;
+    let (rest, completion) = match rest.split_once('.') {
+        Some((rest, "waitForTaskToken")) => (rest, Completion::Token),
+        Some((rest, "sync" | "sync:2")) => (rest, Completion::Job),
+        Some(_) => return None,
+        None => (rest, Completion::Response),
+    };
+    let rest = rest.strip_prefix("aws-sdk:").unwrap_or(rest);
+    let (service, action) = rest.split_once(':')?;
+    Some((service, action, completion))
+}
+
+/// How the state completes.
+pub(crate) fn completion(resource: &str) -> Completion {
+    integration(resource).map_or(Completion::Response, |(.., completion)| completion)
+}
+
+/// The work of a state with this resource. `input` is its effective input, and `parameters` tells whether the state has
+/// parameters at all.
+///
+/// # Errors
+/// The resource is of no known kind.
+pub(crate) fn work(text: &str, input: &Symbol, region: &str) -> Result<Work, Untranslatable> {
+    if let Some((service, action, completion)) = integration(text) {
+        return Ok(integrated(text, service, action, completion, input, region));
+    }
+    let is_activity = text.contains(":activity:")
+        || text.starts_with("${") && text.to_ascii_lowercase().contains("activity");
+    if is_activity {
+        return Ok(Work::Call(Box::new(own_agent(text, &resource(text).0, input, "an activity"))));
+    }
+    if text.contains(":function:") || text.starts_with("${") || text.contains(":lambda:") {
+        return Ok(Work::Call(Box::new(lambda(text, Some(input.clone()), ResultShape::Output))));
+    }
+    Err(Untranslatable::new(text, "a resource of this kind is not known"))
+}
+
+fn integrated(
+    text: &str,
+    service: &str,
+    action: &str,
+    completion: Completion,
+    input: &Symbol,
+    region: &str,
+) -> Work {
+    let call = match (service, action) {
+        ("lambda", "invoke") => lambda_invoke(input),
+        ("sqs", "sendMessage") => sqs_message(input),
+        ("events", "putEvents") => put_events(text, input),
+        ("states" | "sfn", "startExecution") => return start_execution(input, completion),
+        ("http", "invoke") => http_invoke(text, input),
+        ("apigateway", "invoke") => api_gateway(text, input, region),
+        _ => sdk(text, service, action, completion, input, region),
+    };
+    Work::Call(Box::new(call))
+}
+
+fn call(agent: &str, kind: AgentKind, path: Symbol, body: Option<Symbol>) -> Call {
+    Call {
+        agent: plain(agent, "-"),
+        kind,
+        method: "POST",
+        path,
+        body,
+        output: None,
+        result: ResultShape::Output,
+        notes: Vec::new(),
+        decisions: Vec::new(),
+    }
+}
+
+/// An agent that somebody has to write.
+fn own_agent(text: &str, name: &str, input: &Symbol, what: &str) -> Call {
+    let path = Symbol::Scalar(format!("/{}", plain(name, "-")).into());
+    let mut call = call(name, AgentKind::Own(text.to_owned()), path, Some(input.clone()));
+    call.decisions.push(format!(
+        "{what} needs an agent of your own (docs/agent-contract.md), which gets the parameters as body; or call a Lambda \
+         function that does it"
+    ));
+    call
+}
+
+fn field(input: &Symbol, key: &str) -> Option<Symbol> {
+    match input {
+        Symbol::Object { fields, .. } => fields.get(key).cloned(),
+        Symbol::Scalar(_)
+        | Symbol::Cel(_)
+        | Symbol::List(_)
+        | Symbol::Merged { .. }
+        | Symbol::Either { .. }
+        | Symbol::Unknown(_) => None,
+    }
+}
+
+/// A text that is known at the import; of a substitution of the deployment, the text with it.
+fn text_of(symbol: Option<Symbol>) -> Option<String> {
+    match symbol? {
+        Symbol::Scalar(Value::String(text)) => Some(text),
+        Symbol::Unknown(why) if why.original.contains("${") => Some(why.original),
+        Symbol::Unknown(_)
+        | Symbol::Scalar(_)
+        | Symbol::Cel(_)
+        | Symbol::Object { .. }
+        | Symbol::List(_)
+        | Symbol::Merged { .. }
+        | Symbol::Either { .. } => None,
+    }
+}
+
+/// Reports the parameters that the step does not send.
+fn other_parameters(input: &Symbol, sent: &[&str], decisions: &mut Vec<String>) {
+    match input {
+        Symbol::Object { fields, .. } => {
+            for key in fields.keys().filter(|key| !sent.contains(&key.as_str())) {
+                decisions
+                    .push(format!("the parameter `{key}` is left out: the agent does not send it"));
+            }
+        }
+        Symbol::Scalar(_)
+        | Symbol::Cel(_)
+        | Symbol::List(_)
+        | Symbol::Merged { .. }
+        | Symbol::Either { .. }
+        | Symbol::Unknown(_) => {
+            decisions.push("the parameters are not known before the task runs".to_owned());
+        }
+    }
+}
+
+fn lambda(function: &str, body: Option<Symbol>, result: ResultShape) -> Call {
+    let function = function.trim_end_matches(":$LATEST");
+    let (mut name, is_substitution) = resource(function);
+    // A function with a version or an alias: `…:function:charge:live`.
+    if let Some((_, rest)) = function.split_once(":function:")
+        && let Some((function, _)) = rest.split_once(':')
+        && !is_substitution
+    {
+        name = function.to_owned();
+    }
+    let target = function.split_once(":function:").map_or(name.as_str(), |(_, rest)| rest);
+    let path = if is_substitution { "/".to_owned() } else { format!("/{target}") };
+    let kind = AgentKind::Lambda(function.to_owned());
+    let mut call = call(&name, kind, Symbol::Scalar(path.into()), body);
+    call.result = result;
+    call
+}
+
+fn lambda_invoke(input: &Symbol) -> Call {
+    let body = field(input, "Payload").unwrap_or_else(|| Symbol::object([]));
+    let result = ResultShape::Within("Payload");
+    let mut call = match text_of(field(input, "FunctionName")) {
+        Some(function) => {
+            let qualifier = text_of(field(input, "Qualifier")).filter(|text| text != "$LATEST");
+            let function = match qualifier {
+                Some(qualifier) => format!("{function}:{qualifier}"),
+                None => function,
+            };
+            lambda(&function, Some(body), result)
+        }
+        None => {
+            let name = field(input, "FunctionName");
+            let path = name
+                .and_then(|name| Symbol::concatenation(&[Symbol::Scalar("/".into()), name]).ok());
+            let path = path.unwrap_or_else(|| Symbol::Scalar("/".into()));
+            let kind = AgentKind::Lambda("the functions that the path may name".to_owned());
+            let mut call = call("functions", kind, path, Some(body));
+            call.result = result;
+            call.decisions.push(
+                "the function is chosen at run time: list all of them as targets of the agent; the path must be the name \
+                 of one, not an ARN"
+                    .to_owned(),
+            );
+            call
+        }
+    };
+    if let Some(kind) =
+        text_of(field(input, "InvocationType")).filter(|kind| kind != "RequestResponse")
+    {
+        call.decisions.push(format!(
+            "`InvocationType: {kind}` does not wait for the function; the agent waits for its result"
+        ));
+    }
+    let sent = ["FunctionName", "Payload", "Qualifier", "InvocationType", "LogType"];
+    other_parameters(input, &sent, &mut call.decisions);
+    call
+}
+
+fn sqs_message(input: &Symbol) -> Call {
+    let url = text_of(field(input, "QueueUrl"));
+    let (name, is_substitution) =
+        url.as_deref().map_or_else(|| ("queue".to_owned(), true), resource);
+    let path = if is_substitution { "/".to_owned() } else { format!("/{name}") };
+    let body = field(input, "MessageBody");
+    let kind = AgentKind::Sqs(url.clone().unwrap_or_default());
+    let mut call = call(&name, kind, Symbol::Scalar(path.into()), body);
+    if url.is_none() {
+        call.decisions
+            .push("the queue is chosen at run time; an agent has a list of queues".to_owned());
+    }
+    call.result = ResultShape::SqsMessage;
+    let mut sent = vec!["QueueUrl", "MessageBody"];
+    if field(input, "MessageGroupId").is_some() {
+        sent.extend(["MessageGroupId", "MessageDeduplicationId"]);
+        call.notes.push(
+            "the messages of one task are one group of a FIFO queue, and the idempotency key is the deduplication id"
+                .to_owned(),
+        );
+    }
+    other_parameters(input, &sent, &mut call.decisions);
+    call
+}
+
+fn put_events(text: &str, input: &Symbol) -> Call {
+    let entry = match field(input, "Entries") {
+        Some(Symbol::List(entries)) if entries.len() == 1 => entries.into_iter().next(),
+        _ => None,
+    };
+    let Some(entry) = entry else {
+        return own_agent(text, "events", input, "the publication of a list of events");
+    };
+    let bus = text_of(field(&entry, "EventBusName")).unwrap_or_else(|| "default".to_owned());
+    let (name, is_substitution) = resource(&bus);
+    let path = if is_substitution { "/".to_owned() } else { format!("/{name}") };
+    let mut body = Vec::new();
+    for (from, to) in [("Source", "source"), ("DetailType", "detail-type"), ("Detail", "detail")] {
+        if let Some(value) = field(&entry, from) {
+            body.push((to.to_owned(), value));
+        }
+    }
+    let agent = if name == "default" { "default-bus".to_owned() } else { name };
+    let body = Symbol::object(body);
+    let mut call = call(&agent, AgentKind::Events(bus), Symbol::Scalar(path.into()), Some(body));
+    if matches!(field(&entry, "Detail"), Some(Symbol::Scalar(Value::String(_)))) {
+        call.decisions.push("`Detail` is JSON in a text; write it as a mapping".to_owned());
+    }
+    call.result = ResultShape::Events;
+    let sent = ["EventBusName", "Source", "DetailType", "Detail"];
+    other_parameters(&entry, &sent, &mut call.decisions);
+    call
+}
+
+fn start_execution(input: &Symbol, completion: Completion) -> Work {
+    let (mut decisions, mut notes) = (Vec::new(), Vec::new());
+    let arn = text_of(field(input, "StateMachineArn"));
+    let workflow = match &arn {
+        Some(arn) => plain(&resource(arn).0, "-"),
+        None => {
+            decisions.push(
+                "the state machine is chosen at run time; a step names one workflow".to_owned(),
+            );
+            "child".to_owned()
+        }
+    };
+    notes.push(format!("import the other state machine as the workflow `{workflow}`"));
+    match completion {
+        Completion::Job => {}
+        Completion::Response => decisions.push(
+            "the state does not wait for the other execution; a step waits for its child task"
+                .to_owned(),
+        ),
+        Completion::Token => decisions.push(
+            "the state waits for a task token; a step waits for the output of its child task"
+                .to_owned(),
+        ),
+    }
+    let mut child_input = field(input, "Input").unwrap_or_else(|| Symbol::object([]));
+    if let Symbol::Object { fields, .. } = &mut child_input {
+        // Links the executions in the console; a child task knows its parent anyway.
+        fields.shift_remove("AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID");
+    }
+    if field(input, "Name").is_some() {
+        notes.push("the id of a child task is `TASK:STEP`; `Name` is not used".to_owned());
+    }
+    other_parameters(input, &["StateMachineArn", "Input", "Name"], &mut decisions);
+    Work::Child {
+        workflow,
+        input: child_input,
+        result: ResultShape::Within("Output"),
+        decisions,
+        notes,
+    }
+}
+
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+/// Sets method, query and output of a call over HTTP.
+fn http_parts(call: &mut Call, input: &Symbol) {
+    let method = text_of(field(input, "Method"));
+    match METHODS.into_iter().find(|known| method.as_deref() == Some(known)) {
+        Some(method) => call.method = method,
+        None => {
+            call.decisions.push("the method must be GET, POST, PUT, PATCH or DELETE".to_owned())
+        }
+    }
+    if let Some(Symbol::Object { fields, .. }) = field(input, "QueryParameters") {
+        let mut parts = vec![call.path.clone()];
+        for (n, (key, value)) in fields.into_iter().enumerate() {
+            let sign = if n == 0 { '?' } else { '&' };
+            parts.push(Symbol::Scalar(format!("{sign}{key}=").into()));
+            parts.push(value);
+        }
+        call.path = path_of(&parts);
+    }
+    call.output = Some(json!({
+        "ResponseBody": "${ response.body }",
+        "StatusCode": "${ response.status }",
+    }));
+    call.result = ResultShape::Http;
+}
+
+/// The path of a request from texts and values, which Steward percent-encodes. It is kept as a template.
+fn path_of(parts: &[Symbol]) -> Symbol {
+    let mut text = String::new();
+    for part in parts {
+        match part {
+            Symbol::Scalar(Value::String(part)) => text.push_str(part),
+            other => match other.cel() {
+                Ok(cel) => text.push_str(&format!("${{ {} }}", cel.text)),
+                Err(why) => return Symbol::Unknown(why),
+            },
+        }
+    }
+    Symbol::Scalar(Value::String(text))
+}
+
+fn http_invoke(text: &str, input: &Symbol) -> Call {
+    let Some(endpoint) = text_of(field(input, "ApiEndpoint")) else {
+        return own_agent(text, "http", input, "a call whose endpoint is chosen at run time");
+    };
+    let (origin, path) = split_url(&endpoint);
+    let host = origin.split("//").last().unwrap_or(&origin).to_owned();
+    let mut details = Vec::new();
+    if field(input, "Authentication").is_some() || field(input, "InvocationConfig").is_some() {
+        details.push("the secret of the connection as an agent secret".to_owned());
+    }
+    if let Some(headers) = field(input, "Headers") {
+        details.push(format!("Headers {}", headers.template(&mut |_| String::new())));
+    }
+    let kind = AgentKind::Http(origin, details.join(", "));
+    let mut call = call(&host, kind, Symbol::Scalar(path.into()), field(input, "RequestBody"));
+    http_parts(&mut call, input);
+    if endpoint.contains("${") {
+        call.decisions
+            .push("the endpoint is known only when the state machine is deployed".to_owned());
+    }
+    let sent = [
+        "ApiEndpoint",
+        "Method",
+        "Authentication",
+        "InvocationConfig",
+        "Headers",
+        "QueryParameters",
+        "RequestBody",
+    ];
+    other_parameters(input, &sent, &mut call.decisions);
+    call
+}
+
+fn split_url(url: &str) -> (String, String) {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url.get(start..).and_then(|rest| rest.find('/')).map(|at| start + at);
+    match end.and_then(|end| url.split_at_checked(end)) {
+        Some((origin, path)) => (origin.to_owned(), path.to_owned()),
+        None => (url.to_owned(), "/".to_owned()),
+    }
+}
+
+fn api_gateway(text: &str, input: &Symbol, region: &str) -> Call {
+    let (Some(host), Some(path)) = (
+        text_of(field(input, "ApiEndpoint")),
+        field(input, "Path").or(Some(Symbol::Scalar("/".into()))),
+    ) else {
+        return own_agent(text, "api", input, "a call whose endpoint is chosen at run time");
+    };
+    let stage =
+        text_of(field(input, "Stage")).map_or_else(String::new, |stage| format!("/{stage}"));
+    let host = host.replace("${AWS::Region}", region);
+    let is_signed = text_of(field(input, "AuthType")).is_some_and(|auth| auth == "IAM_ROLE");
+    let details = if is_signed { "Auth aws, Actions execute-api:Invoke" } else { "" };
+    let (name, _) = resource(host.split('.').next().unwrap_or(&host));
+    let kind = AgentKind::Http(format!("https://{host}{stage}"), details.to_owned());
+    let mut call = call(&name, kind, path, field(input, "RequestBody"));
+    http_parts(&mut call, input);
+    if let Some(headers) = field(input, "Headers") {
+        let headers = headers.template(&mut |_| String::new());
+        call.notes.push(format!("configure the agent with Headers {headers}"));
+    }
+    let sent = [
+        "ApiEndpoint",
+        "Path",
+        "Stage",
+        "Method",
+        "AuthType",
+        "Headers",
+        "QueryParameters",
+        "RequestBody",
+    ];
+    other_parameters(input, &sent, &mut call.decisions);
+    call
+}
+
+/// APIs of AWS that take JSON in a POST to `/`, with the operation in `X-Amz-Target`, and whose members have the same names in
+/// Step Functions: service, host, prefix of the target, version of the protocol.
+const JSON_APIS: [(&str, &str, &str, &str); 21] = [
+    ("dynamodb", "dynamodb", "DynamoDB_20120810", "1.0"),
+    ("secretsmanager", "secretsmanager", "secretsmanager", "1.1"),
+    ("ssm", "ssm", "AmazonSSM", "1.1"),
+    ("kms", "kms", "TrentService", "1.1"),
+    ("athena", "athena", "AmazonAthena", "1.1"),
+    ("glue", "glue", "AWSGlue", "1.1"),
+    ("kinesis", "kinesis", "Kinesis_20131202", "1.1"),
+    ("firehose", "firehose", "Firehose_20150804", "1.1"),
+    ("rekognition", "rekognition", "RekognitionService", "1.1"),
+    ("textract", "textract", "Textract", "1.1"),
+    ("comprehend", "comprehend", "Comprehend_20171127", "1.1"),
+    ("translate", "translate", "AWSShineFrontendService_20170701", "1.1"),
+    ("transcribe", "transcribe", "Transcribe", "1.1"),
+    ("sagemaker", "api.sagemaker", "SageMaker", "1.1"),
+    ("redshiftdata", "redshift-data", "RedshiftData", "1.1"),
+    ("cognitoidentityprovider", "cognito-idp", "AWSCognitoIdentityProviderService", "1.1"),
+    ("eventbridge", "events", "AWSEvents", "1.1"),
+    ("sqs", "sqs", "AmazonSQS", "1.0"),
+    ("servicediscovery", "servicediscovery", "Route53AutoNaming_v20170314", "1.1"),
+    ("organizations", "organizations", "AWSOrganizationsV20161128", "1.1"),
+    ("costexplorer", "ce", "AWSInsightsIndexService", "1.1"),
+];
+
+fn sdk(
+    text: &str,
+    service: &str,
+    action: &str,
+    completion: Completion,
+    input: &Symbol,
+    region: &str,
+) -> Call {
+    let name = format!("{service}-{action}");
+    let api = JSON_APIS.iter().find(|(known, ..)| *known == service);
+    let (Some((_, host, prefix, version)), Completion::Response) = (api, completion) else {
+        let what = format!("`{service}:{action}`");
+        return own_agent(text, &name, input, &what);
+    };
+    let mut chars = action.chars();
+    let action: String =
+        chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect();
+    let details = format!(
+        "Auth aws, Headers {{\"x-amz-target\": \"{prefix}.{action}\", \"content-type\": \"application/x-amz-json-{version}\"}}"
+    );
+    let kind = AgentKind::Http(format!("https://{host}.{region}.amazonaws.com"), details);
+    let mut call = call(&name, kind, Symbol::Scalar("/".into()), Some(input.clone()));
+    if !is_read(&action) {
+        call.notes.push(
+            "AWS APIs ignore `Idempotency-Key`: if a repeated call does harm, set `idempotent: false`".to_owned(),
+        );
+    }
+    call
+}
+
+/// Whether an operation of an AWS API only reads, by its name.
+pub(crate) fn is_read(action: &str) -> bool {
+    let action = action.to_ascii_lowercase();
+    ["get", "list", "describe", "query", "scan", "batchget", "detect", "search", "filter"]
+        .iter()
+        .any(|verb| action.starts_with(verb))
+}

@@ -1,0 +1,210 @@
+//! What a request contains: paths, intrinsic functions, variables, JSONata.
+
+use super::*;
+
+/// The body of the last task `B` of a machine in which `A` has these keys, and `B` these parameters.
+fn body_after(a: Value, parameters: Value) -> Value {
+    let mut a = task("a", a);
+    a["Next"] = "B".into();
+    let b = task("b", json!({ "Parameters": parameters, "End": true }));
+    steps(&machine(json!({ "A": a, "B": b })))["b"]["request"]["body"].clone()
+}
+
+#[test]
+fn result_path_adds_the_result_to_the_data() {
+    let body = body_after(
+        json!({ "ResultPath": "$.a" }),
+        json!({ "id.$": "$.a.id", "amount.$": "$.amount", "kind": "x", "list": [1, { "in.$": "$.b.c" }] }),
+    );
+    let expected = json!({
+        "id": "${ steps.a.output.id }", "amount": "${ input.amount }", "kind": "x",
+        "list": [1, { "in": "${ input.b.c }" }],
+    });
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn without_result_path_the_result_replaces_the_data() {
+    let body = body_after(json!({}), json!({ "id.$": "$.id" }));
+    assert_eq!(body, json!({ "id": "${ steps.a.output.id }" }));
+    let body = body_after(json!({ "ResultPath": null }), json!({ "id.$": "$.id" }));
+    assert_eq!(body, json!({ "id": "${ input.id }" }));
+}
+
+#[test]
+fn selectors_and_paths_choose_parts() {
+    let body = body_after(
+        json!({ "ResultSelector": { "n.$": "$.list[0].n" }, "ResultPath": "$.deep.er", "OutputPath": "$.deep" }),
+        json!({ "n.$": "$.er.n", "other.$": "$.x['a-b']" }),
+    );
+    let expected =
+        json!({ "n": "${ steps.a.output.list[0].n }", "other": "${ input.deep.x['a-b'] }" });
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn the_whole_data_after_a_result_path_needs_a_decision() {
+    let whole = machine(json!({
+        "A": task("a", json!({ "ResultPath": "$.a", "Next": "B" })),
+        "B": task("b", json!({ "End": true })),
+    }));
+    refused(&whole, Level::Decision, "cannot merge objects");
+}
+
+#[test]
+fn pass_states_become_expressions_where_their_values_are_read() {
+    let steps = steps(&machine(json!({
+        "Set": { "Type": "Pass", "Result": { "tax": 19, "text": "a ${" }, "ResultPath": "$.set", "Next": "Make" },
+        "Make": { "Type": "Pass", "Parameters": { "sum.$": "States.MathAdd($.net, $.set.tax)", "text.$": "$.set.text" }, "Next": "A" },
+        "A": task("a", json!({ "End": true })),
+    })));
+    let body = json!({ "sum": "${ input.net + 19 }", "text": "a $${" });
+    assert_eq!(steps["a"]["request"]["body"], body);
+}
+
+#[test]
+fn intrinsic_functions_with_a_counterpart_are_translated() {
+    let body = body_after(
+        json!({ "ResultPath": null }),
+        json!({
+            "label.$": "States.Format('Order {} of {}', $.id, $.name)",
+            "list.$": "States.Array($.id, 'b', 3)",
+            "has.$": "States.ArrayContains($.tags, 'x')",
+            "count.$": "States.ArrayLength($.tags)",
+            "ids.$": "$.lines[*].id",
+            "execution.$": "$$.Execution.Id",
+        }),
+    );
+    let expected = json!({
+        "label": "${ 'Order ' + string(input.id) + ' of ' + string(input.name) }",
+        "list": ["${ input.id }", "b", 3],
+        "has": "${ 'x' in input.tags }",
+        "count": "${ size(input.tags) }",
+        "ids": "${ input.lines.map(each, each.id) }",
+        "execution": "${ task.id }",
+    });
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn what_expressions_cannot_say_has_a_placeholder_that_check_refuses() {
+    for (path, reason) in [
+        ("States.UUID()", "is random"),
+        ("States.StringToJson($.text)", "convert JSON to text"),
+        ("$..id", "searches all levels"),
+        ("$.lines[?(@.n > 1)]", "a filter or a slice"),
+        ("$$.State.EnteredTime", "no clock"),
+        ("$unset.x", "no state before this one assigns"),
+        ("States.Format('{}')", "fewer arguments"),
+        ("States.Array(1", "`)` is missing"),
+    ] {
+        let parameters = json!({ "Parameters": { "x.$": path }, "End": true });
+        refused(&machine(json!({ "A": task("a", parameters) })), Level::Cannot, reason);
+    }
+}
+
+#[test]
+fn variables_are_followed_through_the_branches() {
+    let steps = steps(&machine(json!({
+        "Start": { "Type": "Pass", "Assign": { "rate.$": "$.standard" }, "Next": "Which" },
+        "Which": { "Type": "Choice", "Default": "Use", "Choices": [
+            { "Variable": "$.vip", "BooleanEquals": true, "Next": "Vip" },
+        ] },
+        "Vip": { "Type": "Pass", "Assign": { "rate": 1 }, "Next": "Use" },
+        "Use": task("use", json!({ "Parameters": { "rate.$": "$rate" }, "End": true })),
+    })));
+    let rate = &steps["use"]["request"]["body"]["rate"];
+    assert_eq!(rate, "${ input.vip == true ? 1 : input.standard }");
+}
+
+fn jsonata_body(arguments: Value) -> Value {
+    let mut all = machine(json!({
+        "A": task("a", json!({
+            "Arguments": "{% $states.input %}",
+            "Assign": { "id": "{% $states.result.id %}" },
+            "Output": { "order": "{% $states.input.order %}", "lines": "{% $states.result.lines %}" },
+            "Next": "B",
+        })),
+        "B": task("b", json!({ "Arguments": arguments, "End": true })),
+    }));
+    all["QueryLanguage"] = "JSONata".into();
+    steps(&all)["b"]["request"]["body"].clone()
+}
+
+#[test]
+fn jsonata_is_translated_to_cel() {
+    let body = jsonata_body(json!({
+        "id": "{% $id %}",
+        "label": "{% 'Order ' & $states.input.order.id & '!' %}",
+        "many": "{% $count($states.input.lines) > 3 and $exists($states.input.order.a.b) %}",
+        "half": "{% ($id + 1) / 2 %}",
+        "which": "{% $states.input.order.n = 1 ? 'one' : 'more' %}",
+        "first": "{% $states.input.lines[0].sku %}",
+        "last": "{% $states.input.lines[-1].sku %}",
+        "in": "{% 'x' in $states.input.order.tags %}",
+        "plain": "text",
+    }));
+    let expected = json!({
+        "id": "${ steps.a.output.id }",
+        "label": "${ 'Order ' + string(input.order.id) + '!' }",
+        "many": "${ size(steps.a.output.lines) > 3 && (has(input.order.a) && has(input.order.a.b)) }",
+        "half": "${ double(steps.a.output.id + 1) / double(2) }",
+        "which": "${ input.order.n == 1 ? 'one' : 'more' }",
+        "first": "${ steps.a.output.lines[0].sku }",
+        "last": "${ steps.a.output.lines[size(steps.a.output.lines) - 1].sku }",
+        "in": "${ 'x' in input.order.tags }",
+        "plain": "text",
+    });
+    for (key, value) in expected.as_object().unwrap() {
+        let text = value.as_str().unwrap().replace(
+            "(has(input.order.a) && has(input.order.a.b))",
+            "has(input.order.a) && has(input.order.a.b)",
+        );
+        assert_eq!(body[key], text, "{key}");
+    }
+}
+
+#[test]
+fn other_jsonata_is_refused_with_its_text() {
+    for (code, reason) in [
+        ("$states.input.lines[n = 1]", "a filter gives a sequence"),
+        ("$now()", "deterministic"),
+        ("$uppercase('a')", "no counterpart of `$uppercase`"),
+        ("$states.errorOutput.Error", "no failure branches"),
+        ("$states.input.*", "in a path"),
+        ("($x := 1; $x)", "several expressions"),
+        ("1 +", "not valid JSONata"),
+        ("$sum([1,2])", "no counterpart"),
+    ] {
+        let mut all = machine(json!({
+            "A": task("a", json!({ "Arguments": { "x": format!("{{% {code} %}}") }, "End": true })),
+        }));
+        all["QueryLanguage"] = "JSONata".into();
+        refused(&all, Level::Cannot, reason);
+        let text = format!("`{code}`");
+        assert!(messages(&all, Level::Cannot).iter().any(|m| m.contains(&text)), "{code}");
+    }
+    let deep = format!("{}1{}", "(".repeat(900), ")".repeat(900));
+    let mut all = machine(json!({
+        "A": task("a", json!({ "Arguments": { "x": format!("{{% {deep} %}}") }, "End": true })),
+    }));
+    all["QueryLanguage"] = "JSONata".into();
+    refused(&all, Level::Cannot, "nests too deep");
+}
+
+#[test]
+fn substitutions_of_the_deployment_are_asked_for_or_replaced() {
+    let table = machine(json!({ "A": {
+        "Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "End": true,
+        "Parameters": { "TableName": "${Table}", "Key": { "id": { "S.$": "$.id" } } },
+    } }));
+    refused(&table, Level::Decision, "--set Table=VALUE");
+    let options = Options {
+        name: "m".into(),
+        region: "eu-west-1".into(),
+        substitutions: [("Table".to_owned(), "orders".to_owned())].into(),
+    };
+    let import = import(&table.to_string(), &options).unwrap();
+    assert_eq!(import.report.status(), Status::Complete);
+    assert!(import.definitions[0].yaml.contains("TableName: orders"));
+}

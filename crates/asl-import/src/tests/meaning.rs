@@ -1,0 +1,119 @@
+//! The meaning of translated expressions: CEL and JSONata give the same value for the same data.
+
+use super::*;
+use crate::{jsonata, scope::Scope, symbol::Symbol};
+use jsonata_core::{evaluator::Evaluator, parser, value::JValue};
+use proptest::prelude::*;
+use steward_core::expression::{scope::Scope as CelScope, template::Template};
+
+fn scope() -> Scope {
+    Scope {
+        data: Symbol::path("input"),
+        variables: indexmap::IndexMap::new(),
+        context: Symbol::object([]),
+        result: None,
+    }
+}
+
+/// The value of the translation, with `input` as the data; `None` if it is not translated or cannot be evaluated.
+fn by_steward(code: &str, input: &Value) -> Option<Value> {
+    let symbol = jsonata::expression(&scope(), &code.replace("$d", "$states.input"));
+    let template = Template::parse(symbol.template(&mut |_| "untranslated".to_owned()));
+    let scope = CelScope { input: Some(input), ..CelScope::default() };
+    template.render(scope).ok()
+}
+
+fn by_jsonata(code: &str, input: &Value) -> Option<Value> {
+    let ast = parser::parse(&code.replace("$d", "$")).ok()?;
+    let data = JValue::from_json_str(&input.to_string()).ok()?;
+    let result = Evaluator::new().evaluate(&ast, &data).ok()?;
+    serde_json::from_str(&result.to_json_string().ok()?).ok()
+}
+
+/// Numbers by value: `3.0` and `3` are one number in JSON.
+fn normal(value: Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => items.into_iter().map(normal).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (key, normal(value))).collect())
+        }
+        other => other,
+    }
+}
+
+fn number() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        (0_i64..20).prop_map(|n| n.to_string()),
+        Just("$d.n".to_owned()),
+        Just("$d.list[1]".to_owned()),
+        Just("$d.list[-1]".to_owned()),
+        Just("$count($d.list)".to_owned()),
+        Just("$length($d.text)".to_owned()),
+    ];
+    leaf.prop_recursive(3, 12, 2, |inner| {
+        prop_oneof![
+            (inner.clone(), prop::sample::select(vec!["+", "-", "*"]), inner.clone())
+                .prop_map(|(a, op, b)| format!("({a} {op} {b})")),
+            (inner.clone(), inner).prop_map(|(a, b)| format!("{a} + {b} * 2 - 1")),
+        ]
+    })
+}
+
+fn truth() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        (number(), prop::sample::select(vec!["=", "!=", "<", "<=", ">", ">="]), number())
+            .prop_map(|(a, op, b)| format!("{a} {op} {b}")),
+        Just("$d.flag".to_owned()),
+        Just("$exists($d.absent)".to_owned()),
+        Just("$exists($d.deep.er)".to_owned()),
+        Just("$exists($d.absent.er)".to_owned()),
+        Just("$d.n in $d.list".to_owned()),
+        Just("$contains($d.text, 'b')".to_owned()),
+    ];
+    leaf.prop_recursive(3, 12, 2, |inner| {
+        prop_oneof![
+            (inner.clone(), prop::sample::select(vec!["and", "or"]), inner.clone())
+                .prop_map(|(a, op, b)| format!("({a}) {op} ({b})")),
+            inner.prop_map(|a| format!("$not({a})")),
+        ]
+    })
+}
+
+fn text() -> impl Strategy<Value = String> {
+    (truth(), number()).prop_map(|(truth, number)| {
+        format!("'it\\'s ' & $d.text & ' ' & ({number}) & ({truth} ? ' a' : ' b')")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn translated_jsonata_has_the_value_of_jsonata(
+        code in prop_oneof![number(), truth(), text()], n in 0_i64..9, flag: bool,
+    ) {
+        let input = json!({
+            "n": n, "flag": flag, "list": [1, n, 3], "text": "abc", "deep": { "er": null },
+        });
+        let expected = by_jsonata(&code, &input);
+        prop_assume!(expected.is_some());
+        prop_assert_eq!(by_steward(&code, &input).map(normal), expected.map(normal), "{}", code);
+    }
+
+    #[test]
+    fn no_text_panics_or_imports_silently(text in "\\PC{0,60}") {
+        let mut all = machine(json!({
+            "A": task("a", json!({ "Arguments": { "x": format!("{{% {text} %}}") }, "End": true })),
+        }));
+        all["QueryLanguage"] = "JSONata".into();
+        let import = imported(&all);
+        let parsed = steward_definition_file::parse(Path::new("m.yaml"), &import.definitions[0].yaml);
+        prop_assert_eq!(parsed.is_ok(), import.report.status() == Status::Complete);
+    }
+}
+
+#[test]
+fn a_division_has_decimals() {
+    assert_eq!(by_steward("5 / $d.n", &json!({ "n": 2 })), Some(json!(2.5)));
+}

@@ -1,0 +1,168 @@
+//! The kinds of tasks: their agents, requests, deadlines and recovery.
+
+use super::*;
+
+fn resource(resource: &str, parameters: Value, more: Value) -> Value {
+    let mut task =
+        json!({ "Type": "Task", "Resource": resource, "Parameters": parameters, "End": true });
+    for (key, value) in more.as_object().unwrap() {
+        task[key] = value.clone();
+    }
+    machine(json!({ "A": task }))
+}
+
+#[test]
+fn max_attempts_counts_retries_and_attempts_counts_all() {
+    let with = |retry: Value| {
+        steps(&machine(json!({ "A": task("a", json!({ "Retry": [retry], "End": true })) })))
+    };
+    let retry = json!({
+        "ErrorEquals": ["States.Timeout"], "IntervalSeconds": 2, "MaxAttempts": 4, "BackoffRate": 3, "JitterStrategy": "FULL",
+    });
+    let backoff = json!({ "first": "2s", "rate": 3, "max": "54s", "jitter": true });
+    assert_eq!(with(retry)["a"]["recovery"], json!({ "attempts": 5, "backoff": backoff }));
+    let backoff = json!({ "first": "1s", "rate": 2, "max": "2s", "jitter": false });
+    let retry = json!({ "ErrorEquals": ["States.Timeout"], "MaxDelaySeconds": 2 });
+    assert_eq!(
+        with(retry)["a"]["recovery"],
+        json!({ "attempts": 4, "backoff": backoff }),
+        "the defaults"
+    );
+    let none = steps(&machine(json!({ "A": task("a", json!({ "End": true })) })));
+    assert_eq!(
+        none["a"]["recovery"],
+        json!({ "attempts": 1 }),
+        "without `Retry` there is one attempt"
+    );
+    let never = json!({ "ErrorEquals": ["States.ALL"], "MaxAttempts": 0 });
+    assert_eq!(with(never)["a"]["recovery"], json!({ "attempts": 1 }));
+}
+
+#[test]
+fn errors_of_a_function_are_retried_if_retry_says_so() {
+    let with = |name: &str| {
+        let retry = json!([{ "ErrorEquals": [name] }]);
+        machine(json!({ "A": task("a", json!({ "Retry": retry, "End": true })) }))
+    };
+    assert_eq!(steps(&with("States.ALL"))["a"]["responses"], json!({ "500": "retry" }));
+    assert_eq!(steps(&with("Lambda.ServiceException"))["a"]["responses"], Value::Null);
+    refused(&with("OutOfStock"), Level::Decision, "only the error `OutOfStock`");
+}
+
+#[test]
+fn deadlines_are_those_of_the_state() {
+    let steps =
+        steps(&machine(json!({ "A": task("a", json!({ "TimeoutSeconds": 90, "End": true })) })));
+    assert_eq!(steps["a"]["complete_within"], "90s");
+    let long = machine(json!({ "A": task("a", json!({ "TimeoutSeconds": 600, "End": true })) }));
+    refused(&long, Level::Decision, "cuts a call after 100s");
+    let path =
+        machine(json!({ "A": task("a", json!({ "TimeoutSecondsPath": "$.t", "End": true })) }));
+    refused(&path, Level::Decision, "deadlines are constants");
+    let mut whole = machine(json!({ "A": task("a", json!({ "End": true })) }));
+    whole["TimeoutSeconds"] = json!(3600);
+    assert_eq!(complete(&whole).complete_within.as_secs(), 3600);
+}
+
+#[test]
+fn a_function_is_an_agent_and_its_payload_the_body() {
+    let parameters =
+        json!({ "FunctionName": function("charge:live"), "Payload": { "id.$": "$.id" } });
+    let invoke = resource(
+        "arn:aws:states:::lambda:invoke",
+        parameters,
+        json!({ "OutputPath": "$.Payload" }),
+    );
+    let steps = steps(&invoke);
+    assert_eq!(steps["a"]["agent"], "charge");
+    let request = json!({ "path": "/charge:live", "body": { "id": "${ input.id }" } });
+    assert_eq!(steps["a"]["request"], request);
+    let import = imported(&invoke);
+    assert!(import.definitions[0].yaml.ends_with("output: ${ steps.a.output }\n"));
+    let agents: Vec<_> =
+        import.agents.iter().map(|agent| (agent.name.as_str(), agent.kind())).collect();
+    assert_eq!(agents, [("charge", "lambda")]);
+}
+
+#[test]
+fn messages_and_events_are_bodies_of_their_agents() {
+    let parameters = json!({
+        "QueueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/orders",
+        "MessageBody": { "id.$": "$.id", "token.$": "$$.Task.Token" },
+    });
+    let more = json!({ "TimeoutSeconds": 86400, "HeartbeatSeconds": 600 });
+    let steps_of =
+        steps(&resource("arn:aws:states:::sqs:sendMessage.waitForTaskToken", parameters, more));
+    let body = json!({ "id": "${ input.id }", "token": "${ callback.token }" });
+    assert_eq!(steps_of["a"]["request"], json!({ "path": "/orders", "body": body }));
+    assert_eq!(steps_of["a"]["callback"], json!({ "within": "1d", "heartbeat": "10m" }));
+    let entry = json!({ "Source": "shop", "DetailType": "Paid", "Detail": { "id.$": "$.id" }, "EventBusName": "orders" });
+    let steps = steps(&resource(
+        "arn:aws:states:::events:putEvents",
+        json!({ "Entries": [entry] }),
+        json!({}),
+    ));
+    let body =
+        json!({ "source": "shop", "detail-type": "Paid", "detail": { "id": "${ input.id }" } });
+    assert_eq!(steps["a"]["request"], json!({ "path": "/orders", "body": body }));
+}
+
+#[test]
+fn another_state_machine_is_a_child_task() {
+    let parameters = json!({
+        "StateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:Delivery",
+        "Input": { "to.$": "$.address", "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id" },
+    });
+    let start = |suffix: &str| {
+        resource(
+            &format!("arn:aws:states:::states:startExecution{suffix}"),
+            parameters.clone(),
+            json!({ "OutputPath": "$.Output" }),
+        )
+    };
+    let child = json!({ "name": "delivery", "input": { "to": "${ input.address }" } });
+    assert_eq!(steps(&start(".sync:2"))["a"]["workflow"], child);
+    refused(&start(""), Level::Decision, "does not wait for the other execution");
+}
+
+#[test]
+fn apis_of_aws_are_signed_requests_or_agents_of_ones_own() {
+    let parameters = json!({ "TableName": "t", "Item": { "id": { "S.$": "$.id" } } });
+    let put =
+        resource("arn:aws:states:::dynamodb:putItem", parameters, json!({ "ResultPath": null }));
+    let body = json!({ "TableName": "t", "Item": { "id": { "S": "${ input.id }" } } });
+    assert_eq!(steps(&put)["a"]["request"], json!({ "path": "/", "body": body }));
+    let targets = imported(&put).agents[0].targets();
+    assert!(
+        targets.contains("DynamoDB_20120810.PutItem")
+            && targets.contains("https://dynamodb.eu-west-1.amazonaws.com")
+    );
+    let publish = resource("arn:aws:states:::sns:publish", json!({ "Message": "x" }), json!({}));
+    refused(&publish, Level::Decision, "`sns:publish` needs an agent of your own");
+    let job =
+        resource("arn:aws:states:::batch:submitJob.sync", json!({ "JobName": "x" }), json!({}));
+    refused(&job, Level::Decision, "needs an agent of your own");
+    refused(&resource("arn:aws:other", json!({}), json!({})), Level::Cannot, "not known");
+}
+
+#[test]
+fn http_calls_keep_method_query_and_result() {
+    let parameters = json!({
+        "ApiEndpoint": "https://pay.example/v1/charges", "Method": "PUT",
+        "Authentication": { "ConnectionArn": "arn:aws:events:eu-west-1:123456789012:connection/pay" },
+        "QueryParameters": { "currency.$": "$.currency" }, "RequestBody": { "amount.$": "$.amount" },
+    });
+    let call = resource(
+        "arn:aws:states:::http:invoke",
+        parameters,
+        json!({ "ResultSelector": { "id.$": "$.ResponseBody.id" } }),
+    );
+    let steps = steps(&call);
+    let request = json!({
+        "method": "PUT", "path": "/v1/charges?currency=${ input.currency }", "body": { "amount": "${ input.amount }" },
+    });
+    assert_eq!(steps["a"]["request"], request);
+    assert!(
+        imported(&call).definitions[0].yaml.contains("id: ${ steps.a.output.ResponseBody.id }")
+    );
+}
