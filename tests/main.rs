@@ -46,6 +46,7 @@ mod races;
 mod rate_limits;
 mod regressions;
 mod repeated_effects;
+mod state_machines;
 mod step_kinds;
 mod supervision;
 mod support;

@@ -284,7 +284,7 @@ impl Importer<'_, '_> {
             step.keys.insert("undo".to_owned(), Value::Object(undo));
         }
         let message = format!(
-            "the undo of step `{name}`; Steward also calls it if the step may not have run"
+            "the undo of step `{name}`; Steward calls it unless the step certainly did not run"
         );
         self.report(Level::Translated, &task.pointer, &pointer, message);
         if !is_certain {

@@ -199,6 +199,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             }
         }
         self.catches(&machine, &order);
+        self.unreachable(&machine);
         self.shared.depth -= 1;
         Ok((!ends.is_empty()).then(|| self.join(pointer, ends)))
     }
@@ -214,6 +215,21 @@ impl<'s, 'a> Importer<'s, 'a> {
                 to.name
             );
             self.report(Level::Decision, &from.pointer, &to.pointer, message);
+        }
+    }
+
+    /// Reports the states that no transition and no `Catch` leads to.
+    fn unreachable(&mut self, machine: &Machine<'_>) {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![machine.start];
+        while let Some(state) = open.pop().and_then(|name| machine.states.get(name)) {
+            if reached.insert(state.name) {
+                open.extend(state.targets().into_iter().chain(state.handlers()));
+            }
+        }
+        for state in machine.states.values().filter(|state| !reached.contains(state.name)) {
+            let message = "no state leads here; it is left out";
+            self.report(Level::Note, &state.pointer, &state.pointer, message);
         }
     }
 

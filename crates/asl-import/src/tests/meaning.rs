@@ -117,3 +117,17 @@ proptest! {
 fn a_division_has_decimals() {
     assert_eq!(by_steward("5 / $d.n", &json!({ "n": 2 })), Some(json!(2.5)));
 }
+
+/// What the documentation says about values of other types, and about values that are absent.
+#[test]
+fn mixed_types_and_absent_values_compare_or_fail_but_have_no_other_value() {
+    let at = |code: &str| by_steward(code, &json!({ "whole": 120, "part": 120.5, "text": "x" }));
+    assert_eq!(at("$d.part > 100"), Some(json!(true)), "numbers of both kinds can be compared");
+    assert_eq!(at("$d.whole = 120.0"), Some(json!(true)));
+    assert_eq!(at("$d.whole + 1"), Some(json!(121)));
+    assert_eq!(at("$d.part + 1"), None, "an integer and a decimal cannot be added");
+    assert_eq!(at("$d.text = 1"), Some(json!(false)));
+    assert_eq!(at("$d.text > 1"), None);
+    assert_eq!(at("$d.absent = 1"), None);
+    assert_eq!(at("$exists($d.absent) and $d.absent.x = 1"), Some(json!(false)));
+}
