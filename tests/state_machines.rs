@@ -170,7 +170,8 @@ async fn the_default_branch_runs_if_no_rule_matches() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_imported_saga_compensates_in_the_order_of_the_state_machine() {
     let booking = |name: &str, handler: &str, more: Value| {
-        let catch = json!([{ "ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": handler }]);
+        let catch =
+            json!([{ "ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": handler }]);
         let mut task = function(name, more);
         task["Catch"] = catch;
         task["Parameters"] = json!({ "trip.$": "$.trip" });

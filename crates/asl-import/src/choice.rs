@@ -43,9 +43,10 @@ fn json_path_rule(
     if depth > NESTING_MAX {
         return Err(Untranslatable::new(original(), "the rule nests too deep"));
     }
-    let inner = |value: &Value| match value {
-        Value::Object(rule) => json_path_rule(scope, rule, depth + 1),
-        other => Err(Untranslatable::new(other.to_string(), "not a rule")),
+    let inner = |value: &Value| {
+        let rule = value.as_object();
+        let rule = rule.ok_or_else(|| Untranslatable::new(value.to_string(), "not a rule"))?;
+        json_path_rule(scope, rule, depth + 1)
     };
     for (operator, value) in rule {
         let combined = match (operator.as_str(), value) {

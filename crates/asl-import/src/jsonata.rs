@@ -270,12 +270,12 @@ impl Translator<'_> {
             ("not", [value]) => Ok(self.cel(value, depth)?.not().into()),
             ("string", [value]) => {
                 let value = self.node(value, depth)?;
-                match value {
-                    Symbol::Object { .. } | Symbol::List(_) | Symbol::Merged { .. } => {
-                        self.error("expressions cannot convert an object or a list to text")
-                    }
-                    value => Ok(value.as_text()?.into()),
+                let is_composite =
+                    matches!(value, Symbol::Object { .. } | Symbol::List(_) | Symbol::Merged { .. });
+                if is_composite {
+                    return self.error("expressions cannot convert an object or a list to text");
                 }
+                Ok(value.as_text()?.into())
             }
             ("contains", [text, part @ AstNode::String(_)]) => {
                 let text = self.cel(text, depth)?.within(Precedence::Member);
@@ -301,6 +301,7 @@ impl Translator<'_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; the rest is reported")]
     fn exists(&mut self, value: &AstNode, depth: usize) -> Result<Symbol, Untranslatable> {
         let (root, steps) = match value {
             AstNode::Variable(name) => {
@@ -335,19 +336,14 @@ impl Translator<'_> {
 
 /// The number in `[n]`.
 fn constant_index(filter: &AstNode) -> Option<i64> {
-    let (number, sign) = match filter {
-        AstNode::Unary { op: UnaryOp::Negate, operand } => (&**operand, -1),
-        number => (number, 1),
-    };
-    match number {
-        AstNode::Number(number) => json_number(*number).as_i64().map(|number| sign * number),
-        _ => None,
+    if let AstNode::Unary { op: UnaryOp::Negate, operand } = filter {
+        return constant_index(operand).map(|index| -index);
     }
+    if let AstNode::Number(number) = filter { json_number(*number).as_i64() } else { None }
 }
 
 /// A JSON number: whole, if it can be.
 fn json_number(number: f64) -> Value {
-    #[expect(clippy::cast_possible_truncation, reason = "the value is whole and in range")]
     match number.fract() == 0.0 && number.abs() < 9e15 {
         true => (number as i64).into(),
         false => number.into(),

@@ -1,6 +1,8 @@
 //! What a `Task` does: the kinds of resources, and the request of a step for each.
 
-use serde_json::{Value, json};
+mod http;
+
+use serde_json::Value;
 
 use crate::{
     names::{plain, resource},
@@ -170,14 +172,14 @@ fn integrated(
         ("sqs", "sendMessage") => sqs_message(input),
         ("events", "putEvents") => put_events(text, input),
         ("states" | "sfn", "startExecution") => return start_execution(input, completion),
-        ("http", "invoke") => http_invoke(text, input),
-        ("apigateway", "invoke") => api_gateway(text, input, region),
-        _ => sdk(text, service, action, completion, input, region),
+        ("http", "invoke") => http::invoke(text, input),
+        ("apigateway", "invoke") => http::api_gateway(text, input, region),
+        _ => http::aws_api(text, service, action, completion, input, region),
     };
     Work::Call(Box::new(call))
 }
 
-fn call(agent: &str, kind: AgentKind, path: Symbol, body: Option<Symbol>) -> Call {
+pub(super) fn call(agent: &str, kind: AgentKind, path: Symbol, body: Option<Symbol>) -> Call {
     Call {
         agent: plain(agent, "-"),
         kind,
@@ -192,7 +194,7 @@ fn call(agent: &str, kind: AgentKind, path: Symbol, body: Option<Symbol>) -> Cal
 }
 
 /// An agent that somebody has to write.
-fn own_agent(text: &str, name: &str, input: &Symbol, what: &str) -> Call {
+pub(super) fn own_agent(text: &str, name: &str, input: &Symbol, what: &str) -> Call {
     let path = Symbol::Scalar(format!("/{}", plain(name, "-")).into());
     let mut call = call(name, AgentKind::Own(text.to_owned()), path, Some(input.clone()));
     call.decisions.push(format!(
@@ -202,7 +204,7 @@ fn own_agent(text: &str, name: &str, input: &Symbol, what: &str) -> Call {
     call
 }
 
-fn field(input: &Symbol, key: &str) -> Option<Symbol> {
+pub(super) fn field(input: &Symbol, key: &str) -> Option<Symbol> {
     match input {
         Symbol::Object { fields, .. } => fields.get(key).cloned(),
         Symbol::Scalar(_)
@@ -215,7 +217,7 @@ fn field(input: &Symbol, key: &str) -> Option<Symbol> {
 }
 
 /// A text that is known at the import; of a substitution of the deployment, the text with it.
-fn text_of(symbol: Option<Symbol>) -> Option<String> {
+pub(super) fn text_of(symbol: Option<Symbol>) -> Option<String> {
     match symbol? {
         Symbol::Scalar(Value::String(text)) => Some(text),
         Symbol::Unknown(why) if why.original.contains("${") => Some(why.original),
@@ -230,7 +232,7 @@ fn text_of(symbol: Option<Symbol>) -> Option<String> {
 }
 
 /// Reports the parameters that the step does not send.
-fn other_parameters(input: &Symbol, sent: &[&str], decisions: &mut Vec<String>) {
+pub(super) fn other_parameters(input: &Symbol, sent: &[&str], decisions: &mut Vec<String>) {
     match input {
         Symbol::Object { fields, .. } => {
             for key in fields.keys().filter(|key| !sent.contains(&key.as_str())) {
@@ -401,180 +403,6 @@ fn start_execution(input: &Symbol, completion: Completion) -> Work {
         decisions,
         notes,
     }
-}
-
-const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-
-/// Sets method, query and output of a call over HTTP.
-fn http_parts(call: &mut Call, input: &Symbol) {
-    let method = text_of(field(input, "Method"));
-    match METHODS.into_iter().find(|known| method.as_deref() == Some(known)) {
-        Some(method) => call.method = method,
-        None => {
-            call.decisions.push("the method must be GET, POST, PUT, PATCH or DELETE".to_owned())
-        }
-    }
-    if let Some(Symbol::Object { fields, .. }) = field(input, "QueryParameters") {
-        let mut parts = vec![call.path.clone()];
-        for (n, (key, value)) in fields.into_iter().enumerate() {
-            let sign = if n == 0 { '?' } else { '&' };
-            parts.push(Symbol::Scalar(format!("{sign}{key}=").into()));
-            parts.push(value);
-        }
-        call.path = path_of(&parts);
-    }
-    call.output = Some(json!({
-        "ResponseBody": "${ response.body }",
-        "StatusCode": "${ response.status }",
-    }));
-    call.result = ResultShape::Http;
-}
-
-/// The path of a request from texts and values, which Steward percent-encodes. It is kept as a template.
-fn path_of(parts: &[Symbol]) -> Symbol {
-    let mut text = String::new();
-    for part in parts {
-        match part {
-            Symbol::Scalar(Value::String(part)) => text.push_str(part),
-            other => match other.cel() {
-                Ok(cel) => text.push_str(&format!("${{ {} }}", cel.text)),
-                Err(why) => return Symbol::Unknown(why),
-            },
-        }
-    }
-    Symbol::Scalar(Value::String(text))
-}
-
-fn http_invoke(text: &str, input: &Symbol) -> Call {
-    let Some(endpoint) = text_of(field(input, "ApiEndpoint")) else {
-        return own_agent(text, "http", input, "a call whose endpoint is chosen at run time");
-    };
-    let (origin, path) = split_url(&endpoint);
-    let host = origin.split("//").last().unwrap_or(&origin).to_owned();
-    let mut details = Vec::new();
-    if field(input, "Authentication").is_some() || field(input, "InvocationConfig").is_some() {
-        details.push("the secret of the connection as an agent secret".to_owned());
-    }
-    if let Some(headers) = field(input, "Headers") {
-        details.push(format!("Headers {}", headers.template(&mut |_| String::new())));
-    }
-    let kind = AgentKind::Http(origin, details.join(", "));
-    let mut call = call(&host, kind, Symbol::Scalar(path.into()), field(input, "RequestBody"));
-    http_parts(&mut call, input);
-    if endpoint.contains("${") {
-        call.decisions
-            .push("the endpoint is known only when the state machine is deployed".to_owned());
-    }
-    let sent = [
-        "ApiEndpoint",
-        "Method",
-        "Authentication",
-        "InvocationConfig",
-        "Headers",
-        "QueryParameters",
-        "RequestBody",
-    ];
-    other_parameters(input, &sent, &mut call.decisions);
-    call
-}
-
-fn split_url(url: &str) -> (String, String) {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let end = url.get(start..).and_then(|rest| rest.find('/')).map(|at| start + at);
-    match end.and_then(|end| url.split_at_checked(end)) {
-        Some((origin, path)) => (origin.to_owned(), path.to_owned()),
-        None => (url.to_owned(), "/".to_owned()),
-    }
-}
-
-fn api_gateway(text: &str, input: &Symbol, region: &str) -> Call {
-    let (Some(host), Some(path)) = (
-        text_of(field(input, "ApiEndpoint")),
-        field(input, "Path").or(Some(Symbol::Scalar("/".into()))),
-    ) else {
-        return own_agent(text, "api", input, "a call whose endpoint is chosen at run time");
-    };
-    let stage =
-        text_of(field(input, "Stage")).map_or_else(String::new, |stage| format!("/{stage}"));
-    let host = host.replace("${AWS::Region}", region);
-    let is_signed = text_of(field(input, "AuthType")).is_some_and(|auth| auth == "IAM_ROLE");
-    let details = if is_signed { "Auth aws, Actions execute-api:Invoke" } else { "" };
-    let (name, _) = resource(host.split('.').next().unwrap_or(&host));
-    let kind = AgentKind::Http(format!("https://{host}{stage}"), details.to_owned());
-    let mut call = call(&name, kind, path, field(input, "RequestBody"));
-    http_parts(&mut call, input);
-    if let Some(headers) = field(input, "Headers") {
-        let headers = headers.template(&mut |_| String::new());
-        call.notes.push(format!("configure the agent with Headers {headers}"));
-    }
-    let sent = [
-        "ApiEndpoint",
-        "Path",
-        "Stage",
-        "Method",
-        "AuthType",
-        "Headers",
-        "QueryParameters",
-        "RequestBody",
-    ];
-    other_parameters(input, &sent, &mut call.decisions);
-    call
-}
-
-/// APIs of AWS that take JSON in a POST to `/`, with the operation in `X-Amz-Target`, and whose members have the same names in
-/// Step Functions: service, host, prefix of the target, version of the protocol.
-const JSON_APIS: [(&str, &str, &str, &str); 21] = [
-    ("dynamodb", "dynamodb", "DynamoDB_20120810", "1.0"),
-    ("secretsmanager", "secretsmanager", "secretsmanager", "1.1"),
-    ("ssm", "ssm", "AmazonSSM", "1.1"),
-    ("kms", "kms", "TrentService", "1.1"),
-    ("athena", "athena", "AmazonAthena", "1.1"),
-    ("glue", "glue", "AWSGlue", "1.1"),
-    ("kinesis", "kinesis", "Kinesis_20131202", "1.1"),
-    ("firehose", "firehose", "Firehose_20150804", "1.1"),
-    ("rekognition", "rekognition", "RekognitionService", "1.1"),
-    ("textract", "textract", "Textract", "1.1"),
-    ("comprehend", "comprehend", "Comprehend_20171127", "1.1"),
-    ("translate", "translate", "AWSShineFrontendService_20170701", "1.1"),
-    ("transcribe", "transcribe", "Transcribe", "1.1"),
-    ("sagemaker", "api.sagemaker", "SageMaker", "1.1"),
-    ("redshiftdata", "redshift-data", "RedshiftData", "1.1"),
-    ("cognitoidentityprovider", "cognito-idp", "AWSCognitoIdentityProviderService", "1.1"),
-    ("eventbridge", "events", "AWSEvents", "1.1"),
-    ("sqs", "sqs", "AmazonSQS", "1.0"),
-    ("servicediscovery", "servicediscovery", "Route53AutoNaming_v20170314", "1.1"),
-    ("organizations", "organizations", "AWSOrganizationsV20161128", "1.1"),
-    ("costexplorer", "ce", "AWSInsightsIndexService", "1.1"),
-];
-
-fn sdk(
-    text: &str,
-    service: &str,
-    action: &str,
-    completion: Completion,
-    input: &Symbol,
-    region: &str,
-) -> Call {
-    let name = format!("{service}-{action}");
-    let api = JSON_APIS.iter().find(|(known, ..)| *known == service);
-    let (Some((_, host, prefix, version)), Completion::Response) = (api, completion) else {
-        let what = format!("`{service}:{action}`");
-        return own_agent(text, &name, input, &what);
-    };
-    let mut chars = action.chars();
-    let action: String =
-        chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect();
-    let details = format!(
-        "Auth aws, Headers {{\"x-amz-target\": \"{prefix}.{action}\", \"content-type\": \"application/x-amz-json-{version}\"}}"
-    );
-    let kind = AgentKind::Http(format!("https://{host}.{region}.amazonaws.com"), details);
-    let mut call = call(&name, kind, Symbol::Scalar("/".into()), Some(input.clone()));
-    if !is_read(&action) {
-        call.notes.push(
-            "AWS APIs ignore `Idempotency-Key`: if a repeated call does harm, set `idempotent: false`".to_owned(),
-        );
-    }
-    call
 }
 
 /// Whether an operation of an AWS API only reads, by its name.

@@ -57,13 +57,14 @@ impl Importer<'_, '_> {
         if !state.is_jsonata {
             input_path(state, &mut scope);
         }
-        let value = |key: &str| match state.get(key)? {
-            Value::String(text) if state.is_jsonata => jsonata::code(text)
-                .map(|code| jsonata::expression(&scope, code))
-                .or_else(|| Some(crate::scope::literal(text))),
-            Value::String(text) if key.ends_with("Path") => Some(jsonpath::path(&scope, text)),
-            Value::String(text) => Some(crate::scope::literal(text)),
-            other => Some(Symbol::constant(other)),
+        let value = |key: &str| {
+            let value = state.get(key)?;
+            let Some(text) = value.as_str() else { return Some(Symbol::constant(value)) };
+            Some(match jsonata::code(text).filter(|_| state.is_jsonata) {
+                Some(code) => jsonata::expression(&scope, code),
+                None if key.ends_with("Path") => jsonpath::path(&scope, text),
+                None => crate::scope::literal(text),
+            })
         };
         let seconds = value("Seconds").or_else(|| value("SecondsPath"));
         let time = value("Timestamp").or_else(|| value("TimestampPath"));

@@ -324,10 +324,10 @@ impl Symbol {
 
     /// As text in a concatenation.
     pub(crate) fn as_text(&self) -> Result<Cel, Untranslatable> {
-        match self {
-            Self::Scalar(Value::String(text)) => Ok(Cel::string(text)),
-            other => Ok(Cel::call("string", &[&other.cel()?])),
+        if let Self::Scalar(Value::String(text)) = self {
+            return Ok(Cel::string(text));
         }
+        Ok(Cel::call("string", &[&self.cel()?]))
     }
 
     /// The texts of `parts`, one after the other.

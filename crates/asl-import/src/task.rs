@@ -142,10 +142,11 @@ impl Importer<'_, '_> {
             request.insert("method".to_owned(), json!(call.method));
         }
         let at = &state.pointer;
-        let path = match &call.path {
-            // A path may be a template already.
-            Symbol::Scalar(path) => path.clone(),
-            path => self.render(at, at, path),
+        // A constant path may be a template already.
+        let path = if let Symbol::Scalar(path) = &call.path {
+            path.clone()
+        } else {
+            self.render(at, at, &call.path)
         };
         request.insert("path".to_owned(), path);
         if let Some(body) = &call.body {
@@ -294,7 +295,7 @@ impl Importer<'_, '_> {
         let item = Symbol::path("item");
         let (name, result) = match single {
             Some(task) => {
-                let selected = self.selected(state, point, &scope, &item);
+                let selected = self.selected(state, &scope, &item);
                 self.single_task(task, point, selected, keys)
             }
             None => self.child_workflow(
@@ -367,12 +368,11 @@ impl Importer<'_, '_> {
     }
 
     /// The input of an item: `ItemSelector`, or the item.
-    fn selected(&self, state: &State<'_>, point: &Point, scope: &Scope, item: &Symbol) -> Symbol {
+    fn selected(&self, state: &State<'_>, scope: &Scope, item: &Symbol) -> Symbol {
         let selector = state.get("ItemSelector").or(state.get("Parameters"));
         let Some(selector) = selector else { return item.clone() };
         let context = ContextParts { item: Some(item.clone()), ..self.context.clone() };
         let scope = Scope { context: context.object(state.name, false), ..scope.clone() };
-        let _ = point;
         match state.is_jsonata {
             true => jsonata::payload(&scope, selector),
             false => jsonpath::payload(&scope, selector),
@@ -426,7 +426,7 @@ impl Importer<'_, '_> {
             .filter(|(name, _)| text.contains(&format!("${name}")))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let item = self.selected(state, point, scope, &Symbol::path("item"));
+        let item = self.selected(state, scope, &Symbol::path("item"));
         let input = Symbol::path("input");
         let (sent, data, variables) = match used.is_empty() {
             true => (item, input.clone(), vec![]),
