@@ -381,10 +381,10 @@ impl<'s, 'a> Importer<'s, 'a> {
             }
         } else {
             let of_result = Scope { data: result.clone(), ..scope.clone() };
-            if let Some(assigned) = state.get("Assign") {
-                if let Symbol::Object { fields, .. } = jsonpath::payload(&of_result, assigned) {
-                    variables.extend(fields);
-                }
+            if let Some(assigned) = state.get("Assign")
+                && let Symbol::Object { fields, .. } = jsonpath::payload(&of_result, assigned)
+            {
+                variables.extend(fields);
             }
             let selected = match state.get("ResultSelector") {
                 Some(selector) => jsonpath::payload(&of_result, selector),

@@ -179,7 +179,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     let millis = (seconds * 1_000.0).round().clamp(0.0, 366.0 * 86_400_000.0);
     let millis = millis as u64;
     for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
-        if millis > 0 && millis % unit == 0 {
+        if millis > 0 && millis.is_multiple_of(unit) {
             return format!("{}{name}", millis / unit);
         }
     }

@@ -38,7 +38,7 @@ fn normal(value: Value) -> Value {
         Value::Object(fields) => {
             Value::Object(fields.into_iter().map(|(key, value)| (key, normal(value))).collect())
         }
-        other => other,
+        other @ (Value::Null | Value::Bool(_) | Value::String(_)) => other,
     }
 }
 
