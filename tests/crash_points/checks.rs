@@ -64,12 +64,12 @@ pub(super) fn check(baseline: &RunResult, run: &RunResult, faults: &[FaultAt]) -
             problems.push(what);
         }
     };
-    let agents = faults
-        .iter()
-        .any(|at| run.calls.get(at.call).is_some_and(|c| c.role == FunctionRole::Agent));
+    let of_agent =
+        |at: &&FaultAt| run.calls.get(at.call).is_some_and(|c| c.role == FunctionRole::Agent);
+    let agents = u32::try_from(faults.iter().filter(of_agent).count()).unwrap_or(u32::MAX);
     let (mut tasks, mut ledgers) = (run.tasks.clone(), run.ledgers.clone());
     let tasks_differ = tasks != baseline.tasks;
-    if agents {
+    if agents > 0 {
         remove_uncertainty(&baseline.tasks, &mut tasks, &mut ledgers);
     }
     let has_items = has_items(&baseline.tasks);
@@ -88,8 +88,9 @@ pub(super) fn check(baseline: &RunResult, run: &RunResult, faults: &[FaultAt]) -
     let delays = faults.iter().filter(|at| may_delay(&run.calls, **at)).count();
     let mut allowed_delay = PICKUP_WITHIN * u32::try_from(delays).unwrap_or(u32::MAX);
     // The records of items do not show that an undo has waited.
-    if agents && (tasks_differ || has_items) {
-        allowed_delay += CALL_IN_PROGRESS_WITHIN;
+    if tasks_differ || has_items {
+        // Each fault may leave a call of unknown outcome, for which the next undo waits.
+        allowed_delay += CALL_IN_PROGRESS_WITHIN * agents;
     }
     let latest = baseline.ended_after + allowed_delay;
     expect(run.ended_after <= latest, format!("it ended after {:?}", run.ended_after));
