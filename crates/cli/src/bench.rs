@@ -141,8 +141,8 @@ fn cases(args: &BenchArgs) -> Result<Vec<BenchCase>> {
 
 async fn measure(case: BenchCase) -> Result<Measurements> {
     match case {
-        BenchCase::Saga(saga) => saga::run(&saga).await,
-        BenchCase::Ingest(ingest) => ingest::run(&ingest).await,
+        BenchCase::Saga(saga) => Box::pin(saga::run(&saga)).await,
+        BenchCase::Ingest(ingest) => Box::pin(ingest::run(&ingest)).await,
         BenchCase::Recovery(recovery) => recovery::run(&recovery).await,
         BenchCase::ColdStart(start) => cold_start::run(&start).await,
         BenchCase::Console(console) => Box::pin(console::run(&console)).await,
