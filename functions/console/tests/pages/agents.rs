@@ -50,7 +50,7 @@ async fn an_agent_is_shown_with_its_breaker_queue_and_last_reply() {
 
     let page = console.get("/console/agents").await;
     page.assert_text(&[
-        "a http 0.1.0",
+        concat!("a http ", env!("CARGO_PKG_VERSION")),
         "contract 2 open 503 &#60;down&#62; 1 0 0 – – 4 min ago its request waited 2 s order , parcel",
     ]);
     assert!(page.html.contains("/console/dead-letters/steward-agent-a-dead-letters"));
