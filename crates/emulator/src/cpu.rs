@@ -2,7 +2,8 @@
 //!
 //! Each part has an account. [`with_cpu_account`] charges every poll of a future to one account. If that future polls
 //! a future of another account, the inner time is charged to the inner account only. Measurement is off until
-//! [`start`]; then it costs two readings of the thread's clock for each poll.
+//! [`start`]; then it costs two readings of the thread's clock for each poll. Only Unix has these clocks: on Windows all
+//! times are zero.
 
 use std::{
     cell::Cell,
@@ -13,8 +14,6 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// The part of the system that CPU time is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,19 +73,47 @@ pub fn read() -> BTreeMap<&'static str, Duration> {
 /// The CPU time of the whole process.
 #[must_use]
 pub fn process() -> Duration {
-    time(ClockId::ProcessCPUTime)
+    clock::process()
 }
 
 /// The CPU time of the calling thread.
 #[must_use]
 pub fn thread() -> Duration {
-    time(ClockId::ThreadCPUTime)
+    clock::thread()
 }
 
-fn time(clock: ClockId) -> Duration {
-    let now = clock_gettime(clock);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
+#[cfg(unix)]
+mod clock {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    pub(super) fn process() -> Duration {
+        time(ClockId::ProcessCPUTime)
+    }
+
+    pub(super) fn thread() -> Duration {
+        time(ClockId::ThreadCPUTime)
+    }
+
+    fn time(clock: ClockId) -> Duration {
+        let now = clock_gettime(clock);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
+    }
+}
+
+#[cfg(not(unix))]
+mod clock {
+    use std::time::Duration;
+
+    pub(super) fn process() -> Duration {
+        Duration::ZERO
+    }
+
+    pub(super) fn thread() -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Charges every poll of `future` to an account.
