@@ -26,6 +26,9 @@ NAMELESS = {
     "xray:PutTraceSegments", "xray:PutTelemetryRecords",
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:DeleteNetworkInterface",
     "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+    # What the deployment role does: the first has a condition, the others have no resources before they exist, or none at all.
+    "lambda:CreateEventSourceMapping", "lambda:UpdateEventSourceMapping", "lambda:DeleteEventSourceMapping",
+    "logs:DescribeLogGroups", "kms:CreateKey", "secretsmanager:GetRandomPassword",
 }
 
 

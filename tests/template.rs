@@ -17,6 +17,8 @@ use steward_supervisor::{SupervisorConfig, SweepSchedule};
 
 mod agent;
 mod commands;
+mod deployment_role;
+mod parameters;
 mod registrar;
 mod supervisor;
 
@@ -478,4 +480,10 @@ fn local_keys(schema: &[aws_sdk_dynamodb::types::KeySchemaElement]) -> Vec<(Stri
         (key.attribute_name().to_owned(), key.key_type().as_str().to_owned())
     };
     schema.iter().map(each).collect()
+}
+
+#[test]
+fn the_application_repository_gets_the_version_of_the_workspace() {
+    let metadata = template()["Metadata"]["AWS::ServerlessRepo::Application"].clone();
+    assert_eq!(metadata["SemanticVersion"], env!("CARGO_PKG_VERSION"));
 }

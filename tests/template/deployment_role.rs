@@ -1,0 +1,139 @@
+//! `infra/deployment-role.yaml` lets a pipeline deploy what the templates contain: each type of resource can be created, and
+//! the boundary permits what the functions' roles do. That AWS agrees is not verified.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{agent_template, parse_yaml, properties, template};
+
+/// What CloudFormation needs to create a resource of each type, by its documentation; an empty list: nothing.
+const CREATES: [(&str, &[&str]); 17] = [
+    ("AWS::CloudWatch::Alarm", &["cloudwatch:PutMetricAlarm"]),
+    ("AWS::CloudWatch::Dashboard", &["cloudwatch:PutDashboard"]),
+    ("AWS::DynamoDB::Table", &["dynamodb:CreateTable", "dynamodb:UpdateTimeToLive"]),
+    ("AWS::Events::EventBus", &["events:CreateEventBus"]),
+    ("AWS::Events::Rule", &["events:PutRule", "events:PutTargets"]),
+    ("AWS::IAM::Role", &["iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole"]),
+    ("AWS::KMS::Key", &["kms:CreateKey", "kms:EnableKeyRotation"]),
+    ("AWS::Lambda::Permission", &["lambda:AddPermission"]),
+    ("AWS::Logs::LogGroup", &["logs:CreateLogGroup", "logs:PutRetentionPolicy"]),
+    ("AWS::SNS::Subscription", &["sns:Subscribe"]),
+    ("AWS::SNS::Topic", &["sns:CreateTopic"]),
+    ("AWS::SNS::TopicPolicy", &["sns:SetTopicAttributes"]),
+    ("AWS::SQS::Queue", &["sqs:CreateQueue"]),
+    ("AWS::SQS::QueuePolicy", &["sqs:SetQueueAttributes"]),
+    (
+        "AWS::SecretsManager::Secret",
+        &["secretsmanager:CreateSecret", "secretsmanager:GetRandomPassword"],
+    ),
+    ("AWS::Serverless::Application", &["cloudformation:CreateStack"]),
+    (
+        "AWS::Serverless::Function",
+        &[
+            "lambda:CreateFunction",
+            "lambda:CreateEventSourceMapping",
+            "lambda:CreateFunctionUrlConfig",
+            "lambda:PutFunctionRecursionConfig",
+        ],
+    ),
+];
+
+fn deployment_role() -> Value {
+    parse_yaml(include_str!("../../infra/deployment-role.yaml"))
+}
+
+/// All actions that statements allow, wherever they are in a policy.
+fn allowed_actions(policy: &Value, actions: &mut BTreeSet<String>) {
+    match policy {
+        Value::Object(statement) => {
+            if statement.get("Effect").is_some_and(|effect| effect == "Allow") {
+                let texts = |value: &Value| value.as_str().map(str::to_owned);
+                match &statement["Action"] {
+                    Value::Array(list) => actions.extend(list.iter().filter_map(texts)),
+                    one => actions.extend(texts(one)),
+                }
+            }
+            statement.values().for_each(|value| allowed_actions(value, actions));
+        }
+        Value::Array(list) => list.iter().for_each(|value| allowed_actions(value, actions)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn actions_of(policy: &Value) -> BTreeSet<String> {
+    let mut actions = BTreeSet::new();
+    allowed_actions(policy, &mut actions);
+    actions
+}
+
+#[test]
+fn cloudformation_may_create_every_resource_of_the_templates() {
+    let role = deployment_role();
+    let allowed = actions_of(&properties(&role, "ExecutionRole")["Policies"]);
+    let operations = parse_yaml(include_str!("../../infra/operations.yaml"));
+    let schedule = parse_yaml(include_str!("../../infra/schedule.yaml"));
+    for template in [template(), agent_template(), operations, schedule] {
+        for (name, resource) in template["Resources"].as_object().unwrap() {
+            let kind = resource["Type"].as_str().unwrap();
+            if kind == "Custom::StewardAgent" {
+                assert!(allowed.contains("lambda:InvokeFunction"));
+                continue;
+            }
+            let needed = CREATES.iter().find(|(known, _)| *known == kind);
+            let (_, needed) = needed.unwrap_or_else(|| panic!("{name}: what does {kind} need?"));
+            for action in *needed {
+                assert!(allowed.contains(*action), "{name}: the execution role lacks {action}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_boundary_permits_what_the_functions_roles_do() {
+    let role = deployment_role();
+    let boundary = actions_of(&properties(&role, "FunctionBoundary")["PolicyDocument"]);
+    for template in [template(), agent_template()] {
+        for (name, role) in super::all(&template, "AWS::IAM::Role") {
+            assert_eq!(role["PermissionsBoundary"][1], "PermissionsBoundaryArn", "{name}");
+            // `Actions`: what the operator of an agent adds.
+            let used =
+                actions_of(&role["Policies"]).into_iter().filter(|action| action != "Actions");
+            let lacking: Vec<_> = used.filter(|action| !boundary.contains(action)).collect();
+            assert!(lacking.is_empty(), "{name}: the boundary lacks {lacking:?}");
+        }
+    }
+}
+
+#[test]
+fn roles_get_permissions_only_within_the_boundary() {
+    let role = deployment_role();
+    let policies = &properties(&role, "ExecutionRole")["Policies"];
+    let statements = policies[0]["PolicyDocument"]["Statement"].as_array().unwrap();
+    let mut bounded = 0;
+    for statement in statements {
+        let grants = actions_of(statement).into_iter().filter(|action| {
+            ["iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy"].contains(&&**action)
+        });
+        for action in grants {
+            let boundary = &statement["Condition"]["StringEquals"]["iam:PermissionsBoundary"];
+            assert_eq!(boundary, "FunctionBoundary", "{action}");
+            bounded += 1;
+        }
+        let removes = actions_of(statement).contains("iam:DeleteRolePermissionsBoundary");
+        assert!(!removes, "a role could lose its boundary");
+    }
+    assert_eq!(bounded, 3);
+}
+
+#[test]
+fn only_the_environment_of_the_repository_may_assume_the_pipelines_role() {
+    let role = deployment_role();
+    let trust = &properties(&role, "PipelineRole")["AssumeRolePolicyDocument"]["Statement"][0];
+    let condition = &trust["Condition"]["StringEquals"];
+    assert_eq!(
+        condition["token.actions.githubusercontent.com:sub"],
+        "repo:${Repository}:environment:${Environment}"
+    );
+    assert_eq!(condition["token.actions.githubusercontent.com:aud"], "sts.amazonaws.com");
+}
