@@ -1,10 +1,10 @@
-"""An agent of Steward in Python: sends greetings through an HTTP service.
+"""An agent of Steward in Python: calls an HTTP service. `work.py` decides what it sends.
 
 As a Lambda function it receives batches from its queue (`lambda_handler`). As a process it polls the queue itself:
 
     python3 lambda_function.py
 
-The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md.
+The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md of Steward.
 """
 
 import json
@@ -16,13 +16,14 @@ from datetime import datetime, timezone
 
 import boto3
 
+from work import body_of
+
 QUEUE_URL = os.environ.get("QUEUE_URL")
 REPLY_QUEUE_URL = os.environ["REPLY_QUEUE_URL"]
 SERVICE_URL = os.environ["SERVICE_URL"]
 AGENT_NAME = os.environ["AGENT_NAME"]
 
 OUTPUT_BYTES_MAX = 128 * 1024
-GREETINGS = {"en": "Hello", "fr": "Bonjour", "de": "Guten Tag"}
 
 logging.basicConfig()
 log = logging.getLogger("agent")
@@ -88,11 +89,9 @@ def attempt(request, traceparent, redelivered):
     left = (datetime.fromisoformat(request["complete_by"]) - datetime.now(timezone.utc)).total_seconds()
     if left <= 0:  # R11
         return None if redelivered else deferred("the request arrived after complete-by", 0, may_have_run=True)
-    person = request.get("body") or {}
-    text = f"{GREETINGS.get(person.get('language'), 'Hello')}, {person.get('name', 'stranger')}!"
     call = urllib.request.Request(
         SERVICE_URL + request["path"], method=request["method"],
-        data=json.dumps(person | {"text": text}).encode(),
+        data=json.dumps(body_of(request)).encode(),
         headers={"Content-Type": "application/json", "Idempotency-Key": request["idempotency_key"]},  # R9
     )
     if traceparent:

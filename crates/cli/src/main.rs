@@ -26,6 +26,7 @@ mod demo;
 mod endpoint;
 mod failure;
 mod local;
+mod new;
 mod operate;
 mod redrive;
 mod retry_all;
@@ -55,6 +56,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run your workflows against your services, with AWS emulated in this process, until Ctrl-C.
     Local(local::LocalArgs),
+    /// Write a project of your own: a workflow with tests, an agent, and what deploys it and checks it.
+    New(new::NewArgs),
     /// Submit tasks from JSON files, and wait for their end if asked to.
     Submit(submit::SubmitArgs),
     /// Benchmark Steward on this machine, with AWS emulated: throughput, latency, CPU, memory, AWS requests.
@@ -152,6 +155,7 @@ async fn run() -> Result<()> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
+        Command::New(args) => new::run(&args),
         Command::Bench(args) => Box::pin(bench::run(args)).await,
         Command::Cost(args) => cost::run(*args).await,
         Command::Submit(args) => submit::run(args).await,

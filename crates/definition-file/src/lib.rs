@@ -90,7 +90,8 @@ pub fn read_file(path: &Path) -> Result<Workflow, DefinitionError> {
     parse(path, &text)
 }
 
-/// Reads all `.yaml`, `.yml` and `.json` files of a folder, in the order of their names.
+/// Reads all `.yaml`, `.yml` and `.json` files of a folder, in the order of their names, except tests of definitions
+/// (`order.test.yaml`).
 ///
 /// # Errors
 /// As [`read_file`], for the first file that fails.
@@ -100,7 +101,10 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Workflow>, DefinitionError> {
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
-        if matches!(extension, Some("yaml" | "yml" | "json")) {
+        let is_test = path
+            .file_stem()
+            .is_some_and(|stem| Path::new(stem).extension() == Some("test".as_ref()));
+        if matches!(extension, Some("yaml" | "yml" | "json")) && !is_test {
             paths.push(path);
         }
     }
