@@ -100,16 +100,20 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Workflow>, DefinitionError> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let is_test = path
-            .file_stem()
-            .is_some_and(|stem| Path::new(stem).extension() == Some("test".as_ref()));
-        if matches!(extension, Some("yaml" | "yml" | "json")) && !is_test {
+        if is_definition(&path) {
             paths.push(path);
         }
     }
     paths.sort();
     paths.iter().map(|path| read_file(path)).collect()
+}
+
+/// Whether a file's name is that of a definition: not that of its tests, `order.test.yaml`.
+fn is_definition(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let stem = path.file_stem().map(Path::new);
+    let is_test = stem.and_then(Path::extension).is_some_and(|before| before == "test");
+    matches!(extension, Some("yaml" | "yml" | "json")) && !is_test
 }
 
 /// Reads a definition from `text`. Errors name `path` as its file.

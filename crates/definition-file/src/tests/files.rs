@@ -320,3 +320,13 @@ fn control_characters_of_a_definition_are_escaped_in_errors() {
         assert!(!errors.contains('\u{1b}'), "{errors:?}");
     }
 }
+
+#[test]
+fn tests_beside_definitions_are_no_definitions() {
+    for name in ["order.yaml", "order.yml", "workflows/order.v2.json", "test.yaml"] {
+        assert!(is_definition(Path::new(name)), "{name}");
+    }
+    for name in ["order.test.yaml", "order.test.json", "README.md", "yaml"] {
+        assert!(!is_definition(Path::new(name)), "{name}");
+    }
+}
