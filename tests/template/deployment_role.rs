@@ -49,10 +49,9 @@ fn allowed_actions(policy: &Value, actions: &mut BTreeSet<String>) {
         Value::Object(statement) => {
             if statement.get("Effect").is_some_and(|effect| effect == "Allow") {
                 let texts = |value: &Value| value.as_str().map(str::to_owned);
-                match &statement["Action"] {
-                    Value::Array(list) => actions.extend(list.iter().filter_map(texts)),
-                    one => actions.extend(texts(one)),
-                }
+                let action = &statement["Action"];
+                let list = action.as_array().map_or(std::slice::from_ref(action), Vec::as_slice);
+                actions.extend(list.iter().filter_map(texts));
             }
             statement.values().for_each(|value| allowed_actions(value, actions));
         }

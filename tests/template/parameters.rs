@@ -45,7 +45,9 @@ fn default_of(parameter: &Value) -> String {
         Value::Null => "required".to_owned(),
         Value::String(text) if text.is_empty() => "none".to_owned(),
         Value::String(text) => format!("`{text}`"),
-        other => format!("`{other}`"),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            format!("`{other}`")
+        }
     }
 }
 

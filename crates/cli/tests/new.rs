@@ -1,6 +1,11 @@
 //! `steward new` writes a project whose files are valid and whose scripts work, and overwrites nothing. `.ci/new-project`
 //! deploys one to an emulator.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy.toml allows it in tests, and means test functions, not their helpers"
+)]
+
 use std::{
     collections::BTreeSet,
     fs,
