@@ -7,7 +7,7 @@ use std::{
 };
 
 use reqwest::{
-    Response, Url,
+    Response, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap},
 };
 use serde_json::Value;
@@ -251,6 +251,24 @@ impl HttpService {
         signed.map_err(|error| not_sent(&error.to_string()))?;
         Ok(None)
     }
+}
+
+/// What a call means for its step if the service answers with this status, headers and body, such as in a test of a
+/// workflow. The same code reads the answers of real services.
+///
+/// # Errors
+/// The fault that the answer stands for. A status that HTTP does not define, below 100 or above 999, is a fault too.
+pub async fn interpret_answer(
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    request: &StepRequest,
+) -> Result<CallResponse, CallFault> {
+    let mut response = http::Response::new(body);
+    *response.status_mut() =
+        StatusCode::from_u16(status).map_err(|_| not_sent("there is no such HTTP status"))?;
+    *response.headers_mut() = headers;
+    interpret(Response::from(response), request).await
 }
 
 /// The response to a successful call, or the fault that its status stands for.

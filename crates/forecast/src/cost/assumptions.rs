@@ -9,7 +9,7 @@ use steward_core::{
 use steward_memory_ports::MemoryDefinitions;
 
 use super::{
-    plan::{ForecastPlan, StepAssumptions},
+    plan::{ForecastPlan, StepAssumptions, StepKey},
     prices::Prices,
     sample::{self, SampleValue},
     sample_check,
@@ -30,8 +30,20 @@ const HEARTBEATS_MAX: u128 = 1_000;
 const SIMILARITY_MIN: f64 = 0.6;
 
 impl ForecastPlan {
-    /// Validates the settings and resolves their options.
+    /// Validates the settings and resolves their options. Checks that every expression has a value.
     pub(super) fn new(settings: ForecastSettings) -> Result<Self, ForecastError> {
+        // The assumed output of a step is what its agent selects from the response.
+        let plan = Self::unchecked(settings, |_| false)?;
+        sample_check::check(&plan)?;
+        Ok(plan)
+    }
+
+    /// The same without the check of the expressions. The agents select the outputs of the steps for which `has_body`
+    /// holds: their services answer with bodies. The other services answer with outputs.
+    pub(super) fn unchecked(
+        settings: ForecastSettings,
+        has_body: impl Fn(&StepKey) -> bool,
+    ) -> Result<Self, ForecastError> {
         for (option, value, max) in
             [("runs", settings.runs, RUNS_MAX), ("batch", settings.batch, BATCH_MAX)]
         {
@@ -48,10 +60,11 @@ impl ForecastPlan {
         }
         let definitions = MemoryDefinitions::default();
         for workflow in std::iter::once(&settings.workflow).chain(&settings.with) {
-            // The assumed output of a step is what its agent selects from the response.
             let mut simulated = workflow.clone();
-            for step in simulated.steps.values_mut() {
-                step.output = None;
+            for (name, step) in &mut simulated.steps {
+                if !has_body(&(workflow.name.clone(), name.clone())) {
+                    step.output = None;
+                }
             }
             definitions.publish(&simulated).map_err(|error| {
                 ForecastError::Definition(workflow.name.to_string(), error.to_string())
@@ -65,7 +78,6 @@ impl ForecastPlan {
         plan.set_generated_outputs();
         plan.apply_options()?;
         plan.check_heartbeats()?;
-        sample_check::check(&plan)?;
         Ok(plan)
     }
 

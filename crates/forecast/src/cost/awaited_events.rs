@@ -26,7 +26,9 @@ pub(super) async fn handle(
     batch: SqsEvent,
 ) -> bool {
     let Ok(subscription) = serde_json::from_str::<EventSubscription>(&message.body) else {
-        return false;
+        // An event of a script.
+        let response = steward_submission::events::handle(ports, batch).await;
+        return response.batch_item_failures.is_empty();
     };
     if message.attributes.iter().any(|(name, _)| *name == EVENT) {
         return receive_event(simulation, ports, &subscription).await;
@@ -43,8 +45,12 @@ fn send_event(
     message: &OutgoingMessage,
 ) {
     let assumptions = simulation.assumptions(&waiter.task_id, &waiter.step.step);
-    let Some((_, assumptions)) = assumptions else { return };
-    let after = random_duration(assumptions.answer, &mut simulation.state().draw);
+    let Some((key, assumptions)) = assumptions else { return };
+    let after = match &simulation.scripted {
+        Some(scripted) => scripted.event_after(simulation, &key, &waiter.step),
+        None => Some(random_duration(assumptions.answer, &mut simulation.state().draw)),
+    };
+    let Some(after) = after else { return };
     let attributes = vec![(EVENT, "true".to_owned())];
     let event = OutgoingMessage { queue: Queue::Events, attributes, ..message.clone() };
     simulation.deliver(FunctionRole::Submission, event, after);

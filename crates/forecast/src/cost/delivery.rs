@@ -9,6 +9,7 @@ use steward_agent::attempt::RateLimiter;
 use steward_aws::channel::redelivery;
 use steward_core::{model::time::later, submission::ReplyQueues};
 use steward_runtime::ports::{OutgoingMessage, Queue};
+use steward_scheduler::{CommandAuthority, SchedulerInstance};
 use tokio::time::Instant;
 
 use super::{
@@ -25,6 +26,15 @@ const HANDLER_CPU_MS: u64 = 2;
 
 /// The time before the timeout of the function at which a handler returns, as in production.
 const SHUTDOWN_MARGIN: Duration = Duration::from_secs(2);
+
+/// The queue for notifications to clients.
+pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
+
+/// The name of the queue for commands.
+const COMMANDS_QUEUE: &str = "commands";
+
+/// The sender of all commands, as SQS states it.
+const OPERATOR: &str = "AIDAOPERATOR";
 
 /// Delivers a message until its handler succeeds, or until its queue would move it to the dead-letter queue.
 pub(super) async fn deliver(simulation: Arc<TaskSimulation>, queued: QueuedMessage) {
@@ -63,9 +73,14 @@ async fn handle(
             return Box::pin(awaited_events::handle(simulation, &ports, message, event)).await;
         }
         FunctionRole::Submission => {
-            Box::pin(steward_submission::handle(&ports, &ReplyQueues::parse(""), event)).await
+            let reply_queues = ReplyQueues::parse(REPLY_QUEUE);
+            Box::pin(steward_submission::handle(&ports, &reply_queues, event)).await
         }
-        FunctionRole::Scheduler => Box::pin(steward_scheduler::handle(&ports, event)).await,
+        FunctionRole::Scheduler => {
+            let commands = CommandAuthority::new(COMMANDS_QUEUE, "");
+            let instance = SchedulerInstance { commands, ..SchedulerInstance::default() };
+            Box::pin(steward_scheduler::handle_with(&ports, &instance, event)).await
+        }
         FunctionRole::Agent(name) => {
             let (service, breaker) =
                 (ForecastService(simulation.clone()), simulation.breaker(name));
@@ -101,6 +116,11 @@ fn event(message: &OutgoingMessage, receive_count: u32) -> SqsEvent {
     record.body = Some(message.body.clone());
     let receives = ("ApproximateReceiveCount".to_owned(), receive_count.to_string());
     record.attributes = std::iter::once(receives).collect();
+    if message.queue == Queue::Commands {
+        record.event_source_arn =
+            Some(format!("arn:aws:sqs:us-east-1:000000000000:{COMMANDS_QUEUE}"));
+        record.attributes.insert("SenderId".to_owned(), OPERATOR.to_owned());
+    }
     let attribute = |(name, value): &(&'static str, String)| {
         let mut attribute = SqsMessageAttribute::default();
         attribute.string_value = Some(value.clone());

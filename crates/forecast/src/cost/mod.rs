@@ -36,6 +36,7 @@ mod report;
 mod run;
 mod sample;
 mod sample_check;
+pub mod scripted;
 mod service;
 mod settings;
 mod step_options;

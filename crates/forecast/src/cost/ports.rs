@@ -1,7 +1,7 @@
 //! The ports of a forecast: in-memory ports whose calls take as long as usual on AWS, and are counted.
 
 use std::{future::Future, sync::Arc, time::Duration};
-use steward_core::definition::plan::Plan;
+use steward_core::{callback_url::CallbackUrls, definition::plan::Plan};
 
 use jiff::Timestamp;
 use steward_aws::items;
@@ -23,6 +23,7 @@ use super::{
     ledger::{CostAccount, CostSubject},
     meter::{self, ReplaceUnits},
     prices::TaskUsage,
+    scripted::LogItem,
     task_simulation::TaskSimulation,
 };
 
@@ -88,6 +89,9 @@ impl Ports for ForecastPorts {
     }
     fn instance(&self) -> &str {
         INSTANCE
+    }
+    fn callback_urls(&self) -> Option<Arc<CallbackUrls>> {
+        self.store.interceptor.simulation.scripted.as_ref()?.callback_urls.clone()
     }
 }
 
@@ -301,6 +305,10 @@ impl EventBus for CountedCalls {
         tokio::time::sleep(EVENTBRIDGE_LATENCY).await;
         let state = &mut *self.simulation.state();
         state.demand_counts.add_units(Resource::Events, events.len() as f64);
+        if let Some(scripted) = &self.simulation.scripted {
+            let now = self.simulation.now();
+            events.iter().for_each(|event| scripted.log(now, LogItem::Published(event.clone())));
+        }
         for event in &events {
             let subject = CostSubject::of_event(event, &self.account.subject.workflow);
             state.meter.published(&self.account_for(subject), event);

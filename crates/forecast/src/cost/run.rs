@@ -94,17 +94,27 @@ pub(super) fn run(plan: &Arc<ForecastPlan>, run: u32) -> Result<ForecastRun, For
             has_begun: false,
             retention: None,
         });
-        run_until_idle(&simulation, waiting, run).await?;
+        run_until_idle(&simulation, waiting, RunLimits { run, until: None }).await?;
         outcome(&simulation, &task_id, run).await
     })
 }
 
-/// Advances time until all messages are handled and no task is due.
-async fn run_until_idle(
+/// When a run stops, at the latest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunLimits {
+    /// The number of the run, for errors.
+    pub(super) run: u32,
+    /// The time since the start at which the run stops, if it is not idle before.
+    pub(super) until: Option<Duration>,
+}
+
+/// Advances time until all messages are handled and no task is due, or until the limit. Returns the number of sweeps of
+/// the supervisor.
+pub(super) async fn run_until_idle(
     simulation: &Arc<TaskSimulation>,
     mut waiting: UnboundedReceiver<QueuedMessage>,
-    run: u32,
-) -> Result<(), ForecastError> {
+    RunLimits { run, until }: RunLimits,
+) -> Result<u32, ForecastError> {
     let mut running = FuturesUnordered::new();
     let millis = simulation.state().draw.u64(0..SWEEP_EVERY.as_millis() as u64);
     let first_sweep = Duration::from_millis(millis);
@@ -120,10 +130,11 @@ async fn run_until_idle(
             next_sweep(first_sweep, from.max(simulation.now()), swept_at)
         });
         if running.is_empty() && sweep_at.is_none() {
-            return Ok(());
+            return Ok(sweeps);
         }
         select! {
             biased;
+            () = simulation.sleep_until(until.unwrap_or_default()), if until.is_some() => return Ok(sweeps),
             Some(swept) = running.next() => sweeping &= !swept,
             Some(message) = waiting.recv() => running.push(deliver(message)),
             () = simulation.sleep_until(sweep_at.unwrap_or_default()), if sweep_at.is_some() => {

@@ -33,6 +33,9 @@ impl RemoteService for ForecastService {
         _: Option<&str>,
     ) -> Result<CallResponse, CallFault> {
         let simulation = &self.0;
+        if let Some(scripted) = &simulation.scripted {
+            return scripted.call(simulation, request).await;
+        }
         let permanent = |reason: &str| {
             Err(CallFault::Permanent {
                 reason: reason.to_owned(),

@@ -36,6 +36,7 @@ use super::{
     ledger::{AgentTime, CostAccount, CostSubject},
     meter::UsageMeter,
     plan::{ForecastPlan, StepAssumptions, StepKey},
+    scripted::{LogItem, ScriptedServices},
 };
 use steward_memory_ports::MemoryPorts;
 
@@ -61,6 +62,8 @@ pub(super) struct TaskSimulation {
     start: Instant,
     seed: u64,
     messages: UnboundedSender<QueuedMessage>,
+    /// What the services do, if a script says it.
+    pub(super) scripted: Option<ScriptedServices>,
     state: Mutex<TaskSimulationState>,
 }
 
@@ -120,6 +123,7 @@ impl TaskSimulation {
             start: Instant::now(),
             seed,
             messages,
+            scripted: None,
             state: Mutex::new(state),
         };
         (simulation, waiting)
@@ -197,6 +201,17 @@ impl TaskSimulation {
         state.guards.entry(agent.clone()).or_insert_with(new).clone()
     }
 
+    /// Sends a command of an operator.
+    pub(super) fn send_command(&self, command: &SchedulerMessage, after: Duration) {
+        let body = serde_json::to_string(command).unwrap_or_default();
+        self.deliver(FunctionRole::Scheduler, plain(Queue::Commands, body), after);
+    }
+
+    /// Sends an event to the steps that wait for one, as EventBridge does.
+    pub(super) fn send_event(&self, event: String, after: Duration) {
+        self.deliver(FunctionRole::Submission, plain(Queue::Events, event), after);
+    }
+
     /// Sends a message to the scheduler from outside the functions.
     pub(super) fn send_to_scheduler(&self, message: &SchedulerMessage, after: Duration) {
         let body = serde_json::to_string(message).unwrap_or_default();
@@ -207,6 +222,15 @@ impl TaskSimulation {
     pub(super) fn submit(&self, submission: &Submission) {
         let body = serde_json::to_string(submission).unwrap_or_default();
         self.deliver(FunctionRole::Submission, plain(Queue::Submissions, body), Duration::ZERO);
+    }
+
+    /// Adds an entry to the log of a scripted run.
+    pub(super) fn log(&self, item: impl FnOnce() -> Option<LogItem>) {
+        if let Some(scripted) = &self.scripted
+            && let Some(item) = item()
+        {
+            scripted.log(self.now(), item);
+        }
     }
 
     /// Delivers a message that a function has sent.
@@ -226,8 +250,12 @@ impl TaskSimulation {
                 self.state().refused = reason.map(|(_, reason)| reason.clone());
                 return;
             }
+            Queue::Client(_) => {
+                return self
+                    .log(|| Some(LogItem::Notified(serde_json::from_str(&message.body).ok()?)));
+            }
             // The simulation sweeps without ticks.
-            Queue::Client(_) | Queue::Sweeps => return,
+            Queue::Sweeps => return,
         };
         self.deliver(role, message, delay);
     }
@@ -277,10 +305,13 @@ impl TaskSimulation {
     /// after its end is answered with another report.
     fn run_outside_child(&self, submission: Submission, key: StepKey) {
         let (Some(parent), Some(assumptions)) =
-            (submission.parent, self.plan.step_assumptions.get(&key))
+            (submission.parent.clone(), self.plan.step_assumptions.get(&key))
         else {
             return;
         };
+        if let Some(scripted) = &self.scripted {
+            return scripted.run_outside_child(self, &submission, &parent, &key);
+        }
         let reason = || "as forecast".to_owned();
         // A new attempt draws again if the attempt before it was not answered.
         let known = self.state().children.get(&submission.task_id).copied();

@@ -1,0 +1,375 @@
+//! Runs of one task whose services follow a script: tests of a workflow, and the analysis of its failures.
+//!
+//! The simulation is that of the forecast: the real handlers of submission, scheduler, agents and supervisor on a virtual
+//! clock, with counted ports. Only the services differ. A [`Script`] says what each of them answers to which call, and the
+//! agent's own code decides what the answer means. Nothing is random except the jitter of pauses, which has a fixed seed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use steward_agent::{attempt::CallFault, http::interpret_answer, response::CallResponse};
+use steward_core::{
+    callback_url::CallbackUrls,
+    model::{
+        attempt::Action,
+        command::Command,
+        messages::{
+            CallbackMessage, ChildEnded, ParentStep, SchedulerMessage, StepRequest, Submission,
+        },
+        names::{CallbackFence, CallbackToken, Part, StepName, TaskId, WorkflowName},
+        task::Task,
+    },
+};
+use steward_runtime::ports::{Ports, StateStore};
+
+use super::{
+    delivery::REPLY_QUEUE,
+    ledger::{CostAccounts, add_agents_time},
+    plan::{ForecastPlan, StepKey},
+    prices::{Dollars, TaskUsage},
+    run::{RunLimits, run_until_idle},
+    settings::{ForecastError, ForecastSettings},
+    task_simulation::TaskSimulation,
+};
+
+mod script;
+
+pub use script::{
+    AnswerKind, CallRecord, ChildCall, LogEntry, LogItem, Script, ServiceAnswer, ServiceCall,
+    StepKeyRef,
+};
+
+/// The signing keys of the simulated deployment. Nothing outside it accepts them.
+const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;
+
+/// The script of a run, with what it has logged.
+#[derive(Debug)]
+pub(super) struct ScriptedServices {
+    script: Arc<dyn Script>,
+    pub(super) callback_urls: Option<Arc<CallbackUrls>>,
+    log: Mutex<Vec<LogEntry>>,
+    counts: Mutex<BTreeMap<(TaskId, Part, Action), u32>>,
+}
+
+impl ScriptedServices {
+    fn new(script: Arc<dyn Script>) -> Self {
+        let keys = CALLBACK_KEYS.parse().ok();
+        let urls = keys.map(|keys| Arc::new(CallbackUrls::new("https://callbacks.example", keys)));
+        Self { script, callback_urls: urls, log: Mutex::default(), counts: Mutex::default() }
+    }
+
+    pub(super) fn log(&self, at: Duration, item: LogItem) {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(LogEntry { at, item });
+    }
+
+    fn count(&self, task_id: &TaskId, part: &Part, action: Action) -> u32 {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry((task_id.clone(), part.clone(), action)).or_default();
+        *count += 1;
+        *count
+    }
+
+    /// Makes a call as the script says.
+    pub(super) async fn call(
+        &self,
+        simulation: &TaskSimulation,
+        request: &StepRequest,
+    ) -> Result<CallResponse, CallFault> {
+        let Some((key, assumptions)) = simulation.assumptions(&request.task_id, &request.step.step)
+        else {
+            return transient("there is no such step", false);
+        };
+        let sample = assumptions.output.value(key.1.as_str(), &mut simulation.state().draw);
+        let call = ServiceCall {
+            step: step_ref(&key),
+            request,
+            number: self.count(&request.task_id, &request.step, request.action),
+            at: simulation.now(),
+            sample,
+        };
+        *simulation.state().calls.entry((key.clone(), request.action)).or_default() += 1;
+        let answer = self.script.call(&call);
+        let record = CallRecord {
+            task_id: request.task_id.clone(),
+            workflow: key.0.clone(),
+            request: request.clone(),
+            number: call.number,
+            answer: answer.clone(),
+        };
+        self.log(call.at, LogItem::Called(Box::new(record)));
+        tokio::time::sleep(answer.after).await;
+        let response = match answer.kind {
+            AnswerKind::Silence => std::future::pending().await,
+            AnswerKind::NoConnection => transient("no connection", false),
+            AnswerKind::BrokenConnection => transient("the connection broke", true),
+            AnswerKind::Response { status, headers, body } => {
+                interpret_answer(status, headers, body, request).await
+            }
+        };
+        let step = simulation.plan.step(&key);
+        let awaits_callback = step.is_some_and(|step| step.callback.is_some());
+        if response.is_ok() && request.action == Action::Do && awaits_callback {
+            self.send_callbacks(simulation, &call);
+        }
+        response
+    }
+
+    fn send_callbacks(&self, simulation: &TaskSimulation, call: &ServiceCall<'_>) {
+        let StepRequest { task_id, step, incarnation, idempotency_key, .. } = call.request;
+        let edit = idempotency_key.strip_prefix(&format!("{task_id}/{step}/do/"));
+        let fence = CallbackFence::Request { edit: edit.and_then(|edit| edit.parse().ok()) };
+        let (task_id, step, incarnation) = (task_id.clone(), step.clone(), *incarnation);
+        let token = CallbackToken { task_id, step: step.clone(), incarnation, fence };
+        for (after, outcome) in self.script.callbacks(call) {
+            let at = simulation.now() + after;
+            self.log(at, LogItem::CallbackSent(step.clone(), outcome.clone()));
+            let message = CallbackMessage { token: token.clone(), outcome };
+            simulation.send_to_scheduler(&SchedulerMessage::Callback(message), after);
+        }
+    }
+
+    /// Runs a child task whose workflow is not given, as the script says.
+    pub(super) fn run_outside_child(
+        &self,
+        simulation: &TaskSimulation,
+        submission: &Submission,
+        parent: &ParentStep,
+        key: &StepKey,
+    ) {
+        let action = if submission.undo { Action::Undo } else { Action::Do };
+        let assumptions = simulation.plan.step_assumptions.get(key);
+        let sample = assumptions
+            .map(|assumptions| {
+                assumptions.output.value(key.1.as_str(), &mut simulation.state().draw)
+            })
+            .unwrap_or_default();
+        let number = self.count(&submission.task_id, &parent.step, action);
+        let child = ChildCall {
+            step: step_ref(key),
+            part: &parent.step,
+            task_id: &submission.task_id,
+            at: simulation.now(),
+            action,
+            number,
+            sample,
+        };
+        self.log(simulation.now(), LogItem::ChildRequested(parent.step.clone(), action));
+        *simulation.state().calls.entry((key.clone(), action)).or_default() += 1;
+        let Some((after, outcome)) = self.script.child(&child) else { return };
+        let ParentStep { task_id, step, incarnation, .. } = parent.clone();
+        let (attempt, child, revision) = (None, None, None);
+        let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
+        simulation.send_to_scheduler(&SchedulerMessage::ChildEnded(ended), after);
+    }
+
+    /// After which time an event arrives for a step.
+    pub(super) fn event_after(
+        &self,
+        simulation: &TaskSimulation,
+        key: &StepKey,
+        part: &Part,
+    ) -> Option<Duration> {
+        self.script.event_after(&step_ref(key), part, simulation.now())
+    }
+}
+
+fn step_ref((workflow, step): &StepKey) -> StepKeyRef<'_> {
+    StepKeyRef { workflow, step }
+}
+
+fn transient(reason: &str, may_have_run: bool) -> Result<CallResponse, CallFault> {
+    Err(CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
+}
+
+/// A workflow, and those of its child tasks, that scripted runs use. It is made once for many runs.
+#[derive(Debug, Clone)]
+pub struct ScriptedPlan(Arc<ForecastPlan>);
+
+/// What runs, and what happens to it from outside.
+#[derive(Debug, Clone)]
+pub struct ScriptedTask {
+    /// The task's id. If absent, one of the length of a UUID: ids are part of every item's size, and so of the price.
+    pub task_id: Option<TaskId>,
+    /// The input. A generated one if absent.
+    pub input: Option<Value>,
+    /// Messages from outside the functions, each with its time after the submission.
+    pub messages: Vec<(Duration, OutsideMessage)>,
+    /// When the run stops. If absent, when all messages are handled and nothing is due.
+    pub until: Option<Duration>,
+    /// The seed of generated values and of the agents' jitter.
+    pub seed: u64,
+}
+
+/// A message from outside the functions.
+#[derive(Debug, Clone)]
+pub enum OutsideMessage {
+    /// An operator's command.
+    Command(Box<Command>),
+    /// An event on the event bus, as EventBridge delivers it, for the steps that wait for it.
+    Event(Value),
+}
+
+/// What a run did.
+#[derive(Debug, Clone)]
+pub struct ScriptedRun {
+    /// The task as it was recorded last. `None` if its submission was refused.
+    pub task: Option<Task>,
+    /// Why the submission was refused.
+    pub refused: Option<String>,
+    /// The log, in the order of time.
+    pub log: Vec<LogEntry>,
+    /// The time from the submission to the task's end, if it has ended.
+    pub took: Option<Duration>,
+    /// How often the supervisor swept, while something was due.
+    pub sweeps: u32,
+    /// What AWS bills for the task.
+    pub usage: TaskUsage,
+    /// What a million such tasks cost.
+    pub dollars_per_million: Dollars,
+}
+
+impl ScriptedPlan {
+    /// The plan for these workflows and values. Failure rates in `settings` have no effect. `has_body` says whether a
+    /// step's service answers with bodies, from which the agent selects the output by the step's `output`; the others
+    /// answer with outputs.
+    ///
+    /// # Errors
+    /// A definition is invalid, a workflow is given twice, or an option names an unknown step.
+    pub fn new(
+        settings: ForecastSettings,
+        has_body: impl Fn(&WorkflowName, &StepName) -> bool,
+    ) -> Result<Self, ForecastError> {
+        let plan = ForecastPlan::unchecked(settings, |(workflow, step)| has_body(workflow, step))?;
+        Ok(Self(Arc::new(plan)))
+    }
+
+    /// Checks that each expression has a value for the given and generated values.
+    ///
+    /// # Errors
+    /// The first expression without one.
+    pub fn check_samples(&self) -> Result<(), ForecastError> {
+        super::sample_check::check(&self.0)
+    }
+
+    /// The name of a step in scripts and reports: `charge`, or `delivery.pack` for a step of a child workflow.
+    #[must_use]
+    pub fn label(&self, step: &StepKeyRef<'_>) -> String {
+        self.0.label(&(step.workflow.clone(), step.step.clone()))
+    }
+
+    /// Runs one task on this thread, in a new runtime. The caller must not be inside a runtime.
+    ///
+    /// # Errors
+    /// The task does not end, or the simulation itself failed. A refused submission is no error.
+    pub fn run(
+        &self,
+        task: &ScriptedTask,
+        script: Arc<dyn Script>,
+    ) -> Result<ScriptedRun, ForecastError> {
+        // The pauses of the agents use the random generator of this thread.
+        fastrand::seed(task.seed);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build();
+        let runtime =
+            runtime.map_err(|error| ForecastError::Failed { run: 0, reason: error.to_string() })?;
+        runtime.block_on(self.run_inside(task, script))
+    }
+
+    async fn run_inside(
+        &self,
+        task: &ScriptedTask,
+        script: Arc<dyn Script>,
+    ) -> Result<ScriptedRun, ForecastError> {
+        let (mut simulation, waiting) = TaskSimulation::new(self.0.clone(), task.seed);
+        simulation.scripted = Some(ScriptedServices::new(script));
+        let simulation = Arc::new(simulation);
+        let workflow = &self.0.settings.workflow;
+        let generated = format!("{:08x}-f04e-4000-8000-000000000000", task.seed).parse();
+        let task_id = task.task_id.clone().or(generated.ok()).ok_or_else(|| {
+            ForecastError::Failed { run: 0, reason: "the task id is invalid".to_owned() }
+        })?;
+        let input = match &task.input {
+            Some(input) => input.clone(),
+            None => self.0.input.value("input", &mut simulation.state().draw),
+        };
+        simulation.submit(&Submission {
+            task_id: task_id.clone(),
+            workflow: workflow.name.clone(),
+            version: Some(workflow.version),
+            input,
+            tenant: None,
+            reply_to: Some(REPLY_QUEUE.to_owned()),
+            parent: None,
+            undo: false,
+            attempt: None,
+            has_begun: false,
+            retention: None,
+        });
+        for (after, message) in &task.messages {
+            send_outside(&simulation, *after, message);
+        }
+        let limits = RunLimits { run: 0, until: task.until };
+        let sweeps = run_until_idle(&simulation, waiting, limits).await?;
+        self.record(&simulation, &task_id, sweeps).await
+    }
+
+    async fn record(
+        &self,
+        simulation: &TaskSimulation,
+        task_id: &TaskId,
+        sweeps: u32,
+    ) -> Result<ScriptedRun, ForecastError> {
+        let loaded = simulation.memory.store().load(task_id).await;
+        let task =
+            loaded.map_err(|error| ForecastError::Failed { run: 0, reason: error.to_string() })?;
+        let took = task.as_ref().and_then(|task| {
+            let from = simulation.since_start(task.submitted_at);
+            Some(simulation.since_start(task.ended_at?).saturating_sub(from))
+        });
+        let batch = self.0.settings.batch;
+        let state = &mut *simulation.state();
+        let mut accounts: CostAccounts = std::mem::take(&mut state.meter.accounts);
+        add_agents_time(&mut accounts, &state.agents_took, batch);
+        let mut usage = TaskUsage::default();
+        accounts.values().for_each(|one| usage += *one);
+        let log = simulation.scripted.as_ref().map(|scripted| {
+            std::mem::take(&mut *scripted.log.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        let mut log = log.unwrap_or_default();
+        log.sort_by_key(|entry| entry.at);
+        Ok(ScriptedRun {
+            task,
+            refused: state.refused.clone(),
+            log,
+            took,
+            sweeps,
+            usage,
+            dollars_per_million: self.0.prices.of(&usage),
+        })
+    }
+}
+
+fn send_outside(simulation: &TaskSimulation, after: Duration, message: &OutsideMessage) {
+    let scripted = simulation.scripted.as_ref();
+    let log = |text: String| {
+        if let Some(scripted) = scripted {
+            scripted.log(after, LogItem::Sent(text));
+        }
+    };
+    match message {
+        OutsideMessage::Command(command) => {
+            log(format!("{} by {}", command.order.describe(&[]), command.by));
+            let message = SchedulerMessage::Command(Command::clone(command));
+            simulation.send_command(&message, after);
+        }
+        OutsideMessage::Event(event) => {
+            let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
+            log(format!("event {} from {}", text("detail-type"), text("source")));
+            simulation.send_event(event.to_string(), after);
+        }
+    }
+}
