@@ -174,6 +174,11 @@ impl Checker<'_> {
         for action in [Action::Do, Action::Undo] {
             self.check_action(name, step, action);
         }
+        if step.read_only == Some(true) && step.undo.is_some() {
+            let hint = Some("remove one of them".to_owned());
+            let message = "a step without a side effect has nothing to undo";
+            self.report_with_hint(at("read_only"), message, hint);
+        }
         if !step.idempotent && step.recovery.extended_wait.is_some() {
             self.report(at("recovery"), "a step that is not idempotent is never retried automatically, so it has no `extended_wait`");
         }
@@ -241,6 +246,7 @@ impl Checker<'_> {
             ("request", step.request.is_some(), calls),
             ("callback", step.callback.is_some(), calls),
             ("idempotent", !step.idempotent, calls),
+            ("read_only", step.read_only.is_some(), calls),
             ("undo.request", undo_request == Some(true) && !waits, calls),
             ("for_each", step.for_each.is_some(), fallible),
             ("call_within", step.call_within.is_some(), calls),

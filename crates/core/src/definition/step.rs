@@ -91,6 +91,10 @@ pub struct StepDefinition {
     /// or 429. If the step may have run, its failure goes directly to `recovery.then`.
     #[serde(default = "default_idempotent", skip_serializing_if = "is_true")]
     pub idempotent: bool,
+    /// Whether the call has no side effect, so that there is nothing to undo. If absent: yes for the method GET, no for the
+    /// others. It changes nothing in how the step runs; `steward workflow failures` counts what a task leaves behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
     /// Whether the task can no longer be undone after this step has completed. From then on, it can only continue
     /// forward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -341,6 +345,18 @@ impl StepDefinition {
             (None, None, Some(Wait::Event(event)), None) => Some(StepWork::Event(event)),
             (None, None, None, Some(child)) => Some(StepWork::Child(child)),
             _ => None,
+        }
+    }
+
+    /// Whether the step may have a side effect: its call is not [read-only](Self::read_only), or it runs a child task.
+    #[must_use]
+    pub fn has_side_effect(&self) -> bool {
+        match self.work() {
+            Some(StepWork::Call { request, .. }) => {
+                !self.read_only.unwrap_or(request.method == HttpMethod::Get)
+            }
+            Some(StepWork::Child(_)) => true,
+            Some(StepWork::Wait(_) | StepWork::Event(_)) | None => false,
         }
     }
 

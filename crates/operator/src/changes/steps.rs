@@ -157,6 +157,9 @@ impl StepComparison<'_> {
             }
             (true, true) | (false, false) => {}
         }
+        if old.read_only != new.read_only {
+            self.safe("read_only", "changed", "only `steward workflow failures` reads it");
+        }
         match (old.point_of_no_return, new.point_of_no_return) {
             (false, true) => {
                 let why = "after it completes, the task can no longer be undone";

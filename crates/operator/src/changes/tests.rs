@@ -440,6 +440,7 @@ fn how_a_step_fails_and_is_undone_is_compared_key_by_key() {
         (json!({ "recovery": { "extended_wait": { "times": 4 } } }), "safe steps.reserve.recovery.extended_wait: 30m in total became 1h (waits at least as long)".to_owned()),
         (json!({ "recovery": { "then": "alert" } }), "risky steps.reserve.recovery.then: undo became alert (a task that fails here now waits for an operator instead of being undone automatically)".to_owned()),
         (json!({ "idempotent": false }), "risky steps.reserve.idempotent: turned off (unknown outcomes are no longer retried; they lead to `then`)".to_owned()),
+        (json!({ "read_only": false }), "safe steps.reserve.read_only: changed (only `steward workflow failures` reads it)".to_owned()),
         (json!({ "undo": null }), "risky steps.reserve.undo: removed (its effect stays when a task is undone)".to_owned()),
         (json!({ "undo": { "request": { "path": "/x" } } }), "risky steps.reserve.undo.request: changed (check that it still undoes the step)".to_owned()),
         (json!({ "undo": { "complete_within": "10s" } }), "risky steps.reserve.undo.complete_within: shortened: 20s became 10s (durations that were in time before may now exceed the limit)".to_owned()),

@@ -109,6 +109,11 @@ fn waits() {
         ),
         (
             "wait: 12h",
+            "wait: 12h\n    read_only: true",
+            "41:16: steps.rest.read_only: allowed only with `agent`, not with `wait`",
+        ),
+        (
+            "wait: 12h",
             "wait: 12h\n    point_of_no_return: true",
             "41:25: steps.rest.point_of_no_return: allowed only with `agent` or `workflow`, not with `wait`",
         ),

@@ -125,6 +125,18 @@ fn flags() {
             "idempotent: no way",
             "19:17: steps.reserve.idempotent: must be `true` or `false`, not a string",
         ),
+        ("idempotent: false", "idempotent: false\n    read_only: true", ""),
+        ("request: { method: GET", "read_only: false\n    request: { method: GET", ""),
+        (
+            "idempotent: false",
+            "read_only: maybe",
+            "19:16: steps.reserve.read_only: must be `true` or `false`, not a string",
+        ),
+        (
+            "    undo:\n      complete_within: 30s",
+            "    read_only: true\n    undo:\n      complete_within: 30s",
+            "28:16: steps.pack.read_only: a step without a side effect has nothing to undo; remove one of them",
+        ),
         (
             "point_of_no_return: true",
             "point_of_no_return: 1",
