@@ -21,9 +21,12 @@ use steward_core::{
     limits,
 };
 
+pub use document::{ParsedFile, read_parsed};
 pub use location::{LocatedProblem, SourceLocation};
 use source_map::SourceMap;
+pub use structure::FileFormat;
 
+mod document;
 mod location;
 mod source_map;
 mod structure;
@@ -90,8 +93,15 @@ pub fn read_file(path: &Path) -> Result<Workflow, DefinitionError> {
     parse(path, &text)
 }
 
-/// Reads all `.yaml`, `.yml` and `.json` files of a folder, in the order of their names, except tests of definitions
-/// (`order.test.yaml`).
+/// Whether a file has tests of a workflow, by its name: `order.test.yaml`.
+#[must_use]
+pub fn is_test_file(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.rsplit_once('.').is_some_and(|(stem, _)| stem.ends_with(".test"))
+}
+
+/// Reads the definitions of a folder: all `.yaml`, `.yml` and `.json` files that are not [tests](is_test_file), in the order
+/// of their names.
 ///
 /// # Errors
 /// As [`read_file`], for the first file that fails.
@@ -100,20 +110,13 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Workflow>, DefinitionError> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if is_definition(&path) {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if matches!(extension, Some("yaml" | "yml" | "json")) && !is_test_file(&path) {
             paths.push(path);
         }
     }
     paths.sort();
     paths.iter().map(|path| read_file(path)).collect()
-}
-
-/// Whether a file's name is that of a definition: not that of its tests, `order.test.yaml`.
-fn is_definition(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let stem = path.file_stem().map(Path::new);
-    let is_test = stem.and_then(Path::extension).is_some_and(|before| before == "test");
-    matches!(extension, Some("yaml" | "yml" | "json")) && !is_test
 }
 
 /// Reads a definition from `text`. Errors name `path` as its file.
@@ -125,25 +128,38 @@ pub fn parse(path: &Path, text: &str) -> Result<Workflow, DefinitionError> {
     if text.len() > limits::DEFINITION_BYTES_MAX {
         return Err(DefinitionError::TooLarge { path, bytes: text.len() });
     }
-    check(text).map_err(|mut problems| {
-        let key = |located: &LocatedProblem| {
-            let location = located.location.as_ref();
-            (location.map(|at| (at.line, at.column)), located.problem.clone())
-        };
-        for LocatedProblem { problem, .. } in &mut problems {
-            // Messages quote the file: a terminal must not execute its control characters.
-            problem.message = printable(&problem.message);
-        }
-        problems.sort_by_key(key);
-        problems.dedup();
-        DefinitionError::Invalid { path, text: text.to_owned(), problems }
-    })
+    check(text).map_err(|problems| invalid(path, text, problems))
+}
+
+/// The error for a file with these problems, in the order of their lines.
+fn invalid(path: PathBuf, text: &str, mut problems: Vec<LocatedProblem>) -> DefinitionError {
+    let key = |located: &LocatedProblem| {
+        let location = located.location.as_ref();
+        (location.map(|at| (at.line, at.column)), located.problem.clone())
+    };
+    for LocatedProblem { problem, .. } in &mut problems {
+        // Messages quote the file: a terminal must not execute its control characters.
+        problem.message = printable(&problem.message);
+    }
+    problems.sort_by_key(key);
+    problems.dedup();
+    DefinitionError::Invalid { path, text: text.to_owned(), problems }
+}
+
+/// The location of a finding, such as a warning, in the definition that it is about.
+#[must_use]
+pub fn locate(text: &str, problem: DefinitionProblem) -> LocatedProblem {
+    let source_map: Option<SourceMap> = read(text).ok();
+    LocatedProblem {
+        location: source_map.and_then(|source_map| source_map.location(&problem.at)),
+        problem,
+    }
 }
 
 fn check(text: &str) -> Result<Workflow, Vec<LocatedProblem>> {
     let mut definition: Value = read(text).map_err(|error| vec![syntax_problem(&error)])?;
     let mut source_map: SourceMap = read(text).map_err(|error| vec![syntax_problem(&error)])?;
-    let structure = structure::check(&mut definition, &mut source_map);
+    let structure = structure::check(&structure::DEFINITIONS, &mut definition, &mut source_map);
     let locate = |problem: DefinitionProblem| LocatedProblem {
         location: source_map.location(&problem.at),
         problem,

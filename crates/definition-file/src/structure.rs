@@ -25,11 +25,25 @@ const ROUNDS_MAX: usize = 8;
 /// The maximum length of a text that a message quotes.
 const QUOTED_CHARS_MAX: usize = 60;
 
-static SCHEMA: LazyLock<Value> = LazyLock::new(json_schema);
+/// The format of workflow definitions.
+pub(super) static DEFINITIONS: LazyLock<FileFormat> =
+    LazyLock::new(|| FileFormat::new(json_schema()));
 
-/// `None` only if the schema itself were invalid. A test checks that it is valid.
-static VALIDATOR: LazyLock<Option<Validator>> =
-    LazyLock::new(|| jsonschema::validator_for(&SCHEMA).ok());
+/// A format of YAML files, by its JSON Schema.
+#[derive(Debug)]
+pub struct FileFormat {
+    schema: Value,
+    /// `None` only if the schema itself were invalid. Tests check that it is valid.
+    validator: Option<Validator>,
+}
+
+impl FileFormat {
+    /// The format that a JSON Schema describes. The schema must use only the keywords that Steward's types produce.
+    #[must_use]
+    pub fn new(schema: Value) -> Self {
+        Self { validator: jsonschema::validator_for(&schema).ok(), schema }
+    }
+}
 
 /// The result of the validation.
 #[derive(Default)]
@@ -61,13 +75,17 @@ enum Repair {
 }
 
 /// Finds all violations of the schema in `definition`, and repairs it.
-pub(super) fn check(definition: &mut Value, source_map: &mut SourceMap) -> StructureReport {
+pub(super) fn check(
+    format: &FileFormat,
+    definition: &mut Value,
+    source_map: &mut SourceMap,
+) -> StructureReport {
     let mut report = StructureReport::default();
-    let Some(validator) = VALIDATOR.as_ref() else { return report };
+    let Some(validator) = format.validator.as_ref() else { return report };
     for _ in 0..ROUNDS_MAX {
         let mut violations = Vec::new();
         for error in validator.iter_errors(definition) {
-            explain(&error, &mut violations);
+            explain(format, &error, &mut violations);
         }
         if violations.is_empty() {
             break;
@@ -203,7 +221,7 @@ fn placeholder(key: &str) -> Option<Value> {
 }
 
 /// Translates a validation error into violations, one for each change that the author has to make.
-fn explain(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
+fn explain(format: &FileFormat, error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
     let path = segments(error);
     let mut add = |message: String, hint: Option<String>, repair: Repair| {
         let text = ViolationText { message, hint };
@@ -213,7 +231,7 @@ fn explain(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
     match error.kind() {
         Kind::AdditionalProperties { unexpected } => {
             for name in unexpected {
-                let (message, hint, similar) = unknown_key(error, &path, name);
+                let (message, hint, similar) = unknown_key(format, error, &path, name);
                 add(message, hint, Repair::RenameKey { name: name.clone(), similar });
             }
         }
@@ -237,11 +255,12 @@ fn explain(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
             for error in
                 forms.iter().filter(|errors| !chosen || !is_other_form(errors)).copied().flatten()
             {
-                explain(error, violations);
+                explain(format, error, violations);
             }
         }
         _ => {
-            let (message, hint) = invalid_value(error, path.last().map_or("", String::as_str));
+            let (message, hint) =
+                invalid_value(format, error, path.last().map_or("", String::as_str));
             add(message, hint, Repair::ReplaceValue);
         }
     }
@@ -260,24 +279,25 @@ fn segments(error: &ValidationError<'_>) -> Vec<String> {
 }
 
 /// The schema with the keyword that failed.
-fn schema_of(error: &ValidationError<'_>) -> &'static Value {
+fn schema_of<'f>(format: &'f FileFormat, error: &ValidationError<'_>) -> &'f Value {
     let path = error.schema_path().to_string();
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-    SCHEMA.pointer(parent).unwrap_or(&Value::Null)
+    format.schema.pointer(parent).unwrap_or(&Value::Null)
 }
 
 fn unknown_key(
+    format: &FileFormat,
     error: &ValidationError<'_>,
     path: &[String],
     name: &str,
 ) -> (String, Option<String>, Option<String>) {
     let quoted = quote(name);
     if matches!(path, [steps] if steps == "steps") {
-        let schema = SCHEMA.pointer("/$defs/StepName").unwrap_or(&Value::Null);
-        let (message, hint) = invalid_string(schema, &json!(name));
+        let schema = format.schema.pointer("/$defs/StepName").unwrap_or(&Value::Null);
+        let (message, hint) = invalid_string(format, schema, &json!(name));
         return (message, hint, None);
     }
-    let known = schema_of(error).get("properties").and_then(Value::as_object);
+    let known = schema_of(format, error).get("properties").and_then(Value::as_object);
     let known: Vec<_> =
         known.into_iter().flat_map(|keys| keys.keys().map(String::as_str)).collect();
     let similar = hint::closest_match(name, known.clone()).map(str::to_owned);
@@ -289,13 +309,17 @@ fn quote(text: &str) -> String {
     format!("`{shown}`")
 }
 
-fn invalid_value(error: &ValidationError<'_>, key: &str) -> (String, Option<String>) {
-    let (schema, given) = (schema_of(error), error.instance().as_ref());
+fn invalid_value(
+    format: &FileFormat,
+    error: &ValidationError<'_>,
+    key: &str,
+) -> (String, Option<String>) {
+    let (schema, given) = (schema_of(format, error), error.instance().as_ref());
     let limit = |name: &str| schema.get(name).map(ToString::to_string).unwrap_or_default();
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
     match error.kind() {
         Kind::Type { kind } => invalid_type(kind, given, key),
-        Kind::Pattern { .. } => invalid_string(schema, given),
+        Kind::Pattern { .. } => invalid_string(format, schema, given),
         Kind::Enum { options } => one_of(options.as_array().into_iter().flatten(), given),
         Kind::OneOfNotValid { .. } => {
             let options = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
@@ -376,10 +400,10 @@ fn invalid_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<St
 }
 
 /// The message and hint for an invalid name or duration.
-fn invalid_string(schema: &Value, given: &Value) -> (String, Option<String>) {
+fn invalid_string(format: &FileFormat, schema: &Value, given: &Value) -> (String, Option<String>) {
     let text = given.as_str().unwrap_or_default();
     let rule = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    if SCHEMA.pointer("/$defs/Duration/pattern") == schema.get("pattern") {
+    if format.schema.pointer("/$defs/Duration/pattern") == schema.get("pattern") {
         let units = "write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`".to_owned();
         return (format!("{} is not a duration", quote(text)), Some(units));
     }

@@ -19,6 +19,26 @@ const PATTERN: &str = concat!(
 
 static GRAMMAR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
 
+/// A duration in another file than a definition, in the same format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WrittenDuration(pub Duration);
+
+impl<'de> Deserialize<'de> for WrittenDuration {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        deserialize(from).map(Self)
+    }
+}
+
+impl schemars::JsonSchema for WrittenDuration {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Text::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Text::json_schema(generator)
+    }
+}
+
 /// The JSON Schema of a duration in definitions.
 pub struct Text;
 

@@ -21,7 +21,7 @@ fn the_shipped_definition_is_read_from_its_file() {
 #[test]
 fn every_put_step_of_the_drone_delivery_has_an_undo() {
     let workflow = read_file(&repository().join("workflows/drone-delivery.yaml")).unwrap();
-    assert_eq!((workflow.name.as_str(), workflow.version), ("drone-delivery", 1));
+    assert_eq!((workflow.name.as_str(), workflow.version), ("drone-delivery", 2));
     for (name, step) in &workflow.steps {
         let is_put = step.request.as_ref().unwrap().method == HttpMethod::Put;
         assert_eq!(is_put, step.undo.is_some(), "{name}");
