@@ -1,0 +1,185 @@
+//! One case of the analysis: a variant of the workflow, with one or two failures.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde::Serialize;
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{attempt::Action, events::BusEvent, step::StepState, task::Task},
+};
+use steward_forecast::cost::{
+    ForecastError,
+    scripted::{LogItem, ScriptedPlan, ScriptedRun, ScriptedTask},
+};
+
+use super::{
+    fault::{Fault, Site},
+    service::{FaultyServices, Ledger, PlannedFault},
+    variants::Variant,
+};
+
+/// The interval of the supervisor's sweeps: each sweep may come that much later than in the run.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// A failure, by the name of its step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct NamedFault {
+    /// The step: `charge`, or `packing.pack` for a step of a child workflow.
+    pub step: String,
+    /// Whether the step or its undo fails.
+    pub action: Action,
+    /// How it fails.
+    pub fault: Fault,
+}
+
+/// What a task does if these failures occur.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailureCase {
+    /// The number of the variant, from 0.
+    pub variant: usize,
+    /// The failures: one or two.
+    pub faults: Vec<NamedFault>,
+    /// The final state of the task.
+    pub state: String,
+    /// Why it is in that state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The steps, or items, whose side effects exist at the end although the task is not Processed.
+    pub left_behind: Vec<String>,
+    /// The steps that have not run, although the task can no longer be undone.
+    pub not_done: Vec<String>,
+    /// The alerts, by name.
+    pub alerts: Vec<&'static str>,
+    /// The longest time from the first failed call to the alert that the task needs an operator, in milliseconds. Absent if
+    /// there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alerted_within_ms: Option<u64>,
+    /// The time from the submission to the end of the task, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// What a million such tasks cost, in dollars.
+    pub dollars_per_million: f64,
+    /// The places that were called.
+    #[serde(skip)]
+    pub(super) called: BTreeSet<Site>,
+    /// Whether each failure occurred.
+    #[serde(skip)]
+    pub(super) all_occurred: bool,
+}
+
+impl FailureCase {
+    /// Whether side effects remain although the task is reported as undone, so that nobody looks at it.
+    #[must_use]
+    pub fn leaves_effects_unnoticed(&self) -> bool {
+        self.state == "Undone" && !self.left_behind.is_empty()
+    }
+
+    /// Whether the task stops, and an operator has to decide.
+    #[must_use]
+    pub fn needs_operator(&self) -> bool {
+        self.state == "Error"
+    }
+}
+
+/// The task of a run.
+pub(super) fn task(seed: u64) -> ScriptedTask {
+    ScriptedTask { task_id: None, input: None, messages: Vec::new(), until: None, seed }
+}
+
+/// Runs one case.
+pub(super) fn run_case(
+    plan: &ScriptedPlan,
+    workflows: &[Workflow],
+    variant: (usize, &Variant),
+    faults: &[PlannedFault],
+    label: impl Fn(&Site) -> String,
+) -> Result<FailureCase, ForecastError> {
+    let (number, variant) = variant;
+    let services =
+        FaultyServices::new(workflows.to_vec(), faults.to_vec(), variant.outputs.clone());
+    let services = Arc::new(services);
+    let run = plan.run(&task(variant.seed), services.clone())?;
+    let ledger = services.ledger();
+    let named = faults.iter().map(|planned| NamedFault {
+        step: label(&planned.site),
+        action: planned.site.action,
+        fault: planned.fault,
+    });
+    let state = run.task.as_ref().map(|task| task.process_state.to_string()).unwrap_or_default();
+    let mut left_behind: Vec<_> = match state.as_str() {
+        "Processed" => Vec::new(),
+        _ => ledger
+            .effects()
+            .map(|(site, part)| {
+                let label = label(site);
+                part.item.map_or(label.clone(), |item| format!("{label}[{item}]"))
+            })
+            .collect(),
+    };
+    left_behind.sort();
+    let (alerts, alerted) = alerts(&run, &ledger);
+    Ok(FailureCase {
+        variant: number,
+        faults: named.collect(),
+        reason: run
+            .task
+            .as_ref()
+            .and_then(|task| task.error.clone().or_else(|| task.undo_reason.clone())),
+        not_done: run.task.as_ref().map(|task| not_done(task, workflows)).unwrap_or_default(),
+        left_behind,
+        alerts,
+        alerted_within_ms: alerted.map(millis),
+        took_ms: run.took.map(millis),
+        dollars_per_million: run.dollars_per_million.total,
+        called: ledger.called.keys().cloned().collect(),
+        all_occurred: faults.iter().all(|planned| ledger.occurred.contains(&planned.site)),
+        state,
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The names of the alerts, and the longest time until the first one.
+fn alerts(run: &ScriptedRun, ledger: &Ledger) -> (Vec<&'static str>, Option<Duration>) {
+    let name = |event: &BusEvent| {
+        let name = event.operator_event()?.data.name();
+        (!matches!(name, "breaker_closed" | "operator_command" | "operator_redrive"))
+            .then_some(name)
+    };
+    let alerts = run.log.iter().filter_map(|entry| match &entry.item {
+        LogItem::Published(event) => Some((entry.at, name(event)?)),
+        LogItem::Called(_)
+        | LogItem::CallbackSent(..)
+        | LogItem::ChildRequested(..)
+        | LogItem::Notified(_)
+        | LogItem::Sent(_) => None,
+    });
+    let alerts: Vec<_> = alerts.collect();
+    let since = ledger.first_fault.unwrap_or_default();
+    // A breaker that opens says something about a service, not about this task.
+    let of_task = |name: &str| matches!(name, "task_in_error" | "undo_failed");
+    let first = alerts.iter().find(|(at, name)| *at >= since && of_task(name)).map(|(at, _)| *at);
+    let longest = first.map(|at| at.saturating_sub(since) + SWEEP_EVERY * run.sweeps);
+    (alerts.into_iter().map(|(_, name)| name).collect(), longest)
+}
+
+/// The steps of a task that has passed its point of no return, and stopped before the end.
+fn not_done(task: &Task, workflows: &[Workflow]) -> Vec<String> {
+    let Some(workflow) = workflows.iter().find(|workflow| workflow.name == task.workflow) else {
+        return Vec::new();
+    };
+    let is_completed = |name: &steward_core::model::names::StepName| {
+        task.steps.get(name).is_some_and(|record| {
+            matches!(record.run.state, StepState::Completed { .. } | StepState::Skipped { .. })
+        })
+    };
+    let passed =
+        workflow.steps.iter().any(|(name, step)| step.point_of_no_return && is_completed(name));
+    if !passed || task.process_state.to_string() != "Error" {
+        return Vec::new();
+    }
+    let open = workflow.steps.keys().filter(|name| !is_completed(name));
+    open.map(ToString::to_string).collect()
+}

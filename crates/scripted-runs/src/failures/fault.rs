@@ -1,0 +1,224 @@
+//! The ways in which a call of a step, or of its undo, can fail.
+
+use std::{fmt, time::Duration};
+
+use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use serde::Serialize;
+use steward_core::{
+    definition::{
+        step::{StepDefinition, StepWork},
+        workflow::Workflow,
+    },
+    model::{
+        attempt::Action,
+        names::{StepName, WorkflowName},
+        responses::{ClassifiedResponse, ResponseOverrides},
+    },
+};
+use steward_forecast::cost::scripted::{AnswerKind, ServiceAnswer};
+
+/// A way to fail. Where Steward cannot know whether the step took effect, there is one for each possibility.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The service refuses the call for good, before it has an effect.
+    Refused,
+    /// The service cannot be reached.
+    Unreachable,
+    /// The service asks the agent to come back later, until the task's time is up.
+    Busy,
+    /// The service answers in a way that leaves the outcome open, and the call took effect.
+    UnknownTookEffect,
+    /// The same, and the call had no effect.
+    UnknownNoEffect,
+    /// The service never answers any call, and the first one took effect.
+    SilentTookEffect,
+    /// The same, and no call had an effect.
+    SilentNoEffect,
+    /// The callback says that the step failed.
+    CallbackFailed,
+    /// The callback never arrives, and the step took effect.
+    NoCallbackTookEffect,
+    /// The same, and the step had no effect.
+    NoCallbackNoEffect,
+    /// The awaited event never arrives.
+    NoEvent,
+    /// The child task undoes itself.
+    ChildUndone,
+    /// The child task ends in Error, with an effect.
+    ChildError,
+    /// The child task does not end.
+    ChildNever,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Busy => "busy for long",
+            Self::UnknownTookEffect => "unknown, took effect",
+            Self::UnknownNoEffect => "unknown, no effect",
+            Self::SilentTookEffect => "silent, took effect",
+            Self::SilentNoEffect => "silent, no effect",
+            Self::CallbackFailed => "callback: failed",
+            Self::NoCallbackTookEffect => "no callback, took effect",
+            Self::NoCallbackNoEffect => "no callback, no effect",
+            Self::NoEvent => "no event",
+            Self::ChildUndone => "child undone",
+            Self::ChildError => "child in Error",
+            Self::ChildNever => "child never ends",
+        })
+    }
+}
+
+/// A place where something can fail: doing or undoing a step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Site {
+    pub(super) workflow: WorkflowName,
+    pub(super) step: StepName,
+    pub(super) action: Action,
+}
+
+/// The answer of a call that fails, and the time for which a healthy one takes.
+pub(super) const CALL_TIME: Duration = Duration::from_millis(100);
+
+/// A busy service asks for a pause of this share of the task's time.
+const BUSY_PAUSES: u32 = 10;
+
+/// The shortest pause that a busy service asks for: longer than most attempts, so that they are deferred.
+const BUSY_PAUSE_MIN: Duration = Duration::from_secs(600);
+
+/// The ways in which a site can fail. `is_given` says whether the definition of a child workflow is given: then its own
+/// steps fail.
+pub(super) fn faults_of(
+    step: &StepDefinition,
+    action: Action,
+    is_given: impl Fn(&WorkflowName) -> bool,
+) -> Vec<Fault> {
+    match (step.work(), action) {
+        (Some(StepWork::Call { callback, .. }), Action::Do) => {
+            let mut faults = vec![Fault::Refused, Fault::Unreachable, Fault::Busy];
+            let (yes, no) = (true, step.has_side_effect());
+            let both = [
+                (Fault::UnknownTookEffect, no),
+                (Fault::UnknownNoEffect, yes),
+                (Fault::SilentTookEffect, no),
+                (Fault::SilentNoEffect, yes),
+            ];
+            faults.extend(
+                both.into_iter().filter(|(_, is_possible)| *is_possible).map(|(fault, _)| fault),
+            );
+            if callback.is_some() {
+                faults.push(Fault::CallbackFailed);
+                faults.extend(no.then_some(Fault::NoCallbackTookEffect));
+                faults.push(Fault::NoCallbackNoEffect);
+            }
+            faults.retain(|fault| answer(*fault, &step.responses, Duration::ZERO).is_some());
+            faults
+        }
+        (Some(StepWork::Call { .. }), Action::Undo) => {
+            let responses =
+                step.undo.as_ref().map(|undo| undo.responses.clone()).unwrap_or_default();
+            let mut faults = vec![Fault::Refused, Fault::SilentTookEffect, Fault::SilentNoEffect];
+            faults.retain(|fault| answer(*fault, &responses, Duration::ZERO).is_some());
+            faults
+        }
+        (Some(StepWork::Event(_)), Action::Do) => vec![Fault::NoEvent],
+        (Some(StepWork::Child(child)), _) if is_given(&child.name) => Vec::new(),
+        (Some(StepWork::Child(_)), Action::Do) => {
+            vec![Fault::ChildUndone, Fault::ChildError, Fault::ChildNever]
+        }
+        (Some(StepWork::Child(_)), Action::Undo) => vec![Fault::ChildError, Fault::ChildNever],
+        (Some(StepWork::Wait(_) | StepWork::Event(_)), _) | (None, _) => Vec::new(),
+    }
+}
+
+/// What a service with this fault answers to every call. `None` if the step's `responses` leave no status for it.
+pub(super) fn answer(
+    fault: Fault,
+    responses: &ResponseOverrides,
+    task_within: Duration,
+) -> Option<ServiceAnswer> {
+    let status = |candidates: &[u16], wanted: fn(&ClassifiedResponse) -> bool| {
+        candidates.iter().copied().find(|status| wanted(&responses.classify(*status)))
+    };
+    let response = |status: u16, headers: HeaderMap| AnswerKind::Response {
+        status,
+        headers,
+        body: Vec::new(),
+    };
+    let kind = match fault {
+        Fault::Refused => {
+            let failed = |class: &ClassifiedResponse| *class == ClassifiedResponse::Failed;
+            response(status(&[422, 400, 403, 404, 409, 410], failed)?, HeaderMap::new())
+        }
+        Fault::UnknownTookEffect | Fault::UnknownNoEffect => {
+            let unknown = |class: &ClassifiedResponse| *class == ClassifiedResponse::Unknown;
+            response(status(&[302, 303, 307, 308, 301], unknown)?, HeaderMap::new())
+        }
+        Fault::Busy => {
+            let busy = |class: &ClassifiedResponse| {
+                *class == (ClassifiedResponse::Retry { may_have_run: false })
+            };
+            let pause = (task_within / BUSY_PAUSES).max(BUSY_PAUSE_MIN).as_secs();
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from(pause));
+            response(status(&[429, 425], busy)?, headers)
+        }
+        Fault::Unreachable => AnswerKind::NoConnection,
+        Fault::SilentTookEffect | Fault::SilentNoEffect => AnswerKind::Silence,
+        // The call succeeds; the failure comes later.
+        Fault::CallbackFailed
+        | Fault::NoCallbackTookEffect
+        | Fault::NoCallbackNoEffect
+        | Fault::NoEvent
+        | Fault::ChildUndone
+        | Fault::ChildError
+        | Fault::ChildNever => response(200, HeaderMap::new()),
+    };
+    Some(ServiceAnswer { after: CALL_TIME, kind })
+}
+
+/// What a fault means for the side effect of its step, once the call is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallEffect {
+    /// The call takes effect: the step is done, or undone.
+    Takes,
+    /// The call has no effect.
+    None,
+}
+
+impl Fault {
+    /// Whether the first call takes effect.
+    pub(super) fn call_effect(self) -> CallEffect {
+        match self {
+            Self::UnknownTookEffect
+            | Self::SilentTookEffect
+            | Self::NoCallbackTookEffect
+            | Self::ChildError
+            | Self::ChildNever => CallEffect::Takes,
+            Self::Refused
+            | Self::Unreachable
+            | Self::Busy
+            | Self::UnknownNoEffect
+            | Self::SilentNoEffect
+            | Self::CallbackFailed
+            | Self::NoCallbackNoEffect
+            | Self::NoEvent
+            | Self::ChildUndone => CallEffect::None,
+        }
+    }
+}
+
+/// Removes the jitter, so that each pause is as long as it can be.
+pub(super) fn without_jitter(workflow: &Workflow) -> Workflow {
+    let mut longest = workflow.clone();
+    for step in longest.steps.values_mut() {
+        step.recovery.backoff.jitter = false;
+        if let Some(undo) = &mut step.undo {
+            undo.recovery.backoff.jitter = false;
+        }
+    }
+    longest
+}

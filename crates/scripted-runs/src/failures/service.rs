@@ -1,0 +1,211 @@
+//! The services of a case: they succeed, except at the places that the case makes fail. They keep a ledger of the side
+//! effects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+use steward_core::{
+    definition::{step::StepDefinition, workflow::Workflow},
+    model::{
+        attempt::Action,
+        messages::{CallbackOutcome, ChildOutcome},
+        names::{Part, TaskId},
+    },
+};
+use steward_forecast::cost::scripted::{
+    AnswerKind, ChildCall, Script, ServiceAnswer, ServiceCall, StepKeyRef,
+};
+
+use super::fault::{CALL_TIME, CallEffect, Fault, Site, answer};
+
+/// How long a healthy answer to a callback, an event or a child task takes.
+const LATER: Duration = Duration::from_secs(60);
+
+/// Which calls fail, and how. Of a step with `for_each`, the calls of one item.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PlannedFault {
+    pub(super) site: Site,
+    pub(super) fault: Fault,
+    pub(super) item: Option<u32>,
+}
+
+/// The services of one case.
+#[derive(Debug)]
+pub(super) struct FaultyServices {
+    workflows: Vec<Workflow>,
+    faults: Vec<PlannedFault>,
+    /// The outputs of the variant, so that a failure does not change which steps run.
+    outputs: BTreeMap<Site, Value>,
+    state: Mutex<Ledger>,
+}
+
+/// What the services have seen.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ledger {
+    /// The side effects that exist, by the label of the step, and the part of the task.
+    effects: BTreeSet<(Site, TaskId, Part)>,
+    /// The places that were called, with the highest item.
+    pub(super) called: BTreeMap<Site, Option<u32>>,
+    /// The outputs that the steps returned first.
+    pub(super) outputs: BTreeMap<Site, Value>,
+    /// When the first call failed.
+    pub(super) first_fault: Option<Duration>,
+    /// The faults that occurred.
+    pub(super) occurred: BTreeSet<Site>,
+}
+
+impl Ledger {
+    /// The steps whose side effects exist.
+    pub(super) fn effects(&self) -> impl Iterator<Item = (&Site, &Part)> {
+        self.effects.iter().map(|(site, _, part)| (site, part))
+    }
+
+    fn set(&mut self, site: &Site, task_id: &TaskId, part: &Part, exists: bool) {
+        let entry = (Site { action: Action::Do, ..site.clone() }, task_id.clone(), part.clone());
+        match exists {
+            true => self.effects.insert(entry),
+            false => self.effects.remove(&entry),
+        };
+    }
+}
+
+impl FaultyServices {
+    pub(super) fn new(
+        workflows: Vec<Workflow>,
+        faults: Vec<PlannedFault>,
+        outputs: BTreeMap<Site, Value>,
+    ) -> Self {
+        Self { workflows, faults, outputs, state: Mutex::default() }
+    }
+
+    pub(super) fn ledger(&self) -> Ledger {
+        self.state().clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Ledger> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn workflow(&self, step: &StepKeyRef<'_>) -> Option<&Workflow> {
+        self.workflows.iter().find(|workflow| workflow.name == *step.workflow)
+    }
+
+    fn definition(&self, step: &StepKeyRef<'_>) -> Option<&StepDefinition> {
+        self.workflow(step)?.steps.get(step.step)
+    }
+
+    fn fault(&self, site: &Site, part: &Part) -> Option<Fault> {
+        let planned = self.faults.iter().find(|planned| planned.site == *site)?;
+        (part.item.is_none() || part.item == planned.item).then_some(planned.fault)
+    }
+
+    /// The output of a step: as in the run without failures.
+    fn output(&self, site: &Site, sample: &Value) -> Value {
+        let known = self.outputs.get(site).cloned();
+        let output = known.unwrap_or_else(|| sample.clone());
+        self.state().outputs.entry(site.clone()).or_insert_with(|| output.clone());
+        output
+    }
+
+    fn record_call(&self, site: &Site, part: &Part, fault: Option<Fault>, at: Duration) {
+        let state = &mut *self.state();
+        let item = state.called.entry(site.clone()).or_default();
+        *item = (*item).max(part.item);
+        if fault.is_some() {
+            state.first_fault.get_or_insert(at);
+            state.occurred.insert(site.clone());
+        }
+    }
+}
+
+impl Script for FaultyServices {
+    fn call(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
+        let (request, action) = (call.request, call.request.action);
+        let site = site(&call.step, action);
+        let fault = self.fault(&site, &request.step);
+        self.record_call(&site, &request.step, fault, call.at);
+        let definition = self.definition(&call.step);
+        let takes_effect = fault.is_none_or(|fault| {
+            fault.call_effect() == CallEffect::Takes || fault == Fault::CallbackFailed
+        });
+        if takes_effect && definition.is_some_and(StepDefinition::has_side_effect) {
+            self.state().set(&site, &request.task_id, &request.step, action == Action::Do);
+        }
+        if let Some(fault) = fault {
+            let within = self.workflow(&call.step).map(|workflow| workflow.complete_within);
+            if let Some(answer) = answer(fault, &request.responses, within.unwrap_or_default())
+                && !matches!(
+                    fault,
+                    Fault::CallbackFailed | Fault::NoCallbackTookEffect | Fault::NoCallbackNoEffect
+                )
+            {
+                return answer;
+            }
+        }
+        let output = self.output(&site, &call.sample);
+        let body = match action {
+            Action::Do => output.to_string().into_bytes(),
+            Action::Undo => Vec::new(),
+        };
+        let kind = AnswerKind::Response { status: 200, headers: HeaderMap::new(), body };
+        ServiceAnswer { after: CALL_TIME, kind }
+    }
+
+    fn callbacks(&self, call: &ServiceCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
+        let site = site(&call.step, Action::Do);
+        let callback = self.definition(&call.step).and_then(|step| step.callback.as_ref());
+        let Some(callback) = callback else { return Vec::new() };
+        let after = LATER.min(callback.within / 10);
+        match self.fault(&site, &call.request.step) {
+            Some(Fault::CallbackFailed) => {
+                self.state().set(&site, &call.request.task_id, &call.request.step, false);
+                vec![(after, CallbackOutcome::Failed { reason: "the service failed".to_owned() })]
+            }
+            Some(_) => Vec::new(),
+            None => {
+                let output = self.output(&site, &call.sample);
+                vec![(after, CallbackOutcome::Completed { output })]
+            }
+        }
+    }
+
+    fn child(&self, child: &ChildCall<'_>) -> Option<(Duration, ChildOutcome)> {
+        let site = site(&child.step, child.action);
+        let fault = self.fault(&site, child.part);
+        self.record_call(&site, child.part, fault, child.at);
+        let exists = match (child.action, fault) {
+            (Action::Do, None | Some(Fault::ChildError | Fault::ChildNever)) => true,
+            (Action::Undo, Some(Fault::ChildError | Fault::ChildNever)) => true,
+            (Action::Do | Action::Undo, _) => false,
+        };
+        self.state().set(&site, child.task_id, child.part, exists);
+        let reason = || "as the analysis assumes".to_owned();
+        let outcome = match (child.action, fault) {
+            (_, Some(Fault::ChildNever)) => return None,
+            (action, Some(Fault::ChildError)) => {
+                ChildOutcome::Error { reason: reason(), not_undone: action == Action::Undo }
+            }
+            (Action::Do, None) => {
+                ChildOutcome::Processed { output: self.output(&site, &child.sample) }
+            }
+            (Action::Do | Action::Undo, _) => ChildOutcome::Undone { reason: reason() },
+        };
+        Some((LATER, outcome))
+    }
+
+    fn event_after(&self, step: &StepKeyRef<'_>, part: &Part, at: Duration) -> Option<Duration> {
+        let site = site(step, Action::Do);
+        let fault = self.fault(&site, part);
+        self.record_call(&site, part, fault, at);
+        fault.is_none().then_some(LATER)
+    }
+}
+
+fn site(step: &StepKeyRef<'_>, action: Action) -> Site {
+    Site { workflow: step.workflow.clone(), step: step.step.clone(), action }
+}

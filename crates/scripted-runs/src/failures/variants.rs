@@ -1,0 +1,106 @@
+//! The variants of a workflow: which of its conditional steps run. Conditions depend on the input and on the outputs of
+//! steps, so the analysis runs the workflow without failures, with several generated values.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{step::StepState, task::ProcessState},
+};
+use steward_forecast::cost::{
+    ForecastError,
+    scripted::{ScriptedPlan, ScriptedRun},
+};
+
+use super::{
+    cases::task,
+    fault::Site,
+    service::{FaultyServices, Ledger},
+};
+
+/// How many times the values of a workflow are generated. With n independent conditions there are 2ⁿ variants.
+const DRAWS: u64 = 32;
+
+/// The largest number of variants that are analysed.
+pub(super) const VARIANTS_MAX: usize = 8;
+
+/// A run without failures.
+#[derive(Debug, Clone)]
+pub(super) struct Variant {
+    pub(super) seed: u64,
+    /// The steps that were skipped.
+    pub(super) skipped: BTreeSet<String>,
+    /// The calls, with the highest item of each step.
+    pub(super) called: BTreeMap<Site, Option<u32>>,
+    pub(super) outputs: BTreeMap<Site, Value>,
+    pub(super) took_ms: u64,
+    pub(super) dollars_per_million: f64,
+}
+
+/// Why a workflow cannot be analysed.
+#[derive(Debug, thiserror::Error)]
+pub enum AnalysisError {
+    /// The forecast of a run failed.
+    #[error(transparent)]
+    Run(#[from] ForecastError),
+    /// The task is not Processed although no service fails.
+    #[error(
+        "without a failure of a service the task ends as {state}: {reason}; give the values that it needs (--input, --output)"
+    )]
+    NotProcessed {
+        /// The state of the task.
+        state: String,
+        /// Its reason.
+        reason: String,
+    },
+}
+
+/// The variants of a workflow, and how many were found beyond the limit.
+pub(super) fn find(
+    plan: &ScriptedPlan,
+    workflows: &[Workflow],
+) -> Result<(Vec<Variant>, usize), AnalysisError> {
+    let mut found: BTreeMap<Vec<Site>, Variant> = BTreeMap::new();
+    let mut order = Vec::new();
+    for seed in 0..DRAWS {
+        let services =
+            Arc::new(FaultyServices::new(workflows.to_vec(), Vec::new(), BTreeMap::new()));
+        let run = plan.run(&task(seed), services.clone())?;
+        let variant = variant(seed, &run, services.ledger())?;
+        let key: Vec<_> = variant.called.keys().cloned().collect();
+        if !found.contains_key(&key) {
+            order.push(key.clone());
+            found.insert(key, variant);
+        }
+    }
+    let cut = order.len().saturating_sub(VARIANTS_MAX);
+    let kept = order.iter().take(VARIANTS_MAX);
+    Ok((kept.filter_map(|key| found.remove(key)).collect(), cut))
+}
+
+fn variant(seed: u64, run: &ScriptedRun, ledger: Ledger) -> Result<Variant, AnalysisError> {
+    let task = run.task.as_ref();
+    let state = task.map_or("Refused".to_owned(), |task| task.process_state.to_string());
+    let processed = task.filter(|task| task.process_state == ProcessState::Processed);
+    let Some(task) = processed else {
+        let reason = run.refused.clone().or_else(|| {
+            task.and_then(|task| task.error.clone().or_else(|| task.undo_reason.clone()))
+        });
+        return Err(AnalysisError::NotProcessed { state, reason: reason.unwrap_or_default() });
+    };
+    let skipped = task.steps.iter();
+    let skipped =
+        skipped.filter(|(_, record)| matches!(record.run.state, StepState::Skipped { .. }));
+    Ok(Variant {
+        seed,
+        skipped: skipped.map(|(name, _)| name.to_string()).collect(),
+        called: ledger.called,
+        outputs: ledger.outputs,
+        took_ms: run.took.map_or(0, |took| took.as_millis() as u64),
+        dollars_per_million: run.dollars_per_million.total,
+    })
+}

@@ -1,0 +1,280 @@
+//! The analysis of failures: what it runs, and what it finds in definitions with a planted mistake.
+
+use std::path::Path;
+
+use steward_core::{definition::workflow::Workflow, model::attempt::Action};
+use steward_definition_file::{parse, read_file};
+use steward_forecast::cost::ForecastSettings;
+use steward_scripted_runs::failures::{
+    AnalysisError, FailureCase, FailureReport, FailureSettings, Fault, FindingKind, analyse, rows,
+};
+
+/// Three steps in a line, each with an undo.
+const ORDER: &str = "\
+name: order
+version: 1
+complete_within: 1h
+overdue: undo
+defaults:
+  complete_within: 10s
+  recovery: { attempts: 2, then: undo }
+  undo: { complete_within: 10s, recovery: { attempts: 2 } }
+steps:
+  reserve:
+    agent: inventory
+    request: { path: /reservations }
+    undo: { request: { path: /releases } }
+  charge:
+    agent: payment
+    after: [reserve]
+    request: { path: /charges }
+    undo: { request: { path: /refunds } }
+  ship:
+    agent: shipping
+    after: [charge]
+    request: { path: /shipments }
+    undo: { request: { path: /cancellations } }
+";
+
+fn workflow(text: &str) -> Workflow {
+    parse(Path::new("order.yaml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn report(text: &str) -> FailureReport {
+    analyse(FailureSettings::new(ForecastSettings::new(workflow(text))), &|| ()).unwrap()
+}
+
+fn kinds(report: &FailureReport) -> Vec<(FindingKind, &str)> {
+    report.findings.iter().map(|finding| (finding.kind, finding.at.as_str())).collect()
+}
+
+fn single<'a>(report: &'a FailureReport, step: &str, fault: Fault) -> &'a FailureCase {
+    let is_case =
+        |case: &&FailureCase| case.faults[0].step == step && case.faults[0].fault == fault;
+    report.singles.iter().find(is_case).unwrap_or_else(|| panic!("no case of {step}, {fault}"))
+}
+
+fn without(text: &str, part: &str) -> String {
+    assert!(text.contains(part), "{part}");
+    text.replace(part, "")
+}
+
+#[test]
+fn a_workflow_whose_steps_can_all_be_undone_has_no_findings() {
+    let report = report(ORDER);
+    assert_eq!(kinds(&report), []);
+    // Three steps, each refused, unreachable, busy, unknown and silent with and without an effect.
+    assert_eq!((report.variants, report.singles.len()), (1, 21));
+    assert!(report.singles.iter().all(|case| case.left_behind.is_empty()), "{:#?}", report.singles);
+    assert!(report.singles.iter().all(|case| case.state == "Undone"));
+    // A refused or silent undo leaves its effect, and an operator is told.
+    let left: Vec<_> = report.pairs.iter().filter(|case| !case.left_behind.is_empty()).collect();
+    assert!(!left.is_empty());
+    for case in left {
+        assert_eq!(
+            (case.state.as_str(), case.alerts.contains(&"undo_failed")),
+            ("Error", true),
+            "{case:?}"
+        );
+        assert!(case.alerted_within_ms.is_some());
+    }
+    // Both failures of a pair occur, so a step after a failure is in no pair.
+    let second =
+        |case: &FailureCase| case.faults.iter().filter(|fault| fault.action == Action::Do).count();
+    assert!(report.pairs.iter().all(|case| second(case) == 1), "{:#?}", report.pairs);
+    assert_eq!(report.cases_cut, 0);
+}
+
+#[test]
+fn both_possibilities_of_an_unknown_outcome_are_run() {
+    let silent = without(ORDER, "    undo: { request: { path: /cancellations } }\n");
+    let report = report(&silent);
+    assert_eq!(single(&report, "ship", Fault::SilentTookEffect).left_behind, ["ship"]);
+    assert_eq!(single(&report, "ship", Fault::SilentNoEffect).left_behind, Vec::<String>::new());
+    assert_eq!(kinds(&report), [(FindingKind::Leftovers, "steps.ship")]);
+}
+
+#[test]
+fn a_step_without_an_undo_before_one_that_can_fail_is_found() {
+    let report = report(&without(ORDER, "    undo: { request: { path: /refunds } }\n"));
+    let case = single(&report, "ship", Fault::Refused);
+    assert_eq!((case.state.as_str(), &case.left_behind), ("Undone", &vec!["charge".to_owned()]));
+    assert_eq!(case.alerted_within_ms, None);
+    assert_eq!(
+        kinds(&report),
+        [(FindingKind::Leftovers, "steps.charge"), (FindingKind::NoUndo, "steps.charge")]
+    );
+    assert!(report.findings[0].message.contains("ship is refused"), "{:?}", report.findings);
+}
+
+#[test]
+fn a_read_only_step_needs_no_undo() {
+    let removed = without(ORDER, "    undo: { request: { path: /refunds } }\n");
+    let marked =
+        removed.replace("    agent: payment\n", "    agent: payment\n    read_only: true\n");
+    assert_eq!(kinds(&report(&marked)), []);
+    let get = removed.replace("{ path: /charges }", "{ method: GET, path: /charges }");
+    assert_eq!(kinds(&report(&get)), []);
+    let get_with_effect =
+        get.replace("    agent: payment\n", "    agent: payment\n    read_only: false\n");
+    assert!(!kinds(&report(&get_with_effect)).is_empty());
+}
+
+#[test]
+fn a_point_of_no_return_before_a_step_that_can_fail_is_found() {
+    let early =
+        ORDER.replace("    agent: payment\n", "    agent: payment\n    point_of_no_return: true\n");
+    let report = report(&early);
+    let case = single(&report, "ship", Fault::Refused);
+    assert_eq!((case.state.as_str(), &case.not_done), ("Error", &vec!["ship".to_owned()]));
+    assert!(
+        kinds(&report).contains(&(FindingKind::HalfDone, "steps.ship")),
+        "{:?}",
+        report.findings
+    );
+    let late = ORDER
+        .replace("    agent: shipping\n", "    agent: shipping\n    point_of_no_return: true\n");
+    assert!(!kinds(&self::report(&late)).iter().any(|(kind, _)| *kind == FindingKind::HalfDone));
+}
+
+#[test]
+fn a_deadline_that_is_too_short_is_found() {
+    let short = ORDER.replace("complete_within: 1h", "complete_within: 15s");
+    let found = report(&short);
+    assert!(
+        kinds(&found).iter().any(|(kind, _)| *kind == FindingKind::ShortDeadline),
+        "{:?}",
+        found.findings
+    );
+}
+
+#[test]
+fn a_step_that_never_runs_is_found_and_other_branches_are_variants() {
+    let never =
+        ORDER.replace("    agent: shipping\n", "    agent: shipping\n    when: ${ 1 > 2 }\n");
+    let found = report(&never);
+    assert!(
+        kinds(&found).contains(&(FindingKind::NeverRuns, "steps.ship")),
+        "{:?}",
+        found.findings
+    );
+    let branch = ORDER
+        .replace("    agent: shipping\n", "    agent: shipping\n    when: ${ input.express }\n");
+    let found = report(&branch);
+    assert_eq!((found.variants, kinds(&found)), (2, vec![]));
+}
+
+#[test]
+fn the_time_until_an_alert_is_an_upper_bound() {
+    let alert =
+        ORDER.replace("then: undo }", "then: alert }").replace("overdue: undo", "overdue: alert");
+    let report = report(&alert);
+    // Two attempts of ten seconds with a pause of one second, twice the clock skew each: no jitter makes them shorter.
+    let silent = single(&report, "charge", Fault::SilentTookEffect);
+    let within = silent.alerted_within_ms.unwrap();
+    assert_eq!(silent.state, "Error");
+    assert!((21_000..60_000).contains(&within), "{within}");
+    assert!(single(&report, "charge", Fault::Refused).alerted_within_ms.unwrap() < 2_000);
+    // The task's own deadline ends the wait for a busy service.
+    let busy = single(&report, "charge", Fault::Busy).alerted_within_ms.unwrap();
+    assert!((3_500_000..3_700_000).contains(&busy), "{busy}");
+}
+
+#[test]
+fn waits_callbacks_items_and_children_fail_in_their_own_ways() {
+    let text = "\
+name: order
+version: 1
+complete_within: 3d
+overdue: undo
+defaults: { recovery: { attempts: 1, then: undo } }
+steps:
+  ask:
+    agent: desk
+    callback: { within: 1d }
+    request: { path: /asks, body: '${ callback.token }' }
+    undo: { request: { path: /forget } }
+  paid:
+    after: [ask]
+    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }' }, within: 1d }
+    recovery: { then: undo }
+  parts:
+    after: [paid]
+    agent: stock
+    for_each: { items: '${ input.parts }', at_once: 1 }
+    request: { path: /parts, body: '${ item }' }
+    undo: { request: { path: /returns } }
+  pack:
+    after: [parts]
+    workflow: { name: packing }
+  last:
+    after: [pack]
+    agent: mail
+    read_only: true
+    request: { path: /mails }
+";
+    let report = report(text);
+    let left: Vec<_> = report.singles.iter().filter(|case| !case.left_behind.is_empty()).collect();
+    assert!(left.iter().all(|case| case.state == "Error"), "{left:#?}");
+    assert_eq!(single(&report, "ask", Fault::CallbackFailed).state, "Undone");
+    assert_eq!(
+        single(&report, "ask", Fault::NoCallbackTookEffect).left_behind,
+        Vec::<String>::new()
+    );
+    assert_eq!(single(&report, "paid", Fault::NoEvent).state, "Undone");
+    assert_eq!(single(&report, "parts", Fault::Refused).state, "Undone");
+    assert_eq!(single(&report, "pack", Fault::ChildUndone).state, "Undone");
+    assert_eq!(single(&report, "last", Fault::Refused).left_behind, Vec::<String>::new());
+    let items = without(text, "    undo: { request: { path: /returns } }\n");
+    let found = self::report(&items);
+    assert_eq!(single(&found, "parts", Fault::Refused).left_behind, ["parts[0]"]);
+}
+
+#[test]
+fn the_number_of_cases_is_limited_and_what_was_cut_is_counted() {
+    let settings = FailureSettings {
+        cases_max: 30,
+        ..FailureSettings::new(ForecastSettings::new(workflow(ORDER)))
+    };
+    let report = analyse(settings, &|| ()).unwrap();
+    assert_eq!((report.singles.len(), report.pairs.len()), (21, 9));
+    assert!(report.cases_cut > 0);
+    let singles = FailureSettings {
+        pairs: false,
+        ..FailureSettings::new(ForecastSettings::new(workflow(ORDER)))
+    };
+    assert_eq!(analyse(singles, &|| ()).unwrap().pairs, []);
+}
+
+#[test]
+fn a_workflow_that_needs_other_values_is_refused_with_the_option_to_give() {
+    let other = ORDER.replace("{ path: /charges }", "{ path: '/charges/${ input.amounts[7] }' }");
+    let settings = FailureSettings::new(ForecastSettings::new(workflow(&other)));
+    let error = analyse(settings, &|| ()).unwrap_err();
+    assert!(matches!(error, AnalysisError::Run(_)), "{error}");
+    assert!(error.to_string().contains("--input"), "{error}");
+}
+
+#[test]
+fn rows_merge_failures_with_the_same_consequences() {
+    let report = report(ORDER);
+    let rows = rows(&report.singles);
+    assert!(rows.len() < report.singles.len(), "{rows:#?}");
+    assert_eq!((rows[0].fails.as_str(), rows[0].left_behind.as_str()), ("reserve", "nothing"));
+    assert!(rows.iter().all(|row| row.ends == "Undone" && row.alerted_within == "not needed"));
+    // Whether the call took effect makes no difference, because the undo covers both.
+    assert!(rows.iter().any(|row| row.how.contains("unknown")), "{rows:#?}");
+    assert!(rows.iter().all(|row| !row.how.contains("took effect")), "{rows:#?}");
+}
+
+#[test]
+fn the_shipped_workflows_leave_nothing_behind_unnoticed() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    for name in ["order.yaml", "drone-delivery.yaml"] {
+        let workflow = read_file(&workflows.join(name)).unwrap();
+        let settings = FailureSettings::new(ForecastSettings::new(workflow));
+        let report = analyse(settings, &|| ()).unwrap();
+        assert_eq!(report.findings, [], "{name}");
+        assert_eq!((report.cases_cut, report.variants_cut), (0, 0), "{name}");
+    }
+}
