@@ -93,7 +93,8 @@ pub(crate) async fn forecast(settings: ForecastSettings) -> Result<ForecastRepor
     Ok(report?)
 }
 
-fn progress_bar(runs: u32) -> ProgressBar {
+/// A bar that counts tasks, if a person sees it. Its length is unknown if `runs` is 0.
+pub(crate) fn progress_bar(runs: u32) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -146,7 +146,11 @@ async fn run() -> Result<()> {
         Command::Demo(_)
             | Command::Cost(_)
             | Command::Scale(_)
-            | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
+            | Command::Workflow(
+                workflows::WorkflowCommand::Simulate(_)
+                    | workflows::WorkflowCommand::Test(_)
+                    | workflows::WorkflowCommand::Failures(_)
+            )
     );
     // The SDK warns of each source of credentials that it tries; the error says what is missing.
     let level = if is_simulated { "off" } else { "warn,aws_config=off" };
