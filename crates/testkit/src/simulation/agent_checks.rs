@@ -56,7 +56,7 @@ impl Oracle {
     fn agents<'a>(&'a self, task: &Task, part: &Part) -> Option<&'a AgentsPlan> {
         match &self.model(&task.task_id)?.step(&part.step)?.work {
             WorkPlan::Call { agents, .. } => Some(agents),
-            WorkPlan::Wait(_) | WorkPlan::Child(_) => None,
+            WorkPlan::Wait(_) | WorkPlan::Event(_) | WorkPlan::Child(_) => None,
         }
     }
 

@@ -17,6 +17,7 @@ use steward_core::{
 
 use super::{
     agents_plan::AgentsPlan,
+    event_wait_plan::EventWaitPlan,
     virtual_time::{EPOCH_S, Millis},
 };
 
@@ -66,6 +67,7 @@ pub(super) struct StepPlan {
 pub(super) enum WorkPlan {
     Call { agents: AgentsPlan, idempotent: bool, callback: Option<CallbackPlan> },
     Wait(WaitPlan),
+    Event(EventWaitPlan),
     Child(&'static str),
 }
 
@@ -186,11 +188,11 @@ impl StepPlan {
                 ("undo", self.undo_definition(name)),
             ],
         );
-        put(&mut step, self.work_definition());
+        put(&mut step, self.work_definition(name));
         step
     }
 
-    fn work_definition(&self) -> [(&'static str, Option<Value>); 6] {
+    fn work_definition(&self, name: &StepName) -> [(&'static str, Option<Value>); 6] {
         let mut keys = [
             ("agent", None),
             ("request", None),
@@ -218,8 +220,9 @@ impl StepPlan {
                 set("request", json!({ "path": "/do", "body": body }));
             }
             WorkPlan::Wait(wait) => set("wait", json!(wait.text())),
-            WorkPlan::Child(name) => {
-                set("workflow", json!({ "name": name, "input": self.child_input() }))
+            WorkPlan::Event(wait) => set("wait", wait.definition(name, self.each.is_some())),
+            WorkPlan::Child(child) => {
+                set("workflow", json!({ "name": child, "input": self.child_input() }))
             }
         }
         keys
@@ -276,6 +279,7 @@ impl WorkPlan {
             Self::Call { callback: None, .. } => "call",
             Self::Call { callback: Some(_), .. } => "callback",
             Self::Wait(_) => "wait",
+            Self::Event(_) => "event",
             Self::Child(_) => "workflow",
         }
     }

@@ -226,7 +226,7 @@ fn has_passed(name: &StepName, expected: TaskExpectations<'_>) -> bool {
                     let has_answer = callback.is_none() || !account.callback_outputs.is_empty();
                     !account.effects.is_empty() && has_answer
                 }),
-                WorkPlan::Wait(_) => completed(part),
+                WorkPlan::Wait(_) | WorkPlan::Event(_) => completed(part),
                 WorkPlan::Child(_) => {
                     let key = (expected.id().clone(), part.clone());
                     completed(part) && expected.oracle.child_reports_received.contains(&key)

@@ -23,6 +23,7 @@ use super::{
     network::{FunctionQueue, Network},
     oracle::Oracle,
     plan::SimulationPlan,
+    published_events::EventDraft,
     random::SeededRandom,
     trace_checks,
     virtual_time::{EPOCH_S, Millis, SECOND},
@@ -50,6 +51,8 @@ pub(super) enum ScheduledEvent {
     CommitCall(u64),
     /// The holder of a callback token answers.
     AnswerCallback(CallbackMessage),
+    /// An event that steps may wait for is published.
+    PublishEvent(EventDraft),
     /// No more faults are injected from now on.
     StopFaults,
     /// An operator resumes paused tasks.
@@ -161,6 +164,9 @@ impl SimulatedDeployment {
             Queue::Client(_) | Queue::Rejected | Queue::Sweeps => return self.observe(message),
         };
         self.observe(message);
+        if message.queue == Queue::Events {
+            self.expect_events(message);
+        }
         // Whole seconds, rounded up, as on SQS.
         let delay = message.delay.as_millis().div_ceil(1_000) as Millis * SECOND;
         self.put(source, now + delay, message);
@@ -192,6 +198,11 @@ impl SimulatedDeployment {
     pub(super) fn send_to_scheduler(&self, message: &SchedulerMessage) {
         let body = serde_json::to_string(message).unwrap_or_default();
         self.put(FunctionQueue::Scheduler, self.now(), &plain(Queue::Scheduler, body));
+    }
+
+    /// Sends an event from the event bus to the events queue.
+    pub(super) fn send_event(&self, body: String) {
+        self.put(FunctionQueue::Submissions, self.now(), &plain(Queue::Events, body));
     }
 
     fn put(&self, source: FunctionQueue, at: Millis, message: &OutgoingMessage) {

@@ -152,9 +152,13 @@ impl<'a> TaskExpectations<'a> {
             Some(WorkPlan::Call { callback: Some(_), .. }) => {
                 account.callback_outputs.iter().collect()
             }
-            Some(WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Child(_)) | None => {
-                account.returned().collect()
-            }
+            Some(
+                WorkPlan::Call { .. }
+                | WorkPlan::Wait(_)
+                | WorkPlan::Event(_)
+                | WorkPlan::Child(_),
+            )
+            | None => account.returned().collect(),
         }
     }
 
@@ -217,6 +221,7 @@ impl<'a> TaskExpectations<'a> {
         fails
             || self.chosen_agent(&step.work) == Expected::NoValue
             || matches!(step.work, WorkPlan::Wait(WaitPlan::Broken))
+            || self.has_no_key(part)
             || has_edited_input(self.task)
     }
 
@@ -253,6 +258,7 @@ impl<'a> TaskExpectations<'a> {
         match step.work {
             WorkPlan::Call { .. } => self.outputs(part).contains(&value),
             WorkPlan::Wait(_) => value.is_null(),
+            WorkPlan::Event(wait) => self.is_possible_event(part, wait, value),
             WorkPlan::Child(_) => self.oracle.child_tasks_of_part(self.id(), part).any(|child| {
                 Self::of(self.oracle, self.ledger, &child.task_id)
                     .is_some_and(|child| child.is_possible_result(value))
@@ -312,7 +318,7 @@ impl<'a> TaskExpectations<'a> {
                 };
                 base.max(until.saturating_sub(skew))
             }
-            WorkPlan::Child(_) => base,
+            WorkPlan::Event(_) | WorkPlan::Child(_) => base,
         }
     }
 

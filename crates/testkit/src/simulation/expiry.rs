@@ -121,6 +121,7 @@ impl ScheduledEvent {
             | Self::RestartInstance(_)
             | Self::CommitCall(_)
             | Self::AnswerCallback(_)
+            | Self::PublishEvent(_)
             | Self::LateArrival(..)
             | Self::StopFaults => false,
         }

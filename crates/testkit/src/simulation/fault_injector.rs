@@ -341,13 +341,16 @@ impl FaultInjector {
         if *created == CreateOutcome::Created {
             self.deployment.check_size(None, task);
             let now = self.deployment.now();
-            let state = &mut *self.deployment.state();
-            if state.oracle.forget_earlier_task(task, earlier) {
-                state.ledger.forget(&task.task_id);
-            }
             let inline = task.documents.body(&DocumentKey::Submission);
             let submitted = separate.map(|document| &document.body).or(inline.as_ref());
-            state.oracle.observe_creation(task, submitted, &state.ledger, now);
+            {
+                let state = &mut *self.deployment.state();
+                if state.oracle.forget_earlier_task(task, earlier) {
+                    state.ledger.forget(&task.task_id);
+                }
+                state.oracle.observe_creation(task, submitted, &state.ledger, now);
+            }
+            self.deployment.schedule_early_events(task);
         }
     }
 

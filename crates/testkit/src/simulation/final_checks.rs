@@ -147,7 +147,7 @@ impl TaskCheck<'_> {
                     format!("Processed, but the callback of step {part} was never answered")
                 })
             }
-            WorkPlan::Wait(_) => None,
+            WorkPlan::Wait(_) | WorkPlan::Event(_) => None,
             WorkPlan::Child(_) => {
                 let ran = self.0.oracle.child_tasks_of_part(self.id(), part).next().is_some();
                 (!ran).then(|| format!("Processed, but no child task ran for step {part}"))

@@ -42,7 +42,7 @@ fn use_input_list(blueprint: &mut Blueprint, random: &mut SeededRandom) {
 }
 
 /// The steps whose output fields a step reads. Their output must not become a list.
-fn reads_fields(step: &StepPlan) -> impl Iterator<Item = &StepName> {
+pub(super) fn reads_fields(step: &StepPlan) -> impl Iterator<Item = &StepName> {
     let when = match &step.when {
         Some(WhenPlan::RollBelow(other, _)) => Some(other),
         Some(WhenPlan::Always(_) | WhenPlan::AmountBelow(_) | WhenPlan::NotBoolean) | None => None,

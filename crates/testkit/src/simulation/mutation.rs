@@ -64,6 +64,9 @@ fn is_step_valid(model: &WorkflowModel, name: &StepName, step: &StepPlan) -> boo
             let has_more = step.each.is_some() || step.undo.is_some() || step.recovery.is_some();
             !has_more && step.complete_within.is_none() && !step.point_of_no_return
         }
+        WorkPlan::Event(_) => {
+            step.undo.is_none() && step.complete_within.is_none() && !step.point_of_no_return
+        }
         WorkPlan::Call { idempotent, .. } => {
             let waits_long =
                 step.recovery.as_ref().and_then(|recovery| recovery.get("extended_wait"));

@@ -144,12 +144,11 @@ impl Network {
         (event, numbers)
     }
 
-    /// Deletes a message.
-    pub(super) fn delete(&mut self, number: u64) {
-        let Some((source, at)) = self.locations.remove(&number) else { return };
-        if let Some(queue) = self.queues.get_mut(&source) {
-            queue.remove(&(at, number));
-        }
+    /// Deletes a message, and returns it.
+    pub(super) fn delete(&mut self, number: u64) -> Option<OutgoingMessage> {
+        let (source, at) = self.locations.remove(&number)?;
+        let message = self.queues.get_mut(&source)?.remove(&(at, number))?;
+        Some(message.sent)
     }
 }
 

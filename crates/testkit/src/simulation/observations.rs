@@ -101,6 +101,7 @@ impl Oracle {
                 self.waits.entry(key).or_insert((now, until));
             }
         }
+        self.observe_event_completions(before, after, documents, ledger, now);
         let last = self.last_saved_at.insert(after.task_id.clone(), now);
         let save =
             save_checks::ObservedSave { oracle: self, ledger, before, after, documents, last, now };

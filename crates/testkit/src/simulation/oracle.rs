@@ -22,7 +22,7 @@ use steward_core::model::{
 };
 
 use super::{
-    ledger::EffectLedger, plan::SimulationPlan, rate_limits::RateMeter, task_record::is_final,
+    awaited_events::AwaitedEvents, ledger::EffectLedger, plan::SimulationPlan, rate_limits::RateMeter, task_record::is_final,
     virtual_time::Millis, workflow_model::WorkflowModel,
 };
 
@@ -72,6 +72,8 @@ pub(super) struct Oracle {
     /// The attempts that an agent refused for certain.
     pub(super) certain_refusals: BTreeSet<AttemptKey>,
     pub(super) callbacks_received: BTreeSet<(TaskId, Part)>,
+    /// Published events, and the steps that wait for them.
+    pub(super) awaited: AwaitedEvents,
     /// The parts whose child task reported its end.
     pub(super) child_reports_received: BTreeSet<(TaskId, Part)>,
     /// Failed attempts whose document has the reason of an earlier decision, which lost its race: the first document is
@@ -138,6 +140,7 @@ impl Oracle {
             agent_replies: BTreeSet::new(),
             certain_refusals: BTreeSet::new(),
             callbacks_received: BTreeSet::new(),
+            awaited: AwaitedEvents::default(),
             child_reports_received: BTreeSet::new(),
             kept_reasons: BTreeSet::new(),
             waits: BTreeMap::new(),

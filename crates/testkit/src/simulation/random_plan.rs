@@ -16,6 +16,7 @@ use steward_core::{
 use super::{
     agents_plan::AGENTS,
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
+    event_wait_plan,
     large_tasks,
     late_message_plan::LateMessagePlan,
     lifecycle_checks, list_edit_plan,
@@ -52,6 +53,9 @@ impl SimulationPlan {
         let late_messages = LateMessagePlan::of(seed, faults_until, &mut blueprints);
         let operators_edit_lists = list_edit_plan::draw_list_edits(seed, &mut blueprints);
         lifecycle_checks::choose_events(seed, &mut blueprints);
+        if !operators_edit_lists {
+            event_wait_plan::choose_event_waits(seed, &mut blueprints);
+        }
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let mut tasks = tasks(&blueprints, faults_until, random)?;
         if operators_edit_lists {
@@ -312,7 +316,7 @@ fn commands(
         let steps = blueprint.steps.iter();
         let children = steps.filter_map(|(name, step)| match step.work {
             WorkPlan::Child(child) => Some((name, step, of(child)?)),
-            WorkPlan::Call { .. } | WorkPlan::Wait(_) => None,
+            WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_) => None,
         });
         let children: Vec<_> = children.collect();
         let child = random.index(children.len()).filter(|_| random.chance(0.4));

@@ -121,7 +121,7 @@ impl WorkflowStyle {
             complete_within: match work {
                 WorkPlan::Call { .. } if sets_own_policy => Some(complete_within(random)),
                 WorkPlan::Child(_) => random.pick(None, &[Some("5m"), Some("1h"), Some("6h")]),
-                WorkPlan::Call { .. } | WorkPlan::Wait(_) => None,
+                WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_) => None,
             },
             recovery: (sets_own_policy && !waits).then(|| recovery(then, idempotent, random)),
             undo: has_undo.then(|| self.undo(random)),

@@ -10,7 +10,7 @@ use futures_util::{
 };
 use serde_json::Value;
 use steward_core::model::{attempt::Action, messages::Submission};
-use steward_runtime::ports::{Ports, StateStore};
+use steward_runtime::ports::{Ports, Queue, StateStore};
 use tokio::select;
 
 use super::{
@@ -219,6 +219,7 @@ impl Runner {
             }
             ScheduledEvent::CommitCall(number) => drop(deployment.commit(number)),
             ScheduledEvent::AnswerCallback(answer) => deployment.answer(&answer),
+            ScheduledEvent::PublishEvent(draft) => deployment.publish(&draft),
             ScheduledEvent::LateArrival(source, message) => {
                 deployment.deliver_late(source, &message)
             }
@@ -448,9 +449,13 @@ impl Runner {
             [] => "is done".to_owned(),
             failed => format!("is done, failed messages: {}", failed.join(", ")),
         });
-        let mut state = self.deployment.state();
+        let now = self.deployment.time();
+        let state = &mut *self.deployment.state();
         for number in messages.into_iter().filter(|n| !failed.contains(&n.to_string())) {
-            state.network.delete(number);
+            let message = state.network.delete(number);
+            if let Some(message) = message.filter(|message| message.queue == Queue::Events) {
+                state.oracle.observe_handled_event(&message.body, now);
+            }
         }
     }
 

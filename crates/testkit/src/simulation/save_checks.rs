@@ -57,7 +57,7 @@ impl PartChange<'_> {
     fn callback(&self) -> Option<CallbackPlan> {
         match self.step.work {
             WorkPlan::Call { callback, .. } => callback.filter(|_| self.action == Action::Do),
-            WorkPlan::Wait(_) | WorkPlan::Child(_) => None,
+            WorkPlan::Wait(_) | WorkPlan::Event(_) | WorkPlan::Child(_) => None,
         }
     }
 
@@ -102,6 +102,7 @@ impl ObservedSave<'_> {
                 self.check_completed(&change, expected),
                 self.check_start(&change, expected),
                 self.check_awaiting_callback(&change),
+                self.check_event_wait(&change, expected),
                 self.check_given_up(&change),
                 self.check_undo_of_task(&change),
                 // Only the save that gives up the attempt is checked, not later ones.
@@ -261,6 +262,9 @@ impl ObservedSave<'_> {
         let outside = FROM_OUTSIDE.iter().any(|reason| error.contains(reason));
         let key = self.key(change, change.new.state.attempt_count());
         let may_fail = expected.may_fail(&change.part, change.action);
+        let competes = error.contains("waits for an event with the same key");
+        let may_fail =
+            may_fail || competes && self.oracle.has_other_waiter(self.after, &change.part);
         let is_expected =
             outside || error.is_empty() || may_fail || self.oracle.kept_reasons.contains(&key);
         (!is_expected).then(|| format!("failed with an unexpected reason: {error}"))
@@ -407,6 +411,27 @@ impl ObservedSave<'_> {
                 wrong.then(|| format!("its answer is due at a wrong time, {answer_by}"))
             }
         }
+    }
+
+    /// A wait for an event is as long as its definition says. In a run without faults, its end is noticed in time.
+    fn check_event_wait(
+        &self,
+        change: &PartChange<'_>,
+        expected: TaskExpectations<'_>,
+    ) -> Option<String> {
+        let wait = expected.awaited_event(&change.part).filter(|_| change.is_new())?;
+        if let StepState::Running { complete_by, .. } = change.new.state {
+            return expected.wrong_length_of_wait(wait, complete_by, (self.last, self.now));
+        }
+        let silent = self
+            .reason(&change.part, change.action)
+            .is_some_and(|reason| reason.starts_with("no reply") || reason.starts_with("no event"));
+        let until = change.old.and_then(|old| awaited_by(&old.state)).filter(|_| silent)?;
+        let Oracle { clock_skew, pickup_within, sweep_every, is_fault_free, .. } = self.oracle;
+        let most = *clock_skew * 3 + *pickup_within + *sweep_every + Duration::from_secs(5);
+        let late = self.now.duration_since(until);
+        (*is_fault_free && late.as_millis() > most.as_millis() as i128)
+            .then(|| format!("its wait for an event ended {late:#} ago in a run without faults"))
     }
 
     /// The undo of a child task fails only if the child has stopped.

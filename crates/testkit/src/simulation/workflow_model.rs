@@ -49,7 +49,7 @@ impl WorkflowModel {
     pub(super) fn has_undo(&self, step: &StepName) -> bool {
         self.step(step).is_some_and(|step| match step.work {
             WorkPlan::Call { .. } => step.undo.is_some(),
-            WorkPlan::Wait(_) => false,
+            WorkPlan::Wait(_) | WorkPlan::Event(_) => false,
             WorkPlan::Child(_) => true,
         })
     }
@@ -122,14 +122,17 @@ impl WorkflowModel {
 
 /// Three attempts by default, and as many again after each extended wait.
 fn failures_max(step: &StepPlan, action: Action, defaults: Option<&Value>) -> u32 {
-    let idempotent = !matches!(step.work, WorkPlan::Call { idempotent: false, .. });
+    let idempotent =
+        !matches!(step.work, WorkPlan::Call { idempotent: false, .. } | WorkPlan::Event(_));
     let (configured, default, repeated) = match (action, &step.undo, &step.work) {
         (Action::Do, ..) => (step.recovery.as_ref(), defaults, idempotent),
         (Action::Undo, Some(undo), _) => {
             (undo.recovery.as_ref(), defaults.and_then(|defaults| defaults.get("undo")), true)
         }
         (Action::Undo, None, WorkPlan::Child(_)) => (None, None, true),
-        (Action::Undo, None, WorkPlan::Call { .. } | WorkPlan::Wait(_)) => return 0,
+        (Action::Undo, None, WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_)) => {
+            return 0;
+        }
     };
     let default = default.and_then(|default| default.get("recovery"));
     let key = |pointer: &str| {
