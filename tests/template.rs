@@ -21,6 +21,7 @@ mod deployment_role;
 mod parameters;
 mod registrar;
 mod supervisor;
+mod webhooks;
 
 /// The functions of `template.yaml`. Each agent has another function, in its own template.
 const FUNCTIONS: [&str; 7] = [
@@ -170,9 +171,15 @@ fn environment_variables_fit_and_do_not_grow_with_the_agents() {
             // An agent's own URL and targets do not grow with the number of agents.
             let is_own = ["STEWARD_AGENT_BASE_URL", "STEWARD_AGENT_TARGETS"].contains(&&**name);
             // `!If`, without its tag.
-            let is_choice = value.starts_with("[\"HasCallbacks\"");
+            let is_choice = ["[\"HasCallbacks\"", "[\"HasWebhooks\""].iter();
+            let is_choice = is_choice.copied().any(|choice| value.starts_with(choice));
             assert!(!is_list || is_own || is_choice, "{function}: {name} is a list");
             match name.as_str() {
+                // Limited by its parameter.
+                "STEWARD_WEBHOOKS" => {
+                    let max = template["Parameters"]["Webhooks"]["MaxLength"].as_u64().unwrap();
+                    name.len() + usize::try_from(max).unwrap()
+                }
                 // Literals of the template, and short values.
                 _ if value.len() < 8 || name.ends_with("_URL") && value.contains("${") => {
                     name.len() + substituted(value).len()

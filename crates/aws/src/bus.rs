@@ -3,7 +3,10 @@
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use futures_util::{StreamExt, stream};
 pub use steward_core::model::events::EVENT_SOURCE;
-use steward_core::model::{events::BusEvent, json_text::to_json_text};
+use steward_core::{
+    model::{events::BusEvent, json_text::to_json_text},
+    webhook::WebhookEvent,
+};
 use steward_runtime::ports::{EventBus, PortError};
 
 use crate::errors::{failed, for_each};
@@ -32,9 +35,20 @@ impl EventBridgeBus {
         Self { client, bus }
     }
 
+    /// Publishes the event of a webhook.
+    ///
+    /// # Errors
+    /// EventBridge cannot be reached, or refuses the event.
+    pub async fn publish_webhook(&self, event: &WebhookEvent) -> Result<(), PortError> {
+        let entry = PutEventsRequestEntry::builder()
+            .source(&event.source)
+            .detail_type(&event.detail_type)
+            .detail(&event.detail);
+        let entry = entry.event_bus_name(&self.bus).build();
+        self.put_entries(vec![entry]).await.into_iter().collect()
+    }
+
     async fn put(&self, events: Vec<(&BusEvent, String)>) -> Vec<Result<(), PortError>> {
-        let operation = || format!("publish on {}", self.bus);
-        let count = events.len();
         let entries = events.into_iter().map(|(event, detail)| {
             PutEventsRequestEntry::builder()
                 .event_bus_name(&self.bus)
@@ -43,7 +57,13 @@ impl EventBridgeBus {
                 .detail(detail)
                 .build()
         });
-        let request = self.client.put_events().set_entries(Some(entries.collect()));
+        self.put_entries(entries.collect()).await
+    }
+
+    async fn put_entries(&self, entries: Vec<PutEventsRequestEntry>) -> Vec<Result<(), PortError>> {
+        let operation = || format!("publish on {}", self.bus);
+        let count = entries.len();
+        let request = self.client.put_events().set_entries(Some(entries));
         match request.send().await {
             Ok(output) => {
                 let entries = output.entries();

@@ -4,7 +4,7 @@
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
 use envconfig::Envconfig;
-use steward_core::{model::time::Timing, submission::ReplyQueues};
+use steward_core::{model::time::Timing, submission::ReplyQueues, webhook::Webhooks};
 
 use crate::sqs::beside;
 pub use crate::sqs::{AgentQueueUrl, NoAgentInUrl};
@@ -61,6 +61,13 @@ pub struct Config {
     /// The ARN of the secret with the keys that sign callback URLs. Empty if there is no callback endpoint.
     #[envconfig(from = "STEWARD_CALLBACK_SECRET_ARN", default = "")]
     pub callback_secret: String,
+    /// The webhooks of other services that the callback endpoint accepts: a JSON object by name. Only the callback function uses
+    /// it.
+    #[envconfig(from = "STEWARD_WEBHOOKS", default = "")]
+    pub webhooks: Webhooks,
+    /// The ARN of the secret with the secrets of these webhooks. Empty if there are none.
+    #[envconfig(from = "STEWARD_WEBHOOK_SECRET_ARN", default = "")]
+    pub webhook_secret: String,
     /// The event bus for alerts and lifecycle events.
     #[envconfig(from = "STEWARD_EVENT_BUS")]
     pub event_bus: String,

@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | [`agents`] | what is known about each agent, for people |
 //! | [`batch`] | batches of SQS messages in the format of Lambda |
-//! | `callback_keys`, `secret` | keys of callback URLs, and other secrets of Secrets Manager; with the feature `secrets` |
+//! | `callback_keys`, `webhook_secrets`, `secret` | keys of callback URLs, and other secrets of Secrets Manager; with the feature `secrets` |
 //! | [`config`], [`function`] | configuration and start of a function |
 //! | [`dead_letters`] | reading and redriving dead letters |
 //! | [`meter`] | counts the requests and units that AWS bills |
@@ -44,6 +44,8 @@ pub mod secret;
 mod sqs;
 pub mod store;
 pub mod telemetry;
+#[cfg(feature = "secrets")]
+pub mod webhook_secrets;
 
 pub use config::Config;
 pub use ports::AwsPorts;

@@ -34,6 +34,9 @@ enum AgentsCommand {
     Forget {
         /// The agent.
         name: AgentName,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         deployment: DeploymentArgs,
     },
@@ -86,7 +89,9 @@ struct ListArgs {
 pub(crate) async fn run(args: AgentsArgs) -> Result<()> {
     match args.command {
         None => list(&args.list).await,
-        Some(AgentsCommand::Forget { name, deployment }) => forget(&name, &deployment).await,
+        Some(AgentsCommand::Forget { name, json, deployment }) => {
+            forget(&name, json, &deployment).await
+        }
         Some(AgentsCommand::Contract { format }) => {
             outln!("{:#}", ContractDocument::from(format).generate());
             Ok(())
@@ -212,12 +217,15 @@ fn agent_problems(agent: &AgentStatus, deployment: &DeploymentArgs) -> Vec<Agent
     problems(agent.registration.as_ref(), is_missing.then_some(queue.as_str()), 1)
 }
 
-async fn forget(name: &AgentName, deployment: &DeploymentArgs) -> Result<()> {
+async fn forget(name: &AgentName, json: bool, deployment: &DeploymentArgs) -> Result<()> {
     let store = deployment.store().await;
     let registered = agents::registration(&store, name).await?;
     let registered = registered.with_context(|| format!("agent `{name}` is not registered"))?;
     let forgotten = agents::deregister(&store, name, &registered.owner, Timestamp::now()).await?;
-    if forgotten {
+    if json {
+        let stack = &registered.owner.stack;
+        outln!("{:#}", json!({ "agent": name, "forgotten": forgotten, "stack": stack }));
+    } else if forgotten {
         outln!("{name}: forgotten; it was registered by {}", registered.owner.stack);
     } else {
         outln!("{name}: its registration was marked as deleted already");

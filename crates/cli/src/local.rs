@@ -2,11 +2,14 @@
 
 use std::{io::Write, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use serde::Deserialize;
+use serde_json::Value;
 use steward_core::{
-    model::{names::AgentName, registration::CallRate},
+    model::{messages::mistake, names::AgentName, registration::CallRate},
     rate::RateLimit,
+    webhook::{WEBHOOKS_PATH, WebhookSecrets, Webhooks},
 };
 use steward_definition_file::read_dir;
 use steward_emulator::{
@@ -46,6 +49,10 @@ pub(crate) struct LocalArgs {
     listen: SocketAddr,
     #[command(flatten)]
     aws: EndpointArgs,
+    /// A JSON file with the signed webhooks that `POST /webhooks/NAME` accepts: `webhooks` as in the parameter `Webhooks` of
+    /// the template, and `secrets` as in its secret.
+    #[arg(long, value_name = "FILE", value_parser = read_webhooks)]
+    webhooks: Option<LocalWebhooks>,
     /// How often the supervisor runs.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     supervise_every: Duration,
@@ -58,6 +65,30 @@ pub(crate) struct LocalArgs {
 fn parse_agent(text: &str) -> Result<(AgentName, AgentTarget)> {
     let (name, url) = text.split_once('=').context("expected NAME=BASE_URL")?;
     Ok((name.parse()?, url.parse()?))
+}
+
+/// The webhooks of `steward local`, with their secrets.
+#[derive(Debug, Clone)]
+struct LocalWebhooks {
+    webhooks: Webhooks,
+    secrets: WebhookSecrets,
+}
+
+/// The file of `--webhooks`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WebhooksFile {
+    webhooks: Value,
+    secrets: Value,
+}
+
+/// Reads the file of `--webhooks`. No error contains a secret.
+fn read_webhooks(path: &str) -> Result<LocalWebhooks> {
+    let text = std::fs::read_to_string(path)?;
+    let file = serde_json::from_str(&text).map_err(|error| anyhow!(mistake(&error)))?;
+    let WebhooksFile { webhooks, secrets } = file;
+    let (webhooks, secrets) = (webhooks.to_string().parse()?, secrets.to_string().parse()?);
+    Ok(LocalWebhooks { webhooks, secrets })
 }
 
 fn parse_rate(text: &str) -> Result<(AgentName, RateLimit)> {
@@ -109,8 +140,11 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         !external.as_ref().is_some_and(is_own),
         "--aws-endpoint is the address on which this process would listen ({own}): choose another --listen"
     );
+    let names = args.webhooks.iter().flat_map(|local| local.webhooks.names());
+    let webhooks: Vec<_> = names.map(str::to_owned).collect();
     let host = Host::start(HostOptions {
         fast_path: true,
+        webhooks: args.webhooks.map(|LocalWebhooks { webhooks, secrets }| (webhooks, secrets)),
         data: args.data.clone(),
         listen: Some(args.listen),
         external: external.clone(),
@@ -134,7 +168,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         Some(endpoints) => format!("{endpoints}, other services: {local_state}"),
     };
     let variables = endpoint::variables(external.as_ref(), &base);
-    let lines = [
+    let mut lines = vec![
         format!("workflows    {}", published.join(", ")),
         format!("agents       {}", agents.join(", ")),
         format!("state        {state}"),
@@ -148,6 +182,9 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         format!("reply queues {}", host.config.reply_queues),
         format!("list tasks   {variables} steward list"),
     ];
+    lines.extend(
+        webhooks.iter().map(|name| format!("webhook      POST {base}{WEBHOOKS_PATH}{name}")),
+    );
     // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
@@ -165,6 +202,34 @@ mod tests {
         ] {
             let (name, limit) = parse_rate(text).unwrap();
             assert_eq!((name.as_str(), limit.to_string().as_str()), ("payment", shown));
+        }
+    }
+
+    #[test]
+    fn a_file_of_webhooks_is_refused_without_its_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("webhooks.json");
+        let read = |content: &str| {
+            std::fs::write(&file, content).unwrap();
+            read_webhooks(&file.display().to_string())
+        };
+        let webhook = r#"{"header":"X-Sig","scheme":"body","source":"s","detail_type":"t"}"#;
+        let valid =
+            format!(r#"{{"webhooks":{{"a":{webhook}}},"secrets":{{"a":["0123456789abcdef"]}}}}"#);
+        let names: Vec<_> = read(&valid).unwrap().webhooks.names().map(str::to_owned).collect();
+        assert_eq!(names, ["a"]);
+        for (content, expected) in [
+            (
+                valid.replace("0123456789abcdef", "short"),
+                "a list of 1 to 4 texts of 16 to 256 bytes",
+            ),
+            (valid.replace("\"a\":[", "\"a\":"), "expected"),
+            (valid.replace("\"t\"}", "\"\"}"), "webhook `a`: `source` and `detail_type`"),
+            ("{}".to_owned(), "missing field `webhooks`"),
+        ] {
+            let error = read(&content).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("short") && !error.contains("0123456789abcdef"), "{error}");
         }
     }
 

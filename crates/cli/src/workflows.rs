@@ -31,6 +31,9 @@ pub(crate) enum WorkflowCommand {
         /// Definition files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// Print JSON: what was published. Warnings and errors are on standard error.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         deployment: DeploymentArgs,
     },
@@ -48,6 +51,9 @@ pub(crate) enum WorkflowCommand {
         name: WorkflowName,
         /// The version to unpublish.
         version: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         deployment: DeploymentArgs,
     },
@@ -69,14 +75,14 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
     match command {
         WorkflowCommand::Check(args) => check::run(&args).await?,
         WorkflowCommand::Schema => outln!("{}", serde_json::to_string_pretty(&json_schema())?),
-        WorkflowCommand::Publish { files, deployment } => {
-            publish::publish(&files, &deployment).await?;
+        WorkflowCommand::Publish { files, json, deployment } => {
+            publish::publish(&files, json, &deployment).await?;
         }
         WorkflowCommand::Simulate(args) => forecast::run(*args).await?,
         WorkflowCommand::Failures(args) => failures::run(*args).await?,
         WorkflowCommand::Test(args) => test::run(*args).await?,
-        WorkflowCommand::Unpublish { name, version, deployment } => {
-            publish::unpublish(&name, version, &deployment).await?;
+        WorkflowCommand::Unpublish { name, version, json, deployment } => {
+            publish::unpublish((&name, version), json, &deployment).await?;
         }
         WorkflowCommand::List(args) => stored::list(args).await?,
         WorkflowCommand::Show(args) => stored::show(args).await?,

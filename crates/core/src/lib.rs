@@ -13,6 +13,7 @@
 //! | [`correlation`] | finds the step that waits for an event on the event bus |
 //! | [`intake`] | how many new tasks start while a queue is too long |
 //! | [`rate`] | how many calls the instances of an agent may make together |
+//! | [`webhook`] | signed webhooks of other services, which become events |
 //! | [`limits`] | every limit, with its reason |
 //! | [`hint`] | suggestions for misspelled names in error messages |
 //!
@@ -36,3 +37,4 @@ pub mod limits;
 pub mod model;
 pub mod rate;
 pub mod submission;
+pub mod webhook;

@@ -49,6 +49,26 @@ pub const CALLBACK_KEY_BYTES_MIN: usize = 32;
 /// Characters in the signed token of a callback URL. The longest valid one has some 400.
 pub const SIGNED_CALLBACK_CHARS_MAX: usize = 512;
 
+/// Webhooks of other services that a deployment accepts.
+pub const WEBHOOKS_MAX: usize = 20;
+
+/// Secrets that may verify a webhook at the same time: the newest, and those that are being replaced.
+pub const WEBHOOK_SECRETS_MAX: usize = 4;
+
+/// Bytes of a secret of a webhook. Services choose them; the shortest known ones have 20.
+pub const WEBHOOK_SECRET_BYTES_MIN: usize = 16;
+/// See [`WEBHOOK_SECRET_BYTES_MIN`].
+pub const WEBHOOK_SECRET_BYTES_MAX: usize = 256;
+
+/// Characters in the header with the signature of a webhook.
+pub const WEBHOOK_SIGNATURE_CHARS_MAX: usize = 2_048;
+
+/// Signatures in this header: a service signs with each of its secrets during a rotation.
+pub const WEBHOOK_SIGNATURES_MAX: usize = 8;
+
+/// How far the time in the signature of a webhook may be from now at most.
+pub const WEBHOOK_TOLERANCE_MAX: Duration = Duration::from_secs(3_600);
+
 /// Characters in SQS's id of a sender. The id of a role's session has at most 86: 21 of the role, a colon, 64 of the session.
 pub const SENDER_ID_CHARS_MAX: usize = 128;
 

@@ -38,6 +38,7 @@ use steward_core::{
         time::{Timing, later},
     },
     rate::RateLimit,
+    webhook::{WebhookSecrets, Webhooks},
 };
 use steward_runtime::ports::{Clock, PortError, Ports, Queue, error_chain};
 use steward_scheduler::{AgentSightings, CommandAuthority, SchedulerInstance, handle_with};
@@ -96,6 +97,8 @@ pub struct HostOptions {
     pub listen: Option<SocketAddr>,
     /// AWS services at external endpoints instead of in this process.
     pub external: Option<ExternalEndpoints>,
+    /// The signed webhooks of other services that are accepted, if the host listens.
+    pub webhooks: Option<(Webhooks, WebhookSecrets)>,
     /// Definitions that the host publishes when it starts.
     pub workflows: Vec<Workflow>,
     /// The agents by name, each with its remote service.
@@ -125,6 +128,7 @@ impl Default for HostOptions {
             data: None,
             listen: None,
             external: None,
+            webhooks: None,
             workflows: Vec::new(),
             agents: Vec::new(),
             queue_agents: Vec::new(),
@@ -234,7 +238,7 @@ impl Host {
         }
         host.spawn_expiry();
         if let Some(listener) = listener {
-            host.serve(listener);
+            host.serve(listener, options.webhooks);
         }
         Ok(host)
     }
@@ -431,8 +435,8 @@ impl Host {
         });
     }
 
-    /// Serves `POST /tasks`, `GET /tasks/{id}`, callbacks and the console. All other requests go to the AWS-compatible endpoint.
-    fn serve(&mut self, listener: TcpListener) {
+    /// Serves `POST /tasks`, `GET /tasks/{id}`, callbacks, webhooks and the console. All other requests go to the AWS-compatible endpoint.
+    fn serve(&mut self, listener: TcpListener, webhooks: Option<(Webhooks, WebhookSecrets)>) {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         let charging = from_fn(|request: Request, next: Next| {
             with_cpu_account(CpuAccount::Submission, next.run(request))
@@ -446,6 +450,11 @@ impl Host {
         if let Some(urls) = &self.callback_urls {
             let keys = Arc::new(urls.clone());
             routes = routes.merge(steward_callback::routes(self.ports.clone(), keys));
+        }
+        if let Some((webhooks, secrets)) = webhooks {
+            let secrets = Arc::new(Arc::new(secrets));
+            let ports = self.ports.clone();
+            routes = routes.merge(steward_callback::webhooks::routes(ports, webhooks, secrets));
         }
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {

@@ -23,7 +23,7 @@ use steward_aws::{
         SWEEPS_VISIBILITY_SECONDS,
     },
 };
-use steward_core::{model::names::AgentName, submission::ReplyQueues};
+use steward_core::{model::names::AgentName, submission::ReplyQueues, webhook::Webhooks};
 
 use crate::embedded::{AwsService, EmbeddedAws, EventRule};
 
@@ -102,6 +102,8 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
         callback_url: String::new(),
         callback_secret: String::new(),
+        webhooks: Webhooks::default(),
+        webhook_secret: String::new(),
         event_bus: EVENT_BUS.to_owned(),
         shards: SHARDS,
         retention: "30d".parse::<HumanDuration>()?,

@@ -258,6 +258,8 @@ pub enum SharedRecordKind {
     Rate,
     /// Steps that wait for an event, and events that came before, by correlation key.
     Correlation,
+    /// Receipts of webhooks, by webhook and id.
+    Webhook,
 }
 
 impl SharedRecordKind {
@@ -275,6 +277,7 @@ impl SharedRecordKind {
             Self::AgentSeen => "#agent-seen",
             Self::Rate => "#rate",
             Self::Correlation => "#correlation",
+            Self::Webhook => "#webhook",
         }
     }
 }
@@ -290,11 +293,13 @@ pub struct SharedRecordKey {
 
 impl SharedRecordKey {
     /// The partition of the stored record. Records of one kind share a partition, so that all of them can be read together.
-    /// Correlations are too many for one, and are only read one by one.
+    /// Correlations and receipts of webhooks are too many for one, and are only read one by one.
     #[must_use]
     pub fn partition(&self) -> Cow<'static, str> {
         match self.kind {
-            SharedRecordKind::Correlation => format!("{}/{}", self.kind.name(), self.name).into(),
+            SharedRecordKind::Correlation | SharedRecordKind::Webhook => {
+                format!("{}/{}", self.kind.name(), self.name).into()
+            }
             SharedRecordKind::Breaker
             | SharedRecordKind::DeadLetters
             | SharedRecordKind::History

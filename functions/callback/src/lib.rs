@@ -1,3 +1,5 @@
+//! The public endpoint: callbacks, and signed [webhooks] of other services.
+//!
 //! Accepts callbacks over HTTP: a service outside the account completes, fails or keeps alive the step that called it. The
 //! signed URL (`${ callback.url }`) is its only credential. `steward local` and the function behind a public function URL
 //! serve this API. `docs/callbacks.md` specifies it.
@@ -49,6 +51,7 @@ use steward_runtime::{
 mod answer;
 pub mod openapi;
 mod problem;
+pub mod webhooks;
 
 use answer::{Answer, read_failure, read_output};
 use openapi::AcceptedCallback;
@@ -313,6 +316,6 @@ fn unreadable_body(rejection: &BytesRejection) -> Refused {
 async fn no_such_route(_: Uri) -> Response {
     // The path may contain a valid token, so it is not repeated.
     let detail = "there is no such route; the routes are `/callbacks/{token}`, `/callbacks/{token}/fail`, \
-        `/callbacks/{token}/heartbeat` and `/openapi.json`";
+        `/callbacks/{token}/heartbeat`, `/webhooks/{name}` if there are webhooks, and `/openapi.json`";
     untyped_problem(StatusCode::NOT_FOUND, detail)
 }

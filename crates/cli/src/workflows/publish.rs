@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_definition_file::read_file;
 use steward_operator::agents::problems;
@@ -14,15 +15,29 @@ use steward_runtime::{agents, ports::error_chain};
 use crate::client::DeploymentArgs;
 
 /// Publishes each file in turn. If one fails, the earlier ones stay published.
-pub(super) async fn publish(files: &[PathBuf], deployment: &DeploymentArgs) -> Result<()> {
+pub(super) async fn publish(
+    files: &[PathBuf],
+    json: bool,
+    deployment: &DeploymentArgs,
+) -> Result<()> {
     let publisher = deployment.publisher().await;
+    let mut all = Vec::new();
     for file in files {
         let workflow = read_file(file)?;
         warn(file, &workflow);
         let published = publisher.publish(&workflow).await;
+        if published.is_err() && json {
+            outln!("{:#}", Value::Array(std::mem::take(&mut all)));
+        }
         published.with_context(|| file.display().to_string())?;
-        outln!("{} version {}: published", workflow.name, workflow.version);
+        if !json {
+            outln!("{} version {}: published", workflow.name, workflow.version);
+        }
+        all.push(json!({ "workflow": workflow.name, "version": workflow.version }));
         warn_of_agents(&workflow, deployment).await;
+    }
+    if json {
+        outln!("{:#}", Value::Array(all));
     }
     Ok(())
 }
@@ -71,14 +86,20 @@ pub(super) async fn warn_of_agents(workflow: &Workflow, deployment: &DeploymentA
 
 /// Unpublishes a version.
 pub(super) async fn unpublish(
-    name: &WorkflowName,
-    version: u32,
+    (name, version): (&WorkflowName, u32),
+    json: bool,
     deployment: &DeploymentArgs,
 ) -> Result<()> {
     let publisher = deployment.publisher().await;
     publisher.unpublish(name, version).await?;
     let versions = publisher.definitions.definitions_of(name).await?;
     let newest = versions.iter().rfind(|stored| stored.is_published);
+    if json {
+        let newest = newest.map(|stored| stored.workflow.version);
+        let unpublished = json!({ "workflow": name, "version": version, "newest": newest });
+        outln!("{unpublished:#}");
+        return Ok(());
+    }
     let newest = newest.map_or_else(
         || "no published version is left".to_owned(),
         |stored| format!("the newest published version is now {}", stored.workflow.version),

@@ -39,6 +39,9 @@ async fn a_registration_is_forgotten_and_check_warns_of_the_agent() {
     output.has(&["shop: forgotten; it was registered by local"]);
     let output = harness.steward(&["agents", "forget", "shop"]).await;
     output.has(&["marked as deleted already"]);
+    let output = harness.steward(&["agents", "forget", "shop", "--json"]).await;
+    let forgotten: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(forgotten, json!({ "agent": "shop", "forgotten": false, "stack": "local" }));
 
     let output = harness.steward(&check).await;
     let warning = "warning: parcel: agent `shop` was deleted at ";

@@ -87,7 +87,9 @@ async fn versions_are_published_listed_shown_and_unpublished() {
     let again = dir.path().join("shown.yaml");
     std::fs::write(&again, &shown.out).unwrap();
     let again = again.to_str().unwrap();
-    harness.steward(&["workflow", "publish", again]).await.has(&["parcel version 1: published"]);
+    let published = harness.steward(&["workflow", "publish", "--json", again]).await;
+    let published: Value = serde_json::from_str(&published.out).unwrap();
+    assert_eq!(published, json!([{ "workflow": "parcel", "version": 1 }]));
     harness.steward(&["workflow", "show", "parcel", "--json"]).await.has(&["\"version\": 2"]);
 
     harness.shop.hold(true);
@@ -102,6 +104,9 @@ async fn versions_are_published_listed_shown_and_unpublished() {
     unpublish("2")
         .await
         .has(&["parcel version 2: unpublished; the newest published version is now 1"]);
+    let json = ["workflow", "unpublish", "parcel", "1", "--json"];
+    let unpublished: Value = serde_json::from_str(&harness.steward(&json).await.out).unwrap();
+    assert_eq!(unpublished, json!({ "workflow": "parcel", "version": 1, "newest": null }));
     unpublish("1").await.has(&["parcel version 1: unpublished; no published version is left"]);
     unpublish("3").await.fails(&["there is no workflow `parcel` version 3"]);
     let shown = harness.steward(&["workflow", "show", "parcel"]).await;

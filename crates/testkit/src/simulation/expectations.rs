@@ -153,10 +153,7 @@ impl<'a> TaskExpectations<'a> {
                 account.callback_outputs.iter().collect()
             }
             Some(
-                WorkPlan::Call { .. }
-                | WorkPlan::Wait(_)
-                | WorkPlan::Event(_)
-                | WorkPlan::Child(_),
+                WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_) | WorkPlan::Child(_),
             )
             | None => account.returned().collect(),
         }

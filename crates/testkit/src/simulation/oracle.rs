@@ -22,8 +22,9 @@ use steward_core::model::{
 };
 
 use super::{
-    awaited_events::AwaitedEvents, ledger::EffectLedger, plan::SimulationPlan, rate_limits::RateMeter, task_record::is_final,
-    virtual_time::Millis, workflow_model::WorkflowModel,
+    awaited_events::AwaitedEvents, ledger::EffectLedger, plan::SimulationPlan,
+    rate_limits::RateMeter, task_record::is_final, virtual_time::Millis,
+    workflow_model::WorkflowModel,
 };
 
 /// A published alert.

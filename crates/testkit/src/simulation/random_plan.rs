@@ -16,8 +16,7 @@ use steward_core::{
 use super::{
     agents_plan::AGENTS,
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
-    event_wait_plan,
-    large_tasks,
+    event_wait_plan, large_tasks,
     late_message_plan::LateMessagePlan,
     lifecycle_checks, list_edit_plan,
     mutation::{is_valid, mutate},
