@@ -127,6 +127,7 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         output: None,
         incarnation: None,
         tenant: None,
+        payload_place: None,
     }
 }
 

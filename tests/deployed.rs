@@ -23,6 +23,7 @@ mod functions;
 mod http;
 mod killed_functions;
 mod own_agent;
+mod payloads;
 mod permissions;
 mod recovery;
 mod stack;
@@ -81,6 +82,7 @@ async fn run_all_checks(stack: &Rc<Stack>) {
     checks.start("console", console::operator_uses_the_console(stack.clone()));
     checks.start("own agent", own_agent::agent_is_a_stack_of_its_own(stack.clone()));
     checks.start("example agents", example_agents::example_agents_run_as_functions(stack.clone()));
+    checks.start("payloads", payloads::payloads_go_to_a_service_and_back(stack.clone()));
     checks.start("aws kinds", aws_kinds::agents_call_aws_services(stack.clone()));
     checks.end().await;
     // Runs alone: if a scheduler were killed meanwhile, it would send the killed agent's request again.

@@ -8,4 +8,5 @@ mod commands;
 mod harness;
 mod id_reuse;
 mod late_child_messages;
+mod payloads;
 mod retention;

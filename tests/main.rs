@@ -42,6 +42,7 @@ mod history;
 mod lifetimes;
 mod missing_agents;
 mod overload;
+mod payloads;
 mod races;
 mod rate_limits;
 mod regressions;

@@ -19,6 +19,7 @@ mod agent;
 mod commands;
 mod deployment_role;
 mod parameters;
+mod payloads;
 mod registrar;
 mod supervisor;
 mod webhooks;

@@ -128,6 +128,7 @@ pub(super) async fn a_child_task_replaces_the_ended_child_of_an_earlier_parent(
             step: "ship".parse().unwrap(),
             depth: 1,
             incarnation: Some(Incarnation::recorded_at(at(second))),
+            payload_place: None,
         }),
         ..task
     };

@@ -141,6 +141,9 @@ pub(super) fn full_task(task_id: &str) -> Task {
             step: "pack[3]".parse().unwrap(),
             depth: 2,
             incarnation: Some(Incarnation::recorded_at(at(0))),
+            payload_place: Some(
+                "tasks/order-1@000000001/parent@000000000/".to_owned().try_into().unwrap(),
+            ),
         }),
         retention_for_parent: Some(DocumentRetention { from: at(9_000), retention_s: Some(7_200) }),
         retention_s: Some(86_400),

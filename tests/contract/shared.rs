@@ -12,13 +12,14 @@ use super::{
     tasks::race,
 };
 
-const KINDS: [SharedRecordKind; 9] = [
+const KINDS: [SharedRecordKind; 10] = [
     SharedRecordKind::Breaker,
     SharedRecordKind::DeadLetters,
     SharedRecordKind::History,
     SharedRecordKind::Supervisor,
     SharedRecordKind::Bulk,
     SharedRecordKind::Intake,
+    SharedRecordKind::Payloads,
     SharedRecordKind::Agent,
     SharedRecordKind::AgentSeen,
     SharedRecordKind::Rate,

@@ -51,6 +51,9 @@ const QUEUES: [&str; 13] = [
     "orders",
 ];
 
+/// The digest of an empty body.
+const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
 const FUNCTIONS: [&str; 2] = ["submission-http", "console"];
 
 /// The permissions of every function.
@@ -80,6 +83,11 @@ const PERMISSIONS: [(&str, &[&str]); 12] = [
             "DeleteMessage events",
             "ChangeMessageVisibility events",
             "GetQueueAttributes events",
+            "GetObject uploads",
+            "GetObject tasks",
+            "PutObject tasks",
+            "ListBucket",
+            "ListBucket tasks",
         ],
     ),
     (
@@ -95,6 +103,11 @@ const PERMISSIONS: [(&str, &[&str]); 12] = [
             "Query workflows",
             "SendMessage scheduler",
             "SendMessage client",
+            "PutObject uploads",
+            "GetObject uploads",
+            "PutObject tasks",
+            "ListBucket",
+            "ListBucket tasks",
         ],
     ),
     (
@@ -152,6 +165,11 @@ const PERMISSIONS: [(&str, &[&str]); 12] = [
             "DeleteMessage agent-payment-requests",
             "ChangeMessageVisibility agent-payment-requests",
             "GetQueueAttributes agent-payment-requests",
+            "GetObject tasks",
+            "PutObject tasks",
+            "AbortMultipartUpload tasks",
+            "ListBucket",
+            "ListBucket tasks",
         ],
     ),
     (
@@ -181,6 +199,8 @@ const PERMISSIONS: [(&str, &[&str]); 12] = [
             "DeleteMessage sweeps",
             "ChangeMessageVisibility sweeps",
             "GetQueueAttributes sweeps",
+            "ListBucket tasks",
+            "DeleteObject tasks",
         ],
     ),
     (
@@ -298,6 +318,8 @@ enum Operation {
     Json { target: String, body: Value },
     /// An invocation of this function that only checks the permission.
     DryRun(String),
+    /// A request to S3: the method, the path and the query. Its precondition never holds, and its object does not exist.
+    Object { method: Method, path: String },
 }
 
 fn probes(stack: &Stack) -> Vec<Probe> {
@@ -338,6 +360,7 @@ fn probes(stack: &Stack) -> Vec<Probe> {
             probe(&permission, "sqs", &target, json!({ "QueueUrl": url }))
         }));
     }
+    probes.extend(object_probes(stack.variable("STEWARD_PAYLOADS_BUCKET")));
     let callback_keys = stack.variable("STEWARD_CALLBACK_SECRET_ARN");
     for (secret, arn) in [
         ("own", stack.secret.as_str()),
@@ -360,6 +383,33 @@ fn probes(stack: &Stack) -> Vec<Probe> {
         Probe { permission: format!("InvokeFunction {function}"), service: "lambda", operation }
     }));
     probes
+}
+
+/// Requests for objects that do not exist.
+fn object_probes(bucket: &str) -> Vec<Probe> {
+    let operations = [
+        ("GetObject", Method::GET, ""),
+        ("PutObject", Method::PUT, ""),
+        ("DeleteObject", Method::DELETE, ""),
+        ("AbortMultipartUpload", Method::DELETE, "?uploadId=none"),
+    ];
+    let objects = ["uploads", "tasks"].into_iter().flat_map(|place| {
+        operations.clone().map(|(operation, method, query)| {
+            let path = format!("{bucket}/{place}/probe{query}");
+            (format!("{operation} {place}"), method, path)
+        })
+    });
+    let lists = [("ListBucket", "none"), ("ListBucket tasks", "tasks/")].map(|(name, prefix)| {
+        let prefix = prefix.replace('/', "%2F");
+        let path = format!("{bucket}?list-type=2&prefix={prefix}");
+        (name.to_owned(), Method::GET, path)
+    });
+    let probes = objects.chain(lists).map(|(permission, method, path)| Probe {
+        permission,
+        service: "s3",
+        operation: Operation::Object { method, path },
+    });
+    probes.collect()
 }
 
 fn probe(permission: &str, service: &'static str, target: &str, body: Value) -> Probe {
@@ -389,6 +439,13 @@ async fn response_to(credentials: &Credentials, probe: &Probe) -> String {
     match &probe.operation {
         Operation::Json { target, body } => {
             call(credentials, probe.service, target, body).await.1.to_string()
+        }
+        Operation::Object { method, path } => {
+            let url = format!("{}/{path}", deployment_target().endpoint(probe.service));
+            let never = [("if-match", "\"none\""), ("x-amz-content-sha256", EMPTY_SHA256)];
+            let request = (method.clone(), url.as_str());
+            let response = signed(credentials, probe.service, request, &never, "").await;
+            response.text().await.unwrap()
         }
         Operation::DryRun(function) => {
             let path = format!("2015-03-31/functions/{function}/invocations");

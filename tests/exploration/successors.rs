@@ -136,6 +136,7 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
         step: "k".parse().unwrap(),
         depth: 1,
         incarnation: None,
+        payload_place: None,
     };
     let submission = Submission {
         task_id: task_id(),

@@ -110,7 +110,13 @@ fn submission(text: &str) -> Result<StoryEvent, String> {
     let parent = |step: &str, task: &str| {
         let task_id = task.parse().map_err(|error| format!("{error}"))?;
         let step = step.parse().map_err(|error| format!("{error}"))?;
-        Ok::<_, String>(Some(ParentStep { task_id, step, depth: 1, incarnation: None }))
+        Ok::<_, String>(Some(ParentStep {
+            task_id,
+            step,
+            depth: 1,
+            incarnation: None,
+            payload_place: None,
+        }))
     };
     let submission = match text.split(' ').collect::<Vec<_>>().as_slice() {
         ["submit"] => StorySubmission::default(),

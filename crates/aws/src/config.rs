@@ -68,6 +68,12 @@ pub struct Config {
     /// The ARN of the secret with the secrets of these webhooks. Empty if there are none.
     #[envconfig(from = "STEWARD_WEBHOOK_SECRET_ARN", default = "")]
     pub webhook_secret: String,
+    /// The bucket of payloads. Empty if the deployment, or this function, has none.
+    #[envconfig(from = "STEWARD_PAYLOADS_BUCKET", default = "")]
+    pub payloads_bucket: String,
+    /// The endpoint in the URLs of uploads, for an S3 that clients reach at another address than the functions. Empty for AWS.
+    #[envconfig(from = "STEWARD_PAYLOADS_URL", default = "")]
+    pub payloads_url: String,
     /// The event bus for alerts and lifecycle events.
     #[envconfig(from = "STEWARD_EVENT_BUS")]
     pub event_bus: String,

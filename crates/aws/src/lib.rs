@@ -6,6 +6,7 @@
 //! | definitions | DynamoDB: table `workflows` | [`definitions`] |
 //! | channel | SQS, batched | [`channel`] |
 //! | event bus | EventBridge, batched | [`bus`] |
+//! | payloads | S3 | [`payloads`] |
 //!
 //! | other module | contents |
 //! | --- | --- |
@@ -34,6 +35,7 @@ mod field_names;
 pub mod function;
 pub mod items;
 pub mod meter;
+pub mod payloads;
 pub mod polling;
 pub mod ports;
 pub mod publisher;

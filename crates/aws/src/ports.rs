@@ -9,13 +9,17 @@ use aws_config::{SdkConfig, retry::RetryConfig};
 pub use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
 use steward_core::{callback_url::CallbackUrls, model::time::Timing};
-use steward_runtime::ports::{Clock, Ports};
+use steward_runtime::{
+    payloads::PayloadStore,
+    ports::{Clock, Ports},
+};
 
 use crate::{
     bus::EventBridgeBus,
     channel::{QueueUrls, SqsChannel},
     config::Config,
     definitions::DynamoDefinitions,
+    payloads::S3Payloads,
     store::DynamoStore,
 };
 
@@ -37,6 +41,7 @@ pub struct AwsPorts {
     timing: Timing,
     instance: String,
     callback_urls: Option<SharedCallbackUrls>,
+    payloads: Option<S3Payloads>,
 }
 
 /// The current keys of callback URLs, shared by those who use and replace them.
@@ -84,6 +89,7 @@ impl AwsPorts {
         }
         let mut sqs = aws_sdk_sqs::config::Builder::from(sdk);
         let mut eventbridge = aws_sdk_eventbridge::config::Builder::from(sdk);
+        let payloads = S3Payloads::configured(sdk, config, interceptors.clone());
         for interceptor in interceptors {
             dynamodb.push_interceptor(interceptor.clone());
             sqs.push_interceptor(interceptor.clone());
@@ -118,6 +124,7 @@ impl AwsPorts {
             timing: config.timing(),
             instance: format!("{role}-{:08x}", fastrand::u32(..)),
             callback_urls: None,
+            payloads,
         }
     }
 
@@ -125,6 +132,14 @@ impl AwsPorts {
     #[must_use]
     pub fn with_callback_urls(self, urls: Option<SharedCallbackUrls>) -> Self {
         Self { callback_urls: urls, ..self }
+    }
+}
+
+impl AwsPorts {
+    /// The bucket of payloads, to stream them.
+    #[must_use]
+    pub fn bucket(&self) -> Option<&S3Payloads> {
+        self.payloads.as_ref()
     }
 }
 
@@ -161,6 +176,10 @@ impl Ports for AwsPorts {
 
     fn instance(&self) -> &str {
         &self.instance
+    }
+
+    fn payloads(&self) -> Option<&dyn PayloadStore> {
+        self.payloads.as_ref().map(|payloads| payloads as &dyn PayloadStore)
     }
 
     fn callback_urls(&self) -> Option<Arc<CallbackUrls>> {

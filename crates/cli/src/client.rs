@@ -13,6 +13,7 @@ use steward_aws::{
     config::{HumanDuration, QueueNames},
     dead_letters::{DeadLetterQueue, DeadLettersError},
     definitions::DynamoDefinitions,
+    payloads::S3Payloads,
     publisher::Publisher,
     rules::EventRules,
     store::DynamoStore,
@@ -52,6 +53,9 @@ pub(crate) struct DeploymentArgs {
     /// The queue of events that steps wait for, by name or URL.
     #[arg(long, env = "STEWARD_EVENTS_QUEUE_URL", default_value = resources::EVENTS_QUEUE)]
     events_queue: String,
+    /// The bucket of payloads.
+    #[arg(long, env = "STEWARD_PAYLOADS_BUCKET", default_value = resources::PAYLOADS_BUCKET)]
+    payloads_bucket: String,
     /// The event bus on which publication creates the rules of workflows.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
@@ -106,6 +110,9 @@ impl DeploymentArgs {
             reply_queues: ReplyQueues::default(),
             callback_url: String::new(),
             callback_secret: String::new(),
+            // The console does not read payloads.
+            payloads_bucket: String::new(),
+            payloads_url: String::new(),
             event_bus: self.event_bus.clone(),
             shards: self.shards,
             // Only functions that write tasks use these.
@@ -114,6 +121,11 @@ impl DeploymentArgs {
             pickup_within: HumanDuration(Duration::ZERO),
         };
         Ok(AwsPorts::new(&sdk, &config, role))
+    }
+
+    /// The bucket of payloads.
+    pub(crate) async fn payloads(&self) -> S3Payloads {
+        S3Payloads::new(&sdk_config().await, self.payloads_bucket.clone())
     }
 
     /// The definitions table.

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use steward_core::model::{
     command::CommandAction,
     names::{Part, TaskId},
+    payload::PayloadKey,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -28,6 +29,7 @@ mod failure;
 mod local;
 mod new;
 mod operate;
+mod payloads;
 mod redrive;
 mod retry_all;
 mod scale;
@@ -77,6 +79,10 @@ enum Command {
         /// the workflow masks are hidden.
         #[arg(long)]
         errors: bool,
+        /// Write the payload with this key to the standard output, instead of the task. Without this option, the keys are
+        /// shown. Reading needs the right to read the bucket of payloads.
+        #[arg(long, value_name = "KEY", value_parser = |key: &str| PayloadKey::try_from(key.to_owned()))]
+        payload: Option<PayloadKey>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -163,8 +169,9 @@ async fn run() -> Result<()> {
         Command::Bench(args) => Box::pin(bench::run(args)).await,
         Command::Cost(args) => cost::run(*args).await,
         Command::Submit(args) => submit::run(args).await,
-        Command::Show { task, part, errors, json, deployment } => {
-            let options = show::ShowOptions { part: part.as_ref(), errors, json };
+        Command::Show { task, part, errors, payload, json, deployment } => {
+            let (part, payload) = (part.as_ref(), payload.as_ref());
+            let options = show::ShowOptions { part, errors, json, payload };
             show::show(&task, options, &deployment).await
         }
         Command::List(args) => tasks::list(args).await,

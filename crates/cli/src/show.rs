@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,18 +12,20 @@ use steward_core::{
         attempt::{Action, AttemptId},
         document::{Document, DocumentKey},
         names::{Part, TaskId},
+        payload::{PayloadKey, has_reference},
         task::Task,
     },
 };
 use steward_operator::{
     masked_documents::{HiddenValues, masked_document},
+    payloads::ShownPayload,
     shown_documents::{CutStep, ShownDocuments},
     timeline::{TimelineEntry, timeline},
     view::TaskView,
 };
 use steward_runtime::ports::{Definitions, PortError, StateStore};
 
-use crate::{client::DeploymentArgs, table::table};
+use crate::{client::DeploymentArgs, payloads, table::table};
 
 /// What to print of a task.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +36,8 @@ pub(crate) struct ShowOptions<'a> {
     pub(crate) errors: bool,
     /// Whether to print JSON.
     pub(crate) json: bool,
+    /// A payload to write to the standard output, instead of the task.
+    pub(crate) payload: Option<&'a PayloadKey>,
 }
 
 /// What a service said about a failed attempt.
@@ -57,6 +61,12 @@ pub(crate) async fn show(
     let task = store.load(id).await?.with_context(|| format!("task `{id}` does not exist"))?;
     let ShownDocuments { ranges, cut } = ShownDocuments::of(&task, options.part);
     let documents = store.documents_in(&task, &ranges).await?;
+    let payloads = shown_payloads(&task, &documents, deployment).await?;
+    if let Some(key) = options.payload {
+        let is_shown = payloads.iter().any(|payload| payload.reference.key == *key);
+        ensure!(is_shown, "task `{id}` shows no payload `{key}`");
+        return payloads::download(key, &deployment.payloads().await).await;
+    }
     let mut view = TaskView::of(&task).with_reasons(&task, &documents);
     // A task whose definition cannot be read is shown without its agents.
     if let Ok(Some(workflow)) = workflow(&task, deployment).await {
@@ -71,6 +81,9 @@ pub(crate) async fn show(
         let mut shown = serde_json::to_value(view)?;
         if let Some(fields) = shown.as_object_mut() {
             fields.insert("timeline".to_owned(), json!(lines));
+            if !payloads.is_empty() {
+                fields.insert("payloads".to_owned(), json!(payloads));
+            }
             if let Some(errors) = errors {
                 fields.insert("errors".to_owned(), json!(errors));
             }
@@ -86,6 +99,9 @@ pub(crate) async fn show(
     outln!("{table}");
     for CutStep { step, items, started } in cut {
         outln!("{} of {started} started items of {step} are shown (--part)", items.len());
+    }
+    for payload in payloads {
+        outln!("{payload}");
     }
     for error in errors.iter().flatten() {
         outln!("{}", error_text(error)?);
@@ -109,6 +125,23 @@ async fn mask(task: &Task, deployment: &DeploymentArgs) -> Result<Mask> {
         format!("without workflow `{name}` version {version} it is not known what its mask hides")
     })?;
     Ok(workflow.mask.clone())
+}
+
+/// The payloads to which the documents of a task refer, without those that the workflow masks.
+async fn shown_payloads(
+    task: &Task,
+    documents: &[Document],
+    deployment: &DeploymentArgs,
+) -> Result<Vec<ShownPayload>> {
+    if !documents.iter().any(|document| has_reference(&document.body)) {
+        return Ok(Vec::new());
+    }
+    let mask = mask(task, deployment).await?;
+    let hidden = HiddenValues::of(&mask, documents);
+    let payloads = documents.iter().flat_map(|document| {
+        ShownPayload::of(&document.key, &masked_document(&mask, &hidden, document))
+    });
+    Ok(payloads.collect())
 }
 
 /// The error bodies in the documents of a task, oldest first.

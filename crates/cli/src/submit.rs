@@ -20,7 +20,7 @@ use steward_core::{
         names::{TaskId, Tenant},
         task::{ProcessState, Task},
     },
-    submission::{check_input, is_same_submission, parse},
+    submission::{check_input, is_same_submission, parse, payloads::submitted_payloads},
 };
 use steward_operator::view::{TaskView, result_key_of};
 use steward_runtime::{
@@ -31,6 +31,7 @@ use steward_runtime::{
 use crate::{
     client::{BATCH, DeploymentArgs, QueuedText},
     failure::UnexpectedOutcome,
+    payloads::{self, PayloadFile},
 };
 
 /// Tasks that are awaited at the same time.
@@ -45,6 +46,11 @@ pub(crate) struct SubmitArgs {
     /// Wait until the tasks have ended, but at most this time. Exits with 1 unless all of them are Processed then.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
+    /// Upload a file of up to 64 MiB, and put a reference to it in place of the input, or with FIELD=FILE into a field of the
+    /// input, such as `document.scan=scan.pdf`. Only for a single submission; it may be given several times. The upload
+    /// needs the right to write to the bucket of payloads.
+    #[arg(long = "payload", value_name = "[FIELD=]FILE")]
+    payloads: Vec<PayloadFile>,
     /// The tenant of all tasks whose submission names none.
     #[arg(long)]
     tenant: Option<Tenant>,
@@ -67,7 +73,15 @@ struct Prepared {
 
 /// Checks all submissions, sends them to the submissions queue, and waits for the end of their tasks.
 pub(crate) async fn run(args: SubmitArgs) -> Result<()> {
-    let prepared = read_files(&args.files, args.tenant.as_ref())?;
+    let mut values = read_files(&args.files)?;
+    if !args.payloads.is_empty() {
+        let [value] = values.as_mut_slice() else {
+            bail!("--payload needs exactly one submission, and there are {}", values.len());
+        };
+        let store = args.deployment.payloads().await;
+        payloads::upload_into(&mut value.value, &args.payloads, &store).await?;
+    }
+    let prepared = prepare(values, args.tenant.as_ref())?;
     if !args.unchecked {
         check(&prepared, &args.deployment).await?;
     }
@@ -82,20 +96,33 @@ pub(crate) async fn run(args: SubmitArgs) -> Result<()> {
     print_ends(&prepared, &ends, args.json)
 }
 
-fn read_files(files: &[PathBuf], tenant: Option<&Tenant>) -> Result<Vec<Prepared>> {
-    let mut prepared = Vec::new();
+/// A submission as it is in a file, and its place.
+struct ReadValue {
+    value: Value,
+    place: String,
+}
+
+fn read_files(files: &[PathBuf]) -> Result<Vec<ReadValue>> {
+    let mut values = Vec::new();
     for file in files {
-        for (n, mut value) in read_values(file)?.into_iter().enumerate() {
-            if let (Some(tenant), Value::Object(fields)) = (tenant, &mut value) {
-                fields.entry("tenant").or_insert_with(|| tenant.as_str().into());
-            }
-            let text = value.to_string();
-            let submission = parse(&text)
-                .with_context(|| format!("{}, submission {}", file.display(), n + 1))?;
-            prepared.push(Prepared { submission, text });
+        for (n, value) in read_values(file)?.into_iter().enumerate() {
+            let place = format!("{}, submission {}", file.display(), n + 1);
+            values.push(ReadValue { value, place });
         }
     }
-    Ok(prepared)
+    Ok(values)
+}
+
+fn prepare(values: Vec<ReadValue>, tenant: Option<&Tenant>) -> Result<Vec<Prepared>> {
+    let prepared = values.into_iter().map(|ReadValue { mut value, place }| {
+        if let (Some(tenant), Value::Object(fields)) = (tenant, &mut value) {
+            fields.entry("tenant").or_insert_with(|| tenant.as_str().into());
+        }
+        let text = value.to_string();
+        let submission = parse(&text).context(place)?;
+        Ok(Prepared { submission, text })
+    });
+    prepared.collect()
 }
 
 /// Reads the JSON values of a file: an object, an array of objects, or one object per line.
@@ -134,7 +161,11 @@ async fn check(prepared: &[Prepared], deployment: &DeploymentArgs) -> Result<()>
         let plan =
             plan.context("the definitions cannot be read; --unchecked sends without a check")?;
         let refusal = match plan {
-            Some(plan) => check_input(submission, &plan).err().map(|refusal| refusal.to_string()),
+            Some(plan) => {
+                let checked = check_input(submission, &plan);
+                let checked = checked.and_then(|()| submitted_payloads(submission).map(drop));
+                checked.err().map(|refusal| refusal.to_string())
+            }
             None => {
                 let version = version.map(|version| format!(" version {version}"));
                 Some(format!("there is no workflow `{name}`{}", version.unwrap_or_default()))
@@ -152,7 +183,7 @@ async fn check(prepared: &[Prepared], deployment: &DeploymentArgs) -> Result<()>
 /// Whether the task was recorded for this submission.
 async fn is_task_of(store: &DynamoStore, task: &Task, submission: &Submission) -> Result<bool> {
     let recorded = store.documents_of(task, &[DocumentKey::Submission]).await?;
-    Ok(recorded.iter().any(|recorded| is_same_submission(&recorded.body, submission)))
+    Ok(recorded.iter().any(|recorded| is_same_submission(task, &recorded.body, submission)))
 }
 
 async fn send(prepared: &[Prepared], deployment: &DeploymentArgs) -> Result<()> {

@@ -13,6 +13,7 @@ use crate::{
         document::{Document, DocumentKey},
         inline_documents::InlineDocuments,
         integers::check_integers,
+        json_text::to_json_value,
         messages::{Submission, mistake},
         names::{Incarnation, WorkflowName},
         retention::retention_start,
@@ -22,6 +23,9 @@ use crate::{
 };
 
 pub mod event;
+pub mod payloads;
+
+use payloads::claimed_submission;
 
 /// Why a submission is refused. A retry of the same submission would be refused too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +63,14 @@ pub enum SubmissionRefusal {
     /// `reply_to` is not one of the allowed queues.
     #[error("reply_to is not on the list of allowed reply queues")]
     ReplyQueueNotAllowed,
+    /// The input refers to a payload that cannot be used.
+    #[error("input{pointer}: {reason}")]
+    InvalidPayload {
+        /// Where the reference is in the input: a JSON pointer.
+        pointer: String,
+        /// Why it cannot be used. Contains no values.
+        reason: String,
+    },
     /// The id belongs to another task.
     #[error("task `{0}` exists already, with other content")]
     IdTaken(String),
@@ -236,13 +248,13 @@ pub fn accept(
         documents: InlineDocuments::default(),
     };
     let mut task = if submission.undo { undone_before_start(task, now) } else { task };
-    let documents = vec![submission_document(submission, now)];
+    let documents = vec![submission_document(submission, &task, now)];
     let separate = place_documents(&mut task, workflow, documents).pop();
     (task, separate)
 }
 
-fn submission_document(submission: &Submission, now: Timestamp) -> Document {
-    let body = serde_json::to_value(submission).unwrap_or(Value::Null);
+fn submission_document(submission: &Submission, task: &Task, now: Timestamp) -> Document {
+    let body = to_json_value(&*claimed_submission(submission, task.payload_place().as_ref()));
     Document::new(DocumentKey::Submission, now, body)
 }
 
@@ -293,7 +305,8 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Docum
         documents: InlineDocuments::default(),
     };
     let mut task = undone_before_start(task, now);
-    let separate = place_only_document(&mut task, submission_document(submission, now));
+    let document = submission_document(submission, &task, now);
+    let separate = place_only_document(&mut task, document);
     (task, separate)
 }
 
@@ -303,13 +316,18 @@ pub fn is_tombstone(task: &Task) -> bool {
     task.process_state == ProcessState::Undone && task.steps.is_empty()
 }
 
-/// Whether `submission` is a repetition of a stored submission. Fields that the scheduler sets for each delivery may
-/// differ.
+/// Whether `submission` is a repetition of the stored submission of `task`. Fields that the scheduler sets for each delivery
+/// may differ.
 #[must_use]
-pub fn is_same_submission(stored: &Value, submission: &Submission) -> bool {
+pub fn is_same_submission(task: &Task, stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
+    let submission = &*claimed_submission(submission, task.payload_place().as_ref());
     let Submission { undo, attempt, has_begun, retention, .. } = *submission;
-    stored.is_ok_and(|stored| {
+    stored.is_ok_and(|mut stored| {
+        if let (Some(recorded), Some(parent)) = (&mut stored.parent, &submission.parent) {
+            // A release without payloads may have submitted the child before.
+            recorded.payload_place = parent.payload_place.clone();
+        }
         // A release without tenants, which saved the parent in between, has dropped the parent's tenant.
         let of_parent = submission.parent.is_some();
         let tenant = if of_parent { submission.tenant.clone() } else { stored.tenant.clone() };

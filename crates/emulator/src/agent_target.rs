@@ -9,6 +9,7 @@ use steward_agent::{
     kind::{AnyService, AwsService as AwsAgentService},
     signed::AwsSigner,
 };
+use steward_aws::payloads::S3Payloads;
 use steward_core::limits;
 
 use crate::{
@@ -112,14 +113,20 @@ impl AgentTarget {
     }
 
     /// The service. `own_url` is the URL at which the host serves AWS, if it listens.
-    pub(crate) fn service(&self, aws: &EmbeddedAws, own_url: Option<&str>) -> Result<AnyService> {
+    pub(crate) fn service(
+        &self,
+        aws: &EmbeddedAws,
+        own_url: Option<&str>,
+        payloads: Option<S3Payloads>,
+    ) -> Result<AnyService> {
         // The credentials of the embedded AWS: a request that is signed with them is of no use elsewhere.
         let signer = aws.sdk_config().credentials_provider().map(AwsSigner::new);
         let external = |service| aws.external_url(service).or(own_url);
         let no_endpoint = "an agent for an AWS service needs a host that listens";
         let (kind, arn_prefix, names, endpoint) = match self {
             Self::Http(base_url) => {
-                let settings = HttpSettings { signer, ..HttpSettings::new(base_url.clone()) };
+                let settings =
+                    HttpSettings { signer, payloads, ..HttpSettings::new(base_url.clone()) };
                 return Ok(AnyService::Http(HttpService::new(settings)?));
             }
             Self::Queues(names) => {

@@ -200,6 +200,7 @@ impl Host {
             let location = elsewhere.as_deref().unwrap_or("in this process");
             format!("create the tables and queues ({location})")
         })?;
+        config.payloads_url = address.map(|at| format!("http://{at}")).unwrap_or_default();
         if let Some(timing) = options.timing {
             config.set_timing(timing);
         }
@@ -249,7 +250,8 @@ impl Host {
         self.start_scheduler();
         let own_url = self.address.map(|address| format!("http://{address}"));
         for (name, target) in &options.agents {
-            let service = target.service(&self.aws, own_url.as_deref());
+            let service =
+                target.service(&self.aws, own_url.as_deref(), self.ports.bucket().cloned());
             let service = service.with_context(|| format!("agent {name}"))?;
             self.start_agent(name.clone(), service, options.rate_limits.get(name).copied());
         }
@@ -426,10 +428,13 @@ impl Host {
             let mut ticks = tokio::time::interval(EXPIRY_EVERY);
             loop {
                 ticks.tick().await;
-                let aws = aws.clone();
+                let (aws, own_aws) = (aws.clone(), aws.clone());
                 let swept = tokio::task::spawn_blocking(move || aws.delete_expired_items()).await;
                 if let Ok(Err(error)) = swept {
                     tracing::warn!(%error, "expired items could not be deleted");
+                }
+                if let Err(error) = own_aws.delete_expired_objects() {
+                    tracing::warn!(%error, "expired uploads could not be deleted");
                 }
             }
         });

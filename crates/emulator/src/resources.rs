@@ -33,6 +33,8 @@ pub const TASKS_TABLE: &str = "steward-tasks";
 pub const DOCUMENTS_TABLE: &str = "steward-documents";
 /// The table of definitions.
 pub const WORKFLOWS_TABLE: &str = "steward-workflows";
+/// The bucket of payloads.
+pub const PAYLOADS_BUCKET: &str = "steward-payloads";
 /// The event bus.
 pub const EVENT_BUS: &str = "steward";
 /// The queue of submissions.
@@ -67,6 +69,10 @@ pub const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 /// AWS refuses a request.
 pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let sdk = aws.sdk_config();
+    let objects = aws_sdk_s3::config::Builder::from(&sdk).force_path_style(true).build();
+    let objects = aws_sdk_s3::Client::from_conf(objects);
+    let bucket = objects.create_bucket().bucket(PAYLOADS_BUCKET).send().await;
+    bucket.context("create the bucket of payloads")?;
     create_tables(&aws_sdk_dynamodb::Client::new(&sdk)).await?;
     let agent_queues: Vec<_> =
         agents.iter().map(|agent| AGENT_QUEUE.replace("{agent}", agent.as_str())).collect();
@@ -117,6 +123,8 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         console_role_id: String::new(),
         rejected_queue_url,
         sweeps_queue_url,
+        payloads_bucket: PAYLOADS_BUCKET.to_owned(),
+        payloads_url: String::new(),
     })
 }
 

@@ -20,6 +20,7 @@ use std::{
 };
 
 use steward_core::model::{events::BusEvent, time::Timing};
+use steward_runtime::payloads::PayloadStore;
 use steward_runtime::ports::{
     Channel, EventBus, NoSuchQueue, OutgoingMessage, PortError, Ports, Queue,
 };
@@ -27,6 +28,7 @@ use steward_runtime::ports::{
 mod clock;
 mod definitions;
 pub mod intercepted_store;
+mod payloads;
 mod storage;
 mod store;
 
@@ -34,6 +36,7 @@ use storage::lock;
 
 pub use clock::ManualClock;
 pub use definitions::MemoryDefinitions;
+pub use payloads::MemoryPayloads;
 pub use store::{ExpiredItem, MemoryStore};
 
 /// The largest message in bytes that SQS accepts: the limit of a queue that does not configure another.
@@ -46,6 +49,7 @@ pub struct MemoryPorts {
     definitions: MemoryDefinitions,
     channel: MemoryChannel,
     bus: MemoryBus,
+    payloads: MemoryPayloads,
     clock: ManualClock,
     timing: Timing,
     instance: String,
@@ -61,6 +65,7 @@ impl MemoryPorts {
             definitions: MemoryDefinitions::default(),
             channel: MemoryChannel::default(),
             bus: MemoryBus::default(),
+            payloads: MemoryPayloads::new(clock.clone()),
             clock,
             timing,
             instance: "memory".to_owned(),
@@ -71,6 +76,12 @@ impl MemoryPorts {
     #[must_use]
     pub fn with_instance(&self, name: &str) -> Self {
         Self { instance: name.to_owned(), ..self.clone() }
+    }
+
+    /// The bucket of payloads.
+    #[must_use]
+    pub fn memory_payloads(&self) -> &MemoryPayloads {
+        &self.payloads
     }
 
     /// The same ports, with this many tasks in a page of an index instead of 100.
@@ -113,6 +124,10 @@ impl Ports for MemoryPorts {
 
     fn instance(&self) -> &str {
         &self.instance
+    }
+
+    fn payloads(&self) -> Option<&dyn PayloadStore> {
+        Some(&self.payloads)
     }
 }
 

@@ -26,6 +26,7 @@ pub mod graph;
 pub mod mask;
 pub mod masked_documents;
 pub mod next;
+pub mod payloads;
 pub mod preview;
 pub mod shown_documents;
 pub mod state;

@@ -20,6 +20,7 @@
 //! | [`history`] | the number of tasks that ended in each minute |
 //! | [`intake`] | the record that limits how many new tasks start |
 //! | [`rate`] | the rate limit record that all instances of an agent share |
+//! | [`payloads`] | the port of payloads in a bucket |
 //! | [`metrics`], [`trace`] | counters and trace spans |
 
 pub mod agents;
@@ -31,6 +32,7 @@ pub mod drive;
 pub mod history;
 pub mod intake;
 pub mod metrics;
+pub mod payloads;
 pub mod ports;
 pub mod rate;
 pub mod trace;

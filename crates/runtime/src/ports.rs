@@ -1,5 +1,5 @@
 //! The ports: traits for the state store, the definitions, the queues, the event bus and the clock. `crates/aws`
-//! implements them with DynamoDB, SQS and EventBridge, and `crates/testkit` in memory. One contract suite tests both
+//! implements them with DynamoDB, SQS, EventBridge and S3, and `crates/testkit` in memory. One contract suite tests both
 //! implementations.
 
 use std::{
@@ -10,6 +10,8 @@ use steward_core::{callback_url::CallbackUrls, definition::plan::Plan};
 
 use jiff::Timestamp;
 use serde_json::Value;
+
+use crate::payloads::PayloadStore;
 
 use steward_core::model::{
     document::{Document, DocumentKey, DocumentOwner},
@@ -250,6 +252,8 @@ pub enum SharedRecordKind {
     Bulk,
     /// How many new tasks may start: one record for the deployment.
     Intake,
+    /// Where the supervisor's pass over the payloads stands.
+    Payloads,
     /// Registrations of agents, by agent.
     Agent,
     /// The last reply of each agent, by agent.
@@ -273,6 +277,7 @@ impl SharedRecordKind {
             Self::Supervisor => "#supervisor",
             Self::Bulk => "#bulk",
             Self::Intake => "#intake",
+            Self::Payloads => "#payloads",
             Self::Agent => "#agent",
             Self::AgentSeen => "#agent-seen",
             Self::Rate => "#rate",
@@ -306,6 +311,7 @@ impl SharedRecordKey {
             | SharedRecordKind::Supervisor
             | SharedRecordKind::Bulk
             | SharedRecordKind::Intake
+            | SharedRecordKind::Payloads
             | SharedRecordKind::Agent
             | SharedRecordKind::AgentSeen
             | SharedRecordKind::Rate => self.kind.name().into(),
@@ -493,6 +499,10 @@ pub trait Ports: Send + Sync {
     /// Creates the URLs for callbacks. `None` if the deployment has no endpoint for them, or if this function never sends
     /// them to agents.
     fn callback_urls(&self) -> Option<Arc<CallbackUrls>> {
+        None
+    }
+    /// The bucket of payloads. `None` if the deployment has none, or if this function never uses it.
+    fn payloads(&self) -> Option<&dyn PayloadStore> {
         None
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     http::BaseUrl,
     response::CallResponse,
     signed::{AwsSigner, SigningScope},
-    transport::{body, broken_connection, client, error_word, not_sent, retry_after},
+    transport::{broken_connection, client, error_word, not_sent, retry_after, whole_body},
 };
 
 /// Names of errors with which AWS services reject a request because of its rate. A rejected request had no effect. The
@@ -132,14 +132,14 @@ impl AwsApi {
         }
         *call.body_mut() = Some(content.into());
         let scope = SigningScope { service: target.service.clone(), region: target.region.clone() };
-        let signed = self.signer.sign(&mut call, &scope, SystemTime::now()).await;
+        let signed = self.signer.sign(&mut call, None, &scope, SystemTime::now()).await;
         signed.map_err(|error| not_sent(&error.to_string()))?;
         span.set("http.request.method", "POST");
         let response = self.client.execute(call).await;
         let response = response.map_err(|error| broken_connection(&error))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         span.set_number("http.response.status_code", status.into());
-        Ok(ApiResponse { status, headers, body: body(response, request).await })
+        Ok(ApiResponse { status, headers, body: whole_body(response, request).await })
     }
 }
 

@@ -4,9 +4,12 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use reqwest::{
     Certificate, Client, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderValue, InvalidHeaderValue},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, InvalidHeaderValue},
 };
-use steward_core::{limits, model::messages::StepRequest};
+use steward_core::{
+    limits,
+    model::{messages::StepRequest, payload::PayloadReference},
+};
 use steward_runtime::trace;
 
 use crate::{
@@ -98,16 +101,22 @@ impl Connection {
     }
 
     /// The headers of one call. Steward's own headers override configured headers of the same name, except the content type.
+    /// `payload` is the body, if that is a payload.
     pub(crate) fn headers(
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
+        payload: Option<&PayloadReference>,
     ) -> Result<HeaderMap, InvalidHeaderValue> {
         let mut headers = self.headers.0.clone();
         headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
         let traceparent = trace::of_call(request, traceparent);
         headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
-        if request.body.is_some() {
+        if let Some(PayloadReference { bytes, content_type, .. }) = payload {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(*bytes));
+            let content_type = HeaderValue::from_str(content_type.as_str())?;
+            headers.entry(CONTENT_TYPE).or_insert(content_type);
+        } else if request.body.is_some() {
             // A configured type takes precedence: AWS APIs choose their protocol by it.
             let json = HeaderValue::from_static("application/json");
             headers.entry(CONTENT_TYPE).or_insert(json);

@@ -11,12 +11,14 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap},
 };
 use serde_json::Value;
+use steward_aws::payloads::S3Payloads;
 use steward_core::{
     limits,
     model::{
         call_auth::{AwsScope, CallAuth},
         error_detail::ErrorDetail,
         messages::{HttpMethod, StepRequest},
+        payload::Sha256Hex,
         responses::ClassifiedResponse,
     },
 };
@@ -28,11 +30,12 @@ use crate::{
     attempt::{CallFault, RemoteService},
     credentials::{Connection, Credentials},
     oauth::Token,
+    payloads::{Payloads, request_payload},
     response::CallResponse,
     signed::{AwsSigner, SigningScope, UnknownScope},
     transport::{
-        ErrorBody, begin_call, body, broken_connection, client, end_call, error_body, json_body,
-        not_sent, retry_after,
+        ReceivedBody, begin_call, body, broken_connection, client, end_call, error_body, json_body,
+        not_sent, retry_after, too_large_response,
     },
 };
 
@@ -45,6 +48,7 @@ pub struct HttpService {
     signer: Option<AwsSigner>,
     /// The agent's own setting, for requests without one.
     auth: Option<CallAuth>,
+    payloads: Option<Payloads>,
 }
 
 /// The settings of an [`HttpService`].
@@ -60,6 +64,8 @@ pub struct HttpSettings {
     pub signer: Option<AwsSigner>,
     /// How calls are authenticated whose request does not say it.
     pub auth: Option<CallAuth>,
+    /// The bucket of payloads. Without it, the agent sends and accepts only what fits in a message.
+    pub payloads: Option<S3Payloads>,
 }
 
 impl HttpSettings {
@@ -67,7 +73,14 @@ impl HttpSettings {
     #[must_use]
     pub fn new(base_url: BaseUrl) -> Self {
         let headers = Headers::default();
-        Self { base_url, headers, call_timeout: limits::CALL_WITHIN_MAX, signer: None, auth: None }
+        Self {
+            base_url,
+            headers,
+            call_timeout: limits::CALL_WITHIN_MAX,
+            signer: None,
+            auth: None,
+            payloads: None,
+        }
     }
 }
 
@@ -136,13 +149,14 @@ impl HttpService {
     /// # Errors
     /// The TLS back end failed to initialise, or the settings ask for signatures whose service or region is unknown.
     pub fn new(settings: HttpSettings) -> Result<Self, HttpSettingsError> {
-        let HttpSettings { base_url, headers, call_timeout, signer, auth } = settings;
+        let HttpSettings { base_url, headers, call_timeout, signer, auth, payloads } = settings;
         if let Some(CallAuth::Aws(scope)) = &auth {
             SigningScope::of(scope, base_url.host())?;
         }
         let connection = Connection::new(client(call_timeout)?, headers);
         let connection = Arc::new(RwLock::new(Arc::new(connection)));
-        Ok(Self { connection, base_url, call_timeout, signer, auth })
+        let payloads = payloads.map(Payloads::new);
+        Ok(Self { connection, base_url, call_timeout, signer, auth, payloads })
     }
 
     /// Replaces the credentials for all later calls. The open connections and the current token are kept if the new
@@ -197,15 +211,17 @@ impl HttpService {
         span.set("http.request.method", &method);
         let url = format!("{}{}", self.base_url.0, request.path);
         let connection = self.connection();
-        let headers = connection
-            .headers(request, traceparent)
-            .map_err(|_| not_sent("the request cannot be built"))?;
+        let payload = request_payload(self.payloads.as_ref(), request).await?;
+        let (payload, body) = payload.map(|payload| (payload.reference, payload.body)).unzip();
+        let headers = connection.headers(request, traceparent, payload.as_ref());
+        let headers = headers.map_err(|_| not_sent("the request cannot be built"))?;
         let mut call = connection.client.request(method, url).headers(headers);
-        if let Some(body) = &request.body {
-            call = call.body(body.to_string());
+        if let Some(body) = body.or_else(|| Some(request.body.as_ref()?.to_string().into())) {
+            call = call.body(body);
         }
         let mut call = call.build().map_err(|_| not_sent("the request cannot be built"))?;
-        let token = self.authenticate(&mut call, request, &connection).await?;
+        let digest = payload.as_ref().map(|payload| &payload.sha256);
+        let token = self.authenticate(&mut call, digest, request, &connection).await?;
         match connection.client.execute(call).await {
             Ok(response) => {
                 let status = response.status();
@@ -213,7 +229,7 @@ impl HttpService {
                 if let Some(token) = token {
                     connection.check_token(&token, status, request)?;
                 }
-                interpret(response, request).await
+                interpret(response, request, self.payloads.as_ref()).await
             }
             Err(error) => Err(broken_connection(&error)),
         }
@@ -221,10 +237,11 @@ impl HttpService {
 
     /// Signs a call if its request or the agent's configuration says so. A step can sign only calls to the agent's own
     /// service, with the permissions of the agent's role. A call without a signature gets a bearer token, which is returned,
-    /// if the credentials say where to get one.
+    /// if the credentials say where to get one. `digest` is that of a body that is streamed.
     async fn authenticate(
         &self,
         call: &mut reqwest::Request,
+        digest: Option<&Sha256Hex>,
         request: &StepRequest,
         connection: &Connection,
     ) -> Result<Option<Arc<Token>>, CallFault> {
@@ -247,7 +264,7 @@ impl HttpService {
         };
         let scope = SigningScope::of(&scope, self.base_url.host())
             .map_err(|error| not_sent(&error.to_string()))?;
-        let signed = signer.sign(call, &scope, SystemTime::now()).await;
+        let signed = signer.sign(call, digest, &scope, SystemTime::now()).await;
         signed.map_err(|error| not_sent(&error.to_string()))?;
         Ok(None)
     }
@@ -272,12 +289,16 @@ pub async fn interpret_answer(
 }
 
 /// The response to a successful call, or the fault that its status stands for.
-async fn interpret(response: Response, request: &StepRequest) -> Result<CallResponse, CallFault> {
+async fn interpret(
+    response: Response,
+    request: &StepRequest,
+    payloads: Option<&Payloads>,
+) -> Result<CallResponse, CallFault> {
     let status = response.status();
     let may_have_run = match request.responses.classify(status.as_u16()) {
         ClassifiedResponse::Completed => {
             let headers = response.headers().clone();
-            let body = body(response, request).await.and_then(|body| json_body(&body));
+            let body = output_body(response, request, payloads).await;
             let body = match body {
                 // The body of an error status that the definition maps to success need not be JSON.
                 Err(_) if !status.is_success() => Value::Null,
@@ -307,11 +328,29 @@ async fn interpret(response: Response, request: &StepRequest) -> Result<CallResp
     Err(CallFault::Permanent { reason, may_have_run, detail })
 }
 
+/// The body of a response as JSON. A body that is too large for a message is stored, and the result is the reference to it,
+/// unless the request selects its output from the body.
+async fn output_body(
+    mut response: Response,
+    request: &StepRequest,
+    payloads: Option<&Payloads>,
+) -> Result<Value, CallFault> {
+    let place = if request.output.is_none() { request.place() } else { None };
+    match (body(&mut response, request).await?, payloads, place) {
+        (ReceivedBody { bytes, is_complete: true }, ..) => json_body(&bytes),
+        (ReceivedBody { bytes, is_complete: false }, Some(payloads), Some(place)) => {
+            let reference = payloads.store(request, &place, bytes, response).await?;
+            Ok(reference.to_value())
+        }
+        (ReceivedBody { .. }, ..) => Err(too_large_response(request)),
+    }
+}
+
 /// Why a service refused the request: the reason without payload, and what the service said.
 async fn refusal(response: Response) -> (String, Option<ErrorDetail>) {
     let status = response.status();
     let is_problem = is_problem_document(response.headers());
-    let ErrorBody { mut bytes, is_complete } = error_body(response).await;
+    let ReceivedBody { mut bytes, is_complete } = error_body(response).await;
     let title = if is_problem && is_complete { problem_title(&bytes) } else { None };
     if !is_complete && !bytes.is_empty() {
         bytes.extend_from_slice("…".as_bytes());

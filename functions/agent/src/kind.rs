@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use steward_aws::payloads::S3Payloads;
 use steward_core::model::messages::StepRequest;
 use steward_runtime::trace;
 
@@ -82,11 +83,16 @@ pub enum ServiceConfigError {
 }
 
 impl AnyService {
-    /// The service that a configuration describes. `sdk` has the credentials and, for an emulator, the endpoint.
+    /// The service that a configuration describes. `sdk` has the credentials and, for an emulator, the endpoint. Only an HTTP
+    /// service uses `payloads`.
     ///
     /// # Errors
     /// The configuration is incomplete or contradictory.
-    pub fn configured(config: &AgentConfig, sdk: &SdkConfig) -> Result<Self, ServiceConfigError> {
+    pub fn configured(
+        config: &AgentConfig,
+        sdk: &SdkConfig,
+        payloads: Option<S3Payloads>,
+    ) -> Result<Self, ServiceConfigError> {
         let signer = sdk.credentials_provider().map(AwsSigner::new);
         if config.kind == AgentKind::Http {
             let base_url = config.base_url.clone().ok_or(ServiceConfigError::NoBaseUrl)?;
@@ -96,6 +102,7 @@ impl AnyService {
                 call_timeout: config.call_timeout.0,
                 signer,
                 auth: config.auth.0.clone(),
+                payloads,
             };
             return Ok(Self::Http(HttpService::new(settings)?));
         }

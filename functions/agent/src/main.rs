@@ -14,9 +14,10 @@ async fn main() -> Result<(), Error> {
     let (breaker, rate) = (agent.breaker(), agent.rate_limit());
     let sdk = function::sdk_config();
     let ports = &AwsPorts::new(&sdk, &config, "agent");
-    let service = AnyService::configured(&agent, &sdk).inspect_err(|error| {
-        tracing::error!(%error, "the function cannot start");
-    })?;
+    let service =
+        AnyService::configured(&agent, &sdk, ports.bucket().cloned()).inspect_err(|error| {
+            tracing::error!(%error, "the function cannot start");
+        })?;
     let now = ports.clock().now();
     let secret = match service.http() {
         Some(http) => Secret::configured(&sdk, agent.secret_arn, agent.headers, http, now).await,

@@ -28,6 +28,7 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use steward_core::model::{
     call_auth::{AwsScope, CallAuth},
     names::{AwsName, InvalidName},
+    payload::Sha256Hex,
 };
 use tracing::dispatcher::{Dispatch, with_default};
 
@@ -179,13 +180,14 @@ impl AwsSigner {
     }
 
     /// Adds the headers of a signature to `request`. It covers the method, the URL, the body and the
-    /// headers that AWS wants signed. It replaces a configured `authorization`.
+    /// headers that AWS wants signed. It replaces a configured `authorization`. `digest` is that of a body that is a stream.
     ///
     /// # Errors
     /// There are no credentials, or the request cannot be signed. Then it must not be sent.
     pub async fn sign(
         &self,
         request: &mut reqwest::Request,
+        digest: Option<&Sha256Hex>,
         scope: &SigningScope,
         now: SystemTime,
     ) -> Result<(), SigningError> {
@@ -209,9 +211,15 @@ impl AwsSigner {
         let headers = request.headers().iter().filter(|(name, _)| is_signed(name));
         let headers =
             headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-        let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
+        let body = match digest {
+            Some(digest) => SignableBody::Precomputed(digest.to_string()),
+            None => {
+                let body = request.body().and_then(reqwest::Body::as_bytes);
+                SignableBody::Bytes(body.unwrap_or_default())
+            }
+        };
         let (method, url) = (request.method().as_str(), request.url().as_str());
-        let signable = SignableRequest::new(method, url, headers, SignableBody::Bytes(body));
+        let signable = SignableRequest::new(method, url, headers, body);
         let signable = signable.map_err(not_signable)?;
         // The library logs the request and its headers, which may be secret.
         let signature = with_default(&Dispatch::none(), || sign(signable, &parameters));

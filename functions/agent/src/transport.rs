@@ -75,46 +75,66 @@ pub(crate) fn json_body(bytes: &[u8]) -> Result<Value, CallFault> {
     Ok(output)
 }
 
-/// The body of the response to a request. If the request selects its output from the response, the body may be larger
-/// than an output.
-pub(crate) async fn body(
-    mut response: Response,
-    request: &StepRequest,
-) -> Result<Vec<u8>, CallFault> {
-    let max = match request.output {
+/// The largest body of a response to a request, in bytes. If the request selects its output from the response, the body may
+/// be larger than an output.
+fn body_bytes_max(request: &StepRequest) -> usize {
+    match request.output {
         Some(_) => limits::RESPONSE_BYTES_MAX,
         None => limits::DOCUMENT_BYTES_MAX,
-    };
+    }
+}
+
+/// The body of the response to a request, up to the first bytes over its limit.
+pub(crate) async fn body(
+    response: &mut Response,
+    request: &StepRequest,
+) -> Result<ReceivedBody, CallFault> {
+    let max = body_bytes_max(request);
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| broken_connection(&error))? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > max {
-            return Err(unusable_response(&format!(
-                "the response exceeds the limit of {max} bytes"
-            )));
+            return Ok(ReceivedBody { bytes, is_complete: false });
         }
     }
-    Ok(bytes)
+    Ok(ReceivedBody { bytes, is_complete: true })
 }
 
-/// The body of an error, as far as it could be read.
-pub(crate) struct ErrorBody {
+/// The body of the response to a request. A body over the limit is a fault.
+pub(crate) async fn whole_body(
+    mut response: Response,
+    request: &StepRequest,
+) -> Result<Vec<u8>, CallFault> {
+    match body(&mut response, request).await? {
+        ReceivedBody { bytes, is_complete: true } => Ok(bytes),
+        ReceivedBody { is_complete: false, .. } => Err(too_large_response(request)),
+    }
+}
+
+/// The fault of a response whose body is too large.
+pub(crate) fn too_large_response(request: &StepRequest) -> CallFault {
+    let max = body_bytes_max(request);
+    unusable_response(&format!("the response exceeds the limit of {max} bytes"))
+}
+
+/// A body, as far as it was read.
+pub(crate) struct ReceivedBody {
     pub(crate) bytes: Vec<u8>,
     /// Whether this is the whole body.
     pub(crate) is_complete: bool,
 }
 
 /// The body of an error. That the body is too large or breaks off does not change what the status says.
-pub(crate) async fn error_body(mut response: Response) -> ErrorBody {
+pub(crate) async fn error_body(mut response: Response) -> ReceivedBody {
     let mut bytes = Vec::new();
     while bytes.len() <= limits::DOCUMENT_BYTES_MAX {
         match response.chunk().await {
             Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            Ok(None) => return ErrorBody { bytes, is_complete: true },
+            Ok(None) => return ReceivedBody { bytes, is_complete: true },
             Err(_) => break,
         }
     }
-    ErrorBody { bytes, is_complete: false }
+    ReceivedBody { bytes, is_complete: false }
 }
 
 /// `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).

@@ -24,6 +24,7 @@ use steward_operator::{
     chart, graph,
     masked_documents::{HiddenValues, masked_document},
     next::{NextEvent, next_events},
+    payloads::ShownPayload,
     preview::Preview,
     shown_documents::CutStep,
     timeline::{TimelineEntry, timeline},
@@ -266,6 +267,8 @@ struct ShownDocument {
     /// The content; `None` if the page is full.
     text: Option<String>,
     is_open: bool,
+    /// The payloads to which it refers.
+    payloads: Vec<ShownPayload>,
 }
 
 /// All documents of the task. With `only`, the content of that document only.
@@ -278,11 +281,12 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     let shown = documents.into_iter().map(|document| {
         let key = document.key.to_string();
         let is_open = only == Some(key.as_str());
-        let text = (only.is_none() || is_open)
-            .then(|| pretty_json(&masked_document(mask, &hidden, document)));
+        let masked = masked_document(mask, &hidden, document);
+        let payloads = ShownPayload::of(&document.key, &masked);
+        let text = (only.is_none() || is_open).then(|| pretty_json(&masked));
         let text = text.filter(|text| is_open || text.len() <= remaining_bytes);
         remaining_bytes = remaining_bytes.saturating_sub(text.as_ref().map_or(0, String::len));
-        ShownDocument { key, at: document.at, text, is_open }
+        ShownDocument { key, at: document.at, text, is_open, payloads }
     });
     shown.collect()
 }

@@ -5,7 +5,9 @@
 //! 9457); the status is 503 if a retry may succeed, also while a queue is too long for new tasks. The caller gets a
 //! refusal in the response, so it is neither kept in the rejected queue nor alerted.
 //!
-//! Both wait for the end of the task if the caller asks for it. The function runs meanwhile.
+//! `POST /payloads` responds with a signed request, with which the client uploads what is too large for a submission.
+//!
+//! The first two wait for the end of the task if the caller asks for it. The function runs meanwhile.
 
 use std::{
     sync::Arc,
@@ -40,6 +42,7 @@ use steward_runtime::{
 use crate::{IntakeView, SPAN, process_submission};
 
 pub mod openapi;
+mod payloads;
 mod problem;
 mod wait;
 
@@ -52,6 +55,9 @@ use wait::requested_wait;
 /// The path for submissions.
 const TASKS: &str = "/tasks";
 
+/// The path for payloads.
+const PAYLOADS: &str = "/payloads";
+
 /// The router of the function: the routes of the API, and a problem document for every other path.
 pub fn service<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
     routes(ports, reply_queues).fallback(no_such_route)
@@ -62,6 +68,7 @@ pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>)
     Router::new()
         .route(TASKS, post(submit::<P>))
         .route("/tasks/{id}", get(status::<P>))
+        .route(PAYLOADS, post(payloads::prepare::<P>))
         .route("/openapi.json", get(async || Json(openapi::description())))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
@@ -209,7 +216,7 @@ async fn task_view<P: Ports>(ports: &P, task: &Task) -> Result<TaskView, PortErr
 }
 
 async fn no_such_route(uri: Uri) -> Response {
-    let routes = "`/tasks`, `/tasks/{id}` and `/openapi.json`";
+    let routes = "`/tasks`, `/tasks/{id}`, `/payloads` and `/openapi.json`";
     let detail = format!("there is no route `{}`; the routes are {routes}", uri.path());
     untyped_problem(StatusCode::NOT_FOUND, &detail)
 }

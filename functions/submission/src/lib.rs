@@ -5,7 +5,7 @@
 //! dead letter.
 //!
 //! ```text
-//! queue or HTTP ──► parse ──► workflow? input? reply queue? ──► transaction ──► wake, notification "received"
+//! queue or HTTP ──► parse ──► workflow? input? reply queue? payloads? ──► copy payloads, transaction ──► wake, notification "received"
 //!   event ──► triggers ─┴────────┴── refused ──► rejected queue, notification "refused", alert
 //! ```
 //!
@@ -30,6 +30,7 @@ use steward_runtime::{
 pub mod events;
 pub mod http;
 mod intake;
+mod payloads;
 mod record;
 mod submission_result;
 mod triggers;

@@ -1,5 +1,6 @@
 //! Records a submission as a task, once.
 
+use crate::payloads;
 use steward_core::{
     definition::plan::Plan,
     model::{
@@ -48,11 +49,25 @@ pub(crate) async fn record_as<P: Ports>(
     workflow: &Plan,
     traceparent: Option<String>,
 ) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
-    if let Err(refusal) = check_input(submission, workflow) {
-        return unless_recorded(ports, submission, refusal).await;
-    }
+    let has_payloads = match check_input(submission, workflow) {
+        Ok(()) => payloads::check(submission),
+        Err(refusal) => Err(refusal),
+    };
+    let has_payloads = match has_payloads {
+        Ok(has_payloads) => has_payloads,
+        Err(refusal) => return unless_recorded(ports, submission, refusal).await,
+    };
     let (task, separate) =
         accept(submission, workflow, traceparent, ports.clock().now(), ports.timing());
+    if has_payloads {
+        // The uploads of a task that was recorded before may have expired, and need no further copy.
+        if let Some(there) = ports.store().load(&submission.task_id).await? {
+            return same_or_taken(ports, submission, Box::new(there)).await;
+        }
+        if let Err(refusal) = payloads::claim(ports, submission, &task).await? {
+            return unless_recorded(ports, submission, refusal).await;
+        }
+    }
     match ports.store().create(&task, separate.as_ref()).await? {
         CreateOutcome::Created => {
             let (task_id, workflow, version) = (&task.task_id, &task.workflow, task.version);
@@ -62,17 +77,24 @@ pub(crate) async fn record_as<P: Ports>(
             );
             Ok(Ok(Box::new(task)))
         }
-        CreateOutcome::Exists(Some(there)) => {
-            let same = is_task_of(ports, submission, &there).await?;
-            tracing::debug!(task_id = %submission.task_id, same, "task exists already");
-            Ok(if same {
-                Ok(there)
-            } else {
-                Err(SubmissionRefusal::IdTaken(submission.task_id.to_string()))
-            })
-        }
+        CreateOutcome::Exists(Some(there)) => same_or_taken(ports, submission, there).await,
         CreateOutcome::Exists(None) => Err(just_deleted(&submission.task_id)),
     }
+}
+
+/// The task that exists, if it was recorded for this submission.
+async fn same_or_taken<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    there: Box<Task>,
+) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
+    let same = is_task_of(ports, submission, &there).await?;
+    tracing::debug!(task_id = %submission.task_id, same, "task exists already");
+    Ok(if same {
+        Ok(there)
+    } else {
+        Err(SubmissionRefusal::IdTaken(submission.task_id.to_string()))
+    })
 }
 
 /// Extends the retention of an existing child task as far as its parent needs it. An earlier message of the parent about
@@ -119,7 +141,7 @@ pub(crate) async fn is_task_of<P: Ports>(
     task: &Task,
 ) -> Result<bool, PortError> {
     let stored = ports.store().documents_of(task, &[DocumentKey::Submission]).await?;
-    Ok(stored.iter().any(|document| is_same_submission(&document.body, submission)))
+    Ok(stored.iter().any(|document| is_same_submission(task, &document.body, submission)))
 }
 
 pub(crate) fn just_deleted(task_id: &TaskId) -> PortError {

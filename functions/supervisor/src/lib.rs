@@ -9,6 +9,9 @@
 //! | [`ticks`] | further sweeps between two runs |
 //! | `dead_letters` | alerts about dead letters |
 //! | `history` | the numbers of ended tasks, and the last run |
+//! | `payloads` | deletes payloads that no task needs any more |
+
+use std::time::Duration;
 
 use futures_util::{
     StreamExt,
@@ -26,6 +29,7 @@ use steward_runtime::{
 
 mod dead_letters;
 mod history;
+mod payloads;
 mod sweep_result;
 pub mod ticks;
 
@@ -36,6 +40,9 @@ pub use crate::{
 
 /// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
+
+/// The time that a run needs for one page of payloads.
+const PAYLOADS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Makes one run as [`run_once`] does, and sends the [ticks] for the time until the next run. Its sweep ends when the first
 /// tick is due.
@@ -113,6 +120,14 @@ async fn run_from<P: Ports>(
         tracing::warn!(
             error = error_chain(&error),
             "history not updated; the next run continues from here"
+        );
+    }
+    if ports.clock().now() < earlier(deadline, PAYLOADS_WITHIN)
+        && let Err(error) = Box::pin(payloads::delete_orphans(ports, at)).await
+    {
+        tracing::warn!(
+            error = error_chain(&error),
+            "payloads of expired tasks not deleted; the next run deletes them"
         );
     }
     Ok(swept)

@@ -25,6 +25,7 @@ use crate::{
         items::{ItemRecords, ListSlices, text::distinct_runs_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
+        payload::PayloadPlace,
         retention::DocumentRetention,
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
@@ -326,6 +327,16 @@ fn largest_command() -> Option<CommandRecord> {
     })
 }
 
+/// The place of a parent at the deepest level that has a child.
+fn deepest_parent_place(
+    task_id: &TaskId,
+    incarnation: Option<Incarnation>,
+) -> Option<PayloadPlace> {
+    let incarnation = incarnation?;
+    let root = PayloadPlace::of_task(task_id, incarnation);
+    Some((1..limits::CHILD_DEPTH_MAX).fold(root, |place, _| place.of_child(task_id, incarnation)))
+}
+
 fn largest_without_steps() -> Option<Task> {
     let time = Timestamp::MAX;
     let incarnation = Some(Incarnation::recorded_at(time));
@@ -338,6 +349,7 @@ fn largest_without_steps() -> Option<Task> {
             step: part,
             depth: u32::MAX,
             incarnation,
+            payload_place: deepest_parent_place(&task_id, incarnation),
         }),
         task_id,
         workflow: longest(limits::NAME_CHARS_MAX)?,

@@ -21,6 +21,7 @@ use crate::{
         json_text::{JsonText, bytes_in_message},
         messages::{ParentStep, StepRequest, Submission, idempotency_key},
         names::{AgentName, Part, TaskId},
+        payload::PayloadReference,
         step::StepState,
         task::Task,
     },
@@ -98,6 +99,9 @@ impl AgentCall<'_> {
         let scope = values.scope();
         // Keep only the text, because the value may use thirty times as much memory.
         let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
+        if let Ok(Some(body)) = &body {
+            check_payload_body(body, task)?;
+        }
         let body = body.map(|body| body.map(JsonText::from));
         let request = StepRequest {
             task_id: task.task_id.clone(),
@@ -119,6 +123,7 @@ impl AgentCall<'_> {
             output: output.cloned().map(Box::new),
             incarnation: task.incarnation,
             tenant: task.tenant.clone(),
+            payload_place: task.parent.as_ref().and_then(|_| task.payload_place()),
         };
         let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
         let bytes = body_bytes + request.path.len();
@@ -127,6 +132,25 @@ impl AgentCall<'_> {
             return Err(format!("a request of {bytes} bytes; the limit is {limit}").into());
         }
         Ok(request)
+    }
+}
+
+/// Checks a body that is a reference to a payload: the agent reads the object and sends it in place of the reference. The object
+/// must belong to the task. A service, a caller or a template may have produced the reference. Elsewhere in a body, a
+/// reference is only passed on.
+fn check_payload_body(body: &Value, task: &Task) -> Result<(), String> {
+    let Some(reference) = PayloadReference::of(body) else { return Ok(()) };
+    let reference = reference.map_err(|error| format!("request.body: {error}"))?;
+    match task.payload_place() {
+        Some(place) if place.contains(&reference.key) => Ok(()),
+        Some(_) => {
+            Err("request.body: the payload does not belong to this task or its child tasks"
+                .to_owned())
+        }
+        None => {
+            Err("request.body: an older release recorded the task, which has no payloads"
+                .to_owned())
+        }
     }
 }
 
@@ -188,6 +212,8 @@ fn submission_of_child(
             step: part.clone(),
             depth,
             incarnation: task.incarnation,
+            // The child knows the place of a parent that has no parent.
+            payload_place: task.parent.as_ref().and_then(|_| task.payload_place()),
         }),
         undo: action == Action::Undo,
         attempt: task.progress(part, action).map(|progress| progress.state.attempt_count()),

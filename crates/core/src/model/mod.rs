@@ -15,6 +15,7 @@ pub mod lifecycle;
 pub mod messages;
 pub mod names;
 pub mod part_run;
+pub mod payload;
 pub mod registration;
 pub mod responses;
 pub mod retention;

@@ -51,6 +51,7 @@ use crate::{
         messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
         part_run::PartRun,
+        payload::PayloadPlace,
         retention::{DocumentRetention, retention_start},
     },
 };
@@ -224,6 +225,16 @@ impl Task {
         self.retention_for_parent.map_or(own, |DocumentRetention { from, retention_s }| {
             own.and(DocumentRetention { from: later(from, limits::RETENTION_MARGIN), retention_s })
         })
+    }
+
+    /// The place of its payloads. `None` if an older release recorded the task, or the parent of its parent.
+    #[must_use]
+    pub fn payload_place(&self) -> Option<PayloadPlace> {
+        let incarnation = self.incarnation?;
+        match &self.parent {
+            Some(parent) => Some(parent.place()?.of_child(&self.task_id, incarnation)),
+            None => Some(PayloadPlace::of_task(&self.task_id, incarnation)),
+        }
     }
 
     /// The earliest time at which this unfinished task may need recovery. It is the minimum of the deadlines of running

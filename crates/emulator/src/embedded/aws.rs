@@ -7,12 +7,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use aws_lambda_events::sqs::SqsMessage;
 use bytes::Bytes;
 use serde_json::Value;
 use steward_aws::polling;
+use steward_core::{limits, model::payload::UPLOADS};
 use steward_runtime::ports::error_chain;
 use tokio::sync::broadcast;
 
@@ -24,6 +26,7 @@ use super::{
     external::{AwsService, ExternalEndpoints},
     request::{EntryPoint, REQUEST_BYTES_MAX},
     response::ServiceResponse,
+    s3::EmbeddedS3,
     sqs::SqsQueues,
 };
 use crate::cpu::{CpuAccount, with_cpu_account};
@@ -39,6 +42,7 @@ pub(super) struct EmbeddedServices {
     pub(super) tables: DynamoTables,
     pub(super) queues: SqsQueues,
     pub(super) events: EventBuses,
+    pub(super) objects: EmbeddedS3,
     pub(super) requests: RequestCounters,
     pub(super) external: Option<ExternalServices>,
     /// The last field, so that it is dropped last: the lock ends when all files are closed.
@@ -58,6 +62,7 @@ pub(super) struct RequestCounters {
     dynamodb: AtomicU64,
     sqs: AtomicU64,
     eventbridge: AtomicU64,
+    s3: AtomicU64,
 }
 
 impl EmbeddedAws {
@@ -97,12 +102,44 @@ impl EmbeddedAws {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
+    /// Deletes uploaded objects past their lifetime, as the lifecycle of the bucket does; returns their number.
+    ///
+    /// # Errors
+    /// A file could not be deleted.
+    pub fn delete_expired_objects(&self) -> std::io::Result<usize> {
+        self.services.objects.objects.expire(UPLOADS, limits::UPLOAD_LIFETIME)
+    }
+
+    /// Makes all objects older by this time, for tests of what expires.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn age_objects(&self, by: Duration) -> std::io::Result<()> {
+        self.services.objects.objects.age(by)
+    }
+
+    /// Whether a request with this path is one to S3.
+    pub(super) fn is_s3(&self, path: &str) -> bool {
+        self.services.objects.has_bucket(path)
+    }
+
+    /// Responds to a request to S3.
+    pub(super) async fn respond_s3(
+        &self,
+        request: http::Request<s3s::Body>,
+    ) -> Result<s3s::HttpResponse, s3s::HttpError> {
+        tokio::task::yield_now().await;
+        count(&self.services.requests.s3);
+        self.services.objects.respond(request).await
+    }
+
     /// The number of requests that each service answered in this process since the start, by the service's name.
     /// Requests of the event-source loops are included.
     #[must_use]
     pub fn request_counts(&self) -> BTreeMap<&'static str, u64> {
-        let RequestCounters { dynamodb, sqs, eventbridge } = &self.services.requests;
-        let counts = [("DynamoDB", dynamodb), ("SQS", sqs), ("EventBridge", eventbridge)];
+        let RequestCounters { dynamodb, sqs, eventbridge, s3 } = &self.services.requests;
+        let counts =
+            [("DynamoDB", dynamodb), ("SQS", sqs), ("EventBridge", eventbridge), ("S3", s3)];
         counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))).into()
     }
 

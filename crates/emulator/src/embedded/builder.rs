@@ -12,9 +12,13 @@ use super::{
     error::EmbeddedError,
     eventbridge::EventBuses,
     external::ExternalEndpoints,
+    s3::EmbeddedS3,
     sdk_config::external_config,
     sqs::SqsQueues,
 };
+
+/// The subdirectory of the data directory with the objects.
+const OBJECTS: &str = "objects";
 
 /// Settings of an [`EmbeddedAws`]; see [`EmbeddedAws::builder`].
 #[derive(Debug, Clone)]
@@ -111,13 +115,22 @@ impl EmbeddedAwsBuilder {
                 SqsQueues::in_memory(&self.host, self.port),
             ),
         };
+        let objects = self.data_dir.as_deref().map(|dir| dir.join(OBJECTS));
+        let objects = EmbeddedS3::open(objects.as_deref()).map_err(EmbeddedError::OpenObjects)?;
         let (events, requests) = (EventBuses::new(), RequestCounters::default());
         let external = self.external.map(|endpoints| {
             let sqs = aws_sdk_sqs::Client::new(&external_config(&endpoints, None));
             ExternalServices { endpoints, sqs }
         });
-        let services =
-            EmbeddedServices { tables, queues, events, requests, external, _data_dir: lock };
+        let services = EmbeddedServices {
+            tables,
+            queues,
+            events,
+            objects,
+            requests,
+            external,
+            _data_dir: lock,
+        };
         Ok(EmbeddedAws { services: Arc::new(services) })
     }
 }

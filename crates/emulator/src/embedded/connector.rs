@@ -41,7 +41,9 @@ impl HttpConnector for InProcess {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let aws = self.aws.clone();
         HttpConnectorFuture::new(async move {
-            let target = request.headers().get("x-amz-target").unwrap_or_default();
+            let Some(target) = request.headers().get("x-amz-target") else {
+                return respond_s3(&aws, request).await.map_err(ConnectorError::user);
+            };
             let signer = signer(request.headers().get("authorization"));
             // The JSON protocol's bodies are always in memory, never streams.
             let body = request.body().bytes().map(Bytes::copy_from_slice).unwrap_or_default();
@@ -51,10 +53,17 @@ impl HttpConnector for InProcess {
     }
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Passes a request to S3. Its body and that of the response may be streams.
+async fn respond_s3(aws: &EmbeddedAws, request: HttpRequest) -> Result<HttpResponse, BoxError> {
+    let request = request.try_into_http1x()?.map(s3s::Body::http_body_unsync);
+    let response = aws.respond_s3(request).await.map_err(BoxError::from)?;
+    Ok(HttpResponse::try_from(response.map(SdkBody::from_body_1_x))?)
+}
+
 /// Converts to the SDK's type of response.
-fn sdk_response(
-    service_response: ServiceResponse,
-) -> Result<HttpResponse, Box<dyn std::error::Error + Send + Sync>> {
+fn sdk_response(service_response: ServiceResponse) -> Result<HttpResponse, BoxError> {
     let headers = service_response.headers();
     let status = StatusCode::try_from(service_response.status)?;
     let mut response = HttpResponse::new(status, SdkBody::empty());

@@ -7,20 +7,37 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use tower::Service;
 
 use super::aws::EmbeddedAws;
 use super::request::{EntryPoint, REQUEST_BYTES_MAX, signer};
 use super::response::ServiceResponse;
 
 impl EmbeddedAws {
-    /// The routes of the AWS-compatible endpoint: each POST, on any path, is a request to one of the services.
+    /// The routes of the AWS-compatible endpoint: each POST, on any path, is a request to one of the services. A request of
+    /// any method to the path of a bucket is one to S3.
     ///
     /// The endpoint is the router's fallback, so a host can merge it with its own routes. Queue URLs contain the
     /// address given to [`super::EmbeddedAwsBuilder::public_address`].
     pub fn router(&self) -> Router {
-        Router::new().fallback(post(serve)).with_state(self.clone())
+        Router::new().fallback(serve_any).with_state(self.clone())
+    }
+}
+
+async fn serve_any(State(aws): State<EmbeddedAws>, request: Request) -> Response {
+    let is_s3 = !request.headers().contains_key("x-amz-target") && aws.is_s3(request.uri().path());
+    if !is_s3 {
+        return post(serve)
+            .with_state(aws)
+            .call(request)
+            .await
+            .unwrap_or_else(|never| match never {});
+    }
+    match aws.respond_s3(request.map(s3s::Body::http_body_unsync)).await {
+        Ok(response) => response.map(Body::new),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 

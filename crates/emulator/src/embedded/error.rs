@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dynoxide::DynoxideError;
 
-use super::sqs::JournalError;
+use super::{s3::StoreError, sqs::JournalError};
 
 /// Why the embedded AWS could not start or do its housekeeping.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,9 @@ pub enum EmbeddedError {
     /// The queues could not be opened.
     #[error("cannot open the embedded queues")]
     OpenQueues(#[source] JournalError),
+    /// The objects could not be opened.
+    #[error("cannot open the embedded objects")]
+    OpenObjects(#[source] StoreError),
     /// SQLite cannot open the database's path.
     #[error("the data directory's path is not UTF-8: {}", path.display())]
     PathNotUtf8 {

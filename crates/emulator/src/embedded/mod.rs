@@ -1,4 +1,4 @@
-//! AWS in the process: DynamoDB, SQS and EventBridge behind the real SDK clients. A service with an external
+//! AWS in the process: DynamoDB, SQS, EventBridge and S3 behind the real SDK clients. A service with an external
 //! [endpoint](ExternalEndpoints) is served there instead.
 //!
 //! The same handlers run here and on Lambda, through the same clients. No sockets are open unless the host
@@ -7,10 +7,12 @@
 //! ```text
 //! SDK client ── connector.rs ─┐                   ┌─ dynamodb.rs      dynoxide (SQLite)
 //!                             ├─ EmbeddedAws ─────┼─ sqs.rs           memory, with a journal
-//! aws cli, SDK ─ endpoint.rs ─┘     respond()     └─ eventbridge.rs   rules and subscribers in memory
+//! aws cli, SDK ─ endpoint.rs ─┘     respond()     ├─ eventbridge.rs   rules and subscribers in memory
+//!                                                 └─ s3.rs            files
 //! ```
 //!
-//! Both entry points use AWS's JSON protocol: `x-amz-target` names the operation, the body is JSON.
+//! Both entry points use AWS's JSON protocol: `x-amz-target` names the operation, the body is JSON. A request without
+//! `x-amz-target` is one to S3, in path style.
 
 mod account;
 mod aws;
@@ -27,6 +29,7 @@ mod request;
 mod response;
 mod routing_client;
 mod rules;
+mod s3;
 mod sdk_config;
 mod sqs;
 mod table_layout;
@@ -40,4 +43,5 @@ pub use error::EmbeddedError;
 pub use eventbridge::EventRule;
 pub use external::{AwsService, ExternalEndpoints, InvalidExternalEndpoints};
 pub use request::REQUEST_BYTES_MAX;
+pub use s3::StoreError;
 pub use sqs::JournalError;

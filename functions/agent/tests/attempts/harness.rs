@@ -146,6 +146,7 @@ impl AgentInstance {
             output: None,
             incarnation: None,
             tenant: None,
+            payload_place: None,
         }
     }
 

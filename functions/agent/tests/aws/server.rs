@@ -141,7 +141,7 @@ pub(crate) fn configured(
         .credentials_provider(SharedCredentialsProvider::new(credentials()))
         .endpoint_url(endpoint)
         .build();
-    AnyService::configured(&config, &sdk)
+    AnyService::configured(&config, &sdk, None)
 }
 
 /// Calls that return the output of the step.

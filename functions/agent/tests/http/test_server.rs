@@ -151,6 +151,7 @@ pub(crate) fn get(path: &str) -> StepRequest {
         output: None,
         incarnation: None,
         tenant: None,
+        payload_place: None,
     }
 }
 

@@ -10,7 +10,11 @@ use steward_core::{
 use steward_http::problem_schema;
 use steward_operator::view::TaskView;
 
-use super::{problem::PROBLEMS, wait::WAIT_MAX};
+use super::{
+    payloads::{NewPayload, PreparedUpload},
+    problem::PROBLEMS,
+    wait::WAIT_MAX,
+};
 
 /// The response to a submission whose end is not awaited.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -31,6 +35,8 @@ pub fn description() -> Value {
     let _: Schema = generator.subschema_for::<Submission>();
     let _: Schema = generator.subschema_for::<TaskView>();
     let _: Schema = generator.subschema_for::<SubmittedTask<'_>>();
+    let _: Schema = generator.subschema_for::<NewPayload>();
+    let _: Schema = generator.subschema_for::<PreparedUpload>();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -43,6 +49,7 @@ pub fn description() -> Value {
         "paths": {
             "/tasks": { "post": submit() },
             "/tasks/{id}": { "get": status() },
+            "/payloads": { "post": payload() },
             "/openapi.json": { "get": {
                 "operationId": "describe",
                 "summary": "This description.",
@@ -104,6 +111,23 @@ fn status() -> Value {
     })
 }
 
+fn payload() -> Value {
+    json!({
+        "operationId": "preparePayload",
+        "summary": "Prepare the upload of a payload.",
+        "description": "For an input that is too large for a submission. Send the request in `upload`, then submit the reference in \
+            `payload` in place of the content. The same request again prepares another upload.",
+        "requestBody": { "required": true, "content": json_content("NewPayload") },
+        "responses": {
+            "201": { "description": "The upload is prepared.", "content": json_content("PreparedUpload") },
+            "400": problem("The request is refused, and the same again would be."),
+            "413": problem("The payload is too large."),
+            "501": problem("The deployment has no bucket of payloads."),
+            "503": unavailable(),
+        },
+    })
+}
+
 fn wait() -> Value {
     json!({
         "name": "wait", "in": "query", "schema": { "type": "string", "examples": ["10s"] },
@@ -126,7 +150,7 @@ fn schemas(generator: &mut SchemaGenerator) -> Map<String, Value> {
         INTERNAL.iter().for_each(|name| drop(properties.shift_remove(*name)));
     }
     // What only these fields refer to.
-    ["ParentStep", "DocumentRetention", "Incarnation"]
+    ["ParentStep", "DocumentRetention", "Incarnation", "PayloadPlace"]
         .iter()
         .for_each(|name| drop(schemas.shift_remove(*name)));
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));

@@ -37,8 +37,17 @@ pub(super) const OVERLOADED: ProblemType =
 const TOO_LARGE: ProblemType =
     ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
 
+pub(super) const MALFORMED_PAYLOAD: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "malformed-payload", "Malformed payload");
+const INVALID_PAYLOAD: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "invalid-payload", "Invalid payload");
+pub(super) const PAYLOAD_TOO_LARGE: ProblemType =
+    ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "payload-too-large", "Payload too large");
+pub(super) const NO_PAYLOADS: ProblemType =
+    ProblemType::new(StatusCode::NOT_IMPLEMENTED, "no-payloads", "No payloads");
+
 /// All types of problems.
-pub(super) const PROBLEMS: [ProblemType; 11] = [
+pub(super) const PROBLEMS: [ProblemType; 15] = [
     MALFORMED,
     MALFORMED_ID,
     INVALID_WAIT,
@@ -50,6 +59,10 @@ pub(super) const PROBLEMS: [ProblemType; 11] = [
     ID_TAKEN,
     OVERLOADED,
     TOO_LARGE,
+    MALFORMED_PAYLOAD,
+    INVALID_PAYLOAD,
+    PAYLOAD_TOO_LARGE,
+    NO_PAYLOADS,
 ];
 
 /// The type of the problem of a refusal.
@@ -59,6 +72,7 @@ pub(super) fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
         SubmissionRefusal::TooLarge(_) => TOO_LARGE,
         SubmissionRefusal::UnknownWorkflow(_) => UNKNOWN_WORKFLOW,
         SubmissionRefusal::InvalidInput(_) => INVALID_INPUT,
+        SubmissionRefusal::InvalidPayload { .. } => INVALID_PAYLOAD,
         SubmissionRefusal::ReplyQueueNotAllowed => REPLY_QUEUE,
         SubmissionRefusal::IdTaken(_) | SubmissionRefusal::TooLate => ID_TAKEN,
         // Events arrive on the queue only.

@@ -14,6 +14,7 @@ use crate::{
         error_detail::ErrorDetail,
         json_text::JsonText,
         names::{AgentName, Incarnation, Part, TaskId, Tenant},
+        payload::PayloadPlace,
         responses::ResponseOverrides,
     },
 };
@@ -89,6 +90,20 @@ pub struct StepRequest {
     /// much load do not delay those to others. An agent may ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
+    /// The prefix of the keys of the payloads that belong to the task, if the task is a child task. Otherwise the prefix is
+    /// `tasks/TASK@INCARNATION/`, with the incarnation in nine digits of base 36. An agent that reads a payload for the
+    /// task checks that its key has this prefix, and stores a large response below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_place: Option<PayloadPlace>,
+}
+
+impl StepRequest {
+    /// The place of the task's payloads. `None` if an older release recorded the task.
+    #[must_use]
+    pub fn place(&self) -> Option<PayloadPlace> {
+        let own = || Some(PayloadPlace::of_task(&self.task_id, self.incarnation?));
+        self.payload_place.clone().or_else(own)
+    }
 }
 
 /// An agent's reply to a [`StepRequest`]. An agent that cannot finish before complete-by sends no reply.

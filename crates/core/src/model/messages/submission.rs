@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::model::{
     names::{Incarnation, Part, TaskId, Tenant, WorkflowName},
+    payload::PayloadPlace,
     retention::DocumentRetention,
 };
 
@@ -64,6 +65,23 @@ pub struct ParentStep {
     /// The incarnation of the parent task. The child's messages return it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
+    /// The place of the parent's payloads, if the parent is a child task itself. Otherwise it follows from the fields above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_place: Option<PayloadPlace>,
+}
+
+impl ParentStep {
+    /// The place of the parent's payloads. `None` if a release without payloads submitted the child.
+    #[must_use]
+    pub fn place(&self) -> Option<PayloadPlace> {
+        match (&self.payload_place, self.incarnation) {
+            (Some(place), _) => Some(place.clone()),
+            (None, Some(incarnation)) if self.depth <= 1 => {
+                Some(PayloadPlace::of_task(&self.task_id, incarnation))
+            }
+            (None, Some(_) | None) => None,
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

@@ -1,0 +1,137 @@
+//! Payloads of an HTTP agent: an object is sent as the body of a request, and a large response is stored as an object. Both are
+//! streamed.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use reqwest::{
+    Body, Response,
+    header::{CONTENT_TYPE, HeaderMap},
+};
+use steward_aws::payloads::{
+    S3Payloads,
+    transfer::{Chunks, PayloadBody, StoreFault},
+};
+use steward_core::{
+    limits::PAYLOAD_BYTES_MAX,
+    model::{
+        messages::StepRequest,
+        payload::{ContentType, PayloadPlace, PayloadReference, may_be_reference},
+    },
+};
+use steward_runtime::ports::{PortError, error_chain};
+use tokio::sync::Semaphore;
+
+use crate::{
+    attempt::CallFault,
+    transport::{broken_connection, not_sent, unusable_response},
+};
+
+/// Responses that are stored at the same time. Each holds one part of 5 MiB in memory; the others wait.
+const STORED_AT_ONCE: usize = 8;
+
+/// The bucket of an agent. Clones share the limit of concurrent transfers.
+#[derive(Debug, Clone)]
+pub(crate) struct Payloads {
+    bucket: S3Payloads,
+    storing: Arc<Semaphore>,
+}
+
+/// The payload that is the body of a request.
+pub(crate) struct RequestPayload {
+    pub(crate) reference: PayloadReference,
+    pub(crate) body: Body,
+}
+
+impl Payloads {
+    pub(crate) fn new(bucket: S3Payloads) -> Self {
+        Self { bucket, storing: Arc::new(Semaphore::new(STORED_AT_ONCE)) }
+    }
+
+    /// Opens the object to which a reference in a request refers.
+    async fn open(
+        &self,
+        request: &StepRequest,
+        reference: PayloadReference,
+    ) -> Result<RequestPayload, CallFault> {
+        let key = &reference.key;
+        if !request.place().is_some_and(|place| place.contains(key)) {
+            return Err(not_sent("the payload of the request does not belong to its task"));
+        }
+        let opened = self.bucket.open(key).await.map_err(|error| bucket_fault(&error, false))?;
+        let missing = "the payload of the request does not exist: it was deleted";
+        let PayloadBody { bytes, mut content, .. } = opened.ok_or_else(|| not_sent(missing))?;
+        if bytes != reference.bytes {
+            return Err(not_sent("the payload of the request has another size than its reference"));
+        }
+        let chunks =
+            stream::poll_fn(move |context| std::pin::Pin::new(&mut content).poll_next(context));
+        Ok(RequestPayload { reference, body: Body::wrap_stream(chunks) })
+    }
+
+    /// Stores a response, of which `first` has been received, as an object.
+    pub(crate) async fn store(
+        &self,
+        request: &StepRequest,
+        place: &PayloadPlace,
+        first: Vec<u8>,
+        response: Response,
+    ) -> Result<PayloadReference, CallFault> {
+        let _permit = self.storing.acquire().await;
+        let key = place.output_key(&request.step, request.action, request.attempt);
+        let content_type = content_type(response.headers());
+        let mut rest = ResponseChunks(response);
+        self.bucket.store(key, content_type, first, &mut rest).await.map_err(|fault| match fault {
+            StoreFault::Source(error) => broken_connection(&error),
+            StoreFault::TooLarge => unusable_response(&format!(
+                "the response exceeds the limit of {PAYLOAD_BYTES_MAX} bytes"
+            )),
+            StoreFault::Bucket(error) => bucket_fault(&error, true),
+        })
+    }
+}
+
+/// The payload that is the body of a request, if its whole body is a reference.
+pub(crate) async fn request_payload(
+    payloads: Option<&Payloads>,
+    request: &StepRequest,
+) -> Result<Option<RequestPayload>, CallFault> {
+    let Some(body) = request.body.as_ref().filter(|body| may_be_reference(body.as_str())) else {
+        return Ok(None);
+    };
+    let Some(reference) = PayloadReference::of(&body.value()) else { return Ok(None) };
+    let reference = reference.map_err(|error| not_sent(&format!("the body is {error}")))?;
+    let Some(payloads) = payloads else {
+        return Err(not_sent("the body is a payload, and this agent has no bucket of payloads"));
+    };
+    payloads.open(request, reference).await.map(Some)
+}
+
+/// A fault of the bucket, which says nothing about the service.
+fn bucket_fault(error: &PortError, may_have_run: bool) -> CallFault {
+    tracing::warn!(error = error_chain(error), "payload not transferred");
+    let reason = "the bucket of payloads cannot be used".to_owned();
+    match error.retryable {
+        true => {
+            let retry_after = Some(std::time::Duration::ZERO);
+            CallFault::Transient { reason, retry_after, may_have_run }
+        }
+        false => CallFault::Permanent { reason, may_have_run, detail: None },
+    }
+}
+
+/// The type of a response. A type that cannot be stored is that of any bytes.
+fn content_type(headers: &HeaderMap) -> ContentType {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+struct ResponseChunks(Response);
+
+impl Chunks for ResponseChunks {
+    type Error = reqwest::Error;
+
+    async fn next(&mut self) -> Result<Option<bytes::Bytes>, reqwest::Error> {
+        self.0.chunk().await
+    }
+}

@@ -1,0 +1,109 @@
+//! Deletes payloads that no task needs any more: mark and sweep.
+//!
+//! An object is deleted if neither the task to which it belongs nor any of that task's parents exists. A task that exists needs its
+//! payloads, however long it lives, so nothing that a task needs expires. A child task exists at least as long as its
+//! parent's documents, so a parent finds what its child tasks have stored.
+//!
+//! Each run handles one page of objects. At the end of the list, the next pass begins a day later. The place in the list is a
+//! shared record; if two supervisors run at once, both do the same.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use steward_core::{
+    limits,
+    model::{
+        json_text::to_json_value,
+        names::{Incarnation, TaskId},
+        payload::PayloadKey,
+        time::{earlier, later},
+    },
+};
+use steward_runtime::{
+    payloads::PayloadStore,
+    ports::{
+        PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
+        StateStore,
+    },
+};
+
+/// The time between two passes.
+const PASS_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// Tasks that are read at the same time.
+const TASKS_AT_ONCE: usize = 16;
+
+/// Where the pass stands.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Pass {
+    /// The next page begins after this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    /// The next page is not read before this time, in seconds since 1970.
+    not_before: i64,
+}
+
+fn key() -> SharedRecordKey {
+    SharedRecordKey { kind: SharedRecordKind::Payloads, name: "pass".to_owned() }
+}
+
+/// Handles the next page of objects, if it is time for it. Returns the number of deleted objects.
+pub(crate) async fn delete_orphans<P: Ports>(
+    ports: &P,
+    now: Timestamp,
+) -> Result<usize, PortError> {
+    let Some(store) = ports.payloads() else { return Ok(0) };
+    let last = ports.store().shared_record(&key()).await?;
+    // A record that cannot be read begins a new pass.
+    let pass = last.as_ref().and_then(|last| Pass::deserialize(&last.body).ok());
+    let pass = pass.unwrap_or_default();
+    if now.as_second() < pass.not_before {
+        return Ok(0);
+    }
+    let page = store.task_payloads(pass.after.as_deref()).await?;
+    let stored_before = earlier(now, limits::ORPHANED_PAYLOAD_AGE);
+    let old = page.payloads.into_iter().filter(|payload| payload.stored_at < stored_before);
+    let old: Vec<_> = old.map(|payload| payload.key).collect();
+    let deleted = delete_unneeded(ports, store, old).await?;
+    let not_before = if page.next.is_some() { now } else { later(now, PASS_EVERY) };
+    let pass = Pass { after: page.next, not_before: not_before.as_second() };
+    let record = SharedRecord {
+        key: key(),
+        revision: last.map_or(0, |last| last.revision) + 1,
+        body: to_json_value(&pass),
+        expires_at: None,
+    };
+    let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =
+        ports.store().save_shared_record(&record).await?;
+    Ok(deleted)
+}
+
+async fn delete_unneeded<P: Ports>(
+    ports: &P,
+    store: &dyn PayloadStore,
+    keys: Vec<PayloadKey>,
+) -> Result<usize, PortError> {
+    let owners = keys.iter().flat_map(PayloadKey::owners).map(|(task_id, _)| (task_id, ()));
+    let task_ids: BTreeMap<TaskId, ()> = owners.collect();
+    let tasks = stream::iter(task_ids.into_keys()).map(|task_id| async move {
+        let task = ports.store().load(&task_id).await?;
+        Ok::<_, PortError>((task_id, task.and_then(|task| task.incarnation)))
+    });
+    let tasks: BTreeMap<TaskId, Option<Incarnation>> =
+        tasks.buffer_unordered(TASKS_AT_ONCE).try_collect().await?;
+    let exists = |(task_id, incarnation): &(TaskId, Incarnation)| {
+        tasks.get(task_id).is_some_and(|found| *found == Some(*incarnation))
+    };
+    let is_unneeded = |key: &PayloadKey| {
+        let owners = key.owners();
+        !owners.is_empty() && !owners.iter().any(exists)
+    };
+    let unneeded: Vec<_> = keys.into_iter().filter(is_unneeded).collect();
+    store.delete(&unneeded).await?;
+    if !unneeded.is_empty() {
+        tracing::info!(deleted = unneeded.len(), "payloads of expired tasks deleted");
+    }
+    Ok(unneeded.len())
+}
