@@ -110,6 +110,8 @@ impl DeploymentArgs {
             reply_queues: ReplyQueues::default(),
             callback_url: String::new(),
             callback_secret: String::new(),
+            webhooks: Webhooks::default(),
+            webhook_secret: String::new(),
             // The console does not read payloads.
             payloads_bucket: String::new(),
             payloads_url: String::new(),
