@@ -21,6 +21,7 @@ use steward_aws::{
 use steward_core::{
     model::names::{AgentName, Tenant},
     submission::ReplyQueues,
+    webhook::Webhooks,
 };
 use steward_emulator::resources;
 use steward_runtime::ports::PortError;

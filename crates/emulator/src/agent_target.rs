@@ -211,7 +211,7 @@ mod tests {
         let server = tokio::spawn(async move { axum::serve(listener, routes).await });
         let aws = EmbeddedAws::builder().build().unwrap();
         let target: AgentTarget = format!("lambda:charge@http://{address}").parse().unwrap();
-        let service = target.service(&aws, None).unwrap();
+        let service = target.service(&aws, None, None).unwrap();
         let outcome = service.call(&request(), None).await.map(|response| response.body);
         server.abort();
         outcome

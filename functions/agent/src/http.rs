@@ -285,7 +285,8 @@ pub async fn interpret_answer(
     *response.status_mut() =
         StatusCode::from_u16(status).map_err(|_| not_sent("there is no such HTTP status"))?;
     *response.headers_mut() = headers;
-    interpret(Response::from(response), request).await
+    // Without a bucket of payloads, a response over the limit is a fault.
+    interpret(Response::from(response), request, None).await
 }
 
 /// The response to a successful call, or the fault that its status stands for.
