@@ -8,7 +8,7 @@ use steward_scripted_runs::workflow_test::{
 use tempfile::TempDir;
 
 /// A line of two steps with undos, and a third without.
-pub const ORDER: &str = "\
+pub(crate) const ORDER: &str = "\
 name: order
 version: 1
 complete_within: 1h
@@ -34,40 +34,40 @@ output: { reservation: '${ steps.reserve.output.id }' }
 ";
 
 /// A folder with `order.yaml` and `order.test.yaml`.
-pub struct Folder {
+pub(crate) struct Folder {
     dir: TempDir,
 }
 
 impl Folder {
-    pub fn new(workflow: &str, tests: &str) -> Self {
+    pub(crate) fn new(workflow: &str, tests: &str) -> Self {
         let folder = Self { dir: TempDir::new().unwrap() };
         fs::write(folder.dir.path().join("order.yaml"), workflow).unwrap();
         folder.write(tests);
         folder
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("order.test.yaml")
     }
 
-    pub fn write(&self, tests: &str) {
+    pub(crate) fn write(&self, tests: &str) {
         fs::write(self.path(), tests).unwrap();
     }
 
-    pub fn add(&self, name: &str, text: &str) {
+    pub(crate) fn add(&self, name: &str, text: &str) {
         fs::write(self.dir.path().join(name), text).unwrap();
     }
 
-    pub fn tests(&self) -> WorkflowTests {
+    pub(crate) fn tests(&self) -> WorkflowTests {
         read_tests(&self.path()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub fn run(&self) -> FileResult {
+    pub(crate) fn run(&self) -> FileResult {
         run_tests(&self.tests())
     }
 
     /// The problems of the test file, without its path.
-    pub fn problems(&self) -> String {
+    pub(crate) fn problems(&self) -> String {
         match read_tests(&self.path()) {
             Ok(_) => String::new(),
             Err(TestFileError::Invalid(error)) => {
@@ -79,7 +79,7 @@ impl Folder {
 }
 
 /// The differences of the first case, as lines.
-pub fn differences(result: &FileResult) -> Vec<String> {
+pub(crate) fn differences(result: &FileResult) -> Vec<String> {
     match &result.cases[0].outcome {
         CaseOutcome::Failed { differences } => differences
             .iter()
