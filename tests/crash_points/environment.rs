@@ -96,7 +96,10 @@ impl Environment {
             // SQLite's shared-memory file is not part of the database.
             let name = entry.file_name();
             if !name.to_string_lossy().ends_with("-shm") {
-                std::fs::copy(entry.path(), copy.path().join(name)).unwrap();
+                // The folder of the payloads, which these tasks have not.
+                if entry.path().is_file() {
+                    std::fs::copy(entry.path(), copy.path().join(name)).unwrap();
+                }
             }
         }
         // The clock of the queues continues at the same time.

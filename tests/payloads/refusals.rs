@@ -136,6 +136,9 @@ async fn steward_agent_error(fixture: &Fixture, reference: Value) -> String {
     let request = serde_json::from_value(request).unwrap();
     match service.call(&request, None).await.unwrap_err() {
         CallFault::Permanent { reason, may_have_run: false, .. } => reason,
-        other => panic!("{other:?}"),
+        other @ (CallFault::Transient { .. }
+        | CallFault::Conflict { .. }
+        | CallFault::TimedOut { .. }
+        | CallFault::Permanent { .. }) => panic!("{other:?}"),
     }
 }

@@ -333,7 +333,7 @@ async fn an_unknown_route_or_method_is_a_problem() {
     assert_eq!(problem["type"], "urn:steward:malformed-task-id");
     for path in ["/", "/tasks/", "/tasks/a/b", "/Tasks", "/t%C3%A4sks"] {
         let detail = format!(
-            "there is no route `{path}`; the routes are `/tasks`, `/tasks/{{id}}` and `/openapi.json`"
+            "there is no route `{path}`; the routes are `/tasks`, `/tasks/{{id}}`, `/payloads` and `/openapi.json`"
         );
         for method in ["GET", "POST"] {
             assert_problem(&request(method, path).await, 404, "about:blank", "Not Found", &detail);

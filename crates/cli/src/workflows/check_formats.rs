@@ -69,9 +69,11 @@ fn property(text: &str) -> String {
 pub(super) fn sarif(problems: &[FileProblem]) -> serde_json::Result<String> {
     let rule = |id: &str, text: &str| json!({ "id": id, "shortDescription": { "text": text } });
     let result = |report: &FileProblem| {
-        let mut place = json!({ "artifactLocation": { "uri": uri(&report.file) } });
+        let mut place = Map::new();
+        place.insert("artifactLocation".to_owned(), json!({ "uri": uri(&report.file) }));
         if let Some(location) = &report.located.location {
-            place["region"] = json!({ "startLine": location.line, "startColumn": location.column });
+            let region = json!({ "startLine": location.line, "startColumn": location.column });
+            place.insert("region".to_owned(), region);
         }
         let severity = level(report.severity);
         json!({

@@ -56,6 +56,7 @@ steps:
     agent: catalogue
     after: [send]
     request: { method: GET, path: /articles }
+    read_only: true
     output: { id: '${ response.body.id }' }
   paid:
     after: [pack]

@@ -215,7 +215,8 @@ impl Fault {
 pub(super) fn without_jitter(workflow: &Workflow) -> Workflow {
     let mut longest = workflow.clone();
     for step in longest.steps.values_mut() {
-        step.recovery.backoff.jitter = false;
+        // A wait makes no attempts, and a definition with pauses for it is invalid.
+        step.recovery.backoff.jitter &= step.wait.is_some();
         if let Some(undo) = &mut step.undo {
             undo.recovery.backoff.jitter = false;
         }

@@ -2,7 +2,7 @@
 //! steps, so the analysis runs the workflow without failures, with several generated values.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -72,9 +72,9 @@ pub(super) fn find(
         let run = plan.run(&task(seed), services.clone())?;
         let variant = variant(seed, &run, services.ledger())?;
         let key: Vec<_> = variant.called.keys().cloned().collect();
-        if !found.contains_key(&key) {
-            order.push(key.clone());
-            found.insert(key, variant);
+        if let Entry::Vacant(entry) = found.entry(key) {
+            order.push(entry.key().clone());
+            entry.insert(variant);
         }
     }
     let cut = order.len().saturating_sub(VARIANTS_MAX);

@@ -318,7 +318,7 @@ fn read(dir: &Path) -> io::Result<State> {
             files.push(path);
         }
     }
-    let unused = files.iter().filter(|path| !used.contains(*path));
-    unused.map(fs::remove_file).collect::<io::Result<()>>()?;
+    let mut unused = files.iter().filter(|path| !used.contains(*path));
+    unused.try_for_each(fs::remove_file)?;
     Ok(state)
 }

@@ -36,12 +36,14 @@ impl TempDataDir {
         Self(path)
     }
 
-    /// A copy of the directory, as a killed process would leave it.
+    /// A copy of the directory, as a killed process would leave it, without the folder of the payloads.
     fn after_a_kill(&self) -> Self {
         let copy = Self::new();
         for entry in fs::read_dir(&self.0).unwrap() {
             let entry = entry.unwrap();
-            fs::copy(entry.path(), copy.0.join(entry.file_name())).unwrap();
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), copy.0.join(entry.file_name())).unwrap();
+            }
         }
         copy
     }
