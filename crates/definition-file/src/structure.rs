@@ -109,7 +109,14 @@ impl StructureReport {
             }
             Repair::InsertKey(_) | Repair::ReplaceValue => source_map.location(&path),
         };
-        let is_consequence = self.repaired.iter().any(|repaired| is_within(&path, repaired));
+        // An invalid value without a placeholder was removed, so its key is missing now.
+        let removed = match &repair {
+            Repair::InsertKey(key) => Some(join(&path, key)),
+            Repair::RenameKey { .. } | Repair::ReplaceValue => None,
+        };
+        let is_consequence = self.repaired.iter().any(|repaired| {
+            is_within(&path, repaired) || removed.as_ref().is_some_and(|key| key == repaired)
+        });
         if !is_consequence {
             let problem =
                 DefinitionProblem { at: path.clone(), message: text.message, hint: text.hint };
@@ -391,7 +398,8 @@ fn invalid_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<St
         (true, ..) => Some("write it as `[a, b]`".to_owned()),
         (
             false,
-            "complete_within" | "within" | "heartbeat" | "retention" | "first" | "max" | "wait",
+            "complete_within" | "within" | "heartbeat" | "retention" | "first" | "max" | "wait"
+            | "at" | "until" | "at_least" | "at_most",
             "a number",
         ) => Some("a duration needs a unit, such as `90s` or `15m`".to_owned()),
         (false, ..) => None,

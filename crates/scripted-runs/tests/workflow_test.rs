@@ -310,12 +310,13 @@ cases:
     for part in [
         "1:1: unknown key `servces`; did you mean `services`?",
         "5:32: cases.0.services.chargee.do.status: must be from 100 to 599",
-        "7:22: cases.0.commands.0.at: must be a string, not a number",
+        "7:22: cases.0.commands.0.at: must be a string, not a number; a duration needs a unit",
         "did you mean `skip`?",
-        "cases.0.expect.state: must be one of",
+        "8:22: cases.0.expect.state: must be one of `Pending`, ",
     ] {
         assert!(structure.contains(part), "{part}\n{structure}");
     }
+    assert!(!structure.contains("missing key"), "{structure}");
     folder.write(
         &tests
             .replace("servces: {}\n", "")

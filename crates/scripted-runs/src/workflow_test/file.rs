@@ -347,7 +347,7 @@ pub struct Expectation {
     pub took: Option<ExpectedTime>,
 }
 
-/// The state of a task at the end of a test.
+/// The state of a task at the end of a test; `Refused` if its submission was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum ExpectedState {
     Pending,
@@ -356,7 +356,6 @@ pub enum ExpectedState {
     Processed,
     Undone,
     Error,
-    /// The submission was refused.
     Refused,
 }
 
