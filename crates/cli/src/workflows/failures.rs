@@ -71,7 +71,7 @@ pub(super) async fn run(args: FailureArgs) -> Result<()> {
 fn show(report: &FailureReport, all_pairs: bool) {
     let FailureReport { workflow, version, variants, cases_run, singles, pairs, .. } = report;
     outln!(
-        "{workflow} version {version}: {cases_run} cases, {} with one failure and {} with two, in {variants} variants",
+        "{workflow} version {version}: {cases_run} cases, {} with one failure and {} with two; variants: {variants}",
         singles.len(),
         pairs.len()
     );

@@ -65,6 +65,11 @@ pub(super) fn input(settings: &ForecastSettings) -> SampleValue {
 /// The generated outputs of the steps of a workflow. For a step with items, the output of each item.
 pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepName, SampleValue)> {
     let mut shapes: BTreeMap<&StepName, ValueShape> = BTreeMap::new();
+    for (name, step) in &workflow.steps {
+        // An answer that violates the schema would be refused.
+        let schema = step.callback.as_ref().and_then(|callback| callback.answer.as_ref());
+        shapes.extend(schema.map(|schema| (name, ValueShape::of_schema(schema.source()))));
+    }
     for used in all_uses(workflow) {
         if let [PathKey::Field(root), PathKey::Field(step), PathKey::Field(_), path @ ..] =
             used.path.as_slice()
