@@ -98,7 +98,9 @@ pub(crate) fn of_refused_callback(refusal: &CallbackRefusal) -> ProblemType {
         CallbackRefusal::EarlierTask
         | CallbackRefusal::EarlierAttempt(_)
         | CallbackRefusal::Edited(_) => OTHER_REQUEST,
-        CallbackRefusal::NotStarted(_) | CallbackRefusal::BetweenAttempts { .. } => NOT_AWAITED_YET,
+        CallbackRefusal::NotStarted(_)
+        | CallbackRefusal::BetweenAttempts { .. }
+        | CallbackRefusal::CallOverdue { .. } => NOT_AWAITED_YET,
         CallbackRefusal::TooLate { .. } => TOO_LATE,
         CallbackRefusal::Ended { completed: true, .. } => ALREADY_ANSWERED,
         CallbackRefusal::Ended { completed: false, .. } => NOT_AWAITED,

@@ -38,6 +38,18 @@ pub enum CallbackRefusal {
         /// When the next attempt may begin.
         until: Timestamp,
     },
+    /// The deadline of the attempt has passed, and nobody has recorded the result of its call. The step may be attempted
+    /// again, with the same token, so this refusal is not final.
+    #[error(
+        "the call of attempt {attempt} of step {step} is overdue. Send the callback again in a minute: by then, an \
+         attempt awaits it, or the step has ended"
+    )]
+    CallOverdue {
+        /// The step.
+        step: Part,
+        /// The attempt.
+        attempt: u32,
+    },
     /// The deadline has passed.
     #[error("too late, step {step} awaited its callback until {by:.0}")]
     TooLate {
@@ -89,8 +101,11 @@ pub fn check_callback(
         StepState::Waiting { until, .. } => {
             Err(CallbackRefusal::BetweenAttempts { step: step(), attempt: newest, until: *until })
         }
-        StepState::Running { complete_by, .. }
-        | StepState::AwaitingCallback { complete_by, .. } => match *complete_by {
+        StepState::Running { complete_by, .. } if *complete_by < now => {
+            Err(CallbackRefusal::CallOverdue { step: step(), attempt: newest })
+        }
+        StepState::Running { .. } => Ok(()),
+        StepState::AwaitingCallback { complete_by, .. } => match *complete_by {
             by if by < now => Err(CallbackRefusal::TooLate { step: step(), by }),
             _ => Ok(()),
         },
@@ -101,5 +116,103 @@ pub fn check_callback(
             let completed = matches!(state, StepState::Completed { .. });
             Err(CallbackRefusal::Ended { step: step(), state: state.name(), completed })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        definition::plan::Plan,
+        engine::{
+            decision::{DecisionContext, Transition},
+            documents::LoadedDocuments,
+            event::Event,
+            transition::transition,
+        },
+        model::{
+            attempt::AttemptTimes,
+            messages::{ReplyOutcome, StepReply},
+            time::Timing,
+        },
+        submission::{accept, parse},
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A task after these events, each at a time in seconds. Its step has 30 seconds for a call, and an hour for the answer.
+    fn task_after(events: &[(i64, Event)]) -> Task {
+        let workflow: Plan = serde_json::from_value(json!({
+            "name": "w", "version": 1, "complete_within": "2h",
+            "steps": { "a": {
+                "agent": "a", "complete_within": "30s", "callback": { "within": "1h" },
+                "request": { "path": "/a", "body": "${ callback.token }" },
+            } },
+        }))
+        .unwrap();
+        let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
+        let (mut task, submitted) = accept(&submission, &workflow, None, at(0), timing);
+        let loaded = LoadedDocuments::from_iter(submitted);
+        for (seconds, event) in events {
+            let context = DecisionContext {
+                now: at(*seconds),
+                actor: "test",
+                redelivered: false,
+                lost_starts: None,
+                timing,
+                callback_urls: None,
+            };
+            match transition(&workflow, &task, &loaded, event, context).unwrap() {
+                Transition::Apply { task: next, .. } => task = *next,
+                other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
+            }
+        }
+        task
+    }
+
+    /// The refusal of an answer at a time in seconds, as text.
+    fn refusal(task: &Task, seconds: i64) -> Option<String> {
+        let token = match task.incarnation {
+            Some(incarnation) => format!("t/a/i{incarnation}"),
+            None => "t/a/1".to_owned(),
+        };
+        let token: CallbackToken = token.parse().unwrap();
+        check_callback(task, &token, at(seconds)).err().map(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn an_answer_is_not_refused_for_good_while_the_step_may_be_attempted_again() {
+        let started = task_after(&[(5, Event::Wake)]);
+        assert_eq!(refusal(&started, 34), None);
+        let overdue = refusal(&started, 36).unwrap();
+        assert!(overdue.starts_with("the call of attempt 1 of step a is overdue."), "{overdue}");
+    }
+
+    #[test]
+    fn an_answer_after_the_deadline_of_a_recorded_call_is_too_late() {
+        let reply = StepReply {
+            task_id: "t".parse().unwrap(),
+            step: "a".parse().unwrap(),
+            action: Action::Do,
+            attempt: 1,
+            outcome: ReplyOutcome::Completed { output: json!(null), may_continue: false },
+            incarnation: None,
+            times: AttemptTimes::default(),
+            agent: None,
+        };
+        let awaiting = task_after(&[(5, Event::Wake), (6, Event::ReplyReceived(reply))]);
+        assert_eq!(refusal(&awaiting, 3_000), None);
+        assert!(refusal(&awaiting, 4_000).unwrap().starts_with("too late, step a awaited"));
     }
 }
