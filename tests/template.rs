@@ -172,7 +172,7 @@ fn environment_variables_fit_and_do_not_grow_with_the_agents() {
             // An agent's own URL and targets do not grow with the number of agents.
             let is_own = ["STEWARD_AGENT_BASE_URL", "STEWARD_AGENT_TARGETS"].contains(&&**name);
             // `!If`, without its tag.
-            let is_choice = ["[\"HasCallbacks\"", "[\"HasWebhooks\""].iter();
+            let is_choice = ["[\"HasCallbacks\"", "[\"HasWebhooks\"", "[\"UsesPayloads\""].iter();
             let is_choice = is_choice.copied().any(|choice| value.starts_with(choice));
             assert!(!is_list || is_own || is_choice, "{function}: {name} is a list");
             match name.as_str() {

@@ -24,7 +24,7 @@ fn optional_statements(template: &Value) -> impl Iterator<Item = (&str, &Value)>
 fn an_agent_may_call_exactly_its_targets() {
     let template = agent_template();
     let statements: BTreeMap<_, _> = optional_statements(&template)
-        .filter(|(condition, _)| *condition != "IsInVpc")
+        .filter(|(condition, _)| !["IsInVpc", "UsesPayloads"].contains(condition))
         .map(|(condition, statement)| {
             let (action, resource) = (&statement["Action"], &statement["Resource"]);
             (condition, [action, resource].map(|text| text.as_str().unwrap()))
@@ -48,6 +48,23 @@ fn an_agent_may_call_exactly_its_targets() {
         template["Parameters"]["Kind"]["AllowedValues"],
         json!(["http", "lambda", "sqs", "events"])
     );
+}
+
+/// Of the bucket of payloads, an agent reads and stores what belongs to tasks, and nothing else.
+#[test]
+fn an_agent_uses_payloads_of_tasks_only() {
+    let template = agent_template();
+    let statements: Vec<_> = optional_statements(&template)
+        .filter(|(condition, _)| *condition == "UsesPayloads")
+        .map(|(_, statement)| (statement["Action"].clone(), statement["Resource"].clone()))
+        .collect();
+    let bucket = "arn:${AWS::Partition}:s3:::${PayloadsBucket}";
+    let expected = [
+        (json!("s3:GetObject"), json!(format!("{bucket}/tasks/*"))),
+        (json!(["s3:PutObject", "s3:AbortMultipartUpload"]), json!(format!("{bucket}/tasks/*"))),
+        (json!("s3:ListBucket"), json!(bucket)),
+    ];
+    assert_eq!(statements, expected);
 }
 
 /// Lambda manages the network interfaces with the role of the function, whose own code must not.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{agent_template, parse_yaml, properties, template};
 
 /// What CloudFormation needs to create a resource of each type, by its documentation; an empty list: nothing.
-const CREATES: [(&str, &[&str]); 17] = [
+const CREATES: [(&str, &[&str]); 19] = [
     ("AWS::CloudWatch::Alarm", &["cloudwatch:PutMetricAlarm"]),
     ("AWS::CloudWatch::Dashboard", &["cloudwatch:PutDashboard"]),
     ("AWS::DynamoDB::Table", &["dynamodb:CreateTable", "dynamodb:UpdateTimeToLive"]),
@@ -18,6 +18,17 @@ const CREATES: [(&str, &[&str]); 17] = [
     ("AWS::KMS::Key", &["kms:CreateKey", "kms:EnableKeyRotation"]),
     ("AWS::Lambda::Permission", &["lambda:AddPermission"]),
     ("AWS::Logs::LogGroup", &["logs:CreateLogGroup", "logs:PutRetentionPolicy"]),
+    (
+        "AWS::S3::Bucket",
+        &[
+            "s3:CreateBucket",
+            "s3:PutBucketOwnershipControls",
+            "s3:PutBucketPublicAccessBlock",
+            "s3:PutEncryptionConfiguration",
+            "s3:PutLifecycleConfiguration",
+        ],
+    ),
+    ("AWS::S3::BucketPolicy", &["s3:PutBucketPolicy"]),
     ("AWS::SNS::Subscription", &["sns:Subscribe"]),
     ("AWS::SNS::Topic", &["sns:CreateTopic"]),
     ("AWS::SNS::TopicPolicy", &["sns:SetTopicAttributes"]),
