@@ -1,7 +1,7 @@
 //! Signed HTTP requests to AWS without an SDK client, the deployment scripts, and polling.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, SystemTime},
 };
@@ -49,9 +49,14 @@ pub(super) async fn with_retries(what: &str, mut send: impl AsyncFnMut() -> Resp
     wait_for(what, once).await
 }
 
+/// The folder of the repository.
+pub(super) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 /// Runs a script of the repository, and returns what it printed.
 pub(super) async fn run(script: &str, arguments: &[&str]) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = repository();
     let mut command = Command::new(root.join(script));
     command.args(arguments).current_dir(&root).stderr(Stdio::inherit());
     let output = command.output().await.unwrap();

@@ -1,30 +1,39 @@
-//! The example agents in Python and JavaScript, deployed as stacks of their own from their own templates.
+//! The example agents, deployed as stacks of their own from their own templates. The one in Rust takes part if
+//! `.ci/package-examples rust` packaged it.
 
-use std::rc::Rc;
+use std::{env, path::PathBuf, rc::Rc};
 
 use serde_json::Value;
 use steward_core::model::task::ProcessState;
 use steward_demo::services::{DemoService, Fault};
 
-use super::{aws_requests::run, stack::Stack, stack::delete, target::deployment_target};
+use super::{
+    aws_requests::{repository, run},
+    stack::Stack,
+    stack::delete,
+    target::deployment_target,
+};
 
-/// The agents and the folders of their examples.
-const AGENTS: [(&str, &str); 2] = [("greeter-py", "python-agent"), ("greeter-js", "node-agent")];
+/// An agent's name, and the folder of its example.
+type Example = (&'static str, &'static str);
+const PYTHON: Example = ("greeter-py", "python-agent");
+const JAVASCRIPT: Example = ("greeter-js", "node-agent");
+const RUST: Example = ("greeter-rs", "rust-agent");
 
-/// Each agent carries out one step.
+/// Each of two agents carries out one step.
 const BY_EXAMPLES: &str = r#"
-name: by-examples
+name: WORKFLOW
 version: 1
 defaults:
   recovery: { then: undo }
 steps:
   reserve:
-    agent: greeter-py
+    agent: FIRST
     request: { path: /reservations, body: { order: "${ task.id }", items: [] } }
     undo:
       request: { path: /releases, body: { order: "${ task.id }" } }
   wrap:
-    agent: greeter-js
+    agent: SECOND
     after: [reserve]
     request: { path: /reservations, body: { order: "${ task.id }", items: [paper] } }
     undo:
@@ -35,39 +44,62 @@ pub(super) async fn example_agents_run_as_functions(stack: Rc<Stack>) {
     if !deployment_target().runs_scripts("example agents") {
         return;
     }
-    let service = stack.services.base_url(DemoService::Inventory);
-    for (agent, example) in AGENTS {
-        let name = stack.name_of(agent);
-        let template = format!("examples/{example}/template.yaml");
-        let steward = format!("Steward={}", deployment_target().stack);
-        let (agent, service) = (format!("Name={agent}"), format!("ServiceUrl={service}"));
-        run("infra/deploy", &[&name, &template, &steward, &agent, &service]).await;
+    let packages =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    let with_rust = packages.join("deploy/examples").join(RUST.1).exists();
+    let agents = [PYTHON, JAVASCRIPT].into_iter().chain(with_rust.then_some(RUST));
+    for agent in agents.clone() {
+        deploy(&stack, agent).await;
     }
-    stack.publish(BY_EXAMPLES).await;
-    for (fault, end) in [
-        (Fault::Healthy, ProcessState::Processed),
-        // The agent in JavaScript reports the refusal, and both agents undo.
-        (Fault::Refuse, ProcessState::Undone),
-    ] {
-        let id = task_id(&stack, fault);
-        stack.submit(&id, "by-examples", &Value::Null).await;
+    carry_out(&stack, "by-scripts", [PYTHON, JAVASCRIPT]).await;
+    if with_rust {
+        carry_out(&stack, "by-rust", [RUST, PYTHON]).await;
+    }
+    for (agent, _) in agents {
+        delete(&stack.name_of(agent)).await;
+    }
+}
+
+async fn deploy(stack: &Stack, (agent, example): Example) {
+    let name = stack.name_of(agent);
+    let template = format!("examples/{example}/template.yaml");
+    let service = stack.services.base_url(DemoService::Inventory);
+    let mut parameters = vec![
+        format!("Steward={}", deployment_target().stack),
+        format!("Name={agent}"),
+        format!("ServiceUrl={service}"),
+    ];
+    if (agent, example) == RUST {
+        // It claims calls that must not be repeated, and shares the circuit breaker.
+        parameters.push(format!("DocumentsTable={}", stack.variable("STEWARD_DOCUMENTS_TABLE")));
+    }
+    let arguments = [&name, &template].into_iter().chain(&parameters).map(String::as_str);
+    run("infra/deploy", &arguments.collect::<Vec<_>>()).await;
+}
+
+/// One task ends processed. In another one, the second agent reports a refusal, and both agents undo.
+async fn carry_out(stack: &Stack, workflow: &str, [first, second]: [Example; 2]) {
+    let definition = BY_EXAMPLES.replace("WORKFLOW", workflow);
+    stack.publish(&definition.replace("FIRST", first.0).replace("SECOND", second.0)).await;
+    for (fault, end) in
+        [(Fault::Healthy, ProcessState::Processed), (Fault::Refuse, ProcessState::Undone)]
+    {
+        let id = task_id(stack, workflow, fault);
+        stack.submit(&id, workflow, &Value::Null).await;
         assert_eq!(stack.ended(&id).await.process_state, end, "{id}");
         let ledger = stack.services.ledgers();
         let active = ledger.active_effects(DemoService::Inventory, &id);
         assert_eq!(active, if end == ProcessState::Processed { 2 } else { 0 }, "{id}");
     }
-    for (agent, _) in AGENTS {
-        delete(&stack.name_of(agent)).await;
-    }
 }
 
 /// The id of a task whose second step has this fault, and whose other calls are healthy.
-fn task_id(stack: &Stack, fault: Fault) -> String {
+fn task_id(stack: &Stack, workflow: &str, fault: Fault) -> String {
     let undo = |id: &str, step| stack.plan.fault_of_undo(&format!("{id}/{step}/undo"));
     let fits = |id: &String| {
         stack.plan.fault(&format!("{id}/reserve/do")) == Fault::Healthy
             && stack.plan.fault(&format!("{id}/wrap/do")) == fault
             && ["reserve", "wrap"].iter().all(|step| undo(id, step) == Fault::Healthy)
     };
-    (0..).map(|n| format!("examples-{n}")).find(fits).unwrap()
+    (0..).map(|n| format!("{workflow}-{n}")).find(fits).unwrap()
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::{
     agent_stacks::{delete_agent, deploy_agent},
-    aws_requests::{root, signed, wait_for},
+    aws_requests::{root, signed, wait_for, with_retries},
     http::base_url,
     stack::Stack,
     target::{TargetKind, deployment_target},
@@ -119,7 +119,8 @@ async fn request(url: &str, method: Method, path: &str, body: &Value) -> (u16, V
     let headers = [("content-type", "application/json")];
     let (url, body) = (format!("{url}{path}"), body.to_string());
     let body = if method == Method::GET { "" } else { &body };
-    let response = signed(&root(), "lambda", (method, &url), &headers, body).await;
+    let send = async || signed(&root(), "lambda", (method.clone(), &url), &headers, body).await;
+    let response = with_retries(path, send).await;
     let status = response.status().as_u16();
     let text = response.text().await.unwrap();
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))

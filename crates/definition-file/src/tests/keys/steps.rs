@@ -126,7 +126,7 @@ fn flags() {
             "19:17: steps.reserve.idempotent: must be `true` or `false`, not a string",
         ),
         ("idempotent: false", "idempotent: false\n    read_only: true", ""),
-        ("request: { method: GET", "read_only: false\n    request: { method: GET", ""),
+        ("read_only: true", "read_only: false", ""),
         (
             "idempotent: false",
             "read_only: maybe",
@@ -284,22 +284,22 @@ fn output_of_a_step() {
         (
             output,
             &with("[]"),
-            "48:13: steps.look.output: does not use `response`; for example `${ response.body.id }`",
+            "49:13: steps.look.output: does not use `response`; for example `${ response.body.id }`",
         ),
         (
             output,
             &with("'${ response.'"),
-            "48:13: steps.look.output: `${ response.`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
+            "49:13: steps.look.output: `${ response.`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
         ),
         (
             output,
             &with("'${ response.body + input.id }'"),
-            "48:13: steps.look.output: `input` is not available here: only `response` is",
+            "49:13: steps.look.output: `input` is not available here: only `response` is",
         ),
         (
             output,
             &with("'${ [response.body, steps.send.output] }'"),
-            "48:13: steps.look.output: `steps` is not available here: only `response` is",
+            "49:13: steps.look.output: `steps` is not available here: only `response` is",
         ),
         (
             "    wait: 12h",
@@ -320,7 +320,7 @@ fn output_of_a_step() {
     let long = with(&format!("'${{ response.status }}{}'", "x".repeat(16 * 1024)));
     assert_eq!(
         errors_after(output, &long),
-        "48:13: steps.look.output: 16406 bytes of JSON; the limit is 16384"
+        "49:13: steps.look.output: 16406 bytes of JSON; the limit is 16384"
     );
 }
 
