@@ -1,5 +1,12 @@
 //! The analysis of failures: what it runs, and what it finds in definitions with a planted mistake.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
 use std::path::Path;
 
 use steward_core::{definition::workflow::Workflow, model::attempt::Action};

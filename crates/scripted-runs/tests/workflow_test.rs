@@ -415,7 +415,6 @@ fn a_case_without_an_expectation_does_not_pass() {
 /// Prints how many cases run in a second: `cargo test -p steward-scripted-runs cases_per_second -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
-#[expect(clippy::print_stdout, reason = "it is the result")]
 fn cases_per_second() {
     let case = |n: usize| {
         format!(
