@@ -1,0 +1,263 @@
+//! The commands of the documentation print what the documentation says. To renew the pages:
+//! `STEWARD_RENEW=1 cargo test --workspace --test documented -- --include-ignored`.
+//!
+//! A block ```` ```console run ```` is run by a shell, in a folder of its own for each page. `run-long` blocks take minutes in a build
+//! without optimisation, so they are run only with `--ignored`. The folder contains:
+//!
+//! - `workflows`, the repository's;
+//! - the blocks of the page that have a name, such as ```` ```yaml definition file=order.yaml ````, from their place on. A page may write a
+//!   file again;
+//! - the files in `tests/documented/PAGE`, for files that a page describes and does not show.
+//!
+//! With `terminal` they run in a pseudo-terminal, by `script`. Output and errors are compared together. A duration after `in` may differ, and a line `…` stands for any lines.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+/// The beginnings of commands that need no deployment and no server: each such block is run.
+const OFFLINE: [&str; 9] = [
+    "steward workflow check ",
+    "steward workflow diff ",
+    "steward workflow failures ",
+    "steward workflow graph ",
+    "steward workflow import ",
+    "steward workflow simulate ",
+    "steward workflow test ",
+    "steward cost ",
+    "steward scale ",
+];
+
+/// A fenced block of a page.
+struct Block {
+    /// The line of its fence, from 1.
+    line: usize,
+    /// The words after the fence: a language and flags.
+    info: Vec<String>,
+    text: String,
+}
+
+impl Block {
+    fn is(&self, flag: &str) -> bool {
+        self.info.iter().any(|word| word == flag)
+    }
+
+    fn file_name(&self) -> Option<&str> {
+        self.info.iter().find_map(|word| word.strip_prefix("file="))
+    }
+
+    /// The commands, each with what it is expected to print. A line that ends in `\` continues.
+    fn commands(&self) -> Vec<(String, String)> {
+        let mut commands: Vec<(String, String)> = Vec::new();
+        let mut continues = false;
+        for line in self.text.lines() {
+            match (line.strip_prefix("$ "), commands.last_mut()) {
+                (Some(command), _) => commands.push((format!("{command}\n"), String::new())),
+                (None, Some((command, _))) if continues => *command += &format!("{line}\n"),
+                (None, Some((_, output))) => *output += &format!("{line}\n"),
+                (None, None) => {} // A file is shown, or what happened before.
+            }
+            continues = line.ends_with('\\');
+        }
+        commands
+    }
+
+    fn runs_offline(&self) -> bool {
+        let is_offline = |command: &str| OFFLINE.iter().any(|offline| command.starts_with(offline));
+        let commands = self.commands();
+        let deployed =
+            |command: &str| command.contains("workflow diff") && !command.contains(".yaml ");
+        self.is("console")
+            && commands.iter().all(|(command, _)| is_offline(command) && !deployed(command))
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages of the documentation, relative to the repository.
+fn pages() -> Vec<String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "docs/*.md", "README.md"])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (index, line) in page.lines().enumerate() {
+        open = match (open, line.strip_prefix("```")) {
+            (Some(block), Some(_)) => {
+                blocks.push(block);
+                None
+            }
+            (Some(block), None) => Some(Block { text: block.text + line + "\n", ..block }),
+            (None, Some(info)) => {
+                let info = info.split(' ').map(str::to_owned).collect();
+                Some(Block { line: index + 1, info, text: String::new() })
+            }
+            (None, None) => None,
+        };
+    }
+    blocks
+}
+
+/// A folder with the files of a page.
+fn folder_of(page: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::os::unix::fs::symlink(repository().join("workflows"), folder.path().join("workflows"))
+        .unwrap();
+    let name = page.trim_start_matches("docs/").trim_end_matches(".md").replace('/', "-");
+    let described = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documented").join(name);
+    for file in described.read_dir().into_iter().flatten() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    folder
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Runs a command after one with this exit code; returns what it prints, output and errors, and its exit code.
+fn run(command: &str, exit_code: i32, in_terminal: bool, folder: &Path) -> (String, i32) {
+    let steward = Path::new(env!("CARGO_BIN_EXE_steward")).parent().unwrap().to_owned();
+    let paths = env::var_os("PATH").unwrap();
+    let paths = env::join_paths([steward].into_iter().chain(env::split_paths(&paths))).unwrap();
+    let script = format!("exec 2>&1\n(exit {exit_code})\n{command}");
+    let (program, arguments) = if in_terminal {
+        ("script", vec!["--quiet", "--return", "--command", &script, "/dev/null"])
+    } else {
+        ("sh", vec!["-c", &script])
+    };
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", paths)
+        .output()
+        .unwrap();
+    let printed = without_colours(&String::from_utf8(output.stdout).unwrap());
+    let printed = printed.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    let printed = if printed.is_empty() { printed } else { printed + "\n" };
+    (printed, output.status.code().unwrap())
+}
+
+/// The text without the sequences that set a terminal's colours: `ESC [ … m`.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, after)| after))
+}
+
+/// The text without what differs from run to run.
+fn normalised(text: &str) -> Vec<String> {
+    let duration = |line: &str| match line.rsplit_once(" in ") {
+        Some((before, after)) if after.ends_with(" s") => format!("{before} in # s"),
+        Some(_) | None => line.to_owned(),
+    };
+    text.lines().map(duration).collect()
+}
+
+/// Whether a command printed what is expected, where a line `…` stands for any lines.
+fn matches(expected: &[String], printed: &[String]) -> bool {
+    match expected.split_first() {
+        None => printed.is_empty(),
+        Some((first, rest)) if first == "…" => {
+            (0..=printed.len()).any(|skipped| matches(rest, &printed[skipped..]))
+        }
+        Some((first, rest)) => printed.first() == Some(first) && matches(rest, &printed[1..]),
+    }
+}
+
+/// Runs the blocks of all pages with this flag, and returns what differs.
+fn differences(flag: &str) -> Vec<String> {
+    let renews = env::var_os("STEWARD_RENEW").is_some();
+    let mut found = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(repository().join(&page)).unwrap();
+        let blocks = blocks(&text);
+        if !blocks.iter().any(|block| block.is(flag)) {
+            continue;
+        }
+        let folder = folder_of(&page);
+        let (mut renewed, mut exit_code) = (text.clone(), 0);
+        for block in blocks {
+            if let Some(name) = block.file_name() {
+                write(folder.path(), name, &block.text);
+            }
+            for (command, expected) in
+                block.is(flag).then(|| block.commands()).into_iter().flatten()
+            {
+                let printed;
+                (printed, exit_code) =
+                    run(&command, exit_code, block.is("terminal"), folder.path());
+                if matches(&normalised(&expected), &normalised(&printed)) {
+                    continue;
+                }
+                found.push(format!("{page}:{}: $ {command}{printed}", block.line));
+                let shown = |output: &str| format!("$ {command}{output}");
+                renewed = renewed.replacen(&shown(&expected), &shown(&printed), 1);
+            }
+        }
+        if renews {
+            fs::write(repository().join(&page), renewed).unwrap();
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_print_what_the_documentation_says() {
+    let differences = differences("run");
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+#[ignore = "long"]
+fn long_commands_print_what_the_documentation_says() {
+    let differences = differences("run-long");
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn every_command_that_needs_no_server_is_run() {
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(repository().join(&page)).unwrap()) {
+            let is_run = block.is("run") || block.is("run-long");
+            let shows_output = block.text.lines().any(|line| !line.starts_with("$ "));
+            assert!(
+                is_run || !shows_output || !block.runs_offline(),
+                "{page}:{}: mark it: ```console run",
+                block.line
+            );
+        }
+    }
+}
+
+#[test]
+fn other_output_is_noticed() {
+    let lines = |text: &str| normalised(text);
+    assert!(matches(&lines("a\n1 case passed in 0.13 s"), &lines("a\n1 case passed in 2 s")));
+    assert!(matches(&lines("a\n…\nz"), &lines("a\nb\nc\nz")));
+    assert!(!matches(&lines("a\n…\nz"), &lines("a\nb\nc")));
+    assert!(!matches(&lines("a"), &lines("a\nb")));
+    assert!(!matches(&lines("a\nb"), &lines("a")));
+}
