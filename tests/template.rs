@@ -18,6 +18,7 @@ use steward_supervisor::{SupervisorConfig, SweepSchedule};
 mod agent;
 mod commands;
 mod deployment_role;
+mod domain;
 mod parameters;
 mod payloads;
 mod registrar;
