@@ -15,69 +15,21 @@ use crate::{
         integers::check_integers,
         json_text::to_json_value,
         messages::{Submission, mistake},
-        names::{Incarnation, WorkflowName},
+        names::Incarnation,
         retention::retention_start,
         task::{ProcessState, Task},
         time::{Timing, later},
     },
 };
 
+pub use refusal::SubmissionRefusal;
+
 pub mod event;
 pub mod payloads;
+mod refusal;
 
 use payloads::claimed_submission;
-
-/// Why a submission is refused. A retry of the same submission would be refused too.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SubmissionRefusal {
-    /// The text is not a valid submission.
-    #[error("not a submission: {0}")]
-    Malformed(String),
-    /// It exceeds a limit.
-    #[error("{0}")]
-    TooLarge(String),
-    /// The workflow is not published.
-    #[error("there is no workflow `{0}`")]
-    UnknownWorkflow(String),
-    /// The input does not match the workflow's schema.
-    #[error("{0}")]
-    InvalidInput(String),
-    /// No published workflow has a trigger for the event.
-    #[error("no workflow is triggered by source `{source_name}` and detail-type `{detail_type}`")]
-    NoTrigger {
-        /// The event's source.
-        source_name: String,
-        /// The event's detail-type.
-        detail_type: String,
-    },
-    /// A workflow's trigger cannot turn the event into a submission.
-    #[error("workflow `{workflow}`: trigger.{key}: {reason}")]
-    Trigger {
-        /// The workflow.
-        workflow: WorkflowName,
-        /// The trigger's template that failed.
-        key: &'static str,
-        /// Why it failed. Contains no values.
-        reason: String,
-    },
-    /// `reply_to` is not one of the allowed queues.
-    #[error("reply_to is not on the list of allowed reply queues")]
-    ReplyQueueNotAllowed,
-    /// The input refers to a payload that cannot be used.
-    #[error("input{pointer}: {reason}")]
-    InvalidPayload {
-        /// Where the reference is in the input: a JSON pointer.
-        pointer: String,
-        /// Why it cannot be used. Contains no values.
-        reason: String,
-    },
-    /// The id belongs to another task.
-    #[error("task `{0}` exists already, with other content")]
-    IdTaken(String),
-    /// The submission of a child task arrived so late that the parent task may have expired.
-    #[error("the submission arrived so late that the parent task may have expired")]
-    TooLate,
-}
+use refusal::{attribute_text, too_large};
 
 /// The queues to which notifications may be sent: exact URLs, or prefixes that end in `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -134,11 +86,6 @@ pub fn parse(text: &str) -> Result<Submission, SubmissionRefusal> {
     Ok(submission)
 }
 
-fn too_large(bytes: usize) -> SubmissionRefusal {
-    let max = limits::DOCUMENT_BYTES_MAX;
-    SubmissionRefusal::TooLarge(format!("a submission of {bytes} bytes; the limit is {max}"))
-}
-
 fn too_deep(submission: &Submission) -> Result<(), SubmissionRefusal> {
     if limits::nests_too_deep(&submission.input) {
         let max = limits::JSON_DEPTH_MAX;
@@ -153,15 +100,6 @@ fn too_deep(submission: &Submission) -> Result<(), SubmissionRefusal> {
 /// may have any length and any characters.
 fn parse_error_text(error: &serde_json::Error) -> String {
     attribute_text(&mistake(error), limits::REASON_CHARS_MAX)
-}
-
-/// Replaces the characters that SQS refuses in a message attribute, and shortens the text to `chars_max` characters.
-fn attribute_text(text: &str, chars_max: usize) -> String {
-    let allowed = |c: char| {
-        if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }
-    };
-    let text: String = text.chars().map(allowed).collect();
-    limits::truncate_chars(&text, chars_max)
 }
 
 /// Validates the input against the workflow's schema.

@@ -11,7 +11,10 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::{SubmissionRefusal, attribute_text, too_deep, too_large};
+use super::{
+    refusal::{SubmissionRefusal, attribute_text, too_large},
+    too_deep,
+};
 use crate::{
     definition::workflow::Workflow,
     expression::{

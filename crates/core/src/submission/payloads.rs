@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{SubmissionRefusal, attribute_text, too_large};
+use super::refusal::{SubmissionRefusal, attribute_text, too_large};
 use crate::{
     limits,
     model::{
