@@ -8,10 +8,11 @@ use serde_json::Value;
 use steward_core::{definition::problem::DefinitionProblem, limits};
 
 use super::{
-    DefinitionError, LocatedProblem, SourceLocation, invalid, read,
+    error::DefinitionError,
+    location::{LocatedProblem, SourceLocation},
     source_map::SourceMap,
     structure::{self, FileFormat},
-    syntax_problem,
+    yaml::{read, syntax_problem},
 };
 
 /// A file that has been read, with the locations of its keys and values.
@@ -40,7 +41,11 @@ impl<T> ParsedFile<T> {
             location: self.source_map.location(&problem.at),
             problem,
         };
-        invalid(self.path.clone(), &self.text, problems.into_iter().map(locate).collect())
+        DefinitionError::invalid(
+            self.path.clone(),
+            &self.text,
+            problems.into_iter().map(locate).collect(),
+        )
     }
 }
 
@@ -60,12 +65,13 @@ pub fn read_parsed<T: DeserializeOwned>(
     if text.len() > limits::DEFINITION_BYTES_MAX {
         return Err(DefinitionError::TooLarge { path, bytes: text.len() });
     }
-    let syntax = |error| invalid(path.clone(), &text, vec![syntax_problem(&error)]);
+    let syntax =
+        |error| DefinitionError::invalid(path.clone(), &text, vec![syntax_problem(&error)]);
     let mut value: Value = read(&text).map_err(syntax)?;
     let mut source_map: SourceMap = read(&text).map_err(syntax)?;
     let found = structure::check(format, &mut value, &mut source_map).problems;
     if !found.is_empty() {
-        return Err(invalid(path, &text, found));
+        return Err(DefinitionError::invalid(path, &text, found));
     }
     let content = serde_path_to_error::deserialize(value).map_err(|error| {
         let at = error.path().to_string().replace('[', ".").replace(']', "");
@@ -73,7 +79,7 @@ pub fn read_parsed<T: DeserializeOwned>(
         let location = source_map.location(&at);
         let message = error.into_inner().to_string();
         let problem = DefinitionProblem { at, message, hint: None };
-        invalid(path.clone(), &text, vec![LocatedProblem { problem, location }])
+        DefinitionError::invalid(path.clone(), &text, vec![LocatedProblem { problem, location }])
     })?;
     Ok(ParsedFile { path, text, content, source_map })
 }

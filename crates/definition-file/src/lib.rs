@@ -7,81 +7,27 @@
 //! | `structure` | unknown and missing keys; invalid types, names, numbers and durations |
 //! | [`Workflow::problems`] | invalid expressions, and settings that contradict each other |
 
-use std::{
-    borrow::Cow,
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_saphyr::{Error, Localizer, Location, MessageFormatter, UserMessageFormatter};
 use steward_core::{
     definition::{lint::Severity, problem::DefinitionProblem, workflow::Workflow},
     limits,
 };
 
 pub use document::{ParsedFile, read_parsed};
+pub use error::DefinitionError;
 pub use location::{LocatedProblem, SourceLocation};
 use source_map::SourceMap;
 pub use structure::FileFormat;
+use yaml::{read, syntax_problem};
 
 mod document;
+mod error;
 mod location;
 mod source_map;
 mod structure;
-
-/// Why a definition file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum DefinitionError {
-    /// The file cannot be read.
-    #[error("{}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The file is too large to be published.
-    #[error("{}: {bytes} bytes; the limit is {max}", path.display(), max = limits::DEFINITION_BYTES_MAX)]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The size of the file in bytes.
-        bytes: usize,
-    },
-    /// The file is not a valid definition.
-    #[error("{}", ProblemLines { path, problems })]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The content of the file.
-        text: String,
-        /// All problems, in the order of their lines.
-        problems: Vec<LocatedProblem>,
-    },
-}
-
-/// Formats problems as `file:line:column: problem`, which terminals and editors can open.
-struct ProblemLines<'a> {
-    path: &'a Path,
-    problems: &'a [LocatedProblem],
-}
-
-impl fmt::Display for ProblemLines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, LocatedProblem { problem, location }) in self.problems.iter().enumerate() {
-            let newline = if n == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}", self.path.display())?;
-            if let Some(SourceLocation { line, column, .. }) = location {
-                write!(f, ":{line}:{column}")?;
-            }
-            write!(f, ": {problem}")?;
-        }
-        Ok(())
-    }
-}
+mod yaml;
 
 /// Reads one definition file.
 ///
@@ -128,22 +74,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Workflow, DefinitionError> {
     if text.len() > limits::DEFINITION_BYTES_MAX {
         return Err(DefinitionError::TooLarge { path, bytes: text.len() });
     }
-    check(text).map_err(|problems| invalid(path, text, problems))
-}
-
-/// The error for a file with these problems, in the order of their lines.
-fn invalid(path: PathBuf, text: &str, mut problems: Vec<LocatedProblem>) -> DefinitionError {
-    let key = |located: &LocatedProblem| {
-        let location = located.location.as_ref();
-        (location.map(|at| (at.line, at.column)), located.problem.clone())
-    };
-    for LocatedProblem { problem, .. } in &mut problems {
-        // Messages quote the file: a terminal must not execute its control characters.
-        problem.message = printable(&problem.message);
-    }
-    problems.sort_by_key(key);
-    problems.dedup();
-    DefinitionError::Invalid { path, text: text.to_owned(), problems }
+    check(text).map_err(|problems| DefinitionError::invalid(path, text, problems))
 }
 
 /// The location of a finding, such as a warning, in the definition that it is about.
@@ -195,50 +126,6 @@ fn reworded(problem: &DefinitionProblem) -> DefinitionProblem {
             ..problem.clone()
         },
         false => problem.clone(),
-    }
-}
-
-/// `text` with its control characters escaped.
-fn printable(text: &str) -> String {
-    let escaped =
-        |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
-}
-
-/// Parses YAML or JSON: JSON is a subset of YAML, so one parser is enough.
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    // YAML 1.1 reads the country code `NO` as false; YAML 1.2 reads it as a string.
-    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
-}
-
-fn syntax_problem(error: &Error) -> LocatedProblem {
-    let message = error.without_snippet().render_with_formatter(&PlainMessages);
-    let problem = DefinitionProblem { at: String::new(), message, hint: None };
-    LocatedProblem { problem, location: error.location().and_then(SourceLocation::new) }
-}
-
-/// The parser's messages, without the location.
-struct PlainMessages;
-
-impl MessageFormatter for PlainMessages {
-    fn localizer(&self) -> &dyn Localizer {
-        self
-    }
-
-    fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
-        match error {
-            Error::DuplicateMappingKey { key: Some(key), .. } => {
-                format!("duplicate key `{key}`").into()
-            }
-            _ => UserMessageFormatter.format_message(error),
-        }
-    }
-}
-
-impl Localizer for PlainMessages {
-    fn attach_location<'a>(&self, message: Cow<'a, str>, _: Location) -> Cow<'a, str> {
-        message
     }
 }
 

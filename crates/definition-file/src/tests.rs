@@ -1,5 +1,7 @@
 //! Tests of invalid definition files, with the full text of each error.
 
+use std::path::PathBuf;
+
 use super::*;
 
 mod files;
