@@ -33,6 +33,7 @@ pub mod history;
 pub mod intake;
 pub mod metrics;
 pub mod payloads;
+mod port_error;
 pub mod ports;
 pub mod rate;
 pub mod trace;

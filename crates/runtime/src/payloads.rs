@@ -6,7 +6,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 use jiff::Timestamp;
 use steward_core::model::payload::{PayloadKey, PayloadReference};
 
-use crate::ports::PortError;
+use crate::port_error::PortError;
 
 /// The result of an operation, later. Boxed, so that a deployment without a bucket needs no type for it.
 pub type PayloadFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PortError>> + Send + 'a>>;

@@ -1,0 +1,53 @@
+//! How an operation on a port fails, and the text of such an error for a log line.
+
+use std::error::Error;
+
+/// An operation on a port failed. It may have taken effect nonetheless.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} failed")]
+pub struct PortError {
+    /// The operation, with the ids that it concerns; never a payload.
+    pub operation: String,
+    /// Whether a retry of the same operation may succeed.
+    pub retryable: bool,
+    /// The cause.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// A message was not sent because its queue does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such queue")]
+pub struct NoSuchQueue;
+
+/// The store refused a write because the item is too large.
+#[derive(Debug, thiserror::Error)]
+#[error("the item is too large: {0}")]
+pub struct ItemTooLarge(pub String);
+
+impl PortError {
+    /// Whether the cause is that the queue does not exist.
+    #[must_use]
+    pub fn is_no_such_queue(&self) -> bool {
+        self.source.is::<NoSuchQueue>()
+    }
+
+    /// Whether the cause is that the item is larger than the store allows.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.source.is::<ItemTooLarge>()
+    }
+}
+
+/// The messages of an error and of all its causes, for a log line.
+#[must_use]
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
