@@ -10,6 +10,7 @@ use aws_sdk_s3::{
     presigning::PresigningConfig,
     types::{ChecksumMode, Delete, MetadataDirective, ObjectIdentifier},
 };
+use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
 use steward_core::model::payload::{PayloadKey, PayloadReference, Sha256Hex, TASKS};
 use steward_runtime::{
@@ -23,7 +24,6 @@ use steward_runtime::{
 use crate::{
     config::Config,
     errors::{corrupt, failed},
-    ports::SharedInterceptor,
 };
 
 pub mod transfer;
