@@ -12,6 +12,7 @@ mod check;
 mod check_formats;
 mod diff;
 mod failures;
+mod file_problem;
 pub(crate) mod forecast;
 mod graph;
 pub(crate) mod import;

@@ -12,7 +12,7 @@ use steward_core::definition::{lint::Severity, problem::DefinitionProblem, workf
 use steward_definition_file::{DefinitionError, LocatedProblem, is_test_file, locate, read_file};
 use steward_scripted_runs::workflow_test::{TestFileError, read_tests};
 
-use super::{check_formats, publish};
+use super::{check_formats, file_problem::FileProblem, publish};
 use crate::client::DeploymentArgs;
 
 /// Options of `steward workflow check`.
@@ -42,14 +42,6 @@ enum CheckFormat {
     Github,
     /// SARIF 2.1.0, for code scanning and editors.
     Sarif,
-}
-
-/// A mistake or a warning in a file.
-#[derive(Debug, Clone)]
-pub(super) struct FileProblem {
-    pub(super) file: PathBuf,
-    pub(super) severity: Severity,
-    pub(super) located: LocatedProblem,
 }
 
 /// What was found in one file.

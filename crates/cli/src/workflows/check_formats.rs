@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use steward_core::definition::lint::Severity;
 
-use super::check::FileProblem;
+use super::file_problem::FileProblem;
 
 /// What a path of a URI may contain as it is.
 const PATH: &AsciiSet =
