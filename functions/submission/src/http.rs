@@ -39,13 +39,15 @@ use steward_runtime::{
     waiting::{Missing, wait_for_end},
 };
 
-use crate::{IntakeView, SPAN, process_submission};
+use crate::{SPAN, process_submission};
 
+mod api_state;
 pub mod openapi;
 mod payloads;
 mod problem;
 mod wait;
 
+use api_state::ApiState;
 use openapi::SubmittedTask;
 use problem::{
     INVALID_WAIT, MALFORMED, MALFORMED_ID, NO_SUCH_TASK, OVERLOADED, problem_type, unreadable_body,
@@ -74,9 +76,6 @@ pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>)
         .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
         .with_state((ports, reply_queues, Arc::default()))
 }
-
-/// The state of the routes.
-type ApiState<P> = State<(Arc<P>, Arc<ReplyQueues>, Arc<IntakeView>)>;
 
 async fn submit<P: Ports>(
     State((ports, reply_queues, intake)): ApiState<P>,

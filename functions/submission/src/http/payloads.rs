@@ -22,7 +22,7 @@ use steward_http::unavailable;
 use steward_runtime::ports::{Clock, Ports};
 
 use super::{
-    ApiState,
+    api_state::ApiState,
     problem::{MALFORMED_PAYLOAD, NO_PAYLOADS, PAYLOAD_TOO_LARGE, unreadable_body},
 };
 
