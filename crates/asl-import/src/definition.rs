@@ -3,9 +3,19 @@
 use std::fmt::Write as _;
 
 use indexmap::IndexMap;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{report::Level, resource::AgentKind};
+
+/// A definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Definition {
+    /// The name of the workflow.
+    pub name: String,
+    /// The definition.
+    pub yaml: String,
+}
 
 /// A line about a part that is not complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +37,7 @@ pub(crate) struct Step {
     pub(crate) kind: Option<AgentKind>,
 }
 
-/// A definition.
+/// A definition before it is written as YAML.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Draft {
     pub(crate) name: String,

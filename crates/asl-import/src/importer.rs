@@ -9,13 +9,15 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Agent, Definition, ImportError, Options,
+    agent::Agent,
     cel::Cel,
     condition::{Condition, Truth},
-    definition::{Draft, Mark, Step, mark_name},
+    definition::{Definition, Draft, Mark, Step, mark_name},
+    error::ImportError,
     jsonata, jsonpath,
     machine::{Machine, State, StateKind},
     names,
+    options::Options,
     recovery::duration,
     report::{Level, Report},
     resource::AgentKind,

@@ -12,8 +12,11 @@ use serde_json::Value;
 use steward_definition_file::DefinitionError;
 
 pub use agent::Agent;
+pub use definition::Definition;
+pub use error::{BYTES_MAX, ImportError};
+pub use options::Options;
+pub use position::Position;
 pub use report::{Finding, Level, Report, Status};
-pub use source::Position;
 
 use crate::{
     condition::Condition,
@@ -28,11 +31,14 @@ mod cel;
 mod choice;
 mod condition;
 mod definition;
+mod error;
 mod importer;
 mod jsonata;
 mod jsonpath;
 mod machine;
 mod names;
+mod options;
+mod position;
 mod recovery;
 mod report;
 mod resource;
@@ -41,20 +47,6 @@ mod source;
 mod states;
 mod symbol;
 mod task;
-
-/// Bytes of a state machine, as in Step Functions.
-pub const BYTES_MAX: usize = 1024 * 1024;
-
-/// What the importer does not find in the state machine.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The name of the workflow.
-    pub name: String,
-    /// The region in the URLs of AWS services.
-    pub region: String,
-    /// The values of substitutions of the deployment: `${Name}` becomes the value.
-    pub substitutions: BTreeMap<String, String>,
-}
 
 /// The result of an import.
 #[derive(Debug, Clone, Serialize)]
@@ -65,44 +57,6 @@ pub struct Import {
     pub agents: Vec<Agent>,
     /// What was translated, and what was not.
     pub report: Report,
-}
-
-/// A definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Definition {
-    /// The name of the workflow.
-    pub name: String,
-    /// The definition.
-    pub yaml: String,
-}
-
-/// Why a file is no state machine.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
-    /// The file is too large.
-    #[error("{0} bytes; the limit of a state machine is {BYTES_MAX}")]
-    TooLarge(usize),
-    /// The file is neither JSON nor YAML.
-    #[error("{}:{}: {message}", position.line, position.column)]
-    Syntax {
-        /// Where.
-        position: Position,
-        /// The message of the parser.
-        message: String,
-    },
-    /// The file is no state machine.
-    #[error("{}:{}: {pointer}: {message}", position.line, position.column)]
-    Invalid {
-        /// Where.
-        position: Position,
-        /// The JSON pointer of the place.
-        pointer: String,
-        /// What is wrong.
-        message: String,
-    },
-    /// The definition could not be written.
-    #[error("the definition cannot be written as YAML: {0}")]
-    Yaml(String),
 }
 
 /// Translates a state machine.

@@ -1,110 +1,24 @@
 //! What a `Task` does: the kinds of resources, and the request of a step for each.
 
+mod call;
 mod http;
+mod integration;
+mod parameters;
 
 use serde_json::Value;
+
+pub(crate) use call::{AgentKind, Call, ResultShape};
+pub(crate) use http::is_read;
+pub(crate) use integration::{Completion, completion};
+
+use call::{call, own_agent};
+use integration::integration;
+use parameters::{field, other_parameters, text_of};
 
 use crate::{
     names::{plain, resource},
     symbol::{Symbol, Untranslatable},
 };
-
-/// How the step gets its result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Completion {
-    /// The response of the call.
-    Response,
-    /// A task token, which the parameters contain.
-    Token,
-    /// A job that the state waits for (`.sync`).
-    Job,
-}
-
-/// The kind of an agent, and what its stack needs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum AgentKind {
-    /// Kind `lambda`, with this function.
-    Lambda(String),
-    /// Kind `sqs`, with this queue.
-    Sqs(String),
-    /// Kind `events`, with this bus.
-    Events(String),
-    /// Kind `http`: base URL, and headers or authorisation for people.
-    Http(String, String),
-    /// An agent of the user's own.
-    Own(String),
-}
-
-/// The call of a step.
-#[derive(Debug, Clone)]
-pub(crate) struct Call {
-    pub(crate) agent: String,
-    pub(crate) kind: AgentKind,
-    pub(crate) method: &'static str,
-    pub(crate) path: Symbol,
-    pub(crate) body: Option<Symbol>,
-    /// The `output` of the step, if it is not the body of the response.
-    pub(crate) output: Option<Value>,
-    /// The result of the state, given the output of the step.
-    pub(crate) result: ResultShape,
-    /// Differences to know of.
-    pub(crate) notes: Vec<String>,
-    /// What a person has to decide.
-    pub(crate) decisions: Vec<String>,
-}
-
-/// The result of a state, given the output of its step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResultShape {
-    /// The output itself.
-    Output,
-    /// The output is in this field of the result.
-    Within(&'static str),
-    /// The id of a message of SQS.
-    SqsMessage,
-    /// The id of an event.
-    Events,
-    /// `{ ResponseBody, StatusCode }`.
-    Http,
-}
-
-impl ResultShape {
-    /// The result, as a symbol.
-    pub(crate) fn of(self, output: Symbol) -> Symbol {
-        match self {
-            Self::Output => output,
-            Self::Within("Output") => Symbol::open_object(
-                [("Output", output), ("Status", Symbol::Scalar("SUCCEEDED".into()))],
-                "the step returns only the output of the child task",
-            ),
-            Self::Within(field) => Symbol::open_object(
-                [(field, output), ("StatusCode", Symbol::Scalar(200.into()))],
-                "the agent returns only what the function returned",
-            ),
-            Self::SqsMessage => Symbol::open_object(
-                [("MessageId", output.field("message_id"))],
-                "the agent returns only the id of the message",
-            ),
-            Self::Events => {
-                let entry = Symbol::open_object(
-                    [("EventId", output.field("event_id"))],
-                    "the agent returns only the id",
-                );
-                Symbol::object([
-                    ("Entries".to_owned(), Symbol::List(vec![entry])),
-                    ("FailedEntryCount".to_owned(), Symbol::Scalar(0.into())),
-                ])
-            }
-            Self::Http => Symbol::open_object(
-                [
-                    ("ResponseBody", output.field("ResponseBody")),
-                    ("StatusCode", output.field("StatusCode")),
-                ],
-                "the step's `output` selects the body and the status",
-            ),
-        }
-    }
-}
 
 /// The work of a state.
 #[derive(Debug, Clone)]
@@ -118,25 +32,6 @@ pub(crate) enum Work {
         decisions: Vec<String>,
         notes: Vec<String>,
     },
-}
-
-/// The parts of a resource such as `arn:aws:states:::sqs:sendMessage.waitForTaskToken`.
-fn integration(resource: &str) -> Option<(&str, &str, Completion)> {
-    let (_, rest) = resource.split_once(":states:::")?;
-    let (rest, completion) = match rest.split_once('.') {
-        Some((rest, "waitForTaskToken")) => (rest, Completion::Token),
-        Some((rest, "sync" | "sync:2")) => (rest, Completion::Job),
-        Some(_) => return None,
-        None => (rest, Completion::Response),
-    };
-    let rest = rest.strip_prefix("aws-sdk:").unwrap_or(rest);
-    let (service, action) = rest.split_once(':')?;
-    Some((service, action, completion))
-}
-
-/// How the state completes.
-pub(crate) fn completion(resource: &str) -> Completion {
-    integration(resource).map_or(Completion::Response, |(.., completion)| completion)
 }
 
 /// The work of a state with this resource. `input` is its effective input, and `parameters` tells whether the state has
@@ -177,78 +72,6 @@ fn integrated(
         _ => http::aws_api(text, service, action, completion, input, region),
     };
     Work::Call(Box::new(call))
-}
-
-pub(super) fn call(agent: &str, kind: AgentKind, path: Symbol, body: Option<Symbol>) -> Call {
-    Call {
-        agent: plain(agent, "-"),
-        kind,
-        method: "POST",
-        path,
-        body,
-        output: None,
-        result: ResultShape::Output,
-        notes: Vec::new(),
-        decisions: Vec::new(),
-    }
-}
-
-/// An agent that somebody has to write.
-pub(super) fn own_agent(text: &str, name: &str, input: &Symbol, what: &str) -> Call {
-    let path = Symbol::Scalar(format!("/{}", plain(name, "-")).into());
-    let mut call = call(name, AgentKind::Own(text.to_owned()), path, Some(input.clone()));
-    call.decisions.push(format!(
-        "{what} needs an agent of your own (docs/agent-contract.md), which gets the parameters as body; or call a Lambda \
-         function that does it"
-    ));
-    call
-}
-
-pub(super) fn field(input: &Symbol, key: &str) -> Option<Symbol> {
-    match input {
-        Symbol::Object { fields, .. } => fields.get(key).cloned(),
-        Symbol::Scalar(_)
-        | Symbol::Cel(_)
-        | Symbol::List(_)
-        | Symbol::Merged { .. }
-        | Symbol::Either { .. }
-        | Symbol::Unknown(_) => None,
-    }
-}
-
-/// A text that is known at the import; of a substitution of the deployment, the text with it.
-pub(super) fn text_of(symbol: Option<Symbol>) -> Option<String> {
-    match symbol? {
-        Symbol::Scalar(Value::String(text)) => Some(text),
-        Symbol::Unknown(why) if why.original.contains("${") => Some(why.original),
-        Symbol::Unknown(_)
-        | Symbol::Scalar(_)
-        | Symbol::Cel(_)
-        | Symbol::Object { .. }
-        | Symbol::List(_)
-        | Symbol::Merged { .. }
-        | Symbol::Either { .. } => None,
-    }
-}
-
-/// Reports the parameters that the step does not send.
-pub(super) fn other_parameters(input: &Symbol, sent: &[&str], decisions: &mut Vec<String>) {
-    match input {
-        Symbol::Object { fields, .. } => {
-            for key in fields.keys().filter(|key| !sent.contains(&key.as_str())) {
-                decisions
-                    .push(format!("the parameter `{key}` is left out: the agent does not send it"));
-            }
-        }
-        Symbol::Scalar(_)
-        | Symbol::Cel(_)
-        | Symbol::List(_)
-        | Symbol::Merged { .. }
-        | Symbol::Either { .. }
-        | Symbol::Unknown(_) => {
-            decisions.push("the parameters are not known before the task runs".to_owned());
-        }
-    }
 }
 
 fn lambda(function: &str, body: Option<Symbol>, result: ResultShape) -> Call {
@@ -403,12 +226,4 @@ fn start_execution(input: &Symbol, completion: Completion) -> Work {
         decisions,
         notes,
     }
-}
-
-/// Whether an operation of an AWS API only reads, by its name.
-pub(crate) fn is_read(action: &str) -> bool {
-    let action = action.to_ascii_lowercase();
-    ["get", "list", "describe", "query", "scan", "batchget", "detect", "search", "filter"]
-        .iter()
-        .any(|verb| action.starts_with(verb))
 }

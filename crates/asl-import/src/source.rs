@@ -9,16 +9,7 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
 
-use crate::ImportError;
-
-/// A position in the file: line and column, counted from 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The line.
-    pub line: u64,
-    /// The column, in characters.
-    pub column: u64,
-}
+use crate::{error::ImportError, position::Position};
 
 /// The positions of the parts of a state machine, by JSON pointer (RFC 6901).
 #[derive(Debug, Default)]

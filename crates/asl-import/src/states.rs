@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ImportError,
     cel::Cel,
     choice,
     condition::Truth,
+    error::ImportError,
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
     machine::State,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ImportError,
     cel::{Cel, Precedence},
+    error::ImportError,
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
     machine::{Machine, State, StateKind},

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    AgentKind, Call, Completion, ResultShape, call, field, is_read, other_parameters, own_agent,
-    text_of,
+    call::{AgentKind, Call, ResultShape, call, own_agent},
+    integration::Completion,
+    parameters::{field, other_parameters, text_of},
 };
 use crate::{names::resource, symbol::Symbol};
 
@@ -181,4 +182,12 @@ pub(super) fn aws_api(
         );
     }
     call
+}
+
+/// Whether an operation of an AWS API only reads, by its name.
+pub(crate) fn is_read(action: &str) -> bool {
+    let action = action.to_ascii_lowercase();
+    ["get", "list", "describe", "query", "scan", "batchget", "detect", "search", "filter"]
+        .iter()
+        .any(|verb| action.starts_with(verb))
 }
