@@ -47,7 +47,7 @@ fn send_event(
     let assumptions = simulation.assumptions(&waiter.task_id, &waiter.step.step);
     let Some((key, assumptions)) = assumptions else { return };
     let after = match &simulation.scripted {
-        Some(scripted) => scripted.event_after(simulation, &key, &waiter.step),
+        Some(scripted) => scripted.event_after(&key, &waiter.step, simulation.now()),
         None => Some(random_duration(assumptions.answer, &mut simulation.state().draw)),
     };
     let Some(after) = after else { return };

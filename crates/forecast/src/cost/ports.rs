@@ -23,7 +23,7 @@ use super::{
     ledger::{CostAccount, CostSubject},
     meter::{self, ReplaceUnits},
     prices::TaskUsage,
-    scripted::LogItem,
+    scripted::script::LogItem,
     task_simulation::TaskSimulation,
 };
 

@@ -4,186 +4,36 @@
 //! clock, with counted ports. Only the services differ. A [`Script`] says what each of them answers to which call, and the
 //! agent's own code decides what the answer means. Nothing is random except the jitter of pauses, which has a fixed seed.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
-use steward_agent::{attempt::CallFault, http::interpret_answer, response::CallResponse};
-use steward_core::{
-    callback_url::CallbackUrls,
-    model::{
-        attempt::Action,
-        command::Command,
-        messages::{
-            CallbackMessage, ChildEnded, ParentStep, SchedulerMessage, StepRequest, Submission,
-        },
-        names::{CallbackFence, CallbackToken, Part, StepName, TaskId, WorkflowName},
-        task::Task,
-    },
+use steward_core::model::{
+    command::Command,
+    messages::{SchedulerMessage, Submission},
+    names::{StepName, TaskId, WorkflowName},
+    task::Task,
 };
 use steward_runtime::ports::{Ports, StateStore};
 
 use super::{
     delivery::REPLY_QUEUE,
     ledger::{CostAccounts, add_agents_time},
-    plan::{ForecastPlan, StepKey},
+    plan::ForecastPlan,
     prices::{Dollars, TaskUsage},
     run::{RunLimits, run_until_idle},
     settings::{ForecastError, ForecastSettings},
     task_simulation::TaskSimulation,
 };
 
-mod script;
+pub(super) mod calls;
+pub(super) mod script;
+pub(super) mod services;
 
 pub use script::{
     AnswerKind, CallRecord, ChildCall, LogEntry, LogItem, Script, ServiceAnswer, ServiceCall,
     StepKeyRef,
 };
-
-/// The signing keys of the simulated deployment. Nothing outside it accepts them.
-const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;
-
-/// The script of a run, with what it has logged.
-#[derive(Debug)]
-pub(super) struct ScriptedServices {
-    script: Arc<dyn Script>,
-    pub(super) callback_urls: Option<Arc<CallbackUrls>>,
-    log: Mutex<Vec<LogEntry>>,
-    counts: Mutex<BTreeMap<(TaskId, Part, Action), u32>>,
-}
-
-impl ScriptedServices {
-    fn new(script: Arc<dyn Script>) -> Self {
-        let keys = CALLBACK_KEYS.parse().ok();
-        let urls = keys.map(|keys| Arc::new(CallbackUrls::new("https://callbacks.example", keys)));
-        Self { script, callback_urls: urls, log: Mutex::default(), counts: Mutex::default() }
-    }
-
-    pub(super) fn log(&self, at: Duration, item: LogItem) {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(LogEntry { at, item });
-    }
-
-    fn count(&self, task_id: &TaskId, part: &Part, action: Action) -> u32 {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry((task_id.clone(), part.clone(), action)).or_default();
-        *count += 1;
-        *count
-    }
-
-    /// Makes a call as the script says.
-    pub(super) async fn call(
-        &self,
-        simulation: &TaskSimulation,
-        request: &StepRequest,
-    ) -> Result<CallResponse, CallFault> {
-        let Some((key, assumptions)) = simulation.assumptions(&request.task_id, &request.step.step)
-        else {
-            return transient("there is no such step", false);
-        };
-        let sample = assumptions.output.value(key.1.as_str(), &mut simulation.state().draw);
-        let call = ServiceCall {
-            step: step_ref(&key),
-            request,
-            number: self.count(&request.task_id, &request.step, request.action),
-            at: simulation.now(),
-            sample,
-        };
-        *simulation.state().calls.entry((key.clone(), request.action)).or_default() += 1;
-        let answer = self.script.call(&call);
-        let record = CallRecord {
-            task_id: request.task_id.clone(),
-            workflow: key.0.clone(),
-            request: request.clone(),
-            number: call.number,
-            answer: answer.clone(),
-        };
-        self.log(call.at, LogItem::Called(Box::new(record)));
-        tokio::time::sleep(answer.after).await;
-        let response = match answer.kind {
-            AnswerKind::Silence => std::future::pending().await,
-            AnswerKind::NoConnection => transient("no connection", false),
-            AnswerKind::BrokenConnection => transient("the connection broke", true),
-            AnswerKind::Response { status, headers, body } => {
-                interpret_answer(status, headers, body, request).await
-            }
-        };
-        let step = simulation.plan.step(&key);
-        let awaits_callback = step.is_some_and(|step| step.callback.is_some());
-        if response.is_ok() && request.action == Action::Do && awaits_callback {
-            self.send_callbacks(simulation, &call);
-        }
-        response
-    }
-
-    fn send_callbacks(&self, simulation: &TaskSimulation, call: &ServiceCall<'_>) {
-        let StepRequest { task_id, step, incarnation, idempotency_key, .. } = call.request;
-        let edit = idempotency_key.strip_prefix(&format!("{task_id}/{step}/do/"));
-        let fence = CallbackFence::Request { edit: edit.and_then(|edit| edit.parse().ok()) };
-        let (task_id, step, incarnation) = (task_id.clone(), step.clone(), *incarnation);
-        let token = CallbackToken { task_id, step: step.clone(), incarnation, fence };
-        for (after, outcome) in self.script.callbacks(call) {
-            let at = simulation.now() + after;
-            self.log(at, LogItem::CallbackSent(step.clone(), outcome.clone()));
-            let message = CallbackMessage { token: token.clone(), outcome };
-            simulation.send_to_scheduler(&SchedulerMessage::Callback(message), after);
-        }
-    }
-
-    /// Runs a child task whose workflow is not given, as the script says.
-    pub(super) fn run_outside_child(
-        &self,
-        simulation: &TaskSimulation,
-        submission: &Submission,
-        parent: &ParentStep,
-        key: &StepKey,
-    ) {
-        let action = if submission.undo { Action::Undo } else { Action::Do };
-        let assumptions = simulation.plan.step_assumptions.get(key);
-        let sample = assumptions
-            .map(|assumptions| {
-                assumptions.output.value(key.1.as_str(), &mut simulation.state().draw)
-            })
-            .unwrap_or_default();
-        let number = self.count(&submission.task_id, &parent.step, action);
-        let child = ChildCall {
-            step: step_ref(key),
-            part: &parent.step,
-            task_id: &submission.task_id,
-            at: simulation.now(),
-            action,
-            number,
-            sample,
-        };
-        self.log(simulation.now(), LogItem::ChildRequested(parent.step.clone(), action));
-        *simulation.state().calls.entry((key.clone(), action)).or_default() += 1;
-        let Some((after, outcome)) = self.script.child(&child) else { return };
-        let ParentStep { task_id, step, incarnation, .. } = parent.clone();
-        let (attempt, child, revision) = (None, None, None);
-        let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
-        simulation.send_to_scheduler(&SchedulerMessage::ChildEnded(ended), after);
-    }
-
-    /// After which time an event arrives for a step.
-    pub(super) fn event_after(
-        &self,
-        simulation: &TaskSimulation,
-        key: &StepKey,
-        part: &Part,
-    ) -> Option<Duration> {
-        self.script.event_after(&step_ref(key), part, simulation.now())
-    }
-}
-
-fn step_ref((workflow, step): &StepKey) -> StepKeyRef<'_> {
-    StepKeyRef { workflow, step }
-}
-
-fn transient(reason: &str, may_have_run: bool) -> Result<CallResponse, CallFault> {
-    Err(CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
-}
+use services::ScriptedServices;
 
 /// A workflow, and those of its child tasks, that scripted runs use. It is made once for many runs.
 #[derive(Debug, Clone)]
@@ -336,10 +186,8 @@ impl ScriptedPlan {
         add_agents_time(&mut accounts, &state.agents_took, batch);
         let mut usage = TaskUsage::default();
         accounts.values().for_each(|one| usage += *one);
-        let log = simulation.scripted.as_ref().map(|scripted| {
-            std::mem::take(&mut *scripted.log.lock().unwrap_or_else(PoisonError::into_inner))
-        });
-        let mut log = log.unwrap_or_default();
+        let mut log =
+            simulation.scripted.as_ref().map(ScriptedServices::take_log).unwrap_or_default();
         log.sort_by_key(|entry| entry.at);
         Ok(ScriptedRun {
             task,

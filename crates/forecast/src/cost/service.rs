@@ -17,6 +17,7 @@ use steward_core::{
 use super::{
     attempt_outcome::{AttemptOutcome, random_duration},
     plan::StepAssumptions,
+    scripted::calls,
     task_simulation::TaskSimulation,
 };
 /// The longest time in which a service that is down refuses a call.
@@ -34,7 +35,7 @@ impl RemoteService for ForecastService {
     ) -> Result<CallResponse, CallFault> {
         let simulation = &self.0;
         if let Some(scripted) = &simulation.scripted {
-            return scripted.call(simulation, request).await;
+            return calls::call(scripted, simulation, request).await;
         }
         let permanent = |reason: &str| {
             Err(CallFault::Permanent {

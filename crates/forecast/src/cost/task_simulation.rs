@@ -36,7 +36,7 @@ use super::{
     ledger::{AgentTime, CostAccount, CostSubject},
     meter::UsageMeter,
     plan::{ForecastPlan, StepAssumptions, StepKey},
-    scripted::{LogItem, ScriptedServices},
+    scripted::{script::LogItem, services::ScriptedServices},
 };
 use steward_memory_ports::MemoryPorts;
 
@@ -310,7 +310,14 @@ impl TaskSimulation {
             return;
         };
         if let Some(scripted) = &self.scripted {
-            return scripted.run_outside_child(self, &submission, &parent, &key);
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            let sample = assumptions.output.value(key.1.as_str(), &mut self.state().draw);
+            *self.state().calls.entry((key.clone(), action)).or_default() += 1;
+            let end = scripted.child_end(&submission, &parent, &key, self.now(), sample);
+            if let Some((after, outcome)) = end {
+                self.send_child_end(parent, outcome, after);
+            }
+            return;
         }
         let reason = || "as forecast".to_owned();
         // A new attempt draws again if the attempt before it was not answered.
@@ -344,6 +351,11 @@ impl TaskSimulation {
             }
             (after, outcome)
         };
+        self.send_child_end(parent, outcome, after);
+    }
+
+    /// Reports the end of a child task whose workflow is not given to its parent.
+    fn send_child_end(&self, parent: ParentStep, outcome: ChildOutcome, after: Duration) {
         let ParentStep { task_id, step, incarnation, .. } = parent;
         let (attempt, child, revision) = (None, None, None);
         let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
