@@ -1,6 +1,6 @@
 //! One case of the analysis: a variant of the workflow, with one or two failures.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 use steward_core::{
@@ -9,11 +9,12 @@ use steward_core::{
 };
 use steward_forecast::cost::{
     ForecastError,
-    scripted::{LogItem, ScriptedPlan, ScriptedRun, ScriptedTask},
+    scripted::{LogItem, ScriptedPlan, ScriptedRun},
 };
 
 use super::{
     fault::{Fault, Site},
+    run_task::run_task,
     service::{FaultyServices, Ledger, PlannedFault},
     variants::Variant,
 };
@@ -81,11 +82,6 @@ impl FailureCase {
     }
 }
 
-/// The task of a run.
-pub(super) fn task(seed: u64) -> ScriptedTask {
-    ScriptedTask { task_id: None, input: None, messages: Vec::new(), until: None, seed }
-}
-
 /// Runs one case.
 pub(super) fn run_case(
     plan: &ScriptedPlan,
@@ -97,9 +93,7 @@ pub(super) fn run_case(
     let (number, variant) = variant;
     let services =
         FaultyServices::new(workflows.to_vec(), faults.to_vec(), variant.outputs.clone());
-    let services = Arc::new(services);
-    let run = plan.run(&task(variant.seed), services.clone())?;
-    let ledger = services.ledger();
+    let (run, ledger) = run_task(plan, variant.seed, services)?;
     let named = faults.iter().map(|planned| NamedFault {
         step: label(&planned.site),
         action: planned.site.action,

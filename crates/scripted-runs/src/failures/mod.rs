@@ -20,6 +20,7 @@ mod cases;
 mod fault;
 mod findings;
 mod report;
+mod run_task;
 mod service;
 mod variants;
 

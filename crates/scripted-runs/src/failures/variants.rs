@@ -1,10 +1,7 @@
 //! The variants of a workflow: which of its conditional steps run. Conditions depend on the input and on the outputs of
 //! steps, so the analysis runs the workflow without failures, with several generated values.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use serde_json::Value;
 use steward_core::{
@@ -17,8 +14,8 @@ use steward_forecast::cost::{
 };
 
 use super::{
-    cases::task,
     fault::Site,
+    run_task::run_task,
     service::{FaultyServices, Ledger},
 };
 
@@ -67,10 +64,9 @@ pub(super) fn find(
     let mut found: BTreeMap<Vec<Site>, Variant> = BTreeMap::new();
     let mut order = Vec::new();
     for seed in 0..DRAWS {
-        let services =
-            Arc::new(FaultyServices::new(workflows.to_vec(), Vec::new(), BTreeMap::new()));
-        let run = plan.run(&task(seed), services.clone())?;
-        let variant = variant(seed, &run, services.ledger())?;
+        let services = FaultyServices::new(workflows.to_vec(), Vec::new(), BTreeMap::new());
+        let (run, ledger) = run_task(plan, seed, services)?;
+        let variant = variant(seed, &run, ledger)?;
         let key: Vec<_> = variant.called.keys().cloned().collect();
         if let Entry::Vacant(entry) = found.entry(key) {
             order.push(entry.key().clone());

@@ -2,11 +2,7 @@
 
 use steward_core::model::attempt::Action;
 
-use super::{
-    file::ExpectedCall,
-    observed::{ObservedCall, method_name},
-    partial,
-};
+use super::{file::ExpectedCall, names::method_name, observed::ObservedCall, partial};
 
 /// The longest list for which the difference is computed line by line; its time grows with the square.
 const DIFF_MAX: usize = 2_000;

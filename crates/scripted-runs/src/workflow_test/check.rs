@@ -15,7 +15,7 @@ use steward_core::{
 use super::{
     file::{Answer, Answers, CallbackAnswer, ExpectedCall, ServiceScript, TestCase},
     script::command_action,
-    tests::{WorkflowTests, definition},
+    workflow_tests::{WorkflowTests, definition},
 };
 
 /// All problems of a test file whose structure is valid.

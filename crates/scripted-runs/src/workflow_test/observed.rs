@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
-    events::BusEvent,
-    messages::{HttpMethod, NotificationStatus, StatusNotification, StepRequest},
+    messages::{HttpMethod, StatusNotification, StepRequest},
 };
-use steward_forecast::cost::scripted::{
-    CallRecord, LogItem, ScriptedPlan, ScriptedRun, StepKeyRef,
-};
+use steward_forecast::cost::scripted::{CallRecord, LogItem, ScriptedPlan, ScriptedRun};
 use steward_operator::state::PartState;
 
-use super::timeline::{self, TimelineLine};
+use super::{
+    names::{alert, part_label, status_name},
+    timeline::{self, TimelineLine},
+};
 
 /// What a run did.
 #[derive(Debug, Clone)]
@@ -89,40 +89,5 @@ impl ObservedCall {
         let body = body.as_ref().and_then(|body| serde_json::from_str(body.as_str()).ok());
         let part = part_label(plan, call);
         Self { part, action: *action, method: *method, path: path.clone(), body }
-    }
-}
-
-/// The step or item of a call, as a test file writes it.
-pub(super) fn part_label(plan: &ScriptedPlan, call: &CallRecord) -> String {
-    let part = &call.request.step;
-    let label = plan.label(&StepKeyRef { workflow: &call.workflow, step: &part.step });
-    part.item.map_or(label.clone(), |item| format!("{label}[{item}]"))
-}
-
-/// The name of an event, if it is an alert: it needs an operator.
-pub(super) fn alert(event: &BusEvent) -> Option<&'static str> {
-    let name = event.operator_event()?.data.name();
-    let is_alert = !matches!(name, "breaker_closed" | "operator_command" | "operator_redrive");
-    is_alert.then_some(name)
-}
-
-pub(super) fn status_name(status: NotificationStatus) -> &'static str {
-    match status {
-        NotificationStatus::Received => "received",
-        NotificationStatus::Refused => "refused",
-        NotificationStatus::Processed => "processed",
-        NotificationStatus::Undone => "undone",
-        NotificationStatus::Error => "error",
-    }
-}
-
-/// The name of a method.
-pub(super) fn method_name(method: HttpMethod) -> &'static str {
-    match method {
-        HttpMethod::Get => "GET",
-        HttpMethod::Post => "POST",
-        HttpMethod::Put => "PUT",
-        HttpMethod::Patch => "PATCH",
-        HttpMethod::Delete => "DELETE",
     }
 }

@@ -18,8 +18,8 @@ use super::{
     file::TestCase,
     observed::Observed,
     script::{CaseScript, messages},
-    tests::{WorkflowTests, definition},
     timeline::TimelineLine,
+    workflow_tests::{WorkflowTests, definition},
 };
 use crate::parallel::in_parallel;
 

@@ -27,7 +27,7 @@ use super::{
         Answer, AnswerFault, Answers, CallbackAnswer, ChildEnd, ChildUndoEnd, ServiceScript,
         TestCase, TimedCommand, TimedEvent,
     },
-    tests::WorkflowTests,
+    workflow_tests::WorkflowTests,
 };
 
 /// How long a service takes that the test file does not say it of.

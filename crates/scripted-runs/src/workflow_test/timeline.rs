@@ -11,7 +11,7 @@ use steward_forecast::cost::scripted::{
     AnswerKind, CallRecord, LogItem, ScriptedPlan, ScriptedRun,
 };
 
-use super::observed::{alert, method_name, part_label, status_name};
+use super::names::{alert, method_name, part_label, status_name};
 
 /// A line of a timeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]

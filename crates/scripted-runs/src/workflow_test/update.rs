@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use steward_core::model::attempt::Action;
 
 use super::{
-    observed::{Observed, ObservedCall, method_name},
+    names::method_name,
+    observed::{Observed, ObservedCall},
     run::{CaseOutcome, FileResult},
-    tests::WorkflowTests,
+    workflow_tests::WorkflowTests,
 };
 
 /// A test file with what was seen.

@@ -1,31 +1,14 @@
 //! A test file together with the definitions that it tests.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use steward_core::{
     definition::{step::StepDefinition, workflow::Workflow},
     model::names::{StepName, WorkflowName},
 };
-use steward_definition_file::{DefinitionError, ParsedFile, read_file, read_parsed};
+use steward_definition_file::ParsedFile;
 
-use super::{
-    check,
-    file::{FORMAT, ServiceScript, TestCase, TestFile},
-};
-
-/// Why a test file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TestFileError {
-    /// The test file, or a definition that it names, is not valid.
-    #[error(transparent)]
-    Invalid(#[from] DefinitionError),
-    /// The test file does not say which definition it tests.
-    #[error(
-        "{}: which definition? Name the file `NAME.test.yaml` beside `NAME.yaml`, or add the key `workflow`",
-        .0.display()
-    )]
-    NoWorkflow(PathBuf),
-}
+use super::file::{ServiceScript, TestCase, TestFile};
 
 /// A test file, with the definitions that it tests.
 #[derive(Debug)]
@@ -39,35 +22,6 @@ pub struct WorkflowTests {
 
 /// A step in a test file: its workflow, its name, and the item if the text names one.
 pub(super) type NamedStep<'a> = (&'a Workflow, &'a StepName, Option<u32>);
-
-/// Reads a test file and the definitions that it names.
-///
-/// # Errors
-/// One of the files is not valid. The error has all problems of that file.
-pub fn read_tests(path: &Path) -> Result<WorkflowTests, TestFileError> {
-    let file: ParsedFile<TestFile> = read_parsed(&FORMAT, path)?;
-    let dir = path.parent().unwrap_or(Path::new(""));
-    let tested = match &file.content.workflow {
-        Some(name) => dir.join(name),
-        None => tested_by(path).ok_or_else(|| TestFileError::NoWorkflow(path.to_owned()))?,
-    };
-    let workflow = read_file(&tested)?;
-    let with = file.content.with.iter().map(|name| read_file(&dir.join(name)));
-    let with = with.collect::<Result<_, _>>()?;
-    let tests = WorkflowTests { file, workflow, with };
-    let problems = check::problems(&tests);
-    match problems.is_empty() {
-        true => Ok(tests),
-        false => Err(tests.file.invalid(problems).into()),
-    }
-}
-
-/// The definition that a test file tests by its name: `order.yaml` for `order.test.yaml`.
-fn tested_by(path: &Path) -> Option<PathBuf> {
-    let (stem, extension) = path.file_name()?.to_str()?.rsplit_once('.')?;
-    let name = stem.strip_suffix(".test").filter(|name| !name.is_empty())?;
-    Some(path.with_file_name(format!("{name}.{extension}")))
-}
 
 impl WorkflowTests {
     /// The test file.

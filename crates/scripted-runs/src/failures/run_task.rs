@@ -1,0 +1,25 @@
+//! One run of the analysed workflow's task.
+
+use std::sync::Arc;
+
+use steward_forecast::cost::{
+    ForecastError,
+    scripted::{ScriptedPlan, ScriptedRun, ScriptedTask},
+};
+
+use super::service::{FaultyServices, Ledger};
+
+/// Runs the task with the values that `seed` generates. Returns the run, and what the services have seen.
+///
+/// # Errors
+/// The task does not end, or the simulation itself failed.
+pub(super) fn run_task(
+    plan: &ScriptedPlan,
+    seed: u64,
+    services: FaultyServices,
+) -> Result<(ScriptedRun, Ledger), ForecastError> {
+    let task = ScriptedTask { task_id: None, input: None, messages: Vec::new(), until: None, seed };
+    let services = Arc::new(services);
+    let run = plan.run(&task, services.clone())?;
+    Ok((run, services.ledger()))
+}
