@@ -11,20 +11,20 @@
 //! | a `wait`, or consecutive waits together, longer than the task's `complete_within` | error |
 //! | `idempotent: false` with `then: undo`, and no `undo` of the step | error |
 //! | `idempotent: false` without `undo`, in a workflow that may be undone for another reason | warning |
+//! | an `undo` that reads its own step's output, and does not ask whether there is one | warning |
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
 //! | the same for a path of consecutive steps | warning |
 
 use crate::definition::duration;
 use crate::definition::problem::DefinitionProblem;
-use crate::definition::step::StepDefinition;
-use crate::definition::step::StepWork;
+use crate::definition::step::{RequestTemplate, StepDefinition, StepWork};
 use crate::definition::wait::Wait;
 use crate::definition::workflow::Workflow;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
     definition::recovery::FinalAction,
-    model::{attempt::Action, names::StepName},
+    model::{attempt::Action, json_text::to_json_text, names::StepName},
 };
 
 /// The severity of a finding.
@@ -65,6 +65,7 @@ impl Workflow {
             linter.check_wait(name, step);
             linter.check_repetition(name, step);
             linter.check_attempts(name, step);
+            linter.check_undo(name, step);
         }
         linter.check_paths();
         linter.found.sort();
@@ -133,6 +134,24 @@ impl Linter<'_> {
                 hint,
             );
         }
+    }
+
+    /// Checks an undo that reads its own step's output. If it is unknown whether the step ran, there is no output.
+    fn check_undo(&mut self, name: &StepName, step: &StepDefinition) {
+        let request = step.undo.as_ref().and_then(|undo| undo.request.as_ref());
+        let templates = || request.into_iter().flat_map(RequestTemplate::templates);
+        let guard = format!("has(steps.{name}.output)");
+        if !templates().any(|template| template.required_values().steps.contains(name))
+            || templates().any(|template| to_json_text(template).contains(&guard))
+        {
+            return;
+        }
+        let message = "reads the step's own output, which does not exist if it is unknown whether the step ran: then \
+                       the undo fails, and an operator is alerted";
+        let hint =
+            format!("use a value that you chose, such as `task.id`, or ask for it: `{guard}`");
+        let at = format!("steps.{name}.undo.request");
+        self.report(Severity::Warning, at, message.to_owned(), &hint);
     }
 
     fn check_attempts(&mut self, name: &StepName, step: &StepDefinition) {
@@ -285,6 +304,25 @@ mod tests {
             "d": { "wait": "${ input.long }", "after": ["b"] },
         });
         assert_eq!(findings(json!({ "steps": steps })), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_undo_that_needs_the_output_of_its_step_is_a_warning() {
+        let undo = |path: &str| {
+            let step = with(json!({ "undo": { "request": { "path": path } } }));
+            findings(json!({ "steps": { "book": step } }))
+        };
+        assert_eq!(
+            undo("/bookings/${ steps.book.output.id }"),
+            [
+                "steps.book.undo.request: reads the step's own output, which does not exist if it is unknown whether \
+              the step ran: then the undo fails, and an operator is alerted; use a value that you chose, such as \
+              `task.id`, or ask for it: `has(steps.book.output)`"
+            ]
+        );
+        let guarded = "/bookings/${ has(steps.book.output) ? steps.book.output.id : task.id }";
+        assert_eq!(undo(guarded), Vec::<String>::new());
+        assert_eq!(undo("/bookings/${ task.id }"), Vec::<String>::new());
     }
 
     #[test]

@@ -57,7 +57,16 @@ impl<'v> ExpressionInputs<'v> {
     /// The variables for the interpreter, with copies of the values at the paths.
     pub(super) fn variables(&self) -> Vec<(String, cel::Value)> {
         let mut variables: Vec<(String, cel::Value)> = Vec::new();
-        let mut steps = HashMap::new();
+        // A step without an output is there, so that an expression can ask for it: `has(steps.charge.output)`.
+        let mut steps: HashMap<String, cel::Value> = self
+            .paths
+            .iter()
+            .filter_map(|path| match path.as_slice() {
+                [root, step, ..] if root == "steps" => Some(step.clone()),
+                [..] => None,
+            })
+            .map(|step| (step, HashMap::<String, cel::Value>::new().into()))
+            .collect();
         for (root, value) in &self.roots {
             let paths_below = self.paths.iter().filter_map(|path| {
                 let is_below =

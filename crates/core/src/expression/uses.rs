@@ -70,6 +70,9 @@ struct UseCollector {
 
 impl UseCollector {
     fn visit(&mut self, expr: &Expr, kind: ValueKind) {
+        // `has(a.b)` is true or false; `a.b` may be anything.
+        let is_presence_test = matches!(expr, Expr::Select(select) if select.test);
+        let kind = if is_presence_test { ValueKind::Any } else { kind };
         if let Some(path) = self.path(expr) {
             self.found.extend(path.map(|path| ValueUse { path, kind }));
             return;
@@ -253,6 +256,7 @@ mod tests {
             ("input.a.startsWith('x')", vec!["input.a Text"]),
             ("input.a ? input.b : 1", vec!["input.a Bool", "input.b Any"]),
             ("has(input.a)", vec!["input.a Any"]),
+            ("has(input.a) ? input.a.b : 1", vec!["input.a Any", "input.a.b Any"]),
         ] {
             assert_eq!(uses(expression, ValueKind::Any), expected, "{expression}");
         }

@@ -43,6 +43,18 @@ fn single_expression_keeps_its_type_and_an_embedded_one_becomes_text() {
 }
 
 #[test]
+fn an_expression_can_ask_whether_a_step_has_an_output() {
+    let id = |step: &str| {
+        let ask = format!("has(steps.{step}.output)");
+        json!(format!("${{ {ask} ? steps.{step}.output.id : task.id }}"))
+    };
+    assert_eq!(render(id("charge")), Ok(json!("ch-1")));
+    assert_eq!(render(id("ship")), Ok(json!("order-1")));
+    let unasked = render(json!("${ steps.ship.output.id + '!' }")).unwrap_err();
+    assert_eq!(unasked, "expression `steps.ship.output.id + '!'`: there is no `output`");
+}
+
+#[test]
 fn value_in_a_path_is_encoded_and_cannot_change_the_path() {
     let input =
         json!({ "id": "../../admin?all=1#x", "n": 7, "up": "..", "whole": "/a/b?c=d", "no": "x" });
