@@ -140,7 +140,7 @@ fn the_definitions_of_the_other_pages_are_valid() {
 #[test]
 fn the_errors_in_the_tutorials_draft_are_reported() {
     let drafts = blocks("docs/tutorial.md", "yaml");
-    let (_, draft) = drafts.iter().find(|(info, _)| info == "yaml").unwrap();
+    let (_, draft) = drafts.iter().find(|(info, _)| info == "yaml file=flows/send.yaml").unwrap();
     let errors = errors_in(draft);
     for text in ["14:5: steps.fly: unknown key `aftr`", "did you mean `task`?"] {
         assert!(errors.contains(text), "{errors}");
