@@ -17,8 +17,8 @@ use steward_core::{
 
 use super::{
     agents_plan::AgentsPlan,
-    event_wait_plan::EventWaitPlan,
-    virtual_time::{EPOCH_S, Millis},
+    event_wait::EventWaitPlan,
+    virtual_time::{EPOCH_S, Millis, millis},
 };
 
 /// A random workflow.
@@ -332,11 +332,6 @@ impl ItemsPlan {
 fn outputs(steps: &[StepName]) -> Value {
     let output = |step: &StepName| (step.to_string(), json!(format!("${{ steps.{step}.output }}")));
     Value::Object(steps.iter().map(output).collect())
-}
-
-/// A duration as text for definitions and inputs.
-pub(super) fn millis(time: Millis) -> String {
-    format!("{time}ms")
 }
 
 /// Adds the keys that have a value to an object.

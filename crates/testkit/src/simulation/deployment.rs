@@ -18,12 +18,12 @@ use steward_runtime::ports::{OutgoingMessage, Queue};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    event_wait::EventDraft,
     late_message_plan::late,
     ledger::EffectLedger,
     network::{FunctionQueue, Network},
     oracle::Oracle,
     plan::SimulationPlan,
-    published_events::EventDraft,
     random::SeededRandom,
     trace_checks,
     virtual_time::{EPOCH_S, Millis, SECOND},

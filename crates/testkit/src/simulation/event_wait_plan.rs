@@ -2,68 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use steward_core::model::names::StepName;
 
 use super::{
-    blueprint::{Blueprint, StepPlan, WorkPlan, millis},
+    blueprint::{Blueprint, StepPlan, WorkPlan},
+    event_wait::{EventKeyPlan, EventWaitPlan},
     list_edit_plan::reads_fields,
     random::SeededRandom,
     virtual_time::{HOUR, MINUTE, Millis, SECOND},
 };
-
-/// The source of all events for which steps wait.
-pub(super) const SOURCE: &str = "shop";
-
-/// Their detail-types.
-pub(super) const DETAIL_TYPES: [&str; 2] = ["Paid", "Shipped"];
-
-/// The key of all steps that compete with other tasks for their events.
-pub(super) const SHARED_KEY: &str = "all orders";
 
 /// The share of runs with such steps.
 const RUNS_SHARE: f64 = 0.35;
 
 /// The share of the calls that become such steps in these runs.
 const STEPS_SHARE: f64 = 0.35;
-
-/// What a step waits for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EventWaitPlan {
-    pub(super) detail_type: &'static str,
-    pub(super) key: EventKeyPlan,
-    pub(super) within: Millis,
-}
-
-/// The value of the task that the key of the event must equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventKeyPlan {
-    /// The id of the task, and the item of a step with `for_each`.
-    Task,
-    /// A text that all tasks share, so that they compete.
-    Shared,
-    /// A value that is no key.
-    Broken,
-}
-
-impl EventWaitPlan {
-    /// The key `wait` of the step `name`. An event has its key for this step in a field with the step's name.
-    pub(super) fn definition(self, name: &StepName, has_item: bool) -> Value {
-        let equals = match (self.key, has_item) {
-            (EventKeyPlan::Task, false) => "${ task.id }",
-            (EventKeyPlan::Task, true) => "${ task.id }/${ item }",
-            (EventKeyPlan::Shared, _) => SHARED_KEY,
-            (EventKeyPlan::Broken, _) => "${ input.amount > 0 }",
-        };
-        let event = json!({
-            "source": SOURCE,
-            "detail_type": self.detail_type,
-            "key": format!("${{ event.detail.{name} }}"),
-            "equals": equals,
-        });
-        json!({ "event": event, "within": millis(self.within) })
-    }
-}
 
 /// Turns some of the calls into waits for events. Has its own random generator, so that the rest of the plan stays the same.
 pub(super) fn choose_event_waits(seed: u64, blueprints: &mut [Blueprint]) {

@@ -24,6 +24,7 @@ use steward_runtime::ports::Ports;
 
 mod agent_checks;
 mod agents_plan;
+mod awaited_event_checks;
 mod awaited_events;
 mod blueprint;
 mod call_checks;
@@ -31,6 +32,7 @@ mod callbacks;
 mod child_checks;
 mod deployment;
 mod due_check;
+mod event_wait;
 mod event_wait_plan;
 mod expectations;
 mod expiry;

@@ -2,7 +2,7 @@
 //! twice, never, for another key, or with another detail-type. The rule of each workflow that waits for events of the
 //! type copies an event to the events queue.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use steward_core::model::{names::StepName, task::Task};
 use steward_runtime::ports::OutgoingMessage;
 
@@ -10,7 +10,7 @@ use super::{
     awaited_events::{AwaitedKey, ObservedSubscription},
     blueprint::{Blueprint, StepPlan, WorkPlan},
     deployment::{ScheduledEvent, SimulatedDeployment},
-    event_wait_plan::{DETAIL_TYPES, EventKeyPlan, EventWaitPlan, SOURCE},
+    event_wait::{DETAIL_TYPES, EventDraft, EventKeyPlan, EventWaitPlan, SOURCE},
     expectations::{Expected, TaskExpectations},
     random::SeededRandom,
     virtual_time::{HOUR, MINUTE, Millis},
@@ -18,22 +18,6 @@ use super::{
 
 /// The share of tasks for which an event comes early.
 const EARLY_SHARE: f64 = 0.4;
-
-/// An event that is going to be published. The keys are by the name of the step that reads them.
-#[derive(Debug, Clone)]
-pub(super) struct EventDraft {
-    pub(super) detail_type: &'static str,
-    pub(super) keys: Map<String, Value>,
-    /// How often the event bus delivers it.
-    pub(super) deliveries: u32,
-}
-
-impl EventDraft {
-    fn new(detail_type: &'static str, step: &StepName, key: Value) -> Self {
-        let keys = [(step.to_string(), key)].into_iter().collect();
-        Self { detail_type, keys, deliveries: 1 }
-    }
-}
 
 impl SimulatedDeployment {
     /// Schedules events that may come before their step begins to wait: for some of the steps of a new task.

@@ -15,7 +15,7 @@ use steward_core::{
 
 use super::{
     agents_plan::AGENTS,
-    blueprint::{Blueprint, StepPlan, WorkPlan, millis},
+    blueprint::{Blueprint, StepPlan, WorkPlan},
     event_wait_plan, large_tasks,
     late_message_plan::LateMessagePlan,
     lifecycle_checks, list_edit_plan,
@@ -27,7 +27,7 @@ use super::{
     random::SeededRandom,
     random_workflows::{WorkflowBounds, blueprint, span},
     rate_limits,
-    virtual_time::{DAY, HOUR, MINUTE, Millis, SECOND},
+    virtual_time::{DAY, HOUR, MINUTE, Millis, SECOND, millis},
     wide_lists,
 };
 

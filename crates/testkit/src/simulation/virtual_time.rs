@@ -22,3 +22,8 @@ pub(super) fn epoch_millis(time: Millis) -> u64 {
 pub(super) fn since_start(time: Timestamp) -> Millis {
     Millis::try_from(time.as_millisecond() - EPOCH_S * 1_000).unwrap_or_default()
 }
+
+/// A duration as text for definitions and inputs.
+pub(super) fn millis(time: Millis) -> String {
+    format!("{time}ms")
+}
