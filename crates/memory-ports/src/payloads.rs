@@ -46,6 +46,16 @@ impl MemoryPayloads {
         lock(&self.objects).insert(reference.key.clone(), stored);
     }
 
+    /// Stores the object of a reference, unless there is one with its key. Returns the reference to the object that there is
+    /// now: the first one wins, as in the bucket.
+    #[must_use]
+    pub fn put_new(&self, reference: &PayloadReference) -> PayloadReference {
+        let stored = StoredObject { content: reference.clone(), at: self.clock.now() };
+        let mut objects = lock(&self.objects);
+        let object = objects.entry(reference.key.clone()).or_insert(stored);
+        PayloadReference { key: reference.key.clone(), ..object.content.clone() }
+    }
+
     /// The reference with which the content of an object was stored first.
     #[must_use]
     pub fn content(&self, key: &PayloadKey) -> Option<PayloadReference> {

@@ -30,7 +30,7 @@ use crate::{
     attempt::{CallFault, RemoteService},
     credentials::{Connection, Credentials},
     oauth::Token,
-    payloads::{Payloads, request_payload},
+    payloads::{Payloads, request_payload, response_key},
     response::CallResponse,
     signed::{AwsSigner, SigningScope, UnknownScope},
     transport::{
@@ -336,11 +336,11 @@ async fn output_body(
     request: &StepRequest,
     payloads: Option<&Payloads>,
 ) -> Result<Value, CallFault> {
-    let place = if request.output.is_none() { request.place() } else { None };
-    match (body(&mut response, request).await?, payloads, place) {
+    let key = response_key(request);
+    match (body(&mut response, request).await?, payloads, key) {
         (ReceivedBody { bytes, is_complete: true }, ..) => json_body(&bytes),
-        (ReceivedBody { bytes, is_complete: false }, Some(payloads), Some(place)) => {
-            let reference = payloads.store(request, &place, bytes, response).await?;
+        (ReceivedBody { bytes, is_complete: false }, Some(payloads), Some(key)) => {
+            let reference = payloads.store(key, bytes, response).await?;
             Ok(reference.to_value())
         }
         (ReceivedBody { .. }, ..) => Err(too_large_response(request)),

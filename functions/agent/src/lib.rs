@@ -55,7 +55,7 @@ pub mod http;
 pub mod kind;
 mod lambda;
 pub mod oauth;
-mod payloads;
+pub mod payloads;
 pub mod response;
 pub mod runner;
 #[cfg(feature = "secrets")]

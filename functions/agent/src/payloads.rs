@@ -16,7 +16,7 @@ use steward_core::{
     limits::PAYLOAD_BYTES_MAX,
     model::{
         messages::StepRequest,
-        payload::{ContentType, PayloadPlace, PayloadReference, may_be_reference},
+        payload::{ContentType, PayloadKey, PayloadReference, may_be_reference},
     },
 };
 use steward_runtime::ports::{PortError, error_chain};
@@ -48,22 +48,12 @@ impl Payloads {
         Self { bucket, storing: Arc::new(Semaphore::new(STORED_AT_ONCE)) }
     }
 
-    /// Opens the object to which a reference in a request refers.
-    async fn open(
-        &self,
-        request: &StepRequest,
-        reference: PayloadReference,
-    ) -> Result<RequestPayload, CallFault> {
-        let key = &reference.key;
-        if !request.place().is_some_and(|place| place.contains(key)) {
-            return Err(not_sent("the payload of the request does not belong to its task"));
-        }
-        let opened = self.bucket.open(key).await.map_err(|error| bucket_fault(&error, false))?;
-        let missing = "the payload of the request does not exist: it was deleted";
-        let PayloadBody { bytes, mut content, .. } = opened.ok_or_else(|| not_sent(missing))?;
-        if bytes != reference.bytes {
-            return Err(not_sent("the payload of the request has another size than its reference"));
-        }
+    /// Opens the object of a reference in a request.
+    async fn open(&self, reference: PayloadReference) -> Result<RequestPayload, CallFault> {
+        let opened = self.bucket.open(&reference.key).await;
+        let opened = opened.map_err(|error| bucket_fault(&error, false))?;
+        check_object(&reference, opened.as_ref().map(|object| object.bytes))?;
+        let PayloadBody { mut content, .. } = opened.ok_or_else(|| not_sent(MISSING))?;
         let chunks =
             stream::poll_fn(move |context| std::pin::Pin::new(&mut content).poll_next(context));
         Ok(RequestPayload { reference, body: Body::wrap_stream(chunks) })
@@ -72,13 +62,11 @@ impl Payloads {
     /// Stores a response, of which `first` has been received, as an object.
     pub(crate) async fn store(
         &self,
-        request: &StepRequest,
-        place: &PayloadPlace,
+        key: PayloadKey,
         first: Vec<u8>,
         response: Response,
     ) -> Result<PayloadReference, CallFault> {
         let _permit = self.storing.acquire().await;
-        let key = place.output_key(&request.step, request.action, request.attempt);
         let content_type = content_type(response.headers());
         let mut rest = ResponseChunks(response);
         self.bucket.store(key, content_type, first, &mut rest).await.map_err(|fault| match fault {
@@ -96,19 +84,57 @@ pub(crate) async fn request_payload(
     payloads: Option<&Payloads>,
     request: &StepRequest,
 ) -> Result<Option<RequestPayload>, CallFault> {
+    let Some(reference) = requested_payload(request)? else { return Ok(None) };
+    let Some(payloads) = payloads else {
+        return Err(not_sent("the body is a payload, and this agent has no bucket of payloads"));
+    };
+    payloads.open(reference).await.map(Some)
+}
+
+const MISSING: &str = "the payload of the request does not exist: it was deleted";
+
+/// The reference that is the whole body of a request, if it is one: the agent sends the object in its place. The agent of a
+/// simulation without HTTP decides so, too.
+///
+/// # Errors
+/// The reference is malformed, or the object does not belong to the task. Nothing was read or sent.
+pub fn requested_payload(request: &StepRequest) -> Result<Option<PayloadReference>, CallFault> {
     let Some(body) = request.body.as_ref().filter(|body| may_be_reference(body.as_str())) else {
         return Ok(None);
     };
     let Some(reference) = PayloadReference::of(&body.value()) else { return Ok(None) };
     let reference = reference.map_err(|error| not_sent(&format!("the body is {error}")))?;
-    let Some(payloads) = payloads else {
-        return Err(not_sent("the body is a payload, and this agent has no bucket of payloads"));
-    };
-    payloads.open(request, reference).await.map(Some)
+    if !request.place().is_some_and(|place| place.contains(&reference.key)) {
+        return Err(not_sent("the payload of the request does not belong to its task"));
+    }
+    Ok(Some(reference))
 }
 
-/// A fault of the bucket, which says nothing about the service.
-fn bucket_fault(error: &PortError, may_have_run: bool) -> CallFault {
+/// Checks an object that is to be sent against its reference. `bytes` are those of the object, `None` if there is none.
+///
+/// # Errors
+/// There is no such object, or it has another size. Nothing was sent.
+pub fn check_object(reference: &PayloadReference, bytes: Option<u64>) -> Result<(), CallFault> {
+    match bytes {
+        None => Err(not_sent(MISSING)),
+        Some(bytes) if bytes != reference.bytes => {
+            Err(not_sent("the payload of the request has another size than its reference"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The key under which a response is stored that is too large for a message. `None` if it must not be stored: the request
+/// selects its output from the body, or an older release recorded the task.
+#[must_use]
+pub fn response_key(request: &StepRequest) -> Option<PayloadKey> {
+    let place = request.place().filter(|_| request.output.is_none())?;
+    Some(place.output_key(&request.step, request.action, request.attempt))
+}
+
+/// A fault of the bucket, which says nothing about the service. `may_have_run` says whether the service was called.
+#[must_use]
+pub fn bucket_fault(error: &PortError, may_have_run: bool) -> CallFault {
     tracing::warn!(error = error_chain(error), "payload not transferred");
     let reason = "the bucket of payloads cannot be used".to_owned();
     match error.retryable {

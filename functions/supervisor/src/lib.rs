@@ -29,7 +29,7 @@ use steward_runtime::{
 
 mod dead_letters;
 mod history;
-mod payloads;
+pub mod payloads;
 mod sweep_result;
 pub mod ticks;
 

@@ -50,10 +50,10 @@ fn key() -> SharedRecordKey {
 }
 
 /// Handles the next page of objects, if it is time for it. Returns the number of deleted objects.
-pub(crate) async fn delete_orphans<P: Ports>(
-    ports: &P,
-    now: Timestamp,
-) -> Result<usize, PortError> {
+///
+/// # Errors
+/// The store or the bucket failed. The next run handles the same page again.
+pub async fn delete_orphans<P: Ports>(ports: &P, now: Timestamp) -> Result<usize, PortError> {
     let Some(store) = ports.payloads() else { return Ok(0) };
     let last = ports.store().shared_record(&key()).await?;
     // A record that cannot be read begins a new pass.

@@ -166,6 +166,10 @@ fn print_totals(totals: &SimulationTotals, took: Option<Duration>) {
         steps,
         rate_deferrals,
         agent_moves,
+        payload_tasks,
+        payloads_sent,
+        payloads_stored,
+        forgeries_refused,
         task_ms,
     } = totals;
     let count: u64 = tasks.values().sum();
@@ -178,6 +182,9 @@ fn print_totals(totals: &SimulationTotals, took: Option<Duration>) {
     print_line!("effects           {effects}");
     print_line!("rate deferrals    {rate_deferrals}");
     print_line!("agent moves       {agent_moves}");
+    print_line!(
+        "payloads          {payload_tasks} tasks: {payloads_stored} responses stored, {payloads_sent} sent, {forgeries_refused} forged or expired refused"
+    );
     print_line!("task-hours        {hours}");
     let completed = steps
         .iter()

@@ -28,6 +28,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         each: None,
         work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent: true, callback: None },
         reads: Vec::new(),
+        document: None,
         complete_within: Some("30s"),
         recovery: Some(json!({ "attempts": 5 })),
         undo: None,
@@ -68,6 +69,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         operator_delay: 0,
         outage,
         late_messages: LateMessagePlan::default(),
+        payloads: None,
         ..usual
     }
 }

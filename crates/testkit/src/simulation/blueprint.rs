@@ -43,6 +43,8 @@ pub(super) enum OutputPlan {
     Nothing,
     /// The outputs of these steps, by name.
     Of(Vec<StepName>),
+    /// The output of this step.
+    One(StepName),
     /// An expression that has no value.
     Broken,
 }
@@ -56,10 +58,28 @@ pub(super) struct StepPlan {
     pub(super) work: WorkPlan,
     /// The steps whose outputs are in its request.
     pub(super) reads: Vec<StepName>,
+    /// The document in its request, or in the input of its child task.
+    pub(super) document: Option<DocumentPlan>,
     pub(super) complete_within: Option<&'static str>,
     pub(super) recovery: Option<Value>,
     pub(super) undo: Option<UndoPlan>,
     pub(super) point_of_no_return: bool,
+}
+
+/// A document that a step passes on. It may be a payload, or contain some.
+#[derive(Debug, Clone)]
+pub(super) struct DocumentPlan {
+    pub(super) source: DocumentSource,
+    /// Whether it is the whole body of the request, so that an agent sends the payload itself.
+    pub(super) is_whole: bool,
+}
+
+/// Where a document comes from.
+#[derive(Debug, Clone)]
+pub(super) enum DocumentSource {
+    Input,
+    /// The output of this step.
+    Output(StepName),
 }
 
 /// The kind of a step.
@@ -165,6 +185,7 @@ impl OutputPlan {
             Self::Of(steps) => {
                 Some(json!({ "steps": outputs(steps), "amount": "${ input.amount }" }))
             }
+            Self::One(step) => Some(output(step)),
             Self::Broken => Some(json!({ "none": "${ input.nowhere.near }" })),
         }
     }
@@ -229,11 +250,18 @@ impl StepPlan {
     }
 
     fn body(&self) -> Value {
+        if let Some(document) = self.document.as_ref().filter(|document| document.is_whole) {
+            return document.source.expression();
+        }
         let mut body = json!({
             "task": "${ task.id }", "amount": "${ input.amount }", "before": outputs(&self.reads),
         });
-        put(&mut body, [("item", self.item())]);
+        put(&mut body, [("item", self.item()), ("document", self.document_expression())]);
         body
+    }
+
+    fn document_expression(&self) -> Option<Value> {
+        self.document.as_ref().map(|document| document.source.expression())
     }
 
     fn item(&self) -> Option<Value> {
@@ -241,12 +269,14 @@ impl StepPlan {
     }
 
     fn child_input(&self) -> Value {
-        json!({
+        let mut input = json!({
             "amount": self.item().unwrap_or_else(|| json!("${ input.amount }")),
             "items": [7, 8],
             "wait": "${ input.wait }",
             "before": outputs(&self.reads),
-        })
+        });
+        put(&mut input, [("document", self.document_expression())]);
+        input
     }
 
     fn undo_definition(&self, name: &StepName) -> Option<Value> {
@@ -269,6 +299,15 @@ impl StepPlan {
             put(&mut definition, [("request", Some(request)), ("responses", Some(responses))]);
         }
         Some(definition)
+    }
+}
+
+impl DocumentSource {
+    fn expression(&self) -> Value {
+        match self {
+            Self::Input => json!("${ input.document }"),
+            Self::Output(step) => output(step),
+        }
     }
 }
 
@@ -330,8 +369,11 @@ impl ItemsPlan {
 }
 
 fn outputs(steps: &[StepName]) -> Value {
-    let output = |step: &StepName| (step.to_string(), json!(format!("${{ steps.{step}.output }}")));
-    Value::Object(steps.iter().map(output).collect())
+    Value::Object(steps.iter().map(|step| (step.to_string(), output(step))).collect())
+}
+
+fn output(step: &StepName) -> Value {
+    json!(format!("${{ steps.{step}.output }}"))
 }
 
 /// Adds the keys that have a value to an object.

@@ -15,6 +15,7 @@ use super::{
     expectations::TaskExpectations,
     ledger::EffectLedger,
     oracle::Oracle,
+    payload_values::is_same,
     task_record::{describe, has_commands, has_edited_input, is_final},
     virtual_time::since_start,
 };
@@ -31,8 +32,9 @@ pub(super) fn check_submission(
     };
     let Some(parent) = &submission.parent else {
         let sent = oracle.candidate_inputs.get(&submission.task_id);
-        return (!sent.is_some_and(|inputs| inputs.contains(&submission.input)))
-            .then(|| format!("a submission was sent that no client sent: {body}"));
+        let is_sent = sent.into_iter().flatten().any(|sent| is_same(sent, &submission.input))
+            || oracle.payloads.forged_inputs.contains(&submission.input);
+        return (!is_sent).then(|| format!("a submission was sent that no client sent: {body}"));
     };
     let action = if submission.undo { Action::Undo } else { Action::Do };
     let of = describe(&parent.task_id, &parent.step, action);
@@ -135,7 +137,12 @@ pub(super) fn check_report(
         }
         ChildOutcome::Undone { .. } => (!has_remaining_effect(ProcessState::Undone))
             .then(|| format!("{of}: its child task reported Undone, but is not Undone")),
-        ChildOutcome::Error { .. } | ChildOutcome::Refused { .. } => None,
+        ChildOutcome::Refused { reason, .. } => {
+            let expected = TaskExpectations::of(oracle, ledger, &ended.task_id);
+            let wrong = expected.and_then(|of| of.wrong_refusal(&ended.step, reason));
+            wrong.map(|wrong| format!("{of}: {wrong}"))
+        }
+        ChildOutcome::Error { .. } => None,
     }
 }
 

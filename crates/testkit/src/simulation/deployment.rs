@@ -9,6 +9,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde_json::Value;
 use steward_core::model::{
     command::Command,
     messages::{CallbackMessage, SchedulerMessage, Submission},
@@ -51,6 +52,10 @@ pub(super) enum ScheduledEvent {
     CommitCall(u64),
     /// The holder of a callback token answers.
     AnswerCallback(CallbackMessage),
+    /// A client submits the forged reference with this number in the plan. Its input, if it was made before.
+    SubmitForged(usize, Option<Value>),
+    /// The supervisor with this index looks for payloads to delete. Without an index a random one does, once.
+    SweepPayloads(Option<usize>),
     /// An event that steps may wait for is published.
     PublishEvent(EventDraft),
     /// No more faults are injected from now on.
@@ -91,12 +96,13 @@ pub(super) struct SimulationState {
 impl SimulatedDeployment {
     pub(super) fn new(seed: u64, plan: SimulationPlan, traced: bool) -> Self {
         let shards = NonZeroU32::new(plan.shards).unwrap_or(NonZeroU32::MIN);
+        let memory = MemoryPorts::new(plan.timing, shards);
         let receives_max = plan.late_messages.dead_letters.as_ref().map(|plan| plan.receives_max);
         let state = SimulationState {
             random: SeededRandom::new(seed),
             network: Network::new(receives_max),
             ledger: EffectLedger::default(),
-            oracle: Oracle::new(&plan),
+            oracle: Oracle::new(&plan, memory.memory_payloads().clone()),
             schedule: BTreeMap::new(),
             last_event: 0,
             trace: traced.then(Vec::new),
@@ -104,7 +110,7 @@ impl SimulatedDeployment {
             faults_enabled: true,
         };
         Self {
-            memory: MemoryPorts::new(plan.timing, shards),
+            memory,
             plan,
             start: Instant::now(),
             changed: Notify::new(),
@@ -174,7 +180,12 @@ impl SimulatedDeployment {
 
     /// Passes a message to the oracle.
     fn observe(&self, message: &OutgoingMessage) {
+        let now = self.now();
+        let skew = self.plan.timing.clock_skew.as_millis() as Millis;
         let state = &mut *self.state();
+        if message.queue == Queue::Rejected {
+            state.oracle.payloads.observe_refusal(&message.body, now, skew);
+        }
         state.oracle.observe_message(message, &state.ledger);
     }
 

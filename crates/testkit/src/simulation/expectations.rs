@@ -14,6 +14,7 @@ use super::{
     blueprint::{ItemsPlan, OutputPlan, StepPlan, WaitPlan, WhenPlan, WorkPlan},
     ledger::{EffectLedger, LedgerAccount},
     oracle::Oracle,
+    payload_values::is_same,
     plan::operator_output,
     task_record::{has_edited_input, resubmit_count},
     virtual_time::Millis,
@@ -21,7 +22,7 @@ use super::{
 };
 
 /// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
-pub(super) const FROM_OUTSIDE: [&str; 25] = [
+pub(super) const FROM_OUTSIDE: [&str; 26] = [
     "408",
     "409",
     "422",
@@ -47,6 +48,7 @@ pub(super) const FROM_OUTSIDE: [&str; 25] = [
     "breaker",
     "rate limit",
     "outcome unknown",
+    "the bucket of payloads cannot be used",
 ];
 
 /// An expected value.
@@ -137,7 +139,7 @@ impl<'a> TaskExpectations<'a> {
         let values: Vec<_> = self.outputs(&part).into_iter().map(|value| value.get(key)).collect();
         match values.as_slice() {
             [] => Expected::Undetermined,
-            [None] => Expected::NoValue,
+            [None, rest @ ..] if rest.iter().all(Option::is_none) => Expected::NoValue,
             [Some(first), rest @ ..] if rest.iter().all(|other| *other == Some(*first)) => {
                 Expected::Value(first)
             }
@@ -219,6 +221,7 @@ impl<'a> TaskExpectations<'a> {
             || self.chosen_agent(&step.work) == Expected::NoValue
             || matches!(step.work, WorkPlan::Wait(WaitPlan::Broken))
             || self.has_no_key(part)
+            || self.has_unusable_document(part)
             || has_edited_input(self.task)
     }
 
@@ -253,7 +256,7 @@ impl<'a> TaskExpectations<'a> {
             return value.is_null() || *value == operator_output();
         }
         match step.work {
-            WorkPlan::Call { .. } => self.outputs(part).contains(&value),
+            WorkPlan::Call { .. } => self.outputs(part).iter().any(|output| is_same(output, value)),
             WorkPlan::Wait(_) => value.is_null(),
             WorkPlan::Event(wait) => self.is_possible_event(part, wait, value),
             WorkPlan::Child(_) => self.oracle.child_tasks_of_part(self.id(), part).any(|child| {
@@ -265,7 +268,11 @@ impl<'a> TaskExpectations<'a> {
 
     /// Whether `value` is a possible result of the task.
     pub(super) fn is_possible_result(&self, value: &Value) -> bool {
-        let OutputPlan::Of(steps) = &self.model.blueprint.output else { return value.is_null() };
+        let steps = match &self.model.blueprint.output {
+            OutputPlan::Of(steps) => steps,
+            OutputPlan::One(step) => return self.is_possible_output(step, value),
+            OutputPlan::Nothing | OutputPlan::Broken => return value.is_null(),
+        };
         let amount = match self.input("amount") {
             Expected::Value(amount) => value.get("amount") == Some(amount),
             Expected::NoValue => false,

@@ -82,7 +82,7 @@ impl SimulatedDeployment {
         }
     }
 
-    fn is_present(&self, id: &TaskId, incarnation: Option<Incarnation>) -> bool {
+    pub(super) fn is_present(&self, id: &TaskId, incarnation: Option<Incarnation>) -> bool {
         self.present(id).is_some_and(|task| task.incarnation == incarnation)
     }
 
@@ -113,8 +113,13 @@ impl ScheduledEvent {
     /// Whether the event recurs, and acts only if there is something to do.
     pub(super) fn recurs(&self) -> bool {
         match self {
-            Self::Sweep(_) | Self::ResumePaused | Self::KillInstance | Self::DeleteExpired => true,
+            Self::Sweep(_)
+            | Self::SweepPayloads(_)
+            | Self::ResumePaused
+            | Self::KillInstance
+            | Self::DeleteExpired => true,
             Self::Submit(_)
+            | Self::SubmitForged(..)
             | Self::ReuseTaskId(_)
             | Self::Command(..)
             | Self::Outage(_)

@@ -20,6 +20,7 @@ use steward_memory_ports::{
     intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };
 use steward_operator::view::failure_reason_keys;
+use steward_runtime::payloads::PayloadStore;
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
     SaveOutcome, StateStore,
@@ -82,7 +83,7 @@ impl FaultInjector {
         DrawnFault { fault, before, after }
     }
 
-    async fn inject<T>(
+    pub(super) async fn inject<T>(
         &self,
         operation: impl Fn() -> String,
         call: impl Future<Output = Result<T, PortError>>,
@@ -141,7 +142,7 @@ impl FaultInjector {
         &self.name
     }
 
-    fn trace(&self, what: impl FnOnce() -> String) {
+    pub(super) fn trace(&self, what: impl FnOnce() -> String) {
         self.deployment.note(&self.name, what);
     }
 
@@ -208,6 +209,9 @@ impl Ports for SimulatedPorts {
     }
     fn instance(&self) -> &str {
         &self.injector().name
+    }
+    fn payloads(&self) -> Option<&dyn PayloadStore> {
+        Some(self.injector())
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn check(oracle: &mut Oracle, ledger: &EffectLedger, plan: &Simulatio
     let mut found = Vec::new();
     for submitted in &plan.tasks {
         let id = &submitted.task_id;
-        if !oracle.tasks.contains_key(id) {
+        if !oracle.tasks.contains_key(id) && !oracle.payloads.refused_as_expired.contains(id) {
             found.push(format!("{id}: was submitted, but never recorded"));
         }
     }

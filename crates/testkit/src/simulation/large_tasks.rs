@@ -52,6 +52,7 @@ pub(super) fn enlarge(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan>
         tasks,
         commands,
         late_messages: LateMessagePlan::default(),
+        payloads: None,
         operators_act_when_quiet: true,
         ..plan
     };
@@ -91,6 +92,7 @@ fn step(then: &str, random: &mut SeededRandom) -> StepPlan {
         each: Some(each),
         work: WorkPlan::Call { agents: AgentsPlan::One(agent), idempotent: true, callback: None },
         reads: Vec::new(),
+        document: None,
         complete_within: Some("5m"),
         recovery: Some(recovery(then, random)),
         undo: Some(UndoPlan {

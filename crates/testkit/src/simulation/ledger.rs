@@ -64,6 +64,8 @@ pub(super) struct LedgerAccount {
     pub(super) item: Option<Value>,
     /// The answers by agent and idempotency key: of the part, and of its undo.
     answers: [BTreeMap<ServiceKey, Value>; 2],
+    /// Other answers to repeated calls of the part, without its undo.
+    other_answers: Vec<Value>,
     /// The outputs that callbacks provided.
     pub(super) callback_outputs: Vec<Value>,
 }
@@ -82,7 +84,7 @@ impl LedgerAccount {
     /// The answers to calls of the part, without its undo.
     pub(super) fn returned(&self) -> impl Iterator<Item = &Value> {
         let [run, _] = &self.answers;
-        run.values()
+        run.values().chain(&self.other_answers)
     }
 
     fn answers(&self, action: Action) -> &BTreeMap<ServiceKey, Value> {
@@ -241,6 +243,13 @@ impl EffectLedger {
         account.answers_mut(request.action).insert(key, answer.clone());
         self.effects += 1;
         answer
+    }
+
+    /// Records that a service answers a repeated call in another way than the first.
+    pub(super) fn record_other_answer(&mut self, request: &StepRequest, answer: Value) {
+        if request.action == Action::Do {
+            self.account_mut(&request.task_id, &request.step).other_answers.push(answer);
+        }
     }
 
     /// Removes everything about an earlier task with this id, as services do with old idempotency keys.

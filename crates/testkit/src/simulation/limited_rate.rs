@@ -25,6 +25,7 @@ fn plan(per_second: f64) -> SimulationPlan {
         each: None,
         work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent, callback: None },
         reads: Vec::new(),
+        document: None,
         complete_within: Some("30s"),
         recovery: Some(json!({ "attempts": 1 })),
         undo: None,
@@ -69,6 +70,7 @@ fn plan(per_second: f64) -> SimulationPlan {
         operator_delay: 0,
         outage: None,
         late_messages: LateMessagePlan::default(),
+        payloads: None,
         ..usual
     }
 }

@@ -9,7 +9,8 @@ use steward_core::model::{
     document::Document,
     events::{BusEvent, EventData, TaskAlert},
     messages::{
-        NotificationStatus, ReplyOutcome, SchedulerMessage, StatusNotification, StepRequest,
+        ChildOutcome, NotificationStatus, ReplyOutcome, SchedulerMessage, StatusNotification,
+        StepRequest,
     },
     names::{CallbackToken, Part, TaskId},
     step::{Progress, StepState},
@@ -23,6 +24,7 @@ use super::{
     expectations::{Expected, TaskExpectations},
     ledger::EffectLedger,
     oracle::{ObservedAlert, Oracle},
+    payload_values::is_same,
     plan::operator_output,
     save_checks,
     task_record::{describe, executes_command},
@@ -47,13 +49,15 @@ impl Oracle {
         if task.parent.is_none() {
             let input = submitted.and_then(|body| body.get("input")).cloned();
             let input = input.unwrap_or_default();
-            if !self.candidate_inputs.get(id).is_some_and(|inputs| inputs.contains(&input)) {
+            let sent = self.candidate_inputs.get(id).into_iter().flatten();
+            if !sent.into_iter().any(|sent| is_same(sent, &input)) {
                 self.add_finding(format!(
                     "{id}: was recorded with an input that no client submitted: {input}"
                 ));
             }
             self.client_task_inputs.insert(id.clone(), input);
         }
+        self.observe_submitted_payloads(task, submitted);
         self.tasks.insert(id.clone(), task.clone());
         self.created_at.insert(id.clone(), now);
         if let Some(parent) = &task.parent {
@@ -102,6 +106,7 @@ impl Oracle {
             }
         }
         self.observe_event_completions(before, after, documents, ledger, now);
+        self.observe_stored_payloads(after, documents);
         let last = self.last_saved_at.insert(after.task_id.clone(), now);
         let save =
             save_checks::ObservedSave { oracle: self, ledger, before, after, documents, last, now };
@@ -184,6 +189,9 @@ impl Oracle {
                 }
                 Ok(SchedulerMessage::ChildEnded(ended)) => {
                     let found = child_checks::check_report(self, ledger, &ended);
+                    if let ChildOutcome::Processed { output } = &ended.outcome {
+                        self.payloads.observe_child_output(&ended.task_id, &ended.step, output);
+                    }
                     self.child_reports_received.insert((ended.task_id, ended.step));
                     self.violations.extend(found);
                 }
@@ -206,7 +214,8 @@ impl Oracle {
                 let mut client_inputs = self.candidate_inputs.iter();
                 let is_reused =
                     client_inputs.any(|(of, inputs)| of.as_str() == id && inputs.len() > 1);
-                if !is_reused && !self.colliding_ids.iter().any(|known| known.as_str() == id) {
+                let is_right = is_reused || self.payloads.refused.contains(body);
+                if !is_right && !self.colliding_ids.iter().any(|known| known.as_str() == id) {
                     self.add_finding(format!("a submission was refused: {body}"));
                 }
             }

@@ -21,9 +21,16 @@ use steward_core::model::{
     task::{ProcessState, Task},
 };
 
+use steward_memory_ports::MemoryPayloads;
+
 use super::{
-    awaited_events::AwaitedEvents, ledger::EffectLedger, plan::SimulationPlan,
-    rate_limits::RateMeter, task_record::is_final, virtual_time::Millis,
+    awaited_events::AwaitedEvents,
+    ledger::EffectLedger,
+    payload_records::PayloadRecords,
+    plan::SimulationPlan,
+    rate_limits::RateMeter,
+    task_record::{TaskIncarnation, is_final},
+    virtual_time::Millis,
     workflow_model::WorkflowModel,
 };
 
@@ -36,9 +43,6 @@ pub(super) struct ObservedAlert {
     /// How many more steps the alert counts without naming them.
     pub(super) more_steps: usize,
 }
-
-/// A task, distinguished from earlier tasks with the same id.
-pub(super) type TaskIncarnation = (TaskId, Option<Incarnation>);
 
 /// An attempt at a part of a task.
 pub(super) type AttemptKey = (TaskId, Part, Action, u32);
@@ -75,6 +79,7 @@ pub(super) struct Oracle {
     pub(super) callbacks_received: BTreeSet<(TaskId, Part)>,
     /// Published events, and the steps that wait for them.
     pub(super) awaited: AwaitedEvents,
+    pub(super) payloads: PayloadRecords,
     /// The parts whose child task reported its end.
     pub(super) child_reports_received: BTreeSet<(TaskId, Part)>,
     /// Failed attempts whose document has the reason of an earlier decision, which lost its race: the first document is
@@ -111,7 +116,7 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn new(plan: &SimulationPlan) -> Self {
+    pub(super) fn new(plan: &SimulationPlan, bucket: MemoryPayloads) -> Self {
         let models =
             plan.blueprints.iter().map(|b| (b.name.clone(), WorkflowModel::of(b))).collect();
         let colliding_ids = plan.tasks.iter().filter(|task| task.id_collision);
@@ -142,6 +147,7 @@ impl Oracle {
             certain_refusals: BTreeSet::new(),
             callbacks_received: BTreeSet::new(),
             awaited: AwaitedEvents::default(),
+            payloads: PayloadRecords::new(bucket),
             child_reports_received: BTreeSet::new(),
             kept_reasons: BTreeSet::new(),
             waits: BTreeMap::new(),

@@ -14,7 +14,10 @@ use steward_core::{
     rate::RateLimit,
 };
 
-use super::{blueprint::Blueprint, late_message_plan::LateMessagePlan, virtual_time::Millis};
+use super::{
+    blueprint::Blueprint, late_message_plan::LateMessagePlan, payload_plan::PayloadPlan,
+    virtual_time::Millis,
+};
 
 /// The role of a function instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,6 +173,8 @@ pub(super) struct SimulationPlan {
     /// When all schedulers and supervisors are down, so that messages pile up.
     pub(super) outage: Option<Range<Millis>>,
     pub(super) late_messages: LateMessagePlan,
+    /// The payloads, in runs that have some.
+    pub(super) payloads: Option<PayloadPlan>,
     /// Whether operators edit the lists of steps with `for_each`.
     pub(super) operators_edit_lists: bool,
     /// Whether the tasks are close to the size limits.

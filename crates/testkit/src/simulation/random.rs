@@ -39,3 +39,10 @@ impl SeededRandom {
         (length > 0).then(|| self.0.usize(0..length))
     }
 }
+
+/// A random choice for an idempotency key that is the same for every call with this key.
+pub(super) fn is_chosen(key: &str, what: &str, share: f64) -> bool {
+    let bytes = key.bytes().chain(what.bytes());
+    let seed = bytes.fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    SeededRandom::new(seed).chance(share)
+}

@@ -20,6 +20,7 @@ use super::{
     late_message_plan::LateMessagePlan,
     lifecycle_checks, list_edit_plan,
     mutation::{is_valid, mutate},
+    payload_plan::{DocumentNumbers, PayloadPlan},
     plan::{
         CommandPlan, InfrastructureFaults, InstancePlan, InstanceRole, ServiceProfile,
         ServiceQuirks, SimulationPlan, TaskPlan, operator_output,
@@ -55,8 +56,12 @@ impl SimulationPlan {
         if !operators_edit_lists {
             event_wait_plan::choose_event_waits(seed, &mut blueprints);
         }
+        let payloads = PayloadPlan::of(seed, &mut blueprints, faults_until);
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let mut tasks = tasks(&blueprints, faults_until, random)?;
+        if payloads.is_some() {
+            add_documents(seed, &mut tasks);
+        }
         if operators_edit_lists {
             tasks.iter_mut().for_each(list_edit_plan::lengthen_list);
         }
@@ -101,6 +106,7 @@ impl SimulationPlan {
                 from..from + random.within(1..=15) * MINUTE
             }),
             late_messages,
+            payloads,
             operators_edit_lists,
             tasks_near_size_limits: false,
         };
@@ -265,6 +271,17 @@ fn tasks(
 pub(super) fn input(random: &mut SeededRandom) -> Value {
     let items: Vec<_> = (0..random.within(0..=5)).map(|_| random.within(1..=99)).collect();
     json!({ "amount": random.within(1..=99), "items": items, "wait": millis(span(random)) })
+}
+
+/// Gives each task the input of a run with payloads. Has its own random generator.
+fn add_documents(seed: u64, tasks: &mut [TaskPlan]) {
+    let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd0c5);
+    let mut numbers = DocumentNumbers::default();
+    for task in tasks {
+        if let Some(fields) = task.input.as_object_mut() {
+            fields.insert("document".to_owned(), numbers.document(random));
+        }
+    }
 }
 
 /// A client's task whose id is the same as the id of a child task.

@@ -118,6 +118,7 @@ impl WorkflowStyle {
             when: self.when(&after, so_far, random),
             each: self.each(&after, so_far, random).filter(|_| !waits),
             reads,
+            document: None,
             complete_within: match work {
                 WorkPlan::Call { .. } if sets_own_policy => Some(complete_within(random)),
                 WorkPlan::Child(_) => random.pick(None, &[Some("5m"), Some("1h"), Some("6h")]),

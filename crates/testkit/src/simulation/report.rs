@@ -34,6 +34,14 @@ pub struct SimulationTotals {
     pub rate_deferrals: u64,
     /// How often a step with several agents moved on to its next agent.
     pub agent_moves: u64,
+    /// The tasks whose documents refer to payloads.
+    pub payload_tasks: u64,
+    /// The payloads that services received in place of a body.
+    pub payloads_sent: u64,
+    /// How often an agent stored a large response.
+    pub payloads_stored: u64,
+    /// The clients' submissions that were refused because of a forged reference, or of an upload that had expired.
+    pub forgeries_refused: u64,
     /// The virtual milliseconds from submission to end, summed over all tasks.
     pub task_ms: u64,
 }
@@ -47,6 +55,10 @@ impl SimulationTotals {
         self.effects += other.effects;
         self.rate_deferrals += other.rate_deferrals;
         self.agent_moves += other.agent_moves;
+        self.payload_tasks += other.payload_tasks;
+        self.payloads_sent += other.payloads_sent;
+        self.payloads_stored += other.payloads_stored;
+        self.forgeries_refused += other.forgeries_refused;
         self.task_ms += other.task_ms;
         for (state, count) in &other.tasks {
             *self.tasks.entry(state.clone()).or_default() += count;

@@ -8,8 +8,7 @@ use futures_util::{
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
-use serde_json::Value;
-use steward_core::model::{attempt::Action, messages::Submission};
+use steward_core::model::attempt::Action;
 use steward_runtime::ports::{Ports, Queue, StateStore};
 use tokio::select;
 
@@ -17,11 +16,10 @@ use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
     fault_injector::SimulatedPorts,
     final_checks,
-    handlers::{self, InstanceMemory, REPLY_QUEUE},
+    handlers::{self, InstanceMemory},
     network::FunctionQueue,
     oracle::Oracle,
-    plan::{InstancePlan, InstanceRole, TaskPlan},
-    random_plan,
+    plan::{InstancePlan, InstanceRole},
     report::{SimulationReport, SimulationTotals},
     virtual_time::{HOUR, Millis, SECOND},
 };
@@ -92,6 +90,9 @@ impl Runner {
                 break;
             }
         }
+        if self.deployment.plan.payloads.is_some() && self.nothing_found() {
+            self.deployment.check_no_payload_is_left().await;
+        }
         self.report(seed)
     }
 
@@ -104,10 +105,15 @@ impl Runner {
         }
         deployment.schedule_commands();
         deployment.schedule_id_reuse();
+        deployment.schedule_forged_submissions();
         for (index, instance) in self.instances.iter().enumerate() {
             if instance.plan.role == InstanceRole::Supervisor {
                 let first = deployment.state().random.within(0..=deployment.plan.sweep_every);
                 deployment.schedule(first, ScheduledEvent::Sweep(index));
+                if let Some(payloads) = &deployment.plan.payloads {
+                    let first = deployment.state().random.within(0..=payloads.sweep_every);
+                    deployment.schedule(first, ScheduledEvent::SweepPayloads(Some(index)));
+                }
             }
         }
         if let Some(outage) = &deployment.plan.outage {
@@ -204,8 +210,9 @@ impl Runner {
     fn run_event(&mut self, event: ScheduledEvent, now: Millis) {
         let deployment = self.deployment.clone();
         match event {
-            ScheduledEvent::Submit(index) => self.submit(index),
-            ScheduledEvent::ReuseTaskId(index) => self.reuse(index),
+            ScheduledEvent::Submit(index) => deployment.submit_planned(index),
+            ScheduledEvent::SubmitForged(number, input) => deployment.submit_forged(number, input),
+            ScheduledEvent::ReuseTaskId(index) => deployment.reuse_task_id(index),
             ScheduledEvent::Command(mut command, copies) => {
                 command.issued_at = Some(deployment.time());
                 let (id, order) = (&command.task_id, &command.order);
@@ -226,6 +233,8 @@ impl Runner {
             ScheduledEvent::ResumePaused => deployment.resume_paused(),
             ScheduledEvent::DeleteExpired => {
                 deployment.delete_expired();
+                deployment.expire_uploads();
+                deployment.check_payloads();
                 deployment.schedule(
                     deployment.next_round(now, deployment.plan.delete_expired_every),
                     ScheduledEvent::DeleteExpired,
@@ -238,6 +247,7 @@ impl Runner {
                 );
                 self.sweep(index);
             }
+            ScheduledEvent::SweepPayloads(index) => self.sweep_payloads(index, now),
             ScheduledEvent::RestartInstance(index) => {
                 if let Some(instance) = self.instances.get_mut(index) {
                     instance.state = InstanceState::Idle;
@@ -255,40 +265,6 @@ impl Runner {
                     .schedule(now + deployment.plan.operator_delay, ScheduledEvent::ResumePaused);
             }
         }
-    }
-
-    fn submit(&self, index: usize) {
-        let Some(task) = self.deployment.plan.tasks.get(index) else { return };
-        self.submit_with(task, task.input.clone());
-    }
-
-    /// Submits a task with an id that was used before, if the earlier task has expired.
-    fn reuse(&self, index: usize) {
-        let Some(task) = self.deployment.plan.tasks.get(index) else { return };
-        if self.deployment.present(&task.task_id).is_some() {
-            return;
-        }
-        let input = random_plan::input(&mut self.deployment.state().random);
-        self.deployment.state().oracle.observe_id_reuse(&task.task_id, input.clone());
-        self.submit_with(task, input);
-    }
-
-    fn submit_with(&self, task: &TaskPlan, input: Value) {
-        let Ok(workflow) = task.workflow.parse() else { return };
-        self.deployment.note("client", || format!("submits {} to {}", task.task_id, task.workflow));
-        self.deployment.submit(&Submission {
-            task_id: task.task_id.clone(),
-            workflow,
-            version: None,
-            input,
-            tenant: task.tenant.clone(),
-            reply_to: Some(REPLY_QUEUE.to_owned()),
-            parent: None,
-            undo: false,
-            attempt: None,
-            has_begun: false,
-            retention: None,
-        });
     }
 
     /// Kills a random instance, whatever it is doing.
@@ -404,6 +380,31 @@ impl Runner {
         }
     }
 
+    /// Lets a supervisor delete payloads, if it is idle.
+    fn sweep_payloads(&mut self, index: Option<usize>, now: Millis) {
+        let deployment = self.deployment.clone();
+        if let (Some(payloads), Some(_)) = (&deployment.plan.payloads, index) {
+            let every = payloads.sweep_every;
+            // Passes go on while tasks wait.
+            let next = deployment.next_round(now, every).min(now + 6 * HOUR.max(every));
+            deployment.schedule(next, ScheduledEvent::SweepPayloads(index));
+        }
+        let mut supervisors = (0..).zip(&self.instances).filter(|(number, instance)| {
+            let is_meant = index.is_none_or(|index| index == *number);
+            let is_supervisor = instance.plan.role == InstanceRole::Supervisor;
+            is_meant && is_supervisor && matches!(instance.state, InstanceState::Idle)
+        });
+        if let Some((number, _)) = supervisors.next() {
+            self.invoke(number, Vec::new(), |ports, _| {
+                async move {
+                    handlers::delete_orphans(&ports).await;
+                    Vec::new()
+                }
+                .boxed()
+            });
+        }
+    }
+
     /// Starts a handler on an instance. It runs until it is done, times out, or the instance dies.
     fn invoke(
         &mut self,
@@ -468,6 +469,10 @@ impl Runner {
             effects: state.ledger.effects,
             rate_deferrals: state.oracle.rate_deferrals,
             agent_moves: state.oracle.agent_moves,
+            payload_tasks: state.oracle.payloads.references.len() as u64,
+            payloads_sent: state.oracle.payloads.sent,
+            payloads_stored: state.oracle.payloads.stored,
+            forgeries_refused: state.oracle.payloads.refused.len() as u64,
             ..SimulationTotals::default()
         };
         for task in state.oracle.tasks.values() {

@@ -27,8 +27,9 @@ use super::{
     fault_injector::FaultInjector,
     http::{self, ResponseBody, ServiceResponse},
     ledger::{self, ServiceCall},
+    payload_values::Content,
     plan::{ServiceProfile, ServiceQuirks},
-    random::SeededRandom,
+    random::{SeededRandom, is_chosen},
     task_record::describe,
     virtual_time::{Millis, SECOND, since_start},
 };
@@ -208,13 +209,6 @@ impl ServiceQuirks {
     }
 }
 
-/// A random choice for an idempotency key that is the same for every call with this key.
-fn is_chosen(key: &str, what: &str, share: f64) -> bool {
-    let bytes = key.bytes().chain(what.bytes());
-    let seed = bytes.fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    SeededRandom::new(seed).chance(share)
-}
-
 impl RemoteService for SimulatedService {
     async fn call(
         &self,
@@ -222,6 +216,8 @@ impl RemoteService for SimulatedService {
         traceparent: Option<&str>,
     ) -> Result<CallResponse, CallFault> {
         let deployment = &self.injector.deployment;
+        let asked_at = deployment.now();
+        let received = self.injector.open_payload(request).await?;
         let call_plan = self.draw(request);
         let traceparent = trace::of_call(request, traceparent);
         let now = deployment.time();
@@ -236,7 +232,7 @@ impl RemoteService for SimulatedService {
         }
         let (commits_after, response) = (call_plan.commits_after, call_plan.response);
         let responds_after = call_plan.responds_after;
-        let mut call = AwaitedCall::begin(self, request, call_plan);
+        let mut call = AwaitedCall::begin(self, request, (asked_at, received.as_ref()), call_plan);
         let effect_first =
             commits_after.filter(|after| responds_after.is_none_or(|by| *after <= by));
         let mut waited = 0;
@@ -269,7 +265,10 @@ impl RemoteService for SimulatedService {
         let reason_chars = profile.map_or(0, |profile| profile.reason_chars);
         let retry_after = deployment.state().random.pick(None, &[Some(SECOND), Some(20 * SECOND)]);
         let retry_after = retry_after.map(Duration::from_millis);
-        http::answer(response, &request.responses, call.output.take(), retry_after, reason_chars)
+        let output = call.output.take();
+        let answer = http::answer(response, &request.responses, output, retry_after, reason_chars)?;
+        let body = self.injector.store_response(request, answer.body).await?;
+        Ok(CallResponse { body, ..answer })
     }
 }
 
@@ -278,7 +277,8 @@ struct AwaitedCall<'a> {
     service: &'a SimulatedService,
     request: &'a StepRequest,
     number: u64,
-    began_at: Millis,
+    /// When the agent began the call. Its time to read a payload counts.
+    asked_at: Millis,
     has_timeout: bool,
     /// Whether the call may be a probe of the circuit breaker.
     may_probe: bool,
@@ -289,7 +289,13 @@ struct AwaitedCall<'a> {
 }
 
 impl<'a> AwaitedCall<'a> {
-    fn begin(service: &'a SimulatedService, request: &'a StepRequest, call_plan: CallPlan) -> Self {
+    /// `received` is the payload that the service gets in place of the body. The agent began to read it at `asked_at`.
+    fn begin(
+        service: &'a SimulatedService,
+        request: &'a StepRequest,
+        (asked_at, received): (Millis, Option<&Content>),
+        call_plan: CallPlan,
+    ) -> Self {
         let deployment = &service.injector.deployment;
         let StepRequest { idempotency_key, attempt, .. } = request;
         deployment.note(service.injector.name(), || {
@@ -301,6 +307,7 @@ impl<'a> AwaitedCall<'a> {
         let may_probe = deployment.is_breaker_tripped(&service.agent);
         let state = &mut *deployment.state();
         state.oracle.check_call(request, &state.ledger, time);
+        state.oracle.check_document(request, received, &state.ledger);
         let service_call = ServiceCall {
             request: Box::new(request.clone()),
             began_at: now,
@@ -309,8 +316,16 @@ impl<'a> AwaitedCall<'a> {
             detached: call_plan.detached,
         };
         let number = state.ledger.begin_call(service_call);
-        let (began_at, is_over) = (now, false);
-        Self { service, request, number, began_at, has_timeout, may_probe, is_over, output: None }
+        Self {
+            service,
+            request,
+            number,
+            asked_at,
+            has_timeout,
+            may_probe,
+            is_over: false,
+            output: None,
+        }
     }
 
     /// How many milliseconds too early a living caller disconnected. The agent may cut a call after the step's
@@ -320,7 +335,7 @@ impl<'a> AwaitedCall<'a> {
         let (now, skew) =
             (deployment.now(), deployment.plan.timing.clock_skew.as_millis() as Millis);
         let complete_by = since_start(self.request.complete_by).saturating_sub(skew);
-        let least = (self.began_at + call_within).min(complete_by);
+        let least = (self.asked_at + call_within).min(complete_by);
         let excused = self.is_over || self.may_probe || self.service.injector.has_crashed();
         // Times have whole milliseconds, so one millisecond is tolerated.
         (!excused && now + 1 < least).then(|| least - now)
@@ -381,12 +396,16 @@ impl SimulatedDeployment {
             let empty = profile
                 .and_then(|profile| profile.quirks.as_ref())
                 .is_some_and(|quirks| is_chosen(&request.idempotency_key, "empty", quirks.empty));
-            let output =
-                if empty { Value::Null } else { ledger::output(&request.idempotency_key, now) };
-            if !state.ledger.is_repeat(&request) {
+            let is_repeat = state.ledger.is_repeat(&request);
+            if !is_repeat {
                 state.oracle.check_effect(&request, &state.ledger, now);
             }
+            let payloads = self.plan.payloads.as_ref().filter(|_| !is_repeat && !empty);
+            let output = payloads.and_then(|plan| state.payload_response(plan, &request, now));
+            let usual = || ledger::output(&request.idempotency_key, now);
+            let output = if empty { Value::Null } else { output.unwrap_or_else(usual) };
             let answer = state.ledger.take_effect(&request, output, now);
+            let answer = state.response_of(&request, answer, is_repeat);
             (request, answer)
         };
         let key = &request.idempotency_key;

@@ -3,9 +3,12 @@
 
 use steward_core::model::{
     attempt::Action,
-    names::{Part, TaskId},
+    names::{Incarnation, Part, TaskId},
     task::{ProcessState, Task},
 };
+
+/// A task, distinguished from earlier tasks with the same id.
+pub(super) type TaskIncarnation = (TaskId, Option<Incarnation>);
 
 /// The part as text: `order-1 undo of charge`.
 pub(super) fn describe(task_id: &TaskId, part: &Part, action: Action) -> String {

@@ -53,6 +53,7 @@ pub(super) fn lengthen(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan
         tasks: vec![task],
         commands,
         late_messages: LateMessagePlan::default(),
+        payloads: None,
         operators_act_when_quiet: true,
         operators_edit_lists,
         ..plan
@@ -109,6 +110,7 @@ fn step(after: &[&str], then: &str, attempts: u64, random: &mut SeededRandom) ->
         each: None,
         work: WorkPlan::Call { agents: AgentsPlan::One(agent), idempotent: true, callback: None },
         reads: Vec::new(),
+        document: None,
         complete_within: Some("60s"),
         recovery: Some(recovery(then)),
         undo: Some(UndoPlan {
