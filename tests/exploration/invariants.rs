@@ -31,6 +31,7 @@ mod children;
 mod deadlines;
 mod end;
 mod items;
+mod payloads;
 mod redelivery;
 mod requests;
 mod waits;
@@ -173,6 +174,7 @@ pub(super) fn violated_by_transition(transition: &CheckedTransition<'_>) -> Vec<
     let (before, after) = transition.tasks();
     transition.check_requests(before, after, &mut violated);
     transition.check_agents(&mut violated);
+    transition.check_payloads(after, &mut violated);
     transition.check_redelivery(after, &mut violated);
     transition.check_item_requests(after, &mut violated);
     transition.check_submissions(&mut violated);

@@ -130,12 +130,15 @@ fn weeks_after(now: Timestamp) -> Timestamp {
     later(now, Duration::from_secs(20 * 24 * 3600))
 }
 
+/// The incarnation of the parent of a child task.
+pub(super) const PARENT_INCARNATION: &str = "000000007";
+
 fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Successors {
     let parent = ParentStep {
         task_id: "p".parse().unwrap(),
         step: "k".parse().unwrap(),
         depth: 1,
-        incarnation: None,
+        incarnation: Some(PARENT_INCARNATION.parse().unwrap()),
         payload_place: None,
     };
     let submission = Submission {

@@ -12,6 +12,7 @@ use steward_core::{
     model::{command::CommandAction, names::Part, time::Timing},
 };
 
+mod payloads;
 mod step_kinds;
 
 /// How a task ended.
@@ -222,7 +223,7 @@ fn workflows() -> Vec<ExploredWorkflow> {
         items_of_several_agents(),
         weeks_pass(),
     ];
-    agents.into_iter().chain(step_kinds::all()).collect()
+    agents.into_iter().chain(step_kinds::all()).chain([payloads::payload()]).collect()
 }
 
 /// `b` is the point of no return. `c`, which runs concurrently, and `d`, which follows both, may fail and start an undo.

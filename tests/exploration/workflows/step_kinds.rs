@@ -358,7 +358,7 @@ fn callback_commanded() -> ExploredWorkflow {
 }
 
 /// A step that runs a child task.
-fn runs(after: &[&str], attempts: u32, then: &str) -> Value {
+pub(super) fn runs(after: &[&str], attempts: u32, then: &str) -> Value {
     let mut runs = step(after, attempts, then);
     for key in ["agent", "request"] {
         runs.as_object_mut().unwrap().remove(key);

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use steward_core::model::attempt::Action;
+
+use super::oracle::Oracle;
+
 /// The result of one seed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SimulationReport {
@@ -67,4 +71,20 @@ impl SimulationTotals {
             *self.steps.entry(kind.clone()).or_default() += count;
         }
     }
+}
+
+/// The number of steps of all tasks by kind and state.
+pub(super) fn count_steps(oracle: &Oracle) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for task in oracle.tasks.values() {
+        let Some(model) = oracle.model(&task.task_id) else { continue };
+        for (part, action, progress) in task.started_actions() {
+            let kind = model.step(&part.step).map_or("unknown", |step| step.work.name());
+            let item = if part.item.is_some() { " item" } else { "" };
+            let undo = if action == Action::Undo { " undo" } else { "" };
+            let state = progress.state.name();
+            *counts.entry(format!("{kind}{item}{undo} {state}")).or_default() += 1;
+        }
+    }
+    counts
 }

@@ -1,14 +1,13 @@
 //! The event loop of a run. It runs scheduled events that are due, invokes idle instances with messages from their
 //! queues, and advances virtual time to the next possible event.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
-use steward_core::model::attempt::Action;
 use steward_runtime::ports::{Ports, Queue, StateStore};
 use tokio::select;
 
@@ -18,9 +17,8 @@ use super::{
     final_checks,
     handlers::{self, InstanceMemory},
     network::FunctionQueue,
-    oracle::Oracle,
     plan::{InstancePlan, InstanceRole},
-    report::{SimulationReport, SimulationTotals},
+    report::{self, SimulationReport, SimulationTotals},
     virtual_time::{HOUR, Millis, SECOND},
 };
 
@@ -480,27 +478,11 @@ impl Runner {
             let took = task.ended_at.map(|ended| ended.duration_since(task.submitted_at));
             totals.task_ms += took.and_then(|t| u64::try_from(t.as_millis()).ok()).unwrap_or(0);
         }
-        totals.steps = count_steps(&state.oracle);
+        totals.steps = report::count_steps(&state.oracle);
         let findings = state.oracle.violations.clone();
         let trace = state.trace.take().unwrap_or_default();
         SimulationReport { seed, findings, trace, totals }
     }
-}
-
-/// The number of steps of all tasks by kind and state.
-fn count_steps(oracle: &Oracle) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for task in oracle.tasks.values() {
-        let Some(model) = oracle.model(&task.task_id) else { continue };
-        for (part, action, progress) in task.started_actions() {
-            let kind = model.step(&part.step).map_or("unknown", |step| step.work.name());
-            let item = if part.item.is_some() { " item" } else { "" };
-            let undo = if action == Action::Undo { " undo" } else { "" };
-            let state = progress.state.name();
-            *counts.entry(format!("{kind}{item}{undo} {state}")).or_default() += 1;
-        }
-    }
-    counts
 }
 
 fn check_final_states(deployment: &SimulatedDeployment) {

@@ -49,6 +49,8 @@ fn the_first_150_seeds_have_no_findings() {
     assert!(totals.faults > 1_000, "{totals:?}");
     assert!(totals.rate_deferrals > 100, "{totals:?}");
     assert!(totals.agent_moves > 20, "{totals:?}");
+    assert!(totals.payload_tasks > 100 && totals.payloads_stored > 60, "{totals:?}");
+    assert!(totals.payloads_sent > 30 && totals.forgeries_refused > 10, "{totals:?}");
     for steps in [
         "call completed",
         "call failed",
