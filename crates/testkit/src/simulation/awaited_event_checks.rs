@@ -52,7 +52,9 @@ fn missing_reply(key: &AwaitedKey, oracle: &Oracle, now: Timestamp) -> Option<St
     let events: Vec<_> =
         events.by_ref().filter(|event| event.belongs_to(subscription.wait, key)).collect();
     let is_recent = |event: &&PublishedEvent| event.at + KEPT > since_start(now) + HOUR;
-    if !events.iter().any(|event| event.is_handled) || !events.iter().all(is_recent) {
+    // An event whose delivery crashed after it was paired with the step is delivered again, and then sends the reply.
+    let is_handled = !events.is_empty() && events.iter().all(|event| event.is_handled);
+    if !is_handled || !events.iter().all(is_recent) {
         return None;
     }
     let (id, _, part) = waiting;
