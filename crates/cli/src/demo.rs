@@ -11,108 +11,36 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    net::SocketAddr,
-    num::NonZeroU32,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
-use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser as _},
-};
-use futures_util::{StreamExt, stream};
-use indicatif::{ProgressBar, ProgressStyle};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::{Value, json};
 use steward_core::model::task::Task;
 use steward_demo::{
     audit::Audit,
-    example_workflow::ExampleWorkflow,
     scenario::Scenario,
-    services::{
-        DemoService, FaultKind, FaultPlan, MockServices, ServiceLedgers, StewardConnection,
-    },
+    services::{FaultKind, FaultPlan, MockServices, ServiceLedgers, StewardConnection},
 };
 use steward_emulator::{
-    embedded::EmbeddedAws,
-    event_source::EventSource,
     host::{Host, HostOptions},
     resources,
 };
-use steward_runtime::{
-    metrics,
-    ports::{Ports, StateStore},
-};
-use tokio::task::JoinSet;
+use steward_runtime::metrics;
 
-use crate::{endpoint::EndpointArgs, table::table};
+use crate::table::table;
 
 mod chaos;
+mod client;
+mod growth;
+mod options;
 mod progress;
+mod steady;
 
 use chaos::Chaos;
-use progress::DemoProgress;
-
-/// How long the demo waits for all tasks to end. It then audits the tasks as they are.
-const RUN_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Instances of each function in a run with `--chaos`, which kills instances at random.
-const INSTANCES_IN_CHAOS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
-
-/// How long the audit waits until the services have read their queues.
-const QUEUES_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The share of messages that are delivered twice.
-const DUPLICATE_RATE: f64 = 0.03;
-
-/// How often the demo's supervisor runs.
-const SUPERVISE_EVERY: Duration = Duration::from_secs(1);
-
-/// Messages in one SQS request.
-const BATCH: usize = 10;
-
-/// Options of `steward demo`.
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// The example workflow to run.
-    #[arg(long, default_value = "order", value_parser = example_workflows())]
-    workflow: ExampleWorkflow,
-    /// How many tasks to submit.
-    #[arg(long, default_value_t = 1_000)]
-    tasks: usize,
-    /// The seed that decides which calls get which faults.
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
-    /// How many tasks run at the same time.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    in_flight: u32,
-    /// Also kill instances of submission, scheduler, agents and supervisor during the run, take one
-    /// service down for a while, and inject more permanent refusals, also of undos.
-    #[arg(long)]
-    chaos: bool,
-    /// The address of the console, the AWS-compatible endpoint and `POST /tasks`.
-    #[arg(long, default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
-    #[command(flatten)]
-    aws: EndpointArgs,
-    /// Keep running until Ctrl-C after all tasks have ended, with healthy services, so that tasks in Error can
-    /// be repaired in the console.
-    #[arg(long)]
-    stay: bool,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    json: bool,
-}
-
-fn example_workflows() -> impl clap::builder::TypedValueParser<Value = ExampleWorkflow> {
-    let names = ExampleWorkflow::ALL.map(|shipped| shipped.scenario().name());
-    PossibleValuesParser::new(names)
-        .try_map(|name| ExampleWorkflow::from_name(&name).ok_or("no such workflow"))
-}
+use client::{DemoClient, load_all, start_host};
+pub(crate) use options::DemoArgs;
 
 /// Runs the demo; fails if the audit does.
 #[expect(clippy::print_stderr, reason = "standard output only has the report")]
@@ -123,7 +51,10 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let plan = if args.chaos { FaultPlan::chaos(args.seed) } else { FaultPlan::demo(args.seed) };
     let scenario = args.workflow.scenario();
     let services = MockServices::start(scenario.services(), plan).await?;
-    let host = start_host(scenario, &services, &args).await?;
+    if let Some(run_for) = args.run_for {
+        return steady::run(&args, run_for, &services, &counters).await;
+    }
+    let host = start_host(scenario, &services, &args, HostOptions::default()).await?;
     if let Some(address) = host.address {
         eprintln!("console http://{address}{}", steward_console::ROOT);
         let (sdk, url) = (host.aws.sdk_config(), format!("http://{address}"));
@@ -143,7 +74,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let measured = (&counters, &chaos);
-    let left = services.messages_left(QUEUES_TIMEOUT).await;
+    let left = services.messages_left(client::QUEUES_TIMEOUT).await;
     let mut report = report(&args, &host, &services.ledgers(), &client, measured, seconds).await?;
     report.audit.findings.extend(left);
     report.print(args.json)?;
@@ -156,130 +87,6 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
         tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     }
     Ok(())
-}
-
-async fn start_host(
-    scenario: &dyn Scenario,
-    services: &MockServices,
-    args: &DemoArgs,
-) -> Result<Host> {
-    let agent = |&service: &DemoService| {
-        let target = service.agent_target(&services.base_url(service));
-        Ok::<_, anyhow::Error>((service.name().parse()?, target.parse()?))
-    };
-    let host = Host::start(HostOptions {
-        fast_path: true,
-        listen: Some(args.listen),
-        external: args.aws.endpoints_for_one_run()?,
-        workflows: vec![scenario.workflow()?],
-        agents: scenario.services().iter().map(agent).collect::<Result<_, _>>()?,
-        supervise_every: Some(SUPERVISE_EVERY),
-        instances: if args.chaos { INSTANCES_IN_CHAOS } else { NonZeroU32::MIN },
-        ..HostOptions::default()
-    });
-    let host = host.await?;
-    host.aws.duplicate_messages(DUPLICATE_RATE, args.seed);
-    Ok(host)
-}
-
-/// Submits tasks, and receives their notifications on its own reply queue.
-struct DemoClient {
-    scenario: &'static dyn Scenario,
-    sqs: aws_sdk_sqs::Client,
-    reply_to: String,
-    progress: Arc<DemoProgress>,
-    _listeners: JoinSet<()>,
-}
-
-impl DemoClient {
-    async fn start(scenario: &'static dyn Scenario, host: &Host, in_flight: usize) -> Result<Self> {
-        let reply_to = resources::create_queue(&host.aws.sdk_config(), "client-demo", None).await?;
-        let progress = Arc::new(DemoProgress::new(in_flight)?);
-        let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
-        let alerts = host.queue_url(resources::ALERTS_QUEUE);
-        let on_notification = DemoProgress::record_notification;
-        listen(&host.aws, reply_to.clone(), &progress, on_notification, &mut listeners);
-        listen(&host.aws, alerts, &progress, DemoProgress::record_event, &mut listeners);
-        Ok(Self { scenario, sqs, reply_to, progress, _listeners: listeners })
-    }
-
-    /// Submits `count` tasks as fast as slots become free, and waits until all have ended.
-    async fn submit_all(&self, host: &Host, count: usize, quiet: bool) -> Result<()> {
-        let bar = progress_bar(count, self.scenario.nouns().1, quiet)?;
-        let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
-        let mut next = 0;
-        let deadline = Instant::now() + RUN_TIMEOUT;
-        loop {
-            let running = self.progress.lock().running.len();
-            bar.set_position((next - running) as u64);
-            if (next == count && running == 0) || Instant::now() > deadline {
-                break;
-            }
-            let slots = self.progress.free_slots.available_permits().min(BATCH).min(count - next);
-            if slots == 0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-                continue;
-            }
-            self.progress.free_slots.acquire_many(u32::try_from(slots)?).await?.forget();
-            self.submit(&queue, next..next + slots).await?;
-            next += slots;
-        }
-        bar.finish_and_clear();
-        Ok(())
-    }
-
-    async fn submit(&self, queue: &str, numbers: std::ops::Range<usize>) -> Result<()> {
-        let mut entries = Vec::new();
-        for number in numbers {
-            let id = self.scenario.task_id(number);
-            let entry = SendMessageBatchRequestEntry::builder().id(number.to_string());
-            entries.push(entry.message_body(self.submission(number, &id).to_string()).build()?);
-            self.progress.lock().running.insert(id, Instant::now());
-        }
-        let request = self.sqs.send_message_batch().queue_url(queue).set_entries(Some(entries));
-        let response = request.send().await.context("submit")?;
-        match response.failed().first() {
-            Some(failed) => bail!("SQS refused a submission: {}", failed.code()),
-            None => Ok(()),
-        }
-    }
-
-    fn submission(&self, number: usize, id: &str) -> Value {
-        json!({
-            "task_id": id,
-            "workflow": self.scenario.name(),
-            "reply_to": self.reply_to,
-            "input": self.scenario.input(number),
-        })
-    }
-}
-
-/// Passes every message of a queue to `record` until the `JoinSet` is dropped. `record` must tolerate
-/// duplicates.
-fn listen(
-    aws: &EmbeddedAws,
-    queue_url: String,
-    progress: &Arc<DemoProgress>,
-    record: fn(&DemoProgress, &str),
-    listeners: &mut JoinSet<()>,
-) {
-    let progress = progress.clone();
-    let handler = move |event: SqsEvent| {
-        for message in &event.records {
-            record(&progress, message.body.as_deref().unwrap_or_default());
-        }
-        std::future::ready(SqsBatchResponse::default())
-    };
-    EventSource { queue_url, concurrency: 2 }.spawn(aws, handler, listeners);
-}
-
-fn progress_bar(count: usize, tasks: &str, quiet: bool) -> Result<ProgressBar> {
-    if quiet {
-        return Ok(ProgressBar::hidden());
-    }
-    let template = format!("{{bar:40}} {{pos}}/{{len}} {tasks} ended, {{elapsed}} ");
-    let style = ProgressStyle::with_template(&template)?;
-    Ok(ProgressBar::new(count as u64).with_style(style))
 }
 
 /// The results of the run.
@@ -363,20 +170,6 @@ async fn report(
         }
     }
     Ok(DemoReport { scenario, submitted: args.tasks, audit, seconds, latency_ms, counts })
-}
-
-async fn load_all(host: &Host, ids: &[String]) -> Result<BTreeMap<String, Task>> {
-    let loads = stream::iter(ids).map(|id| async move {
-        let task = host.ports.store().load(&id.parse()?).await?;
-        Ok::<_, anyhow::Error>((id.clone(), task))
-    });
-    let loaded: Vec<_> = loads.buffer_unordered(16).collect().await;
-    let mut tasks = BTreeMap::new();
-    for loaded in loaded {
-        let (id, task) = loaded?;
-        tasks.extend(task.map(|task| (id, task)));
-    }
-    Ok(tasks)
 }
 
 /// Waits until the tasks in `wanted` are alerted, at most 20 s: alerts may arrive after the last notification.

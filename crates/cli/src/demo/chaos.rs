@@ -22,6 +22,10 @@ use super::progress::DemoProgress;
 /// How often an instance is killed.
 const KILL_EVERY: Duration = Duration::from_millis(500);
 
+/// How often an instance is killed in a run at a steady rate, which shows growth, not crashes: a machine that is busy with other
+/// work still completes its batches in between.
+const KILL_EVERY_STEADILY: Duration = Duration::from_secs(5);
+
 /// After how many seconds the messages of a killed instance are delivered again. With the template's settings it is three
 /// minutes. Answers to callbacks and commands of operators would wait for that, because no deadline recovers them sooner.
 const REDELIVERED_AFTER_SECONDS: u32 = 15;
@@ -61,12 +65,7 @@ impl Chaos {
         progress: &DemoProgress,
         (outage_service, tasks): (DemoService, usize),
     ) {
-        let killing = async {
-            loop {
-                sleep(KILL_EVERY).await;
-                self.kill_one(host);
-            }
-        };
+        let killing = self.kill_instances(host, KILL_EVERY);
         let outage = async {
             wait_until(Duration::MAX, || progress.ended() * 4 >= tasks).await;
             services.set_down(outage_service, true);
@@ -86,6 +85,33 @@ impl Chaos {
             set.send().await.with_context(|| format!("set the visibility timeout of {queue}"))?;
         }
         Ok(())
+    }
+
+    /// Like [`run`](Self::run), but takes the service down again and again: for [`OUTAGE`], every `outage_every`.
+    pub(super) async fn run_steadily(
+        &self,
+        host: &Host,
+        services: &MockServices,
+        outage_service: DemoService,
+        outage_every: Duration,
+    ) {
+        let outages = async {
+            loop {
+                sleep(outage_every).await;
+                services.set_down(outage_service, true);
+                sleep(OUTAGE).await;
+                services.set_down(outage_service, false);
+            }
+        };
+        tokio::join!(self.kill_instances(host, KILL_EVERY_STEADILY), outages);
+    }
+
+    /// Kills instances until the future is dropped.
+    async fn kill_instances(&self, host: &Host, every: Duration) {
+        loop {
+            sleep(every).await;
+            self.kill_one(host);
+        }
     }
 
     fn kill_one(&self, host: &Host) {

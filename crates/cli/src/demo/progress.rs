@@ -13,7 +13,7 @@ use steward_core::model::messages::{NotificationStatus, StatusNotification};
 use tokio::sync::Semaphore;
 
 /// The longest latency that the histogram can record, in microseconds.
-const LATENCY_MAX_US: u64 = 600_000_000;
+pub(super) const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// The progress of the run, from the notifications and alerts received so far.
 pub(super) struct DemoProgress {
@@ -28,6 +28,8 @@ pub(super) struct DemoProgressInner {
     pub(super) running: HashMap<String, Instant>,
     pub(super) latencies: Histogram<u64>,
     ended: usize,
+    /// The tasks that have ended, and when, if the run audits them while it goes on.
+    pub(super) ended_tasks: Option<Vec<(String, Instant)>>,
     pub(super) alerted: BTreeSet<String>,
     /// Ids of the events on the bus, by event name: an event that is published twice counts once.
     pub(super) events: BTreeMap<String, BTreeSet<String>>,
@@ -40,6 +42,7 @@ impl DemoProgress {
             running: HashMap::new(),
             latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,
             ended: 0,
+            ended_tasks: None,
             alerted: BTreeSet::new(),
             events: BTreeMap::new(),
         };
@@ -67,6 +70,9 @@ impl DemoProgress {
                 let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
                 inner.latencies.saturating_record(micros);
                 inner.ended += 1;
+                if let Some(ended) = &mut inner.ended_tasks {
+                    ended.push((id, Instant::now()));
+                }
                 self.free_slots.add_permits(1);
             }
         }
@@ -85,6 +91,13 @@ impl DemoProgress {
         {
             inner.alerted.insert(id.to_owned());
         }
+    }
+
+    /// The latencies since the last call. They count no longer.
+    pub(super) fn take_latencies(&self) -> Histogram<u64> {
+        let mut inner = self.lock();
+        let empty = Histogram::new_from(&inner.latencies);
+        std::mem::replace(&mut inner.latencies, empty)
     }
 
     /// How many tasks have ended.

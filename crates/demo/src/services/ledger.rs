@@ -2,7 +2,7 @@
 //!
 //! The services write them, so that the audit of a demo does not depend on Steward's own records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -139,6 +139,11 @@ impl ServiceLedgers {
 }
 
 impl ServiceLedger {
+    /// Removes the records of these subjects.
+    pub(super) fn forget(&mut self, subjects: &HashSet<String>) {
+        self.records.retain(|subject, _| !subjects.contains(subject));
+    }
+
     pub(super) fn record_mut(&mut self, subject: &str) -> &mut SubjectRecord {
         self.records.entry(subject.to_owned()).or_default()
     }

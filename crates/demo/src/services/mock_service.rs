@@ -185,6 +185,18 @@ impl MockService {
         self.state().ledger.clone()
     }
 
+    /// Forgets all about the subjects: their records, their calls and their results.
+    pub(super) fn forget(&self, subjects: &HashSet<String>) {
+        let mut state = self.state();
+        let ServiceState { ledger, calls, results, in_progress: _, carried_out } = &mut *state;
+        ledger.forget(subjects);
+        results.retain(|_, result| !subjects.contains(&result.subject));
+        // A key contains its subject as a part of a path.
+        let is_kept = |key: &str| !key.split('/').any(|part| subjects.contains(part));
+        calls.retain(|key, _| is_kept(key));
+        carried_out.retain(|key| is_kept(key));
+    }
+
     /// A hash of the key, which is always the same for the same seed.
     pub(super) fn digest(&self, key: &str) -> u64 {
         digest(self.plan.seed, key)

@@ -77,6 +77,7 @@ mod supplier;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::future::IntoFuture;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -224,6 +225,12 @@ impl MockServices {
     /// Makes all services healthy: from now on they inject no faults.
     pub fn heal(&self) {
         self.services.iter().for_each(|mock| mock.heal());
+    }
+
+    /// Forgets all about these subjects, so that a long run needs no more memory than a short one. A later call for one
+    /// of them counts as its first.
+    pub fn forget(&self, subjects: &HashSet<String>) {
+        self.services.iter().for_each(|mock| mock.forget(subjects));
     }
 
     /// A snapshot of the services' ledgers.
