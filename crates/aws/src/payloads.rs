@@ -140,8 +140,24 @@ impl S3Payloads {
         Ok(UploadRequest { url: signed.uri().to_owned(), headers })
     }
 
-    async fn list(&self, after: Option<&str>) -> Result<PayloadPage, PortError> {
-        let list = self.client.list_objects_v2().bucket(&self.bucket).prefix(TASKS);
+    /// The keys of all payloads that begin with this prefix. For a command: no function of a deployment does this.
+    ///
+    /// # Errors
+    /// The bucket cannot be listed.
+    pub async fn keys_under(&self, prefix: &str) -> Result<Vec<PayloadKey>, PortError> {
+        let (mut keys, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.list(prefix, after.as_deref()).await?;
+            keys.extend(page.payloads.into_iter().map(|payload| payload.key));
+            after = page.next;
+            if after.is_none() {
+                return Ok(keys);
+            }
+        }
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>) -> Result<PayloadPage, PortError> {
+        let list = self.client.list_objects_v2().bucket(&self.bucket).prefix(prefix);
         let list = list.set_start_after(after.map(str::to_owned));
         let page = list.send().await.map_err(failed("list payloads"))?;
         let is_truncated = page.is_truncated.unwrap_or_default();
@@ -234,7 +250,7 @@ impl PayloadStore for S3Payloads {
     }
 
     fn task_payloads<'a>(&'a self, after: Option<&'a str>) -> PayloadFuture<'a, PayloadPage> {
-        Box::pin(self.list(after))
+        Box::pin(self.list(TASKS, after))
     }
 
     fn delete<'a>(&'a self, keys: &'a [PayloadKey]) -> PayloadFuture<'a, ()> {

@@ -84,6 +84,21 @@ impl DeploymentArgs {
         DynamoStore::new(client, tasks, documents, shards, retention)
     }
 
+    /// The DynamoDB client, for what no function may do.
+    pub(crate) async fn dynamodb(&self) -> steward_aws::store::Client {
+        aws_sdk_dynamodb_client(&sdk_config().await)
+    }
+
+    /// The names of the tables of tasks and of documents.
+    pub(crate) fn task_tables(&self) -> (&str, &str) {
+        (&self.tasks_table, &self.documents_table)
+    }
+
+    /// The deployment's event bus.
+    pub(crate) async fn bus(&self) -> EventBridgeBus {
+        event_bus(&self.event_bus).await
+    }
+
     /// All ports, as a deployed function has them.
     pub(crate) async fn ports(&self, role: &str) -> Result<AwsPorts> {
         let (sdk, sqs) = (sdk_config().await, sqs().await);

@@ -26,11 +26,13 @@ mod dead_letters;
 mod demo;
 mod endpoint;
 mod failure;
+mod forget;
 mod local;
 mod new;
 mod operate;
 mod payloads;
 mod redrive;
+mod restore;
 mod retry_all;
 mod scale;
 mod show;
@@ -113,6 +115,10 @@ enum Command {
     Pause(operate::TaskCommandArgs),
     /// Resume a paused task.
     Resume(operate::TaskCommandArgs),
+    /// Erase the data of a task that has ended: its documents in both tables, and its payloads. Needs the right to delete them.
+    Forget(forget::ForgetArgs),
+    /// Copy the items of restored tables into those of the deployment. Items that the deployment has stay as they are.
+    Restore(restore::RestoreArgs),
     /// Complete, fail or extend a step that awaits a callback, with its callback token.
     #[command(subcommand)]
     Callback(callback::CallbackCommand),
@@ -163,7 +169,7 @@ async fn run() -> Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
-        Command::Demo(args) => demo::run(args).await,
+        Command::Demo(args) => Box::pin(demo::run(args)).await,
         Command::Local(args) => local::run(args).await,
         Command::New(args) => new::run(&args),
         Command::Bench(args) => Box::pin(bench::run(args)).await,
@@ -185,6 +191,8 @@ async fn run() -> Result<()> {
         Command::Cancel(args) => operate::cancel(args).await,
         Command::Pause(args) => operate::command(args, CommandAction::Pause).await,
         Command::Resume(args) => operate::command(args, CommandAction::Resume).await,
+        Command::Forget(args) => forget::run(args).await,
+        Command::Restore(args) => restore::run(args).await,
         Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
         Command::Agents(args) => agents::run(*args).await,

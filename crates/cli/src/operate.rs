@@ -34,10 +34,10 @@ const POLL_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::
 pub(crate) struct CommandReason {
     /// The reason, for the audit record; it is shortened to 200 characters.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    why: String,
+    pub(crate) why: String,
     /// Who sends the command, for the audit record.
     #[arg(long, default_value_t = operator_name(), value_parser = NonEmptyStringValueParser::new())]
-    by: String,
+    pub(crate) by: String,
 }
 
 /// Who uses this command: `$USER` or `$LOGNAME`. In a container, which has neither, its host name.

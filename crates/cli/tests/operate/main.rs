@@ -10,6 +10,7 @@
 
 mod agents;
 mod callback;
+mod data;
 mod dead_letters;
 mod harness;
 mod submit;

@@ -374,6 +374,12 @@ impl PayloadPlace {
         &self.0
     }
 
+    /// The prefix of the keys of all tasks that have had the same id, with the same parent. It ends before the incarnation.
+    #[must_use]
+    pub fn prefix_of_id(&self) -> &str {
+        self.0.rfind('@').and_then(|at| self.0.get(..=at)).unwrap_or(&self.0)
+    }
+
     /// Whether the object with this key belongs to the task, or to one of its child tasks.
     #[must_use]
     pub fn contains(&self, key: &PayloadKey) -> bool {

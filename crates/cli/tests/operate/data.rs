@@ -1,0 +1,127 @@
+//! `steward restore` and `steward forget`.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
+use serde_json::{Value, json};
+use steward_aws::payloads::S3Payloads;
+use steward_emulator::resources;
+
+use crate::harness::OperatorHarness;
+
+const TASKS: &str = resources::TASKS_TABLE;
+const DOCUMENTS: &str = resources::DOCUMENTS_TABLE;
+const PAYLOADS: &str = resources::PAYLOADS_BUCKET;
+
+/// Creates a table like another one, as a restore does, with all items of it.
+async fn restored(client: &Client, table: &str, name: &str) {
+    let like = client.describe_table().table_name(table).send().await.unwrap().table.unwrap();
+    let create = client.create_table().table_name(name).set_key_schema(like.key_schema.clone());
+    let keys: Vec<_> =
+        like.key_schema().iter().map(|key| key.attribute_name().to_owned()).collect();
+    let attributes = like.attribute_definitions().iter();
+    let attributes = attributes.filter(|one| keys.iter().any(|key| key == one.attribute_name()));
+    let create = create.set_attribute_definitions(Some(attributes.cloned().collect()));
+    create.billing_mode("PAY_PER_REQUEST".into()).send().await.unwrap();
+    for item in items(client, table).await {
+        client.put_item().table_name(name).set_item(Some(item)).send().await.unwrap();
+    }
+}
+
+async fn items(client: &Client, table: &str) -> Vec<HashMap<String, AttributeValue>> {
+    client.scan().table_name(table).send().await.unwrap().items.unwrap_or_default()
+}
+
+async fn item_of(client: &Client, id: &str) -> Option<HashMap<String, AttributeValue>> {
+    let get = client.get_item().table_name(TASKS).key("task_id", AttributeValue::S(id.to_owned()));
+    get.send().await.unwrap().item
+}
+
+fn revision(item: &HashMap<String, AttributeValue>) -> u64 {
+    item["revision"].as_n().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_tables_are_copied_and_newer_items_of_the_deployment_stay() {
+    let harness = OperatorHarness::start().await;
+    let client = Client::new(&harness.host.aws.sdk_config());
+    for id in ["order-1", "order-2"] {
+        harness.submit("order", id, "").await;
+        harness.until_state(id, "Processed").await;
+    }
+    restored(&client, TASKS, "tasks-restored").await;
+    restored(&client, DOCUMENTS, "documents-restored").await;
+    let old = item_of(&client, "order-2").await.unwrap();
+    harness.steward(&["undo", "order-2", "--why", "sent back"]).await.has(&["done"]);
+    harness.until_state("order-2", "Undone").await;
+    let newer = revision(&item_of(&client, "order-2").await.unwrap());
+    let lost = client.delete_item().table_name(TASKS);
+    lost.key("task_id", AttributeValue::S("order-1".to_owned())).send().await.unwrap();
+
+    let from = ["--from-tasks", "tasks-restored", "--from-documents", "documents-restored"];
+    let restore = |more: &[&'static str]| [&["restore"][..], &from, more].concat();
+    let counted = harness.steward(&restore(&["--dry-run", "--json"])).await;
+    let counted: Value = serde_json::from_str(&counted.out).unwrap();
+    assert_eq!(counted["tables"][1]["written"], 1, "{counted:#}");
+    assert_eq!(item_of(&client, "order-1").await, None, "a dry run writes nothing");
+    harness.steward(&restore(&[])).await.has(&["tasks-restored", "steward-tasks"]);
+    harness.until_state("order-1", "Processed").await;
+    assert_eq!(revision(&item_of(&client, "order-2").await.unwrap()), newer);
+    let again = harness.steward(&restore(&["--json"])).await;
+    let again: Value = serde_json::from_str(&again.out).unwrap();
+    assert_eq!([&again["tables"][0]["written"], &again["tables"][1]["written"]], [0, 0]);
+
+    let args = restore(&["--overwrite", "--task", "order-2"]);
+    harness.steward(&args).await.has(&["tasks-restored"]);
+    assert_eq!(revision(&item_of(&client, "order-2").await.unwrap()), revision(&old));
+    let same = ["restore", "--from-tasks", TASKS];
+    harness.steward(&same).await.fails(&["is a table of the deployment itself"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forgotten_task_has_no_data_left_and_is_not_repeated() {
+    let harness = OperatorHarness::start().await;
+    let client = Client::new(&harness.host.aws.sdk_config());
+    let payloads = S3Payloads::new(&harness.host.aws.sdk_config(), PAYLOADS.to_owned());
+    let folder = tempfile::tempdir().unwrap();
+    let scan = folder.path().join("scan.txt");
+    std::fs::write(&scan, "a name and an address").unwrap();
+    let scan = format!("scan={}", scan.display());
+    for id in ["order-1", "order-10"] {
+        let file = folder.path().join("order.json");
+        let submission = json!({ "task_id": id, "workflow": "order", "input": { "refuse": "" } });
+        std::fs::write(&file, submission.to_string()).unwrap();
+        let submit = ["submit", file.to_str().unwrap(), "--payload", &scan];
+        harness.steward(&submit).await.has(&["sent"]);
+        harness.until_state(id, "Processed").await;
+        assert_eq!(payloads.keys_under(&format!("tasks/{id}@")).await.unwrap().len(), 1);
+    }
+    harness.submit("order", "order-2", "/charge").await;
+    harness.until_state("order-2", "Error").await;
+    let why = ["--why", "the customer requested it"];
+    let forget =
+        |id: &'static str, more: &[&'static str]| [&["forget", id][..], &why, more].concat();
+    harness.steward(&forget("order-2", &[])).await.fails(&["it is in Error", "--force"]);
+    harness.steward(&forget("order-1", &[])).await.has(&["order-1: erased", "1 in the bucket"]);
+    assert_eq!(payloads.keys_under("tasks/order-1@").await.unwrap(), []);
+    assert_eq!(payloads.keys_under("tasks/order-10@").await.unwrap().len(), 1);
+    let record = item_of(&client, "order-1").await.unwrap();
+    assert!(!record.contains_key("d"), "{record:?}");
+    assert_eq!(record["process_state"], AttributeValue::S("Processed".to_owned()));
+    assert!(record.contains_key("expires_at"), "retention goes on");
+    let left = items(&client, DOCUMENTS).await;
+    let is_of = |item: &&HashMap<_, _>| item["task_id"] == AttributeValue::S("order-1".to_owned());
+    assert_eq!(left.iter().filter(is_of).count(), 0);
+
+    // A duplicate of the submission starts nothing.
+    let calls = harness.shop.paths("order-1");
+    harness.submit("order", "order-1", "").await;
+    harness
+        .steward(&forget("order-2", &["--force", "--delete-record", "--json"]))
+        .await
+        .has(&["true"]);
+    assert_eq!(item_of(&client, "order-2").await, None);
+    harness.until_state("order-1", "Processed").await;
+    assert_eq!(harness.shop.paths("order-1"), calls);
+    harness.steward(&forget("order-2", &[])).await.fails(&["task `order-2` does not exist"]);
+}
