@@ -32,6 +32,7 @@ mod cost;
 mod crash_points;
 mod dead_letters;
 mod deployed;
+mod drills;
 mod dynamodb_refusals;
 mod end_to_end;
 mod event_source;

@@ -42,7 +42,7 @@ pub(crate) struct TestDeployment {
 }
 
 /// A clock whose time changes only when the test changes it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct AdjustableClock(Arc<Mutex<Timestamp>>);
 
 impl AdjustableClock {

@@ -1,0 +1,96 @@
+//! The remote service of a drill. It honours idempotency keys, and remembers them when the tables of the deployment are
+//! restored: a restore of Steward's tables restores no service.
+//!
+//! | path | behaviour |
+//! | --- | --- |
+//! | `/refused` | refuses every call whose body has `refuse: true` |
+//! | `/unknown-once` | the first call takes effect, and its response is lost |
+//! | `/once` | ignores idempotency keys: each call takes effect |
+//! | all others | take effect once for each key, and answer a repeated call like the first |
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use steward_agent::{
+    attempt::{CallFault, RemoteService},
+    response::CallResponse,
+};
+use steward_core::model::messages::StepRequest;
+
+/// The service with its ledger.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DrillService(Arc<Mutex<Ledger>>);
+
+/// What the service did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ledger {
+    /// The number of side effects by idempotency key.
+    pub(super) effects: BTreeMap<String, u32>,
+    /// The body of the first call with each key.
+    pub(super) bodies: BTreeMap<String, String>,
+    /// The tokens of callbacks that the service will answer.
+    #[serde(default)]
+    pub(super) callbacks: BTreeSet<String>,
+    /// Keys that came again with another body.
+    #[serde(default)]
+    pub(super) conflicts: BTreeSet<String>,
+}
+
+impl DrillService {
+    pub(super) fn ledger(&self) -> Ledger {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(super) fn set_ledger(&self, ledger: Ledger) {
+        *self.0.lock().unwrap() = ledger;
+    }
+
+    /// Takes the tokens of callbacks that wait for an answer.
+    pub(super) fn take_callbacks(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.0.lock().unwrap().callbacks)
+    }
+}
+
+impl RemoteService for DrillService {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
+        let body = request.body.as_ref().map_or(Value::Null, |body| body.value().clone());
+        if request.path == "/refused" && body["refuse"] == true {
+            return Err(CallFault::Permanent {
+                reason: "402".to_owned(),
+                may_have_run: false,
+                detail: None,
+            });
+        }
+        let mut ledger = self.0.lock().unwrap();
+        let key = request.idempotency_key.clone();
+        let text = body.to_string();
+        let first = ledger.bodies.entry(key.clone()).or_insert_with(|| text.clone());
+        if *first != text {
+            ledger.conflicts.insert(key.clone());
+        }
+        let effects = ledger.effects.entry(key.clone()).or_default();
+        let is_new = *effects == 0;
+        if is_new || request.path == "/once" {
+            *effects += 1;
+        }
+        if let Some(token) = body["token"].as_str() {
+            ledger.callbacks.insert(token.to_owned());
+        }
+        if request.path == "/unknown-once" && is_new {
+            return Err(CallFault::TimedOut { reason: "the call took too long".to_owned() });
+        }
+        let mut output = json!({ "id": key });
+        if let Some(note) = body.get("note").filter(|note| !note.is_null()) {
+            output["note"] = note.clone();
+        }
+        Ok(output.into())
+    }
+}
