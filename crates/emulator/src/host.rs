@@ -23,6 +23,7 @@ use axum::{
     extract::Request,
     middleware::{Next, from_fn},
 };
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use steward_agent::{Agent, kind::AnyService};
 use steward_aws::{
@@ -377,7 +378,9 @@ impl Host {
                 let deadline = later(now(&ports), INVOCATION);
                 with_cpu_account(CpuAccount::Agent, async move {
                     let queue = Queue::Agent(agent.name.clone());
-                    let handle = |event| steward_agent::handle(&*ports, &agent, event, deadline);
+                    // Boxed: the types of the futures below are too deep for the compiler.
+                    let handle =
+                        |event| steward_agent::handle(&*ports, &agent, event, deadline).boxed();
                     ports.channel().process_batch(&queue, event, handle).await
                 })
             };
