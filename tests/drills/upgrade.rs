@@ -28,7 +28,7 @@ use std::{
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
-use steward_core::model::names::AgentName;
+use steward_core::{definition::workflow::Workflow, model::names::AgentName};
 use steward_demo::{
     audit::Audit,
     example_workflow::ExampleWorkflow,
@@ -124,6 +124,18 @@ fn binaries() -> [(Release, PathBuf); 2] {
     [(Release::Previous, previous.unwrap_or_else(|| built.clone())), (Release::New, built)]
 }
 
+/// The definition that the previous release shipped: definitions are upgraded last, because an old function cannot read a
+/// new key.
+fn workflow(scenario: &dyn Scenario) -> Workflow {
+    match std::env::var_os("STEWARD_PREVIOUS_WORKFLOWS").map(PathBuf::from) {
+        Some(folder) => {
+            let file = folder.join(format!("{}.yaml", scenario.name()));
+            steward_definition_file::read_file(&file).unwrap()
+        }
+        None => scenario.workflow().unwrap(),
+    }
+}
+
 impl Drill {
     async fn start(scenario: &'static dyn Scenario) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -139,7 +151,7 @@ impl Drill {
             scenario.services().iter().map(|service| service.name().parse().unwrap()).collect();
         let config = resources::create(&aws, &agents).await.unwrap();
         let ports = AwsPorts::new(&aws.sdk_config(), &config, "client");
-        publisher(&aws, &config, &ports).publish(&scenario.workflow().unwrap()).await.unwrap();
+        publisher(&aws, &config, &ports).publish(&workflow(scenario)).await.unwrap();
         let mut drill = Self {
             scenario,
             aws,
