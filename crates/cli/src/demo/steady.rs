@@ -34,7 +34,7 @@ const SETTLE: Duration = Duration::from_secs(60);
 const RETENTION_SHARE: u32 = 6;
 
 /// The limits of that time.
-const RETENTION: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(600));
+const RETENTION: (Duration, Duration) = (Duration::from_secs(240), Duration::from_secs(600));
 
 /// The journal of the queues, and the length in bytes at which it is rewritten. Up to this length it grows and shrinks, however
 /// long the run is.
