@@ -21,7 +21,7 @@ use super::{
     ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
     plan::operator_output,
-    task_record::{describe, executes_command, has_commands, is_final, resubmit_count},
+    task_record::{awaited_by, describe, executes_command, has_commands, is_final, resubmit_count},
     virtual_time::{Millis, since_start},
 };
 
@@ -430,7 +430,9 @@ impl ObservedSave<'_> {
         let Oracle { clock_skew, pickup_within, sweep_every, is_fault_free, .. } = self.oracle;
         let most = *clock_skew * 3 + *pickup_within + *sweep_every + Duration::from_secs(5);
         let late = self.now.duration_since(until);
-        (*is_fault_free && late.as_millis() > most.as_millis() as i128)
+        // A task that stopped meanwhile notices the end once an operator lets it continue.
+        let is_late = !has_commands(self.after) && late.as_millis() > most.as_millis() as i128;
+        (*is_fault_free && is_late)
             .then(|| format!("its wait for an event ended {late:#} ago in a run without faults"))
     }
 
@@ -484,18 +486,5 @@ impl ObservedSave<'_> {
         let is_answered = self.is_answered(change, number);
         (!is_answered && !has_commands(self.after) && self.now <= complete_by)
             .then(|| format!("attempt {number} was given up before {complete_by}"))
-    }
-}
-
-/// The time by which the attempt must be answered, if an answer is awaited.
-fn awaited_by(state: &StepState) -> Option<Timestamp> {
-    match state {
-        StepState::Running { complete_by, .. }
-        | StepState::AwaitingCallback { complete_by, .. } => Some(*complete_by),
-        StepState::RunningItems
-        | StepState::Waiting { .. }
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
     }
 }

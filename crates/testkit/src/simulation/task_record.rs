@@ -1,9 +1,11 @@
 //! What the oracle reads from the record of a task. It does not use the functions of the core, so that it does not repeat
 //! their mistakes.
 
+use jiff::Timestamp;
 use steward_core::model::{
     attempt::Action,
     names::{Incarnation, Part, TaskId},
+    step::StepState,
     task::{ProcessState, Task},
 };
 
@@ -50,4 +52,17 @@ pub(super) fn has_commands(task: &Task) -> bool {
 fn accepted(task: &Task) -> impl Iterator<Item = &str> {
     let accepted = task.commands.iter().filter(|record| record.refused.is_none());
     accepted.map(|record| record.command.as_str())
+}
+
+/// The time by which the attempt must be answered, if an answer is awaited.
+pub(super) fn awaited_by(state: &StepState) -> Option<Timestamp> {
+    match state {
+        StepState::Running { complete_by, .. }
+        | StepState::AwaitingCallback { complete_by, .. } => Some(*complete_by),
+        StepState::RunningItems
+        | StepState::Waiting { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
 }
