@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(
             undo("/bookings/${ steps.book.output.id }"),
             [
-                "steps.book.undo.request: reads the step's own output, which does not exist if it is unknown whether \
+                "warning: steps.book.undo.request: reads the step's own output, which does not exist if it is unknown whether \
               the step ran: then the undo fails, and an operator is alerted; use a value that you chose, such as \
               `task.id`, or ask for it: `has(steps.book.output)`"
             ]
