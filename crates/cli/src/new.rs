@@ -118,7 +118,7 @@ impl Agent {
         }
     }
 
-    /// How `steward local` is told about the agent.
+    /// The option of `steward local` that names the agent.
     fn local_option(self) -> &'static str {
         match self {
             Self::Python | Self::Rust => "--queue-agent my-project",

@@ -47,7 +47,7 @@ pub(crate) async fn claim<P: Ports>(
     }
     let expired_before = earlier(ports.clock().now(), limits::UPLOAD_LIFETIME);
     let claims = found.into_iter().map(|FoundReference { pointer, reference }| {
-        let target = place.claim_key(&reference);
+        let target = place.claim_key(&reference.key, &reference.sha256);
         (pointer, Claim { source: reference, target, expired_before })
     });
     let outcomes = stream::iter(claims).map(|(pointer, claim)| async move {

@@ -38,8 +38,8 @@ pub enum CallbackRefusal {
         /// When the next attempt may begin.
         until: Timestamp,
     },
-    /// The deadline of the attempt has passed, and nobody has recorded the result of its call. The step may be attempted
-    /// again, with the same token, so this refusal is not final.
+    /// The deadline of the attempt has passed, and the result of its call is not recorded yet. A further attempt may follow, with the
+    /// same token: the client should send the callback again.
     #[error(
         "the call of attempt {attempt} of step {step} is overdue. Send the callback again in a minute: by then, an \
          attempt awaits it, or the step has ended"

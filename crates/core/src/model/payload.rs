@@ -10,38 +10,30 @@
 //! ```
 //!
 //! A [`PayloadReference`] is plain JSON, `{"$payload": {…}}`, that expressions pass on. It gives no right to read the object:
-//! only the task whose [place](PayloadPlace) contains the key may read it, so a forged reference is of no use.
+//! only the task whose [place](PayloadPlace) contains the key may send it to a service.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use checked_text::{ContentType, DEFAULT_CONTENT_TYPE, Sha256Hex};
+pub use key::{InvalidPayloadKey, PayloadKey, PayloadPlace, TASKS, UPLOADS};
+
 use crate::{
-    limits::{self, PAYLOAD_BYTES_MAX, PAYLOAD_KEY_BYTES_MAX},
-    model::{
-        attempt::Action,
-        hash::fnv1a_128,
-        json_text::to_json_value,
-        names::{Incarnation, Part, TaskId},
-    },
+    limits::{PAYLOAD_BYTES_MAX, PAYLOAD_KEY_BYTES_MAX},
+    model::json_text::to_json_value,
 };
+
+mod checked_text;
+mod key;
 
 /// The only key of a JSON object that is a reference.
 pub const PAYLOAD_MARKER: &str = "$payload";
 
-/// The prefix of the keys of uploads.
-pub const UPLOADS: &str = "uploads/";
-
-/// The prefix of the keys of all objects that belong to tasks.
-pub const TASKS: &str = "tasks/";
-
 /// The version of the format of references.
 const VERSION: u32 = 1;
-
-/// The type of a payload whose sender names none.
-pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
 /// A reference to a payload. As JSON, `{"$payload": {"version": 1, "key": …}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -227,7 +219,7 @@ pub fn claimed(value: &Value, place: &PayloadPlace) -> Value {
         return match place.contains(&reference.key) {
             true => value.clone(),
             false => {
-                let key = place.claim_key(&reference);
+                let key = place.claim_key(&reference.key, &reference.sha256);
                 PayloadReference { key, ..reference }.to_value()
             }
         };
@@ -250,281 +242,6 @@ pub fn may_be_reference(json: &str) -> bool {
 
 /// More bytes than a reference has as compact JSON.
 const REFERENCE_BYTES_MAX: usize = 2 * PAYLOAD_KEY_BYTES_MAX;
-
-/// The key of an object: `uploads/…` or `tasks/…`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PayloadKey(String);
-
-/// The text is not a [`PayloadKey`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not the key of a payload")]
-pub struct InvalidPayloadKey;
-
-impl TryFrom<String> for PayloadKey {
-    type Error = InvalidPayloadKey;
-
-    fn try_from(text: String) -> Result<Self, InvalidPayloadKey> {
-        let is_known = text.starts_with(UPLOADS) || text.starts_with(TASKS);
-        let is_plain = |segment: &str| {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-            // Task ids, steps and numbers begin with a letter or a digit, so `.` and `..` are no segments.
-            segment.bytes().all(allowed)
-                && segment.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
-        };
-        if is_known && text.len() <= PAYLOAD_KEY_BYTES_MAX && text.split('/').all(is_plain) {
-            return Ok(Self(text));
-        }
-        Err(InvalidPayloadKey)
-    }
-}
-
-impl From<PayloadKey> for String {
-    fn from(key: PayloadKey) -> Self {
-        key.0
-    }
-}
-
-impl PayloadKey {
-    /// The key of a new upload. `id` must be random: whoever knows it may submit the upload.
-    #[must_use]
-    pub fn upload(id: u128) -> Self {
-        Self(format!("{UPLOADS}{id:032x}"))
-    }
-
-    /// The key itself.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether it is the key of an upload.
-    #[must_use]
-    pub fn is_upload(&self) -> bool {
-        self.0.starts_with(UPLOADS)
-    }
-
-    /// The tasks to which the object belongs: the task itself first, then its parent and their parents. Empty if the
-    /// key is not that of a task's object.
-    #[must_use]
-    pub fn owners(&self) -> Vec<(TaskId, Incarnation)> {
-        let levels = self.0.strip_prefix(TASKS).unwrap_or_default().split('/');
-        let levels = levels.map_while(|level| {
-            let (task_id, incarnation) = level.split_once('@')?;
-            Some((task_id.parse().ok()?, incarnation.parse().ok()?))
-        });
-        let mut owners: Vec<_> = levels.collect();
-        owners.reverse();
-        owners
-    }
-}
-
-impl fmt::Display for PayloadKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The place of the payloads of one task: the prefix of their keys. It begins with the place of the parent task, so that
-/// a parent may read what its child tasks have stored, and no task may read what others have.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PayloadPlace(String);
-
-impl TryFrom<String> for PayloadPlace {
-    type Error = InvalidPayloadKey;
-
-    fn try_from(text: String) -> Result<Self, InvalidPayloadKey> {
-        let levels = text.strip_prefix(TASKS).and_then(|rest| rest.strip_suffix('/'));
-        let levels = levels.ok_or(InvalidPayloadKey)?;
-        let is_task = |level: &str| {
-            level.split_once('@').is_some_and(|(task_id, incarnation)| {
-                task_id.parse::<TaskId>().is_ok() && incarnation.parse::<Incarnation>().is_ok()
-            })
-        };
-        if text.len() < PAYLOAD_KEY_BYTES_MAX && levels.split('/').all(is_task) {
-            return Ok(Self(text));
-        }
-        Err(InvalidPayloadKey)
-    }
-}
-
-impl From<PayloadPlace> for String {
-    fn from(place: PayloadPlace) -> Self {
-        place.0
-    }
-}
-
-impl PayloadPlace {
-    /// The place of a task that has no parent.
-    #[must_use]
-    pub fn of_task(task_id: &TaskId, incarnation: Incarnation) -> Self {
-        Self(format!("{TASKS}{task_id}@{incarnation}/"))
-    }
-
-    /// The place of a child task of the task with this place.
-    #[must_use]
-    pub fn of_child(&self, task_id: &TaskId, incarnation: Incarnation) -> Self {
-        Self(format!("{}{task_id}@{incarnation}/", self.0))
-    }
-
-    /// The prefix itself.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The prefix of the keys of all tasks that have had the same id, with the same parent. It ends before the incarnation.
-    #[must_use]
-    pub fn prefix_of_id(&self) -> &str {
-        self.0.rfind('@').and_then(|at| self.0.get(..=at)).unwrap_or(&self.0)
-    }
-
-    /// Whether the object with this key belongs to the task, or to one of its child tasks.
-    #[must_use]
-    pub fn contains(&self, key: &PayloadKey) -> bool {
-        key.as_str().starts_with(&self.0)
-    }
-
-    /// The key under which an agent stores the response to an attempt. It is the same for every delivery of the request.
-    #[must_use]
-    pub fn output_key(&self, part: &Part, action: Action, attempt: u32) -> PayloadKey {
-        let item = part.item.map(|item| format!("{item}/")).unwrap_or_default();
-        let (step, action) = (&part.step, action.name());
-        PayloadKey(format!("{}output/{step}/{item}{action}/{attempt}", self.0))
-    }
-
-    /// The key of the task's copy of an object. It follows from the content of an upload, so that the same content, uploaded
-    /// twice, is the same submission. The digest of another task's object is not verified; its key is unique.
-    #[must_use]
-    pub fn claim_key(&self, reference: &PayloadReference) -> PayloadKey {
-        let PayloadReference { key, sha256, .. } = reference;
-        let name = match key.is_upload() {
-            true => sha256.as_str().to_owned(),
-            false => format!("{:032x}", fnv1a_128(key.as_str())),
-        };
-        PayloadKey(format!("{}input/{name}", self.0))
-    }
-}
-
-macro_rules! checked {
-    ($(#[$doc:meta])* $name:ident, $error:literal, $pattern:literal, $valid:expr) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
-
-        impl $name {
-            /// The text itself.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = &'static str;
-
-            fn try_from(text: String) -> Result<Self, &'static str> {
-                let is_valid: fn(&str) -> bool = $valid;
-                if is_valid(&text) { Ok(Self(text)) } else { Err($error) }
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = &'static str;
-
-            fn from_str(text: &str) -> Result<Self, &'static str> {
-                Self::try_from(text.to_owned())
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(text: $name) -> Self {
-                text.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "pattern": $pattern })
-            }
-        }
-    };
-}
-
-checked!(
-    /// A SHA-256 digest in 64 lower-case hexadecimal digits.
-    Sha256Hex,
-    "not a SHA-256 digest: 64 lower-case hexadecimal digits",
-    "^[0-9a-f]{64}$",
-    |text| text.len() == 64
-        && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-);
-
-checked!(
-    /// A media type, such as `application/pdf`.
-    ContentType,
-    "not a media type: 1 to 128 printable ASCII characters, such as `application/pdf`",
-    "^[ -~]{1,128}$",
-    |text| (1..=limits::CONTENT_TYPE_CHARS_MAX).contains(&text.len())
-        && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-);
-
-impl Default for ContentType {
-    fn default() -> Self {
-        Self(DEFAULT_CONTENT_TYPE.to_owned())
-    }
-}
-
-impl Sha256Hex {
-    /// The digest with these bytes.
-    #[must_use]
-    pub fn of_digest(digest: &[u8; 32]) -> Self {
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
-    }
-
-    /// The bytes of the digest.
-    #[must_use]
-    pub fn digest(&self) -> Vec<u8> {
-        let digits: Vec<u8> =
-            self.0.chars().filter_map(|digit| digit.to_digit(16)).map(|n| n as u8).collect();
-        digits
-            .chunks_exact(2)
-            .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
-            .collect()
-    }
-}
-
-impl JsonSchema for PayloadKey {
-    fn schema_name() -> Cow<'static, str> {
-        "PayloadKey".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^(uploads|tasks)(/[0-9A-Za-z][0-9A-Za-z._:@-]*)+$" })
-    }
-}
-
-impl JsonSchema for PayloadPlace {
-    fn schema_name() -> Cow<'static, str> {
-        "PayloadPlace".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^tasks(/[0-9A-Za-z][0-9A-Za-z._:-]*@[0-9a-z]{9})+/$" })
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -605,39 +322,5 @@ mod tests {
         let again = json!({ "doc": reference("uploads/2"), "n": 1 });
         assert_eq!(claimed(&again, &place("order-1")), expected);
         assert_eq!(claimed(&expected, &place("order-1")), expected);
-    }
-
-    #[test]
-    fn only_a_task_and_its_ancestors_contain_its_objects() {
-        let parent = place("order-1");
-        let child = parent.of_child(&"order-1:ship".parse().unwrap(), "000000002".parse().unwrap());
-        let key = child.output_key(&"pack[3]".parse().unwrap(), Action::Do, 2);
-        let text = "tasks/order-1@000000001/order-1:ship@000000002/output/pack/3/do/2";
-        assert_eq!(key.as_str(), text);
-        assert_eq!(PayloadKey::try_from(text.to_owned()), Ok(key.clone()));
-        assert!(parent.contains(&key) && child.contains(&key));
-        assert!(!place("order-2").contains(&key) && !place("order").contains(&key));
-        let owners = key.owners();
-        let owners: Vec<_> = owners.iter().map(|(id, at)| format!("{id} {at}")).collect();
-        assert_eq!(owners, ["order-1:ship 000000002", "order-1 000000001"]);
-        assert_eq!(PayloadKey::upload(7).owners(), []);
-        let place = String::from(child.clone());
-        assert_eq!(PayloadPlace::try_from(place), Ok(child));
-    }
-
-    #[test]
-    fn the_longest_key_is_valid() {
-        let id: TaskId = "x".repeat(limits::TASK_ID_CHARS_MAX).parse().unwrap();
-        let incarnation: Incarnation = "zzzzzzzzz".parse().unwrap();
-        let mut place = PayloadPlace::of_task(&id, incarnation);
-        for _ in 0..limits::CHILD_DEPTH_MAX {
-            place = place.of_child(&id, incarnation);
-        }
-        let step = "s".repeat(limits::NAME_CHARS_MAX).parse().unwrap();
-        let part = Part { step, item: Some(u32::MAX) };
-        let longest = place.output_key(&part, Action::Undo, u32::MAX);
-        assert_eq!(PayloadKey::try_from(longest.to_string()), Ok(longest.clone()));
-        assert_eq!(longest.owners().len(), 6);
-        assert_eq!(PayloadPlace::try_from(place.as_str().to_owned()), Ok(place));
     }
 }

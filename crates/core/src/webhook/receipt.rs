@@ -24,7 +24,7 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 pub struct WebhookReceipt {
     /// Whether its event is on the event bus.
     is_published: bool,
-    /// Until when nobody else may publish it, if it is not published.
+    /// The end of the lease: until then, only the request that holds it publishes the event.
     leased_until: Timestamp,
     /// Until when the receipt is kept.
     expires_at: Timestamp,

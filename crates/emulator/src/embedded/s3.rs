@@ -70,7 +70,7 @@ impl S3Auth for OneSecret {
     }
 }
 
-/// Whoever reaches the embedded AWS may do everything.
+/// Allows every request: the embedded AWS has no IAM.
 struct Anyone;
 
 #[async_trait::async_trait]

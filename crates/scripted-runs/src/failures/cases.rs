@@ -69,7 +69,7 @@ pub struct FailureCase {
 }
 
 impl FailureCase {
-    /// Whether side effects remain although the task is reported as undone, so that nobody looks at it.
+    /// Whether the task ends as Undone, without an alert, and side effects remain.
     #[must_use]
     pub fn leaves_effects_unnoticed(&self) -> bool {
         self.state == "Undone" && !self.left_behind.is_empty()
