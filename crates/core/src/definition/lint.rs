@@ -322,6 +322,8 @@ mod tests {
         );
         let guarded = "/bookings/${ has(steps.book.output) ? steps.book.output.id : task.id }";
         assert_eq!(undo(guarded), Vec::<String>::new());
+        let other = "/bookings/${ has(input.id) ? input.id : steps.book.output.id }";
+        assert_eq!(undo(other).len(), 1, "the guard asks for something else");
         assert_eq!(undo("/bookings/${ task.id }"), Vec::<String>::new());
     }
 

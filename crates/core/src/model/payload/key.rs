@@ -215,6 +215,9 @@ mod tests {
         assert_eq!(PayloadKey::try_from(text.to_owned()), Ok(key.clone()));
         assert!(parent.contains(&key) && child.contains(&key));
         assert!(!place("order-2").contains(&key) && !place("order").contains(&key));
+        let same_id =
+            PayloadPlace::of_task(&"order-1".parse().unwrap(), "000000002".parse().unwrap());
+        assert!(!same_id.contains(&key), "a later task with the same id");
         let owners = key.owners();
         let owners: Vec<_> = owners.iter().map(|(id, at)| format!("{id} {at}")).collect();
         assert_eq!(owners, ["order-1:ship 000000002", "order-1 000000001"]);
