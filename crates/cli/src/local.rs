@@ -115,31 +115,8 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     });
     let queues = args.queue_agents.iter().map(|name| format!("{name} → its queue"));
     let agents: Vec<_> = http.chain(queues).collect();
-    if let Some((name, _)) = args.agents.iter().find(|(name, _)| args.queue_agents.contains(name)) {
-        bail!("agent `{name}` is given with both --agent and --queue-agent");
-    }
-    if let Some((name, _)) =
-        args.rates.iter().find(|(name, _)| args.agents.iter().all(|(agent, _)| agent != name))
-    {
-        bail!("--rate names agent `{name}`, but there is no --agent {name}=…");
-    }
     let external = args.aws.endpoints()?;
-    ensure!(
-        args.data.is_none() || !external.as_ref().is_some_and(ExternalEndpoints::are_all_external),
-        "--data has no effect: --aws-endpoint names another emulator for tables and queues"
-    );
-    ensure!(
-        args.sweep_every.is_none_or(|every| every.as_secs() > 0 && every.subsec_nanos() == 0),
-        "--sweep-every must be whole seconds: queues delay messages by whole seconds"
-    );
-    let own = format!("http://{}", args.listen);
-    let is_own = |endpoints: &ExternalEndpoints| {
-        AwsService::ALL.into_iter().any(|service| endpoints.url(service) == Some(&own))
-    };
-    ensure!(
-        !external.as_ref().is_some_and(is_own),
-        "--aws-endpoint is the address on which this process would listen ({own}): choose another --listen"
-    );
+    check(&args, external.as_ref())?;
     let names = args.webhooks.iter().flat_map(|local| local.webhooks.names());
     let webhooks: Vec<_> = names.map(str::to_owned).collect();
     let host = Host::start(HostOptions {
@@ -188,6 +165,35 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+}
+
+/// Checks options that contradict each other.
+fn check(args: &LocalArgs, external: Option<&ExternalEndpoints>) -> Result<()> {
+    if let Some((name, _)) = args.agents.iter().find(|(name, _)| args.queue_agents.contains(name)) {
+        bail!("agent `{name}` is given with both --agent and --queue-agent");
+    }
+    if let Some((name, _)) =
+        args.rates.iter().find(|(name, _)| args.agents.iter().all(|(agent, _)| agent != name))
+    {
+        bail!("--rate names agent `{name}`, but there is no --agent {name}=…");
+    }
+    ensure!(
+        args.data.is_none() || !external.is_some_and(ExternalEndpoints::are_all_external),
+        "--data has no effect: --aws-endpoint names another emulator for tables and queues"
+    );
+    ensure!(
+        args.sweep_every.is_none_or(|every| every.as_secs() > 0 && every.subsec_nanos() == 0),
+        "--sweep-every must be whole seconds: queues delay messages by whole seconds"
+    );
+    let own = format!("http://{}", args.listen);
+    let is_own = |endpoints: &ExternalEndpoints| {
+        AwsService::ALL.into_iter().any(|service| endpoints.url(service) == Some(&own))
+    };
+    ensure!(
+        !external.is_some_and(is_own),
+        "--aws-endpoint is the address on which this process would listen ({own}): choose another --listen"
+    );
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
-    num::NonZeroU32,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -32,12 +29,8 @@ use steward_aws::{
 use steward_console::{Console, caller::Caller};
 use steward_core::{
     breaker::BreakerSettings,
-    definition::workflow::Workflow,
     limits,
-    model::{
-        names::AgentName,
-        time::{Timing, later},
-    },
+    model::{names::AgentName, time::later},
     rate::RateLimit,
     webhook::{WebhookSecrets, Webhooks},
 };
@@ -48,7 +41,6 @@ use steward_supervisor::{SweepResult, SweepSchedule};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
-    agent_target::AgentTarget,
     callback_keys::callback_urls,
     cpu::{CpuAccount, with_cpu_account},
     embedded::{AwsService, EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, ExternalEndpoints},
@@ -56,6 +48,10 @@ use crate::{
     registrations::{LocalAgent, OTHER_PROCESS, register_agents},
     resources,
 };
+
+pub use options::HostOptions;
+
+mod options;
 
 /// Concurrent batches of the submission function, and of the scheduler.
 const CONCURRENCY: usize = 8;
@@ -88,61 +84,6 @@ const IN_USE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pause between two attempts to open the data directory.
 const IN_USE_RETRY_PAUSE: Duration = Duration::from_millis(10);
-
-/// Options of a [`Host`].
-#[derive(Debug)]
-pub struct HostOptions {
-    /// The data directory. Without it, all state is in memory.
-    pub data: Option<PathBuf>,
-    /// The address of the AWS-compatible endpoint, `POST /tasks` and the console. Without it, they are not served.
-    pub listen: Option<SocketAddr>,
-    /// AWS services at external endpoints instead of in this process.
-    pub external: Option<ExternalEndpoints>,
-    /// The signed webhooks of other services that are accepted, if the host listens.
-    pub webhooks: Option<(Webhooks, WebhookSecrets)>,
-    /// Definitions that the host publishes when it starts.
-    pub workflows: Vec<Workflow>,
-    /// The agents by name, each with its remote service.
-    pub agents: Vec<(AgentName, AgentTarget)>,
-    /// Agents of other processes, in any language: the host creates and registers their queues, and starts nothing.
-    pub queue_agents: Vec<AgentName>,
-    /// The limits of the agents' calls, for those that have one.
-    pub rate_limits: BTreeMap<AgentName, RateLimit>,
-    /// How often the supervisor runs. Without it, the supervisor never runs.
-    pub supervise_every: Option<Duration>,
-    /// The time between two sweeps of the due index, if it is shorter than the time between two runs of the supervisor:
-    /// whole seconds. As on AWS, each run sends delayed ticks to the supervisor's own queue.
-    pub sweep_every: Option<Duration>,
-    /// Time settings instead of those of [`resources::create`], which assume one clock.
-    pub timing: Option<Timing>,
-    /// Instances of each function and of each agent. The default is one.
-    pub instances: NonZeroU32,
-    /// Interceptors for the AWS calls of the functions, but not for those of the host itself.
-    pub interceptors: Vec<SharedInterceptor>,
-    /// Whether the most frequent DynamoDB requests are served without dynoxide, for speed. Tests do without.
-    pub fast_path: bool,
-}
-
-impl Default for HostOptions {
-    fn default() -> Self {
-        Self {
-            data: None,
-            listen: None,
-            external: None,
-            webhooks: None,
-            workflows: Vec::new(),
-            agents: Vec::new(),
-            queue_agents: Vec::new(),
-            rate_limits: BTreeMap::new(),
-            supervise_every: None,
-            sweep_every: None,
-            timing: None,
-            instances: NonZeroU32::MIN,
-            interceptors: Vec::new(),
-            fast_path: false,
-        }
-    }
-}
 
 /// All functions, running. Dropping it stops everything at once, as a crash would. With a data directory, no
 /// recorded state is lost.

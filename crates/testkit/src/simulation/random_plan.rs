@@ -1,6 +1,6 @@
 //! Draws the plan of a run from the seed.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -68,21 +68,7 @@ impl SimulationPlan {
         let commands = commands(&tasks, &blueprints, faults_until, random)?;
         let agents: Vec<AgentName> =
             AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-        let has_quirks = random.chance(QUIRKS_SHARE);
-        let services = agents
-            .iter()
-            .map(|name| {
-                let mut profile = profile(faults_until, random);
-                profile.quirks = has_quirks.then(|| quirks(random));
-                if has_quirks {
-                    profile.reason_chars = limits::REASON_CHARS_MAX;
-                }
-                if operators_edit_lists {
-                    list_edit_plan::make_transient(&mut profile);
-                }
-                (name.clone(), profile)
-            })
-            .collect();
+        let services = services(&agents, faults_until, operators_edit_lists, random);
         let plan = Self {
             timing,
             shards: random.pick(1, &[2, 4]) as u32,
@@ -112,6 +98,27 @@ impl SimulationPlan {
         };
         wide_lists::lengthen(seed, large_tasks::enlarge(seed, plan)?)
     }
+}
+
+fn services(
+    agents: &[AgentName],
+    faults_until: Millis,
+    operators_edit_lists: bool,
+    random: &mut SeededRandom,
+) -> BTreeMap<AgentName, ServiceProfile> {
+    let has_quirks = random.chance(QUIRKS_SHARE);
+    let profile = |name: &AgentName| {
+        let mut profile = profile(faults_until, random);
+        profile.quirks = has_quirks.then(|| quirks(random));
+        if has_quirks {
+            profile.reason_chars = limits::REASON_CHARS_MAX;
+        }
+        if operators_edit_lists {
+            list_edit_plan::make_transient(&mut profile);
+        }
+        (name.clone(), profile)
+    };
+    agents.iter().map(profile).collect()
 }
 
 fn faults(random: &mut SeededRandom) -> InfrastructureFaults {
