@@ -7,6 +7,7 @@ use std::{
 };
 
 use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use steward_core::{
     contract::check_lifecycle_event, definition::workflow::Workflow,
@@ -134,6 +135,41 @@ async fn a_task_submitted_over_http_is_processed_traced_logged_and_notified() {
     assert_eq!(body, &json!({ "card": "never-to-be-logged" }));
 
     assert_logged_without_payloads(&log.text());
+}
+
+/// Each concurrent batch of the host is an instance of its function, as it is on Lambda. A decision that loses a race to
+/// another instance sends nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn identical_submissions_at_once_call_the_service_once() {
+    const TASKS: usize = 30;
+    let (url, calls) = start_service().await;
+    let host = Host::start(HostOptions {
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        workflows: vec![workflow()],
+        agents: vec![("payment".parse().unwrap(), url.parse().unwrap())],
+        ..HostOptions::default()
+    });
+    let host = host.await.unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let tasks = format!("http://{}/tasks", host.address.unwrap());
+    let submit = async |id: usize| {
+        let submission = json!({ "task_id": format!("same-{id}"), "workflow": "pay", "input": {} });
+        let response = client.post(&tasks).body(submission.to_string()).send().await.unwrap();
+        assert_eq!(response.status(), 202);
+    };
+    for id in 0..TASKS {
+        join_all((0..8).map(|_| submit(id))).await;
+    }
+    for id in 0..TASKS {
+        let status = client.get(format!("{tasks}/same-{id}?wait=25s")).send().await.unwrap();
+        let status: Value = serde_json::from_slice(&status.bytes().await.unwrap()).unwrap();
+        assert_eq!(status["process_state"], "Processed", "{status}");
+    }
+    let calls = calls.lock().unwrap();
+    let mut keys: Vec<_> = calls.iter().map(|(headers, _)| &headers["idempotency-key"]).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!((calls.len(), keys.len()), (TASKS, TASKS));
 }
 
 /// Asserts that the log has every transition of the task, and no payload.

@@ -1,7 +1,6 @@
 //! Payloads that are too large for a message, from the upload over HTTP to the service and back, through the embedded S3.
 
 use serde_json::json;
-use steward_core::model::task::ProcessState;
 
 mod fixture;
 mod lifetimes;
@@ -97,11 +96,17 @@ async fn a_forged_reference_of_a_service_reads_nothing() {
     let victim = fixture.run("victim", "scan", input).await;
     let stolen = victim["output"]["report"].clone();
     *fixture.service.forged.lock().unwrap() = stolen;
-    let task = fixture.run("thief", "forged", json!({})).await;
-    assert_eq!(task["process_state"], "Error", "{task}");
-    let error = task["error"].as_str().unwrap();
-    assert!(error.contains("request.body: the payload does not belong to this task"), "{error}");
-    assert_eq!(fixture.service.calls("/echo"), []);
-    let state = fixture.task("thief").await.process_state;
-    assert_eq!(state, ProcessState::Error);
+    for (workflow, place) in [
+        ("forged", "request.body: "),
+        ("forged-inside", "request.body: "),
+        ("forged-output", "output: "),
+    ] {
+        let task = fixture.run(workflow, workflow, json!({})).await;
+        assert_eq!(task["process_state"], "Error", "{task}");
+        let expected = format!("{place}the payload does not belong to this task");
+        let error = task["error"].as_str().unwrap();
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!(fixture.service.calls("/echo"), []);
+        assert_eq!(task["output"], json!(null));
+    }
 }

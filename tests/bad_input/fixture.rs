@@ -142,7 +142,7 @@ pub(super) fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 pub(super) fn shortened(texts: &[(String, String)]) -> Vec<(String, &str)> {
     texts
         .iter()
-        .map(|(text, reason)| (limits::truncate_chars(text, 200), reason.as_str()))
+        .map(|(text, reason)| (limits::short_line(text, 200), reason.as_str()))
         .collect()
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     time::{Duration, SystemTime},
 };
 
@@ -13,7 +12,7 @@ use aws_sigv4::{
 };
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::{process::Command, sync::Mutex};
 
 use super::target::deployment_target;
 
@@ -54,14 +53,20 @@ pub(super) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Scripts run one at a time: LocalStack does not always survive several deployments at once, and `sam` keeps a processor
+/// busy anyway.
+static ONE_SCRIPT: Mutex<()> = Mutex::const_new(());
+
 /// Runs a script of the repository, and returns what it printed.
 pub(super) async fn run(script: &str, arguments: &[&str]) -> String {
+    let _one = ONE_SCRIPT.lock().await;
     let root = repository();
     let mut command = Command::new(root.join(script));
-    command.args(arguments).current_dir(&root).stderr(Stdio::inherit());
-    let output = command.output().await.unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script} {arguments:?}\n{printed}");
+    let output = command.args(arguments).current_dir(&root).output().await.unwrap();
+    let [printed, errors] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let status = output.status;
+    assert!(status.success(), "{script} {arguments:?}: {status}\n{printed}\n{errors}");
     printed
 }
 

@@ -118,6 +118,18 @@ fn workflows() -> Vec<Workflow> {
             },
         }),
         json!({
+            "name": "forged-inside", "version": 1,
+            "steps": {
+                "ask": call("/forged", "x"),
+                "send": after("ask", call("/echo", "${ [{ 'report': steps.ask.output }] }")),
+            },
+        }),
+        json!({
+            "name": "forged-output", "version": 1,
+            "steps": { "ask": call("/forged", "x") },
+            "output": { "report": "${ steps.ask.output }" },
+        }),
+        json!({
             "name": "child", "version": 1,
             "steps": {
                 "read": call("/echo", "${ input.document }"),

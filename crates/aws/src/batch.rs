@@ -149,7 +149,7 @@ pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[CorruptMe
         let data = EventData::MessageCorrupt {
             role: role.to_owned(),
             message_id: message_id.clone(),
-            reason: limits::truncate_chars(reason, limits::REASON_CHARS_MAX),
+            reason: limits::short_line(reason, limits::REASON_CHARS_MAX),
         };
         let effect = Effect::Publish(BusEvent::new(message_id, at, data));
         Send { effect, traceparent: None, tenant: None }

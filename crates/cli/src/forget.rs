@@ -9,7 +9,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
-    limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
+    limits::{COMMAND_TEXT_CHARS_MAX, short_line},
     model::{
         events::{BusEvent, EventData},
         names::TaskId,
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: ForgetArgs) -> Result<()> {
     }
     let bucket = deployment.payloads().await;
     let payloads = payloads_of(&bucket, &task).await?;
-    let short = |text: &str| truncate_chars(text, COMMAND_TEXT_CHARS_MAX);
+    let short = |text: &str| short_line(text, COMMAND_TEXT_CHARS_MAX);
     let data = EventData::OperatorCommand {
         task_id: id.clone(),
         command_id: uuid::Uuid::new_v4().to_string().parse()?,

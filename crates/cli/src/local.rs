@@ -87,7 +87,10 @@ fn read_webhooks(path: &str) -> Result<LocalWebhooks> {
     let text = std::fs::read_to_string(path)?;
     let file = serde_json::from_str(&text).map_err(|error| anyhow!(mistake(&error)))?;
     let WebhooksFile { webhooks, secrets } = file;
-    let (webhooks, secrets) = (webhooks.to_string().parse()?, secrets.to_string().parse()?);
+    let webhooks: Webhooks = webhooks.to_string().parse()?;
+    let secrets = secrets.to_string().parse()?;
+    let without = webhooks.without_secret(&secrets);
+    ensure!(without.is_empty(), "these webhooks have no secret: {}", without.join(", "));
     Ok(LocalWebhooks { webhooks, secrets })
 }
 

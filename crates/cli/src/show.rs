@@ -127,7 +127,7 @@ async fn mask(task: &Task, deployment: &DeploymentArgs) -> Result<Mask> {
     Ok(workflow.mask.clone())
 }
 
-/// The payloads to which the documents of a task refer, without those that the workflow masks.
+/// The task's own payloads to which its documents refer, without those that the workflow masks.
 async fn shown_payloads(
     task: &Task,
     documents: &[Document],
@@ -139,7 +139,7 @@ async fn shown_payloads(
     let mask = mask(task, deployment).await?;
     let hidden = HiddenValues::of(&mask, documents);
     let payloads = documents.iter().flat_map(|document| {
-        ShownPayload::of(&document.key, &masked_document(&mask, &hidden, document))
+        ShownPayload::of(task, &document.key, &masked_document(&mask, &hidden, document))
     });
     Ok(payloads.collect())
 }

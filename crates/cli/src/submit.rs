@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_aws::{ports::SystemClock, store::DynamoStore};
 use steward_core::{
     model::{
@@ -249,8 +249,9 @@ fn print_sent(prepared: &[Prepared], json: bool) -> Result<()> {
 
 fn print_ends(prepared: &[Prepared], ends: &[AwaitedEnd], json: bool) -> Result<()> {
     if json {
-        let views: Vec<_> = ends.iter().map(AwaitedEnd::view).collect();
-        outln!("{}", serde_json::to_string_pretty(&views)?);
+        let ids = prepared.iter().map(|prepared| &prepared.submission.task_id);
+        let ends = ids.zip(ends).map(|(id, end)| end.to_json(id));
+        outln!("{:#}", Value::Array(ends.collect()));
     }
     let mut not_processed = 0;
     for (Prepared { submission, .. }, end) in prepared.iter().zip(ends) {
@@ -269,7 +270,18 @@ fn print_ends(prepared: &[Prepared], ends: &[AwaitedEnd], json: bool) -> Result<
     }
 }
 
+const TAKEN: &str = "the task exists already, with other content";
+
 impl AwaitedEnd {
+    /// The task as `steward list --json` prints it. Without a task, its id, a state that is null, and why it is refused.
+    fn to_json(&self, id: &TaskId) -> Value {
+        match self {
+            Self::Task(view) => json!(view),
+            Self::NotRecorded => json!({ "task_id": id, "process_state": null }),
+            Self::Taken => json!({ "task_id": id, "process_state": null, "refused": TAKEN }),
+        }
+    }
+
     fn view(&self) -> Option<&TaskView> {
         match self {
             Self::Task(view) => Some(view),
@@ -281,8 +293,10 @@ impl AwaitedEnd {
 impl fmt::Display for AwaitedEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotRecorded => f.write_str("not recorded yet"),
-            Self::Taken => f.write_str("refused: the task exists already, with other content"),
+            Self::NotRecorded => f.write_str(
+                "not recorded yet; if it was refused, `steward dlq list` shows it in the queue of rejected submissions",
+            ),
+            Self::Taken => write!(f, "refused: {TAKEN}"),
             Self::Task(view) => {
                 let reason = view.error.as_ref().or(view.undo_reason.as_ref());
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! `steward list`.
 
+use std::num::NonZeroUsize;
+
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use steward_core::model::{
@@ -23,8 +25,8 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     tenant: Option<Tenant>,
     /// The maximum number of tasks. If more match, which of them are listed is undefined.
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
+    #[arg(long, default_value = "100")]
+    limit: NonZeroUsize,
     /// Print a JSON array.
     #[arg(long)]
     json: bool,
@@ -64,9 +66,12 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
             && args.workflow.as_ref().is_none_or(|name| name == task.workflow.as_str())
             && args.tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
     };
-    let mut tasks = args.deployment.store().await.scan_tasks(args.limit, matches).await?;
-    if tasks.len() == args.limit {
-        eprintln!("more than {0} tasks may match, also newer ones: raise --limit", args.limit);
+    let limit = args.limit.get();
+    let store = args.deployment.store().await;
+    let mut tasks = store.scan_tasks(limit.saturating_add(1), matches).await?;
+    if tasks.len() > limit {
+        tasks.truncate(limit);
+        eprintln!("more than {limit} tasks match, also newer ones: raise --limit");
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.submitted_at));
     let views: Vec<_> = tasks.iter().map(TaskView::of).collect();

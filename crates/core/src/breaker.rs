@@ -304,7 +304,7 @@ impl Breaker {
     /// Returns a closed breaker with one more change to publish. If publishing fails for a long time, the oldest changes
     /// are dropped.
     fn closed_with_change(&self, to: BreakerTransition, reason: &str, at: Timestamp) -> Self {
-        let reason = limits::truncate_chars(reason, limits::ERROR_CHARS_MAX);
+        let reason = limits::short_line(reason, limits::ERROR_CHARS_MAX);
         let mut unpublished = self.unpublished.clone();
         unpublished.push(BreakerChange { to, at: whole_millis(at), reason });
         let dropped = unpublished.len().saturating_sub(limits::BREAKER_UNPUBLISHED_MAX);
@@ -331,7 +331,7 @@ fn open(open_for: Duration, reason: &str, now: Timestamp) -> BreakerState {
     BreakerState::Open {
         until: later(now, open_for),
         open_for_ms: u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX),
-        reason: limits::truncate_chars(reason, limits::ERROR_CHARS_MAX),
+        reason: limits::short_line(reason, limits::ERROR_CHARS_MAX),
     }
 }
 

@@ -304,15 +304,23 @@ pub const SAVE_CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// the function may run for 30 s.
 pub const SAVE_CONFLICT_RETRY_WITHIN: Duration = Duration::from_secs(12);
 
-/// Shortens `text` to at most `chars_max` characters. A shortened text ends in an ellipsis.
+/// The beginning of a text as one line of at most `chars_max` characters, without what a terminal would execute. A shortened
+/// text ends in an ellipsis.
 #[must_use]
-pub fn truncate_chars(text: &str, chars_max: usize) -> String {
-    if text.chars().count() <= chars_max {
-        return text.to_owned();
+pub fn short_line(text: &str, chars_max: usize) -> String {
+    let spaced = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+    let mut line: String = spaced.filter(|c| !is_terminal_control(*c)).collect();
+    if line.chars().count() > chars_max {
+        line = line.chars().take(chars_max.saturating_sub(1)).collect();
+        line.push('…');
     }
-    let mut short: String = text.chars().take(chars_max.saturating_sub(1)).collect();
-    short.push('…');
-    short
+    line
+}
+
+/// Whether a terminal would execute the character, or reorder the text by it.
+#[must_use]
+pub fn is_terminal_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Shortens `text` to at most `bytes_max` bytes. A shortened text ends in an ellipsis.
@@ -385,8 +393,9 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_with_an_ellipsis() {
-        assert_eq!(truncate_chars("abc", 3), "abc");
-        assert_eq!(truncate_chars("abcd", 3), "ab…");
+        assert_eq!(short_line("abc", 3), "abc");
+        assert_eq!(short_line("abcd", 3), "ab…");
+        assert_eq!(short_line("no\r\n\u{1b}[2Jmoney\u{202e}\u{9b}\t!", 20), "no  [2Jmoney !");
     }
 
     /// The measured bytes are those that a counting allocator saw while a list of many such values was cloned.

@@ -130,7 +130,7 @@ impl ReadableFields {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
         let field = |key: &str| value.get(key).and_then(Value::as_str);
         let task_id =
-            field("task_id").map(|id| limits::truncate_chars(id, limits::TASK_ID_CHARS_MAX));
+            field("task_id").map(|id| limits::short_line(id, limits::TASK_ID_CHARS_MAX));
         Self { task_id, reply_to: field("reply_to").map(str::to_owned) }
     }
 }

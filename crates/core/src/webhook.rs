@@ -130,6 +130,12 @@ pub struct WebhookEvent {
 }
 
 impl Webhooks {
+    /// The webhooks that have no secret, so that no signature of theirs is right.
+    pub fn without_secret(&self, secrets: &WebhookSecrets) -> Vec<&str> {
+        let names = self.0.keys().map(String::as_str);
+        names.filter(|name| !secrets.0.contains_key(*name)).collect()
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

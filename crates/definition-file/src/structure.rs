@@ -312,7 +312,7 @@ fn unknown_key(
 }
 
 fn quote(text: &str) -> String {
-    let shown: String = limits::truncate_chars(text, QUOTED_CHARS_MAX).escape_debug().collect();
+    let shown: String = limits::short_line(text, QUOTED_CHARS_MAX).escape_debug().collect();
     format!("`{shown}`")
 }
 

@@ -257,7 +257,7 @@ impl Row {
             "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             NAMES - 8.0,
             y + 13.0,
-            escape_xml(&limits::truncate_chars(&name, NAME_CHARS_MAX)),
+            escape_xml(&limits::short_line(&name, NAME_CHARS_MAX)),
         );
         for bar in &self.bars {
             bar.draw(svg, scale, y);

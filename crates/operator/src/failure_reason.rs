@@ -33,7 +33,7 @@ pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Opt
     });
     let (_, newest) = of_part.max_by_key(|(newness, _)| *newness)?;
     let reason = newest.body.get("reason")?.as_str()?;
-    Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX))
+    Some(limits::short_line(reason, limits::ERROR_CHARS_MAX))
 }
 
 /// The keys of the documents with the reasons why parts failed or wait, for at most `FAILURE_REASONS_READ_MAX` parts.

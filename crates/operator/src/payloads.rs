@@ -7,6 +7,7 @@ use serde_json::Value;
 use steward_core::model::{
     document::DocumentKey,
     payload::{FoundReference, PayloadReference, valid_references},
+    task::Task,
 };
 
 /// A payload to which a document of a task refers.
@@ -22,10 +23,14 @@ pub struct ShownPayload {
 }
 
 impl ShownPayload {
-    /// The payloads of a document whose values are masked already: a masked reference is not among them.
+    /// The payloads of a task in one of its documents, whose values are masked already: a masked reference is not among them,
+    /// and none to a payload of another task, which the mask of that task may hide.
     #[must_use]
-    pub fn of(key: &DocumentKey, masked: &Value) -> Vec<Self> {
-        let shown = valid_references(masked).into_iter().map(|found| {
+    pub fn of(task: &Task, key: &DocumentKey, masked: &Value) -> Vec<Self> {
+        let Some(place) = task.payload_place() else { return Vec::new() };
+        let found = valid_references(masked).into_iter();
+        let own = found.filter(|found| place.contains(&found.reference.key));
+        let shown = own.map(|found| {
             let FoundReference { pointer, reference } = found;
             Self { document: key.to_string(), pointer, reference }
         });

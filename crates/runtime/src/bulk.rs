@@ -19,7 +19,7 @@ use crate::{
     },
 };
 use steward_core::{
-    limits::{BULK_RECORD_RETENTION, BULK_TASKS_MAX, COMMAND_TEXT_CHARS_MAX, truncate_chars},
+    limits::{BULK_RECORD_RETENTION, BULK_TASKS_MAX, COMMAND_TEXT_CHARS_MAX, short_line},
     model::{
         command::{Command, CommandAction, CommandId, CommandRecord},
         json_text::to_json_value,
@@ -73,7 +73,7 @@ impl BulkCommand {
         if self.tasks.len() > BULK_TASKS_MAX {
             return Err(InvalidBulkCommand::TooMany(self.tasks.len()));
         }
-        let short = |text: &str| truncate_chars(text, COMMAND_TEXT_CHARS_MAX);
+        let short = |text: &str| short_line(text, COMMAND_TEXT_CHARS_MAX);
         (self.by, self.why) = (short(&self.by), short(&self.why));
         Ok(self)
     }

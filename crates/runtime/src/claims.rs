@@ -47,7 +47,7 @@ impl Refusal {
     /// A refusal; the step is retried after `wait`.
     #[must_use]
     pub fn new(reason: &str, wait: Duration) -> Self {
-        let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+        let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
         Self { reason, retry_after_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
     }
 }

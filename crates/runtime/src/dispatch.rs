@@ -359,7 +359,7 @@ fn prepare(Send { effect, traceparent, tenant }: Send) -> PreparedMessage {
         }
         Effect::Reject { submission, reason } => {
             let reason =
-                (REFUSAL_ATTRIBUTE, limits::truncate_chars(&reason, limits::REASON_CHARS_MAX));
+                (REFUSAL_ATTRIBUTE, limits::short_line(&reason, limits::REASON_CHARS_MAX));
             let attributes = std::iter::once(reason)
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();

@@ -384,7 +384,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 Err(failed(&unknown_outcome(&reason), true, None))
             }
             CallFault::TimedOut { reason } => {
-                let reason = limits::truncate_chars(&reason, limits::REASON_CHARS_MAX);
+                let reason = limits::short_line(&reason, limits::REASON_CHARS_MAX);
                 Err(AttemptEnd::Outcome(ReplyOutcome::Unknown { reason }))
             }
             CallFault::Conflict { reason, detail } => {

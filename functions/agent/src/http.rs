@@ -371,7 +371,8 @@ fn is_problem_document(headers: &HeaderMap) -> bool {
 /// contains no payload.
 fn problem_title(bytes: &[u8]) -> Option<String> {
     let problem: Value = serde_json::from_slice(bytes).ok()?;
-    Some(limits::truncate_chars(problem.get("title")?.as_str()?, PROBLEM_TITLE_CHARS_MAX))
+    let title = limits::short_line(problem.get("title")?.as_str()?, PROBLEM_TITLE_CHARS_MAX);
+    (!title.is_empty()).then_some(title)
 }
 
 /// The longest title of a problem document that a reason contains.

@@ -164,7 +164,7 @@ pub(crate) fn not_sent(reason: &str) -> CallFault {
 
 /// A fault of a successful call whose response cannot be stored as output.
 pub(crate) fn unusable_response(reason: &str) -> CallFault {
-    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+    let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
     CallFault::Permanent { reason, may_have_run: true, detail: None }
 }
 

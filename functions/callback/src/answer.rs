@@ -43,11 +43,8 @@ pub(crate) fn read_failure(body: &[u8]) -> Result<CallbackOutcome, String> {
     let FailedStep { reason } = serde_json::from_slice(body).map_err(|error| {
         format!("the body is not an object with a `reason`: {}", mistake(&error))
     })?;
-    match reason.trim() {
-        "" => Err("`reason` is empty".to_owned()),
-        reason => {
-            let reason = limits::truncate_chars(reason, limits::COMMAND_TEXT_CHARS_MAX);
-            Ok(CallbackOutcome::Failed { reason })
-        }
+    match limits::short_line(reason.trim(), limits::COMMAND_TEXT_CHARS_MAX) {
+        reason if reason.is_empty() => Err("`reason` is empty".to_owned()),
+        reason => Ok(CallbackOutcome::Failed { reason }),
     }
 }

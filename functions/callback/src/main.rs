@@ -23,7 +23,11 @@ async fn main() -> Result<(), Error> {
     let secrets = if config.webhooks.is_empty() {
         None
     } else {
-        Some(Arc::new(StoredWebhookSecrets::open(&sdk, &config.webhook_secret, now).await))
+        let secrets = StoredWebhookSecrets::open(&sdk, &config.webhook_secret, now).await;
+        for webhook in config.webhooks.without_secret(&secrets.current()) {
+            tracing::warn!(webhook, "the webhook has no secret: all its requests are refused");
+        }
+        Some(Arc::new(secrets))
     };
     let mut routes = service(ports.clone(), keys.clone());
     if let Some(secrets) = &secrets {

@@ -14,7 +14,7 @@ use std::{
 use axum::{
     Router,
     body::{Body, to_bytes},
-    http::{Request, StatusCode},
+    http::{HeaderValue, Request, StatusCode},
 };
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
@@ -180,6 +180,12 @@ async fn a_webhook_that_is_not_genuine_is_refused_and_publishes_nothing() {
         let (answer, _) = fixture.post(name, (header, signature), BODY).await;
         assert_eq!(answer.as_u16(), status, "{name} {header}");
     }
+    // A second signature that is not even text.
+    let second = HeaderValue::from_bytes(b"\xff").unwrap();
+    let request = Request::post("/webhooks/payments").header("Stripe-Signature", &genuine);
+    let request = request.header("Stripe-Signature", second).body(Body::from(BODY)).unwrap();
+    let status = fixture.api.clone().oneshot(request).await.unwrap().status();
+    assert_eq!(status, StatusCode::BAD_REQUEST);
     let events = fixture.events();
     assert!(events.iter().all(|event| event["source"] == "code"), "{events:?}");
 }

@@ -139,7 +139,7 @@ pub(crate) async fn submit(
             command_id: command_id.clone(),
             task_id: data.task.task_id.clone(),
             by: caller.name.clone(),
-            why: limits::truncate_chars(reason, limits::COMMAND_TEXT_CHARS_MAX),
+            why: limits::short_line(reason, limits::COMMAND_TEXT_CHARS_MAX),
             order,
             issued_at: Some(data.now),
         },

@@ -10,7 +10,7 @@ use axum::{
 use jiff::{SignedDuration, Timestamp};
 use steward_aws::store::TaskCount;
 use steward_core::{
-    limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
+    limits::{COMMAND_TEXT_CHARS_MAX, short_line},
     model::task::ProcessState,
 };
 use steward_operator::state::{task_css_class, task_symbol};
@@ -136,7 +136,7 @@ pub(crate) fn required_reason(text: &str) -> Result<String, Failure> {
     if text.is_empty() {
         return Err(Failure::BadRequest(REASON_MISSING.to_owned()));
     }
-    Ok(truncate_chars(text, COMMAND_TEXT_CHARS_MAX))
+    Ok(short_line(text, COMMAND_TEXT_CHARS_MAX))
 }
 
 pub(crate) async fn no_such_page(uri: Uri) -> Failure {

@@ -282,7 +282,7 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
         let key = document.key.to_string();
         let is_open = only == Some(key.as_str());
         let masked = masked_document(mask, &hidden, document);
-        let payloads = ShownPayload::of(&document.key, &masked);
+        let payloads = ShownPayload::of(&data.task, &document.key, &masked);
         let text = (only.is_none() || is_open).then(|| pretty_json(&masked));
         let text = text.filter(|text| is_open || text.len() <= remaining_bytes);
         remaining_bytes = remaining_bytes.saturating_sub(text.as_ref().map_or(0, String::len));

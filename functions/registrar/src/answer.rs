@@ -6,7 +6,7 @@ use backon::{ExponentialBuilder, Retryable};
 use reqwest::Client;
 use serde::Serialize;
 use steward_core::{
-    limits::{truncate_bytes, truncate_chars},
+    limits::{truncate_bytes, short_line},
     model::{hash::fnv1a, json_text::to_json_value},
 };
 
@@ -63,7 +63,7 @@ fn physical_id(event: &CustomResourceEvent, keep: bool) -> String {
     let earlier = event.physical_resource_id.as_ref();
     let earlier = earlier.filter(|id| keep && !id.is_empty());
     earlier.cloned().unwrap_or_else(|| {
-        let name = truncate_chars(event.property("Name").unwrap_or("agent"), 64);
+        let name = short_line(event.property("Name").unwrap_or("agent"), 64);
         format!("{name}@{:08x}", fnv1a(&event.stack_id))
     })
 }

@@ -5,7 +5,7 @@ use std::{fmt::Display, num::NonZeroU32, str::FromStr};
 
 use serde_json::{Map, Value};
 use steward_core::{
-    limits::truncate_chars,
+    limits::short_line,
     model::{
         names::{AgentKind, AgentName, AgentVersion, InvalidName, QueueName},
         registration::{CallRate, InvalidCallRate},
@@ -75,7 +75,7 @@ pub(crate) struct AgentProperties {
 impl AgentProperties {
     pub(crate) fn parse(properties: &Map<String, Value>) -> Result<Self, InvalidProperties> {
         if let Some(unknown) = properties.keys().find(|name| !KNOWN.contains(&name.as_str())) {
-            return Err(InvalidProperties::Unknown(truncate_chars(unknown, 60)));
+            return Err(InvalidProperties::Unknown(short_line(unknown, 60)));
         }
         let timeout_seconds: Option<NonZeroU32> = optional(properties, "Timeout")?;
         if timeout_seconds.is_some_and(|timeout| timeout.get() > TIMEOUT_SECONDS_MAX) {

@@ -7,7 +7,7 @@ use aws_sdk_sqs::types::MessageAttributeValue;
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use steward_core::{
-    limits::{COMMAND_TEXT_CHARS_MAX, truncate_chars},
+    limits::{COMMAND_TEXT_CHARS_MAX, short_line},
     model::events::{BusEvent, EventData},
 };
 use steward_runtime::{
@@ -104,7 +104,7 @@ impl DeadLetterQueue {
 
     /// The event that announces a redrive.
     fn announcement(&self, at: Timestamp, request: &RedriveRequest) -> BusEvent {
-        let short = |text: &str| truncate_chars(text, COMMAND_TEXT_CHARS_MAX);
+        let short = |text: &str| short_line(text, COMMAND_TEXT_CHARS_MAX);
         let data = EventData::OperatorRedrive {
             queue: self.name().to_owned(),
             to: request.to.as_deref().map(|url| queue_name(url).to_owned()),

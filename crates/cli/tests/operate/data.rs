@@ -1,6 +1,6 @@
-//! `steward restore` and `steward forget`.
+//! `steward restore` and `steward forget`, and the payloads that `steward show` downloads.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use serde_json::{Value, json};
@@ -79,21 +79,52 @@ async fn restored_tables_are_copied_and_newer_items_of_the_deployment_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn show_downloads_no_payload_of_another_task() {
+    let harness = OperatorHarness::start().await;
+    let payloads = S3Payloads::new(&harness.host.aws.sdk_config(), PAYLOADS.to_owned());
+    let folder = tempfile::tempdir().unwrap();
+    submit_with_payload(&harness, folder.path(), "order-1").await;
+    let keys = payloads.keys_under("tasks/order-1@").await.unwrap();
+    let key = keys[0].as_str();
+    harness.steward(&["show", "order-1"]).await.has(&[key]);
+    harness.steward(&["show", "order-1", "--payload", key]).await.has(&["a name and an address"]);
+
+    harness.submit("order", "order-2", "/charge").await;
+    harness.until_state("order-2", "Error").await;
+    let sha256 = "0".repeat(64);
+    let reference = json!({ "$payload": {
+        "version": 1, "key": key, "bytes": 21, "sha256": sha256, "content_type": "text/plain",
+    } });
+    let input = json!({ "refuse": "/charge", "scan": reference }).to_string();
+    let edit = ["resubmit", "order-2", "--input", &input, "--why", "a test"];
+    harness.steward(&edit).await.has(&["resubmit"]);
+    harness.until_state("order-2", "Error").await;
+    let download = harness.steward(&["show", "order-2", "--payload", key]).await;
+    download.fails(&["task `order-2` shows no payload"]);
+    assert!(!harness.steward(&["show", "order-2", "--json"]).await.out.contains(key));
+}
+
+/// Runs a task whose input has a payload, until it is processed.
+async fn submit_with_payload(harness: &OperatorHarness, folder: &Path, id: &str) {
+    let scan = folder.join("scan.txt");
+    std::fs::write(&scan, "a name and an address").unwrap();
+    let scan = format!("scan={}", scan.display());
+    let file = folder.join("order.json");
+    let submission = json!({ "task_id": id, "workflow": "order", "input": { "refuse": "" } });
+    std::fs::write(&file, submission.to_string()).unwrap();
+    let submit = ["submit", file.to_str().unwrap(), "--payload", &scan];
+    harness.steward(&submit).await.has(&["sent"]);
+    harness.until_state(id, "Processed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forgotten_task_has_no_data_left_and_is_not_repeated() {
     let harness = OperatorHarness::start().await;
     let client = Client::new(&harness.host.aws.sdk_config());
     let payloads = S3Payloads::new(&harness.host.aws.sdk_config(), PAYLOADS.to_owned());
     let folder = tempfile::tempdir().unwrap();
-    let scan = folder.path().join("scan.txt");
-    std::fs::write(&scan, "a name and an address").unwrap();
-    let scan = format!("scan={}", scan.display());
     for id in ["order-1", "order-10"] {
-        let file = folder.path().join("order.json");
-        let submission = json!({ "task_id": id, "workflow": "order", "input": { "refuse": "" } });
-        std::fs::write(&file, submission.to_string()).unwrap();
-        let submit = ["submit", file.to_str().unwrap(), "--payload", &scan];
-        harness.steward(&submit).await.has(&["sent"]);
-        harness.until_state(id, "Processed").await;
+        submit_with_payload(&harness, folder.path(), id).await;
         assert_eq!(payloads.keys_under(&format!("tasks/{id}@")).await.unwrap().len(), 1);
     }
     harness.submit("order", "order-2", "/charge").await;

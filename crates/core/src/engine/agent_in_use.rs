@@ -109,7 +109,7 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     let earlier = change.task.error.take().map(|error| format!("{error}; "));
     let reason = format!("{}{reason}", earlier.unwrap_or_default());
     change.task.process_state = ProcessState::Error;
-    change.task.error = Some(limits::truncate_chars(&reason, limits::ERROR_CHARS_MAX));
+    change.task.error = Some(limits::short_line(&reason, limits::ERROR_CHARS_MAX));
     change.reports_end_again = true;
 }
 

@@ -14,6 +14,7 @@ use crate::{
     engine::{
         item_list::{slice_documents, slices_of},
         notify::result_key,
+        passed_payloads::check_payloads,
         order,
         request::size_error,
         task_change::{TaskChange, pause_until},
@@ -222,7 +223,10 @@ fn finish(change: &mut TaskChange<'_>) {
         return;
     };
     let rendered = match change.sources().render(output) {
-        Ok(value) => size_error("output of the task", &value).map_or(Ok(value), Err),
+        Ok(value) => match size_error("output of the task", &value) {
+            Some(reason) => Err(reason),
+            None => check_payloads(&value, &change.task).map(|()| value),
+        },
         Err(ValueError::NotLoaded) => return,
         Err(ValueError::Invalid(reason)) => Err(reason),
     };

@@ -20,6 +20,7 @@
 //! | [`order`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
 //! | `settle`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
+//! | `passed_payloads` | which payloads a task may name in what it sends |
 //! | `placement` | which documents are stored in the task's item |
 
 mod advance;
@@ -40,6 +41,7 @@ pub mod notify;
 mod operate;
 pub mod order;
 mod outcome;
+mod passed_payloads;
 pub(crate) mod placement;
 mod redelivery;
 mod render;

@@ -11,7 +11,7 @@ use crate::engine::{
 };
 use crate::{
     engine::{effect::Effect, task_change::TaskChange, undo},
-    limits::{self, truncate_chars},
+    limits::{self, short_line},
     model::{
         command::{Command, CommandAction, CommandRecord, ReceivedCommand},
         events::{BusEvent, EventData},
@@ -47,7 +47,7 @@ fn record_command(
     steps: &[Part],
     refused: Option<&str>,
 ) {
-    let short = |text: &str| truncate_chars(text, limits::COMMAND_TEXT_CHARS_MAX);
+    let short = |text: &str| short_line(text, limits::COMMAND_TEXT_CHARS_MAX);
     let record = CommandRecord {
         id: command.command_id.clone(),
         command: short(&command.order.describe(steps)),
@@ -70,7 +70,7 @@ pub(crate) fn refused_record(
     reason: &str,
     at: Timestamp,
 ) -> CommandRecord {
-    let short = |text: &str| truncate_chars(text, limits::COMMAND_TEXT_CHARS_MAX);
+    let short = |text: &str| short_line(text, limits::COMMAND_TEXT_CHARS_MAX);
     CommandRecord {
         id: command.command_id.clone(),
         command: short(&command.order.describe(&[])),

@@ -433,7 +433,7 @@ fn count_failure(
 }
 
 fn store_reason(change: &mut TaskChange<'_>, key: DocumentKey, reason: &str, verdict: &str) {
-    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+    let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
     let body = json!({ "reason": reason, "verdict": verdict });
     change.documents.push(Document::new(key, change.now(), body));
 }

@@ -12,6 +12,7 @@ use crate::{
     },
     engine::{
         effect::Effect,
+        passed_payloads::check_payloads,
         values::{ValueError, ValueSources},
     },
     expression::template::Template,
@@ -21,7 +22,6 @@ use crate::{
         json_text::{JsonText, bytes_in_message},
         messages::{ParentStep, StepRequest, Submission, idempotency_key},
         names::{AgentName, Part, TaskId},
-        payload::PayloadReference,
         step::StepState,
         task::Task,
     },
@@ -100,7 +100,7 @@ impl AgentCall<'_> {
         // Keep only the text, because the value may use thirty times as much memory.
         let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
         if let Ok(Some(body)) = &body {
-            check_payload_body(body, task)?;
+            check_payloads(body, task).map_err(|error| format!("request.body: {error}"))?;
         }
         let body = body.map(|body| body.map(JsonText::from));
         let request = StepRequest {
@@ -132,25 +132,6 @@ impl AgentCall<'_> {
             return Err(format!("a request of {bytes} bytes; the limit is {limit}").into());
         }
         Ok(request)
-    }
-}
-
-/// Checks a body that is a reference to a payload: the agent reads the object and sends it in place of the reference. The object
-/// must belong to the task. A service, a caller or a template may have produced the reference. Elsewhere in a body, a
-/// reference is only passed on.
-fn check_payload_body(body: &Value, task: &Task) -> Result<(), String> {
-    let Some(reference) = PayloadReference::of(body) else { return Ok(()) };
-    let reference = reference.map_err(|error| format!("request.body: {error}"))?;
-    match task.payload_place() {
-        Some(place) if place.contains(&reference.key) => Ok(()),
-        Some(_) => {
-            Err("request.body: the payload does not belong to this task or its child tasks"
-                .to_owned())
-        }
-        None => {
-            Err("request.body: an older release recorded the task, which has no payloads"
-                .to_owned())
-        }
     }
 }
 

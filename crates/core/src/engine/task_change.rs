@@ -195,7 +195,7 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn fail_task(&mut self, reason: &str) {
         if self.task.process_state != ProcessState::Error {
             self.task.process_state = ProcessState::Error;
-            self.task.error = Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX));
+            self.task.error = Some(limits::short_line(reason, limits::ERROR_CHARS_MAX));
         }
     }
 

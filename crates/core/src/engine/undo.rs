@@ -46,7 +46,7 @@ pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
         return fail_past_point_of_no_return(change, reason, &step);
     }
     change.task.process_state = ProcessState::Undoing;
-    change.task.undo_reason = Some(limits::truncate_chars(reason, limits::ERROR_CHARS_MAX));
+    change.task.undo_reason = Some(limits::short_line(reason, limits::ERROR_CHARS_MAX));
     change.task.complete_by = later(change.now(), change.plan().complete_within);
     abandon_forward_steps(change);
     change.extend_undo_deadline();

@@ -34,11 +34,7 @@ impl ErrorDetail {
 
 impl From<String> for ErrorDetail {
     fn from(text: String) -> Self {
-        // A terminal would execute some control characters, and reorder a text by others.
-        let is_shown = |c: &char| {
-            let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            matches!(c, '\n' | '\t') || !(c.is_control() || is_direction)
-        };
+        let is_shown = |c: &char| matches!(c, '\n' | '\t') || !limits::is_terminal_control(*c);
         let text: String = text.chars().filter(is_shown).collect();
         Self(limits::truncate_bytes(text.trim().to_owned(), limits::ERROR_DETAIL_BYTES_MAX))
     }

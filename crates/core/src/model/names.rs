@@ -52,7 +52,7 @@ macro_rules! checked_text {
                 }
                 Err(InvalidName {
                     kind: $kind,
-                    text: crate::limits::truncate_chars(&text, 60),
+                    text: crate::limits::short_line(&text, 60),
                     rule: format!("{}, at most {} characters", $rule, $chars_max),
                 })
             }
@@ -258,7 +258,7 @@ impl FromStr for Part {
         let item = index.filter(|index: &u32| *index < ITEMS_MAX && index.to_string() == item);
         let item = item.ok_or_else(|| InvalidName {
             kind: "item",
-            text: crate::limits::truncate_chars(text, 60),
+            text: crate::limits::short_line(text, 60),
             rule: format!("a step's name and an index from 0 to {}, as `ship[3]`", ITEMS_MAX - 1),
         })?;
         Ok(Self { step: step.parse()?, item: Some(item) })
@@ -334,7 +334,7 @@ impl FromStr for Incarnation {
             .and_then(|text| u64::from_str_radix(text, 36).ok());
         number.map(Self).ok_or_else(|| InvalidName {
             kind: "incarnation",
-            text: crate::limits::truncate_chars(text, 60),
+            text: crate::limits::short_line(text, 60),
             rule: format!("{INCARNATION_CHARS} digits in base 36"),
         })
     }
@@ -410,7 +410,7 @@ impl FromStr for CallbackToken {
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let invalid = || InvalidName {
             kind: "callback token",
-            text: crate::limits::truncate_chars(text, 60),
+            text: crate::limits::short_line(text, 60),
             rule: "a token from a step's request, as `order-7/approve/i0mfvx3k5z`".to_owned(),
         };
         let parts: Vec<_> = text.split('/').collect();

@@ -66,5 +66,5 @@ pub(super) fn attribute_text(text: &str, chars_max: usize) -> String {
         if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }
     };
     let text: String = text.chars().map(allowed).collect();
-    limits::truncate_chars(&text, chars_max)
+    limits::short_line(&text, chars_max)
 }

@@ -55,6 +55,16 @@ fn verify(
     webhook.verify(&secrets(list), "payments", &[header], body, at(now))
 }
 
+#[test]
+fn webhooks_without_a_secret_are_named() {
+    let webhooks = json!({ "payments": {
+        "header": "X-Hub-Signature-256", "scheme": "body", "source": "github", "detail_type": "push",
+    } });
+    let webhooks: Webhooks = webhooks.to_string().parse().unwrap();
+    assert_eq!(webhooks.without_secret(&WebhookSecrets::default()), ["payments"]);
+    assert!(webhooks.without_secret(&secrets(&[SECRET])).is_empty());
+}
+
 /// The vectors of RFC 4231 (test case 2) and of GitHub's documentation, so that the scheme is not only compared with
 /// itself.
 #[test]

@@ -197,5 +197,5 @@ fn template_text(template: &Template) -> String {
         Some(expression) => expression.trim().to_owned(),
         None => text.replace("${ ", "{").replace(" }", "}"),
     };
-    limits::truncate_chars(&text, TEXT_CHARS_MAX)
+    limits::short_line(&text, TEXT_CHARS_MAX)
 }

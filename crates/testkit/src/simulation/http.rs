@@ -63,7 +63,7 @@ pub(super) fn answer(
     let reason = || {
         // The titles of problem details may have any length and language.
         let title = large_tasks::words(reason_chars);
-        limits::truncate_chars(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
+        limits::short_line(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
     };
     let permanent =
         |may_have_run| Err(CallFault::Permanent { reason: reason(), may_have_run, detail: None });

@@ -19,7 +19,7 @@ pub(super) enum AttemptEnd {
 
 /// A permanent failure.
 pub(super) fn failed(reason: &str, may_have_run: bool, detail: Option<ErrorDetail>) -> AttemptEnd {
-    let reason = limits::truncate_chars(reason, limits::REASON_CHARS_MAX);
+    let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
     AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run, detail })
 }
 
