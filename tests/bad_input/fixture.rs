@@ -140,10 +140,7 @@ pub(super) fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 
 /// The texts, each cut to 200 characters, with their reasons.
 pub(super) fn shortened(texts: &[(String, String)]) -> Vec<(String, &str)> {
-    texts
-        .iter()
-        .map(|(text, reason)| (limits::short_line(text, 200), reason.as_str()))
-        .collect()
+    texts.iter().map(|(text, reason)| (limits::short_line(text, 200), reason.as_str())).collect()
 }
 
 pub(super) fn optional(value: &Value) -> Option<String> {

@@ -122,7 +122,7 @@ impl AwsPorts {
             channel,
             bus: EventBridgeBus::new(eventbridge, config.event_bus.clone()),
             timing: config.timing(),
-            instance: format!("{role}-{:08x}", fastrand::u32(..)),
+            instance: instance_name(role),
             callback_urls: None,
             payloads,
         }
@@ -136,11 +136,24 @@ impl AwsPorts {
 }
 
 impl AwsPorts {
+    /// The same ports for an invocation that runs beside others in this process. As on Lambda, each is an instance: one must not take
+    /// what another has saved for its own.
+    #[must_use]
+    pub fn for_invocation(&self) -> Self {
+        let role = self.instance.rsplit_once('-').map_or("", |(role, _)| role);
+        Self { instance: instance_name(role), ..self.clone() }
+    }
+
     /// The bucket of payloads, to stream them.
     #[must_use]
     pub fn bucket(&self) -> Option<&S3Payloads> {
         self.payloads.as_ref()
     }
+}
+
+/// The role and a random suffix.
+fn instance_name(role: &str) -> String {
+    format!("{role}-{:08x}", fastrand::u32(..))
 }
 
 impl Ports for AwsPorts {

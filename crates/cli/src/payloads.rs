@@ -40,13 +40,15 @@ pub(crate) struct PayloadFile {
 }
 
 impl FromStr for PayloadFile {
-    type Err = std::convert::Infallible;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text.split_once('=') {
-            Some((field, file)) => Self { field: Some(field.to_owned()), file: file.into() },
-            None => Self { field: None, file: text.into() },
-        })
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((field, file)) = text.split_once('=') else {
+            return Ok(Self { field: None, file: text.into() });
+        };
+        let is_empty = field.split('.').any(str::is_empty);
+        ensure!(!is_empty, "expected FILE or FIELD=FILE, such as document.scan=scan.pdf");
+        Ok(Self { field: Some(field.to_owned()), file: file.into() })
     }
 }
 

@@ -129,8 +129,7 @@ impl ReadableFields {
     pub fn extract(text: &str) -> Self {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
         let field = |key: &str| value.get(key).and_then(Value::as_str);
-        let task_id =
-            field("task_id").map(|id| limits::short_line(id, limits::TASK_ID_CHARS_MAX));
+        let task_id = field("task_id").map(|id| limits::short_line(id, limits::TASK_ID_CHARS_MAX));
         Self { task_id, reply_to: field("reply_to").map(str::to_owned) }
     }
 }

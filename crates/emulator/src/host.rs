@@ -297,9 +297,10 @@ impl Host {
             ] {
                 let (ports, instance) = (ports.clone(), instance.clone());
                 let handler = move |event| {
-                    let (ports, instance, queue) = (ports.clone(), instance.clone(), queue.clone());
+                    let ports = ports.for_invocation();
+                    let (instance, queue) = (instance.clone(), queue.clone());
                     with_cpu_account(CpuAccount::Scheduler, async move {
-                        let handle = |event| handle_with(&*ports, &instance, event);
+                        let handle = |event| handle_with(&ports, &instance, event);
                         ports.channel().process_batch(&queue, event, handle).await
                     })
                 };

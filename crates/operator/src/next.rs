@@ -73,9 +73,13 @@ pub fn next_events(
             )];
         }
         ProcessState::Error => {
-            return vec![NextEvent::new(
-                "An operator must resubmit, skip or complete the failed step, or undo the task",
-            )];
+            let has_failed_step = task.part_runs().any(|(_, record)| record.run.state.is_failed());
+            return vec![NextEvent::new(match has_failed_step {
+                true => {
+                    "An operator must resubmit, skip or complete the failed step, or undo the task"
+                }
+                false => "An operator must resubmit or undo the task",
+            })];
         }
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {}
     }

@@ -358,8 +358,7 @@ fn prepare(Send { effect, traceparent, tenant }: Send) -> PreparedMessage {
             outgoing(Queue::Client(queue), &notice, traceparent, tenant)
         }
         Effect::Reject { submission, reason } => {
-            let reason =
-                (REFUSAL_ATTRIBUTE, limits::short_line(&reason, limits::REASON_CHARS_MAX));
+            let reason = (REFUSAL_ATTRIBUTE, limits::short_line(&reason, limits::REASON_CHARS_MAX));
             let attributes = std::iter::once(reason)
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();

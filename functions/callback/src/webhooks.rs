@@ -228,8 +228,7 @@ where
     ) -> Result<(), SignatureRefusal> {
         let values = headers.get_all(webhook.header()).iter();
         // A value that is not text is a signature too: a malformed one.
-        let signatures: Vec<_> =
-            values.map(|value| value.to_str().unwrap_or_default()).collect();
+        let signatures: Vec<_> = values.map(|value| value.to_str().unwrap_or_default()).collect();
         let verify =
             |secrets: &WebhookSecrets| webhook.verify(secrets, name, &signatures, body, now);
         match verify(&self.secrets.current()) {

@@ -6,7 +6,7 @@ use backon::{ExponentialBuilder, Retryable};
 use reqwest::Client;
 use serde::Serialize;
 use steward_core::{
-    limits::{truncate_bytes, short_line},
+    limits::{short_line, truncate_bytes},
     model::{hash::fnv1a, json_text::to_json_value},
 };
 

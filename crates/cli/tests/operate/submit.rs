@@ -63,6 +63,19 @@ async fn submit_waits_for_the_end_of_the_tasks() {
     let other = submit(&harness, &order("fine", "/ship"), &["--wait"]).await;
     other.fails(&["1 of 1 tasks not Processed"]);
     assert_eq!(other.out, "fine: refused: the task exists already, with other content\n");
+    let other = submit(&harness, &order("fine", "/ship"), &["--wait", "--json"]).await;
+    let refused = json!({
+        "task_id": "fine", "process_state": null,
+        "refused": "the task exists already, with other content",
+    });
+    assert_eq!(serde_json::from_str::<Value>(&other.out).unwrap(), json!([refused]));
+
+    // One of three.
+    let one = harness.steward(&["list", "--limit", "1", "--json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&one.out).unwrap().as_array().unwrap().len(), 1);
+    assert_eq!(one.err, "more than 1 tasks match, also newer ones: raise --limit\n");
+    assert_eq!(harness.steward(&["list", "--limit", "3"]).await.err, "");
+    harness.steward(&["list", "--limit", "0"]).await.fails(&["--limit"]);
 
     harness.shop.hold(true);
     let output = submit(&harness, &order("slow", ""), &["--wait=3s"]).await;

@@ -14,8 +14,8 @@ use crate::{
     engine::{
         item_list::{slice_documents, slices_of},
         notify::result_key,
-        passed_payloads::check_payloads,
         order,
+        passed_payloads::check_payloads,
         request::size_error,
         task_change::{TaskChange, pause_until},
         values::{ValueError, json_type_name},

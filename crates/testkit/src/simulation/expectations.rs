@@ -212,8 +212,12 @@ impl<'a> TaskExpectations<'a> {
             let completed =
                 completed.is_some_and(|run| matches!(run.state, StepState::Completed { .. }));
             let reads_missing = !completed && step.undo.as_ref().is_some_and(|undo| undo.reads_own);
+            let reads_foreign = step.undo.as_ref().is_some_and(|undo| undo.reads_own)
+                && self.has_foreign_output(&part.step);
             // An operator completed the step before it chose its agent.
-            return reads_missing || self.chosen_agent(&step.work) == Expected::NoValue;
+            return reads_missing
+                || reads_foreign
+                || self.chosen_agent(&step.work) == Expected::NoValue;
         }
         let fails =
             self.should_run(step) == Expected::NoValue || self.items(step) == Expected::NoValue;

@@ -10,7 +10,11 @@
 
 use serde_json::Value;
 use steward_core::model::{
-    attempt::Action, document::Document, json_text::JsonText, messages::StepRequest, names::Part,
+    attempt::Action,
+    document::{Document, DocumentKey},
+    json_text::JsonText,
+    messages::StepRequest,
+    names::{Part, StepName},
     task::Task,
 };
 
@@ -19,7 +23,7 @@ use super::{
     expectations::TaskExpectations,
     ledger::EffectLedger,
     oracle::Oracle,
-    payload_values::{Content, Reference, has_marker, is_same, references},
+    payload_values::{Content, Reference, has_marker, is_same, marked_values, references},
     task_record::{describe, is_final},
 };
 
@@ -45,6 +49,12 @@ impl Oracle {
     pub(super) fn observe_stored_payloads(&mut self, task: &Task, documents: &[Document]) {
         for document in documents.iter().filter(|document| has_marker(&document.body)) {
             self.check_references(task, &document.body);
+            let place = self.payloads.place_of(task).unwrap_or_default();
+            let is_output = matches!(document.key, DocumentKey::Result(_));
+            if is_output && has_foreign(place, &document.body) {
+                let finding = format!("{}: passes on {}", task.task_id, document.body);
+                self.violations.push(finding);
+            }
         }
     }
 
@@ -72,6 +82,7 @@ impl Oracle {
         let found = [
             expected.wrong_document(part, *action, &body),
             expected.wrong_payload(&body, received),
+            expected.foreign_reference(&body),
         ];
         let of = describe(task_id, part, *action);
         self.violations.extend(found.into_iter().flatten().map(|found| format!("{of}: {found}")));
@@ -116,6 +127,20 @@ impl TaskExpectations<'_> {
             .then(|| format!("received another content than that of {key}"))
     }
 
+    /// A reference in a request that does not name a payload of the task.
+    fn foreign_reference(&self, body: &Value) -> Option<String> {
+        let records = &self.oracle.payloads;
+        let place = records.place_of(self.task)?;
+        let foreign = marked_values(body).into_iter().find(|value| !is_own(place, value))?;
+        Some(format!("received the reference {foreign}, which is not the task's"))
+    }
+
+    /// Whether the undo of a step may fail because the step returned a reference that is not the task's.
+    pub(super) fn has_foreign_output(&self, name: &StepName) -> bool {
+        let Some(place) = self.oracle.payloads.place_of(self.task) else { return false };
+        self.raw_outputs(name.as_str()).any(|value| has_foreign(place, value))
+    }
+
     /// Whether a step may fail because of its document, or its child task be refused: a reference in it is forged.
     pub(super) fn has_unusable_document(&self, part: &Part) -> bool {
         let Some(step) = self.model.step(&part.step) else { return false };
@@ -128,7 +153,8 @@ impl TaskExpectations<'_> {
                 let is_marked = |value: &Value| value.get("$payload").is_some();
                 outputs.any(|value| is_marked(value) && !records.is_usable(place, value))
             }
-            (WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_), _) => false,
+            (WorkPlan::Call { .. }, _) => outputs.any(|value| has_foreign(place, value)),
+            (WorkPlan::Wait(_) | WorkPlan::Event(_), _) => false,
         }
     }
 
@@ -148,4 +174,17 @@ impl TaskExpectations<'_> {
         (is_about_payloads && !is_right)
             .then(|| format!("its child task was refused, but its payloads are right: {reason}"))
     }
+}
+
+/// Whether what a service returned has a reference that does not name a payload of the task with this place.
+fn has_foreign(place: &str, returned: &Value) -> bool {
+    // A large response is stored at its task.
+    let is_foreign =
+        |value: &&Value| Content::of_response(value).is_none() && !is_own(place, value);
+    marked_values(returned).iter().any(is_foreign)
+}
+
+/// Whether a value with the key of references names a payload of the task with this place.
+fn is_own(place: &str, value: &Value) -> bool {
+    Reference::of(value).is_some_and(|reference| reference.key.starts_with(place))
 }
