@@ -151,7 +151,10 @@ impl TaskExpectations<'_> {
             (WorkPlan::Child(_), _) => outputs.any(|value| !records.may_pass_on(place, value)),
             (WorkPlan::Call { .. }, Some(DocumentPlan { is_whole: true, .. })) => {
                 let is_marked = |value: &Value| value.get("$payload").is_some();
-                outputs.any(|value| is_marked(value) && !records.is_usable(place, value))
+                outputs.any(|value| {
+                    has_foreign(place, value)
+                        || (is_marked(value) && !records.is_usable(place, value))
+                })
             }
             (WorkPlan::Call { .. }, _) => outputs.any(|value| has_foreign(place, value)),
             (WorkPlan::Wait(_) | WorkPlan::Event(_), _) => false,

@@ -79,6 +79,10 @@ async fn a_refusal_is_permanent_and_its_reason_has_only_status_and_title() {
     let remote = TestServer::start(move || respond_problem(400, long.clone())).await;
     let Err(CallFault::Permanent { reason, .. }) = remote.call().await else { panic!() };
     assert!(reason.len() < 200, "{reason}");
+    // A terminal would execute it.
+    let title = json!({ "title": "no\u{1b}[2J\r\nmoney\u{9b}" }).to_string();
+    let remote = TestServer::start(move || respond_problem(400, title.clone())).await;
+    assert_eq!(remote.call().await, permanent("HTTP 400 Bad Request: no[2J  money"));
 }
 
 #[tokio::test]
