@@ -11,7 +11,6 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use steward_core::model::names::{AgentName, WorkflowName};
 
 /// The longest name: `NAME-local-agent-NAME` is the name of a Lambda function, which has at most 64 characters.
 const NAME_BYTES_MAX: usize = 20;
@@ -54,11 +53,16 @@ enum Agent {
 struct ProjectName(String);
 
 fn parse_name(name: &str) -> Result<ProjectName> {
-    name.parse::<WorkflowName>()?;
-    name.parse::<AgentName>()?;
-    ensure!(!name.contains('_'), "the name of a stack has no `_`: use `-`");
-    ensure!(name.len() <= NAME_BYTES_MAX, "at most {NAME_BYTES_MAX} characters");
-    ensure!(!name.contains("--") && !name.ends_with('-'), "a `-` stands between letters or digits");
+    let is_valid = name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.split('-').all(|word| {
+            let is_lower_case = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            !word.is_empty() && word.chars().all(is_lower_case)
+        });
+    ensure!(
+        is_valid,
+        "expected a lower-case letter, then lower-case letters, digits and single `-`, at most {NAME_BYTES_MAX}, such as my-shop"
+    );
     // Patterns of names tell Steward's own queues from those of agents.
     ensure!(
         !format!("{name}-").contains("-agent-"),

@@ -108,7 +108,7 @@ fn the_scripts_of_a_project_say_what_is_missing() {
     };
     assert!(run("fetch", "package").contains("set it to the URL of the releases"));
     assert!(run("fetch", "release").contains("package or command"));
-    assert!(run("deploy", "staging").contains("dev, prod or local"));
+    assert!(run("deploy", "staging").contains("steward.toml has no [staging.deploy.parameters]"));
 }
 
 #[test]
@@ -141,6 +141,8 @@ fn names_that_stacks_agents_or_workflows_refuse_are_refused() {
     ] {
         let output = steward(folder.path(), &["new", name]);
         assert_eq!(output.status.code(), Some(2), "{name}: {output:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("at most 20") || name.contains("-agent"), "{error}");
     }
     assert!(files(folder.path()).is_empty());
     let rust = steward(folder.path(), &["new", "shop", "--agent", "rust"]);

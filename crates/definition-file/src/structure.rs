@@ -304,6 +304,11 @@ fn unknown_key(
         let (message, hint) = invalid_string(format, schema, &json!(name));
         return (message, hint, None);
     }
+    if IMPORT_MARKS.iter().any(|mark| name.starts_with(mark)) {
+        let message = format!("{quoted} is a mark of `steward workflow import`");
+        let hint = "do what its text says, then delete the key".to_owned();
+        return (message, Some(hint), None);
+    }
     let known = schema_of(format, error).get("properties").and_then(Value::as_object);
     let known: Vec<_> =
         known.into_iter().flat_map(|keys| keys.keys().map(String::as_str)).collect();
@@ -311,9 +316,12 @@ fn unknown_key(
     (format!("unknown key {quoted}"), hint::suggestion(name, known), similar)
 }
 
+/// How the keys begin that an import leaves where it could not decide.
+const IMPORT_MARKS: [&str; 2] = ["decide_", "cannot_translate_"];
+
 fn quote(text: &str) -> String {
-    let shown: String = limits::short_line(text, QUOTED_CHARS_MAX).escape_debug().collect();
-    format!("`{shown}`")
+    let escaped = text.escape_debug().to_string();
+    format!("`{}`", limits::short_line(&escaped, QUOTED_CHARS_MAX))
 }
 
 fn invalid_value(

@@ -100,9 +100,15 @@ fn summary(import: &Import) -> String {
     let (decisions, cannot) =
         (import.report.count(Level::Decision), import.report.count(Level::Cannot));
     format!(
-        "the import is not finished: {decisions} decisions, and {cannot} parts that cannot be translated; `steward workflow check` \
-         refuses the definition at each of them"
+        "the import is not finished: {}, and {} that cannot be translated; `steward workflow check` refuses the definition at \
+         each of them",
+        counted(decisions, "decision"),
+        counted(cannot, "part")
     )
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn default_name(file: &Path) -> String {

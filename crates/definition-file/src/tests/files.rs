@@ -138,6 +138,7 @@ steps:
         list: [a, \"${ inptu.x }\"]
   charge:
     agnt: payment
+    decide_2: choose
     after: [reserv, reserve, A b]
     request:
       body: ${ steps.shop.output }
@@ -157,12 +158,13 @@ steps:
 10:37: steps.reserve.recovery.then: must be one of `alert`, `undo`; did you mean `undo`?
 14:19: steps.reserve.request.body.list.1: expression `inptu.x`: unknown name `inptu`; did you mean `input`?
 16:5: steps.charge: unknown key `agnt`; did you mean `agent`?
-17:13: steps.charge.after.0: there is no step `reserv`; did you mean `reserve`?
-17:30: steps.charge.after.2: `A b` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `a_b`?
-18:5: steps.charge.request: missing key `path`
-19:13: steps.charge.request.body: `steps.shop.output`: there is no step `shop`; did you mean `ship`?
-20:9: steps.ship: must be a mapping, not a number
-21:3: steps.empty: the step has no work; it needs an `agent`, a `wait` or a `workflow`"
+17:5: steps.charge: `decide_2` is a mark of `steward workflow import`; do what its text says, then delete the key
+18:13: steps.charge.after.0: there is no step `reserv`; did you mean `reserve`?
+18:30: steps.charge.after.2: `A b` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `a_b`?
+19:5: steps.charge.request: missing key `path`
+20:13: steps.charge.request.body: `steps.shop.output`: there is no step `shop`; did you mean `ship`?
+21:9: steps.ship: must be a mapping, not a number
+22:3: steps.empty: the step has no work; it needs an `agent`, a `wait` or a `workflow`"
         )
     );
 }

@@ -136,7 +136,11 @@ fn cause(case: &FailureCase) -> String {
 fn listed(causes: &[String]) -> String {
     let more = causes.len().saturating_sub(CAUSES_MAX);
     let first: Vec<_> = causes.iter().take(CAUSES_MAX).cloned().collect();
-    let more = if more > 0 { format!("; or in {more} other cases") } else { String::new() };
+    let more = match more {
+        0 => String::new(),
+        1 => "; or in one other case".to_owned(),
+        more => format!("; or in {more} other cases"),
+    };
     format!("{}{more}", first.join("; or if "))
 }
 
