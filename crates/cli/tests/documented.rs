@@ -9,7 +9,11 @@
 //!   file again;
 //! - the files in `tests/documented/PAGE`, for files that a page describes and does not show.
 //!
-//! With `terminal` they run in a pseudo-terminal, by `script`. Output and errors are compared together. A duration after `in` may differ, and a line `…` stands for any lines.
+//! With `terminal` they run in a pseudo-terminal, by `script`. Output and errors are compared together. A duration after `in`, times and
+//! the widths of columns may differ, and a line `…` stands for any lines.
+//!
+//! A page may need servers. A block `server` has one command, which runs until the page ends or the page starts the same program again.
+//! The blocks that need a server are marked `served`. Servers get free ports in place of those of the page.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,8 +24,11 @@
 
 use std::{
     env, fs,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -137,27 +144,108 @@ fn write(folder: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Runs a command after one with this exit code; returns what it prints, output and errors, and its exit code.
-fn run(command: &str, exit_code: i32, in_terminal: bool, folder: &Path) -> (String, i32) {
-    let steward = Path::new(env!("CARGO_BIN_EXE_steward")).parent().unwrap().to_owned();
-    let paths = env::var_os("PATH").unwrap();
-    let paths = env::join_paths([steward].into_iter().chain(env::split_paths(&paths))).unwrap();
-    let script = format!("exec 2>&1\n(exit {exit_code})\n{command}");
-    let (program, arguments) = if in_terminal {
-        ("script", vec!["--quiet", "--return", "--command", &script, "/dev/null"])
-    } else {
-        ("sh", vec!["-c", &script])
-    };
-    let output = Command::new(program)
-        .args(arguments)
-        .current_dir(folder)
-        .env("PATH", paths)
-        .output()
-        .unwrap();
-    let printed = without_colours(&String::from_utf8(output.stdout).unwrap());
-    let printed = printed.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-    let printed = if printed.is_empty() { printed } else { printed + "\n" };
-    (printed, output.status.code().unwrap())
+/// The folder of `steward`.
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_steward")).parent().unwrap().to_owned()
+}
+
+/// A page while its commands run.
+struct RunningPage {
+    folder: TempDir,
+    /// The exit code of the last command.
+    exit_code: i32,
+    servers: Vec<Server>,
+}
+
+/// A program that runs until it is dropped.
+struct Server {
+    /// The beginning of the command. Of the programs with the same beginning, one runs at a time.
+    name: &'static str,
+    /// Its address on the page.
+    documented: &'static str,
+    address: String,
+    process: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// The servers of pages: how the command begins, what runs in its place, and the address on the page.
+const SERVERS: [(&str, &str, &str); 2] = [
+    ("cargo run -p steward-demo --example services", "examples/services", "127.0.0.1:9000"),
+    ("steward local", "steward local", "127.0.0.1:4566"),
+];
+
+impl RunningPage {
+    fn new(page: &str) -> Self {
+        Self { folder: folder_of(page), exit_code: 0, servers: Vec::new() }
+    }
+
+    /// Runs a command after the one before; returns what it prints, output and errors.
+    fn run(&mut self, command: &str, in_terminal: bool) -> String {
+        let script = format!("exec 2>&1\n(exit {})\n{}", self.exit_code, self.with_ports(command));
+        let (program, arguments) = if in_terminal {
+            ("script", vec!["--quiet", "--return", "--command", &script, "/dev/null"])
+        } else {
+            ("sh", vec!["-c", &script])
+        };
+        let output = self.shell(program).args(arguments).output().unwrap();
+        self.exit_code = output.status.code().unwrap();
+        let mut printed = without_colours(&String::from_utf8(output.stdout).unwrap());
+        for Server { documented, address, .. } in &self.servers {
+            printed = printed.replace(address.as_str(), documented);
+        }
+        let printed = printed.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        if printed.is_empty() { printed } else { printed + "\n" }
+    }
+
+    /// A program in the folder of the page, with `steward` on its path.
+    fn shell(&self, program: &str) -> Command {
+        let paths = env::var_os("PATH").unwrap();
+        let paths = [programs()].into_iter().chain(env::split_paths(&paths));
+        let mut command = Command::new(program);
+        command.current_dir(self.folder.path()).env("PATH", env::join_paths(paths).unwrap());
+        for server in self.servers.iter().filter(|server| server.name == "steward local") {
+            command.env("AWS_ENDPOINT_URL", format!("http://{}", server.address));
+        }
+        command
+    }
+
+    fn with_ports(&self, command: &str) -> String {
+        self.servers.iter().fold(command.to_owned(), |command, server| {
+            command.replace(server.documented, &server.address)
+        })
+    }
+
+    /// Starts a server, and waits until it accepts connections.
+    fn serve(&mut self, command: &str) {
+        let (name, program, documented) =
+            SERVERS.into_iter().find(|(name, ..)| command.starts_with(name)).unwrap();
+        self.servers.retain(|server| server.name != name);
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let arguments = self.with_ports(command.trim_end().strip_prefix(name).unwrap());
+        let program = format!("exec {}/{program}", programs().display());
+        let script = format!("{program} --listen {address} {arguments}");
+        let mut shell = self.shell("sh");
+        let shell = shell.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = shell.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(&address).is_err() {
+            let ended = process.try_wait().unwrap();
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "{script}: {ended:?}; its program is built by `cargo build --workspace --all-targets`"
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.servers.push(Server { name, documented, address, process });
+    }
 }
 
 /// The text without the sequences that set a terminal's colours: `ESC [ … m`.
@@ -167,13 +255,36 @@ fn without_colours(text: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, after)| after))
 }
 
-/// The text without what differs from run to run.
+/// The text without what differs from run to run: durations, times, and the width of columns.
 fn normalised(text: &str) -> Vec<String> {
     let duration = |line: &str| match line.rsplit_once(" in ") {
         Some((before, after)) if after.ends_with(" s") => format!("{before} in # s"),
         Some(_) | None => line.to_owned(),
     };
-    text.lines().map(duration).collect()
+    text.lines().map(|line| without_times(&duration(line))).collect()
+}
+
+/// The line with `TIME` in place of each time such as `2026-11-25T12:00:00.5Z`, and without repeated fillers of tables.
+fn without_times(line: &str) -> String {
+    if !line.contains("Z") {
+        return narrowed(line);
+    }
+    let words = line.split(' ').map(|word| {
+        let time = word.trim_end_matches(['.', ',', ')']);
+        let is_time = time.len() >= 20 && time.ends_with('Z') && time.as_bytes()[10] == b'T';
+        if is_time { word.replace(time, "TIME") } else { word.to_owned() }
+    });
+    narrowed(&words.collect::<Vec<_>>().join(" "))
+}
+
+fn narrowed(line: &str) -> String {
+    let mut narrow = String::new();
+    for c in line.chars() {
+        if !(matches!(c, ' ' | '─' | '═') && narrow.ends_with(c)) {
+            narrow.push(c);
+        }
+    }
+    narrow
 }
 
 /// Whether a command printed what is expected, where a line `…` stands for any lines.
@@ -187,28 +298,31 @@ fn matches(expected: &[String], printed: &[String]) -> bool {
     }
 }
 
-/// Runs the blocks of all pages with this flag, and returns what differs.
-fn differences(flag: &str) -> Vec<String> {
+/// Runs the blocks with one of these flags, of all pages that have a block with the first; returns what differs.
+fn differences(flags: &[&str]) -> Vec<String> {
     let renews = env::var_os("STEWARD_RENEW").is_some();
     let mut found = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(repository().join(&page)).unwrap();
         let blocks = blocks(&text);
-        if !blocks.iter().any(|block| block.is(flag)) {
+        if !blocks.iter().any(|block| block.is(flags[0])) {
             continue;
         }
-        let folder = folder_of(&page);
-        let (mut renewed, mut exit_code) = (text.clone(), 0);
+        let mut running = RunningPage::new(&page);
+        let mut renewed = text.clone();
         for block in blocks {
             if let Some(name) = block.file_name() {
-                write(folder.path(), name, &block.text);
+                write(running.folder.path(), name, &block.text);
             }
-            for (command, expected) in
-                block.is(flag).then(|| block.commands()).into_iter().flatten()
-            {
-                let printed;
-                (printed, exit_code) =
-                    run(&command, exit_code, block.is("terminal"), folder.path());
+            if !flags.iter().any(|flag| block.is(flag)) {
+                continue;
+            }
+            for (command, expected) in block.commands() {
+                if block.is("server") {
+                    running.serve(&command);
+                    continue;
+                }
+                let printed = running.run(&command, block.is("terminal"));
                 if matches(&normalised(&expected), &normalised(&printed)) {
                     continue;
                 }
@@ -226,14 +340,21 @@ fn differences(flag: &str) -> Vec<String> {
 
 #[test]
 fn commands_print_what_the_documentation_says() {
-    let differences = differences("run");
+    let differences = differences(&["run"]);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]
 #[ignore = "long"]
 fn long_commands_print_what_the_documentation_says() {
-    let differences = differences("run-long");
+    let differences = differences(&["run-long"]);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Pages with servers are run from the beginning to the end.
+#[test]
+fn commands_for_servers_print_what_the_documentation_says() {
+    let differences = differences(&["server", "served", "run"]);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
@@ -260,4 +381,8 @@ fn other_output_is_noticed() {
     assert!(!matches(&lines("a\n…\nz"), &lines("a\nb\nc")));
     assert!(!matches(&lines("a"), &lines("a\nb")));
     assert!(!matches(&lines("a\nb"), &lines("a")));
+    let table = |time: &str, state: &str| lines(&format!("│ {time} ┆ {state} │"));
+    let (early, late) = ("2026-11-22T22:22:03.36Z", "2026-11-25T12:00:00.123456Z ");
+    assert!(matches(&table(early, "Undone"), &table(late, "Undone ")));
+    assert!(!matches(&table(early, "Undone"), &table(early, "Error")));
 }

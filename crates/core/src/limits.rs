@@ -304,12 +304,16 @@ pub const SAVE_CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// the function may run for 30 s.
 pub const SAVE_CONFLICT_RETRY_WITHIN: Duration = Duration::from_secs(12);
 
-/// The beginning of a text as one line of at most `chars_max` characters, without what a terminal would execute. A shortened
-/// text ends in an ellipsis.
+/// The beginning of a text as one line of at most `chars_max` characters, with U+FFFD in place of what a terminal would execute.
+/// A shortened text ends in an ellipsis.
 #[must_use]
 pub fn short_line(text: &str, chars_max: usize) -> String {
-    let spaced = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
-    let mut line: String = spaced.filter(|c| !is_terminal_control(*c)).collect();
+    let shown = |c: char| match c {
+        c if c.is_whitespace() => ' ',
+        c if is_terminal_control(c) => '\u{fffd}',
+        c => c,
+    };
+    let mut line: String = text.chars().map(shown).collect();
     if line.chars().count() > chars_max {
         line = line.chars().take(chars_max.saturating_sub(1)).collect();
         line.push('…');
@@ -395,7 +399,10 @@ mod tests {
     fn long_text_is_cut_with_an_ellipsis() {
         assert_eq!(short_line("abc", 3), "abc");
         assert_eq!(short_line("abcd", 3), "ab…");
-        assert_eq!(short_line("no\r\n\u{1b}[2Jmoney\u{202e}\u{9b}\t!", 20), "no  [2Jmoney !");
+        assert_eq!(
+            short_line("no\r\n\u{1b}[2Jmoney\u{202e}\u{9b}\t!", 20),
+            "no  \u{fffd}[2Jmoney\u{fffd}\u{fffd} !"
+        );
     }
 
     /// The measured bytes are those that a counting allocator saw while a list of many such values was cloned.

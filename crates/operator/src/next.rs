@@ -433,7 +433,11 @@ mod tests {
     fn a_final_task_has_ended_or_needs_an_operator() {
         assert_eq!(events(json!({ "process_state": "Processed" })), ["The task has ended"]);
         for (fields, what) in [
-            (json!({ "process_state": "Error" }), "the failed step, or undo the task"),
+            (json!({ "process_state": "Error" }), "must resubmit or undo the task"),
+            (
+                json!({ "process_state": "Error", "steps": { "a": { "run": { "status": "failed" } } } }),
+                "the failed step, or undo the task",
+            ),
             (json!({ "process_state": "Error", "undo_reason": "x" }), "the failed undo"),
         ] {
             let events = events(fields);

@@ -82,7 +82,10 @@ async fn a_refusal_is_permanent_and_its_reason_has_only_status_and_title() {
     // A terminal would execute it.
     let title = json!({ "title": "no\u{1b}[2J\r\nmoney\u{9b}" }).to_string();
     let remote = TestServer::start(move || respond_problem(400, title.clone())).await;
-    assert_eq!(remote.call().await, permanent("HTTP 400 Bad Request: no[2J  money"));
+    assert_eq!(
+        remote.call().await,
+        permanent("HTTP 400 Bad Request: no\u{fffd}[2J  money\u{fffd}")
+    );
 }
 
 #[tokio::test]
