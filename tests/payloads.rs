@@ -99,6 +99,7 @@ async fn a_forged_reference_of_a_service_reads_nothing() {
     for (workflow, place) in [
         ("forged", "request.body: "),
         ("forged-inside", "request.body: "),
+        ("forged-text", "request.body: "),
         ("forged-output", "output: "),
     ] {
         let task = fixture.run(workflow, workflow, json!({})).await;

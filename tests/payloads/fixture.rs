@@ -78,6 +78,10 @@ async fn respond(
             }
         }
         "/received" => Json(serde_json::from_slice::<Value>(&body).unwrap()).into_response(),
+        "/forged-text" => {
+            let text = service.forged.lock().unwrap().to_string().replace('$', "\\u0024");
+            Json(json!({ "text": text })).into_response()
+        }
         "/forged" => Json(service.forged.lock().unwrap().clone()).into_response(),
         _ => Json(json!({ "bytes": bytes, "sha256": sha256 })).into_response(),
     }
@@ -122,6 +126,13 @@ fn workflows() -> Vec<Workflow> {
             "steps": {
                 "ask": call("/forged", "x"),
                 "send": after("ask", call("/echo", "${ [{ 'report': steps.ask.output }] }")),
+            },
+        }),
+        json!({
+            "name": "forged-text", "version": 1,
+            "steps": {
+                "ask": call("/forged-text", "x"),
+                "send": after("ask", call("/echo", "${ steps.ask.output.text }")),
             },
         }),
         json!({

@@ -39,6 +39,10 @@ async fn an_upload_must_have_the_announced_content() {
     let mut without = prepared["upload"].clone();
     without["headers"].as_object_mut().unwrap().remove("if-none-match");
     assert_eq!(fixture.send(&without, vec![7; 200_000]).await, 403);
+    // A header that is not signed would make it a copy of another object.
+    let mut copying = prepared["upload"].clone();
+    copying["headers"]["x-amz-copy-source"] = "steward-payloads/uploads/1".into();
+    assert_eq!(fixture.send(&copying, vec![7; 200_000]).await, 403);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

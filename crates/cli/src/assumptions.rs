@@ -11,7 +11,7 @@ use steward_forecast::cost::{
     self, BATCH_MAX, DurationValue, ForecastReport, ForecastSettings, Json, StepOption,
 };
 
-/// Assumptions about the services of a workflow, except about their failures. STEP is a step's name, WORKFLOW.STEP for a step of another
+/// Assumptions about the tasks of a workflow and what its services return. STEP is a step's name, WORKFLOW.STEP for a step of another
 /// workflow, or `*` for all steps.
 #[derive(Debug, Args)]
 pub(crate) struct AssumptionArgs {
@@ -20,15 +20,26 @@ pub(crate) struct AssumptionArgs {
     /// The definition of a child workflow; a child workflow without one counts as a call. Repeatable.
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
-    /// The random seed: the same seed gives the same report.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// The task's input, as a file or JSON. Generated if absent.
     #[arg(long, value_name = "FILE|JSON")]
     input: Option<JsonOrFile>,
     /// The output of a step, or of each item of a step with `for_each`. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
     output: Vec<StepOption<Json>>,
+    /// How many messages share an SQS request and an invocation: ten under load, one if tasks are rare.
+    #[arg(long, default_value_t = BATCH_MAX)]
+    pub(crate) batch: u32,
+    /// The call timeout with which the agents are deployed.
+    #[arg(long, default_value = "100s", value_parser = humantime::parse_duration)]
+    call_timeout: Duration,
+}
+
+/// Assumptions about what differs from task to task.
+#[derive(Debug, Args)]
+pub(crate) struct RandomArgs {
+    /// The random seed: the same seed gives the same report.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
     /// The average duration of the calls of a step at its service. 100ms by default.
     #[arg(long, value_name = "STEP=DURATION")]
     slow: Vec<StepOption<DurationValue>>,
@@ -36,12 +47,14 @@ pub(crate) struct AssumptionArgs {
     /// shorter.
     #[arg(long, value_name = "STEP=DURATION")]
     answer: Vec<StepOption<DurationValue>>,
-    /// How many messages share an SQS request and an invocation: ten under load, one if tasks are rare.
-    #[arg(long, default_value_t = BATCH_MAX)]
-    pub(crate) batch: u32,
-    /// The call timeout with which the agents are deployed.
-    #[arg(long, default_value = "100s", value_parser = humantime::parse_duration)]
-    call_timeout: Duration,
+}
+
+impl RandomArgs {
+    /// The settings with these times.
+    pub(crate) fn with(self, settings: ForecastSettings) -> ForecastSettings {
+        let Self { seed, slow, answer } = self;
+        ForecastSettings { seed, slow, answer, ..settings }
+    }
 }
 
 /// JSON, given directly or as the name of a file.
@@ -69,13 +82,10 @@ impl AssumptionArgs {
         Ok(ForecastSettings {
             with,
             runs,
-            seed: self.seed,
             batch: self.batch,
             call_timeout: self.call_timeout,
             input: self.input.map(|input| input.0),
             output: self.output,
-            slow: self.slow,
-            answer: self.answer,
             ..ForecastSettings::new(read_file(&self.file)?)
         })
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use steward_forecast::cost::{AlternativePrice, CostLedgerEntry, ForecastReport};
 
 use crate::{
-    assumptions::{AssumptionArgs, forecast},
+    assumptions::{AssumptionArgs, RandomArgs, forecast},
     client::DeploymentArgs,
     table::table,
     tenants,
@@ -20,6 +20,8 @@ const RUNS: u32 = 1_000;
 pub(crate) struct CostArgs {
     #[command(flatten)]
     assumptions: AssumptionArgs,
+    #[command(flatten)]
+    random: RandomArgs,
     /// How many tasks to run.
     #[arg(long, default_value_t = RUNS)]
     runs: u32,
@@ -35,7 +37,7 @@ pub(crate) struct CostArgs {
 
 pub(crate) async fn run(args: CostArgs) -> Result<()> {
     let batch = args.assumptions.batch;
-    let report = forecast(args.assumptions.settings(args.runs)?).await?;
+    let report = forecast(args.random.with(args.assumptions.settings(args.runs)?)).await?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());

@@ -2,8 +2,9 @@
 //!
 //! A failure's document has what the remote service said. A service may repeat parts of its request in an error body, at
 //! any place. So not only the pointers of the mask apply to it: each value that the mask hides in a document of the task is
-//! hidden in the error body too.
+//! hidden in the error body too, as it is and as it is escaped for JSON, HTML and URLs. Other encodings are not recognised.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use steward_core::{
     definition::mask::Mask,
@@ -74,6 +75,8 @@ impl HiddenValues {
             };
             values.into_iter().flatten().for_each(|value| add_texts(value, &mut texts));
         }
+        let escaped: Vec<_> = texts.iter().flat_map(|text| escaped_forms(text)).collect();
+        texts.extend(escaped);
         texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         texts.dedup();
         Self { texts }
@@ -85,6 +88,7 @@ impl HiddenValues {
     pub fn hide_in_detail(&self, mask: &Mask, detail: &str) -> Value {
         match serde_json::from_str(detail) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => self.hide(&apply(mask, &value)),
+            Ok(Value::String(text)) => self.hide_in_text(&text).into(),
             Err(_) if detail.starts_with(['{', '[']) && mask.pointers().next().is_some() => {
                 MASK_TEXT.into()
             }
@@ -133,6 +137,33 @@ fn hide_at_cut(text: String, hidden: &str) -> String {
         Some(before) => format!("{before}{MASK_TEXT}…"),
         None => text,
     }
+}
+
+/// The characters that `encodeURIComponent` of JavaScript keeps, and of these those that stricter encoders keep.
+const KEPT_IN_URLS: &AsciiSet =
+    &STRICT.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
+const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A text as it is within a text of JSON, within HTML and within a URL, where these differ from the text itself.
+fn escaped_forms(text: &str) -> Vec<String> {
+    if text.chars().count() < PART_CHARS_MIN {
+        return Vec::new();
+    }
+    let json = Value::from(text).to_string();
+    let json = json.trim_matches('"').to_owned();
+    let ascii_json = json.chars().map(|c| match c.is_ascii() {
+        true => c.to_string(),
+        false => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    });
+    let html = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let html = html.replace('"', "&quot;");
+    let url = [STRICT, KEPT_IN_URLS].map(|set| utf8_percent_encode(text, set).to_string());
+    let form = url.clone().map(|text| text.replace("%20", "+"));
+    let mut forms = vec![ascii_json.collect(), json, html.replace('\'', "&#39;")];
+    forms.extend([html.replace('\'', "&#x27;"), html]);
+    forms.extend(url.into_iter().chain(form));
+    forms.retain(|form| form != text);
+    forms
 }
 
 /// Adds the texts and numbers in a hidden value.
@@ -193,6 +224,29 @@ mod tests {
         assert_eq!(shown(r#"{"to":"Ann \u0022A\u0022 Lee","#), "••••");
         assert_eq!(shown("at 4…"), "at 4…");
         assert_eq!(shown("123"), "••••");
+    }
+
+    #[test]
+    fn masked_values_are_hidden_in_their_escaped_forms() {
+        let mask = mask_of(&["/name"]);
+        let name = "Zoë \"Z\" O'Hara <z@x.org>";
+        let input = json!({ "input": { "name": name } });
+        let document = Document::new("submission".parse().unwrap(), Timestamp::UNIX_EPOCH, input);
+        let hidden = HiddenValues::of(&mask, &[document]);
+        let json = Value::from(name).to_string();
+        for detail in [
+            json.clone(),
+            format!("bad request: {{\"to\":{json}}}"),
+            json!({ "body": format!("{{\"to\":{json}}}") }).to_string(),
+            r#"refused: {"to":"Zo\u00eb \"Z\" O'Hara <z@x.org>"}"#.to_owned(),
+            "<p>Zoë &quot;Z&quot; O&#39;Hara &lt;z@x.org&gt;</p>".to_owned(),
+            "<p>Zoë &quot;Z&quot; O'Hara &lt;z@x.org&gt;</p>".to_owned(),
+            "no such page: /to/Zo%C3%AB%20%22Z%22%20O'Hara%20%3Cz%40x.org%3E".to_owned(),
+            "no such page: /?to=Zo%C3%AB+%22Z%22+O%27Hara+%3Cz%40x.org%3E".to_owned(),
+        ] {
+            let shown = hidden.hide_in_detail(&mask, &detail).to_string();
+            assert!(shown.contains(MASK_TEXT) && !shown.contains("Hara"), "{detail}: {shown}");
+        }
     }
 
     #[test]

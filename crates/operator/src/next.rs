@@ -435,7 +435,7 @@ mod tests {
         for (fields, what) in [
             (json!({ "process_state": "Error" }), "must resubmit or undo the task"),
             (
-                json!({ "process_state": "Error", "steps": { "a": { "run": { "status": "failed" } } } }),
+                json!({ "process_state": "Error", "steps": { "a": { "s": "f", "a": 1, "f": 1 } } }),
                 "the failed step, or undo the task",
             ),
             (json!({ "process_state": "Error", "undo_reason": "x" }), "the failed undo"),

@@ -10,7 +10,7 @@ use steward_forecast::cost::{
 };
 
 use crate::{
-    assumptions::{AssumptionArgs, forecast},
+    assumptions::{AssumptionArgs, RandomArgs, forecast},
     cost::show_price,
     table::table,
 };
@@ -21,6 +21,8 @@ use crate::{
 pub(crate) struct ForecastArgs {
     #[command(flatten)]
     assumptions: AssumptionArgs,
+    #[command(flatten)]
+    random: RandomArgs,
     /// How many tasks to run.
     #[arg(long, default_value_t = RUNS)]
     runs: u32,
@@ -61,7 +63,7 @@ fn settings(args: ForecastArgs) -> Result<ForecastSettings> {
         silent: args.silent,
         fail_undo: args.fail_undo,
         down: args.down,
-        ..args.assumptions.settings(args.runs)?
+        ..args.random.with(args.assumptions.settings(args.runs)?)
     })
 }
 

@@ -83,6 +83,23 @@ impl S3Access for Anyone {
                 "The embedded S3 accepts no chunked bodies: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required."
             ));
         }
+        if !signs_its_headers(context) {
+            return Err(s3s::s3_error!(
+                AccessDenied,
+                "There were headers present in the request which were not signed"
+            ));
+        }
         Ok(())
     }
+}
+
+/// Whether a presigned URL signs every `x-amz-` header of its request, as S3 requires. Such a header may change what the request does.
+fn signs_its_headers(context: &S3AccessContext<'_>) -> bool {
+    let query = context.uri().query().unwrap_or_default();
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let signed = parameters.find(|(name, _)| name == "X-Amz-SignedHeaders");
+    signed.is_none_or(|(_, signed)| {
+        let mut names = context.headers().keys().filter(|name| name.as_str().starts_with("x-amz-"));
+        names.all(|name| signed.split(';').any(|signed| signed == name.as_str()))
+    })
 }
