@@ -157,6 +157,9 @@ async fn identical_submissions_at_once_call_the_service_once() {
         let response = client.post(&tasks).body(submission.to_string()).send().await.unwrap();
         assert_eq!(response.status(), 202);
     };
+    // The page of another site makes a browser send a submission.
+    let foreign = client.post(&tasks).header("origin", "https://other.example").body("{}");
+    assert_eq!(foreign.send().await.unwrap().status(), 403);
     for id in 0..TASKS {
         join_all((0..8).map(|_| submit(id))).await;
     }

@@ -406,6 +406,7 @@ impl Host {
             let ports = self.ports.clone();
             routes = routes.merge(steward_callback::webhooks::routes(ports, webhooks, secrets));
         }
+        let routes = routes.layer(from_fn(steward_console::refuse_other_sites));
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {
                 tracing::error!(%error, "the HTTP server has stopped");

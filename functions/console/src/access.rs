@@ -20,8 +20,7 @@ pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return Failure::Unauthorized.page(None);
     };
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !is_read && !is_same_origin(request.headers()) {
+    if is_of_other_site(&request) {
         return Failure::CrossOrigin.page(Some(&caller));
     }
     let mut response = next.run(request).await;
@@ -35,6 +34,22 @@ pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Rejects requests that the page of another site makes a browser send, except those that only read. For `steward local`, whose
+/// other routes have no access control.
+pub async fn refuse_other_sites(request: Request, next: Next) -> Response {
+    if is_of_other_site(&request) {
+        Failure::CrossOrigin.page(None)
+    } else {
+        next.run(request).await
+    }
+}
+
+/// Whether a request may change something, and the page of another site made a browser send it.
+fn is_of_other_site(request: &Request) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    !is_read && !is_same_origin(request.headers())
 }
 
 /// Rejects callers that may not send commands.

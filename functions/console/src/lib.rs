@@ -39,6 +39,7 @@ mod task_data;
 mod tasks;
 mod workflows;
 
+pub use access::refuse_other_sites;
 use caller::Caller;
 pub use console::Console;
 
