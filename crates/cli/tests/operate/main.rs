@@ -13,6 +13,7 @@ mod callback;
 mod data;
 mod dead_letters;
 mod harness;
+mod json_shapes;
 mod submit;
 mod workflows;
 

@@ -1,0 +1,152 @@
+//! The fields of what commands print as JSON: those of an earlier release are still there, with the same types
+//! (`tests/golden/RELEASE/commands.txt`). Scripts of users read them.
+
+use std::{collections::BTreeSet, env, fs, path::Path};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::OperatorHarness;
+
+/// A file of workflow definitions that forecasts, tests and checks read.
+const ORDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.yaml");
+const ORDER_TEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.test.yaml");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
+
+/// Fields with content of users or services.
+const CONTENT: [&str; 3] = ["input", "output", "detail"];
+
+/// Objects whose keys are names that users choose.
+const NAMED: [&str; 3] = ["steps", "agents", "sent"];
+
+/// The lines of a JSON value: each path, and its type. A key that is a name is `*`.
+fn add_fields(fields: &mut BTreeSet<String>, path: &str, value: &Value) {
+    let key = path.rsplit('.').next().unwrap_or_default();
+    let kind = match value {
+        Value::Null => return,
+        _ if CONTENT.contains(&key) => "any",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(items) => {
+            return items.iter().for_each(|item| add_fields(fields, &format!("{path}[]"), item));
+        }
+        Value::Object(entries) => {
+            let is_named = NAMED.contains(&key);
+            return entries.iter().for_each(|(key, value)| {
+                let key = if is_named { "*" } else { key };
+                add_fields(fields, &format!("{path}.{key}"), value);
+            });
+        }
+    };
+    fields.insert(format!("{path}: {kind}"));
+}
+
+struct Recorder {
+    harness: OperatorHarness,
+    folder: TempDir,
+    fields: BTreeSet<String>,
+}
+
+impl Recorder {
+    /// Runs a command, and records the fields of what it prints. `name` is its name in the golden file.
+    async fn record(&mut self, name: &str, args: &[&str]) {
+        let output = self.harness.steward(args).await;
+        let printed: Value = serde_json::from_str(&output.out)
+            .unwrap_or_else(|error| panic!("{args:?}: {error}: {output:?}"));
+        add_fields(&mut self.fields, name, &printed);
+    }
+
+    fn submission(&self, id: &str, workflow: &str, refuse: &str) -> String {
+        let file = self.folder.path().join(format!("{id}.json"));
+        let submission =
+            json!({ "task_id": id, "workflow": workflow, "input": { "refuse": refuse } });
+        fs::write(&file, submission.to_string()).unwrap();
+        file.to_str().unwrap().to_owned()
+    }
+
+    async fn record_tasks(&mut self) {
+        let (good, bad) =
+            (self.submission("good", "order", ""), self.submission("bad", "order", "/charge"));
+        self.record("submit", &["submit", &good, "--json"]).await;
+        self.record("submit --wait", &["submit", &good, &bad, "--wait=60s", "--json"]).await;
+        let taken = self.submission("good", "order", "/ship");
+        self.record("submit --wait", &["submit", &taken, "--wait", "--json"]).await;
+        self.record("list", &["list", "--json"]).await;
+        self.record("show", &["show", "bad", "--errors", "--json"]).await;
+        self.record("tenants", &["tenants", "--json"]).await;
+        let since = "2020-01-01T00:00:00Z";
+        let all = ["retry-all", "--workflow", "order", "--since", since, "--why", "a test"];
+        self.record("retry-all", &[&all[..], &["--dry-run", "--json"]].concat()).await;
+        let undo = ["undo", "bad", "--why", "a test", "--json"];
+        self.record("undo", &undo).await;
+        self.harness.until_state("bad", "Undone").await;
+        self.record("undo", &undo).await;
+        self.record("forget", &["forget", "bad", "--why", "a test", "--json"]).await;
+    }
+
+    async fn record_queues(&mut self) {
+        let unknown = self.submission("unknown", "nothing", "");
+        self.harness.steward(&["submit", &unknown, "--unchecked"]).await.has(&["sent"]);
+        for _ in 0..100 {
+            let shown = self.harness.steward(&["dlq", "show", "steward-rejected", "--json"]).await;
+            if shown.out.contains("message_id") {
+                break;
+            }
+        }
+        self.record("dlq show", &["dlq", "show", "steward-rejected", "--body", "--json"]).await;
+        self.record("dlq list", &["dlq", "list", "--json"]).await;
+        let redrive = ["dlq", "redrive", "steward-rejected", "--why", "a test", "--json"];
+        self.record("dlq redrive", &redrive).await;
+        self.record("agents", &["agents", "--json"]).await;
+    }
+
+    async fn record_definitions(&mut self) {
+        self.record("workflow list", &["workflow", "list", "--json"]).await;
+        let invalid = self.folder.path().join("invalid.yaml");
+        fs::write(&invalid, "name: a\nversion: 1\nsteps: { a: { agnet: x } }\n").unwrap();
+        let invalid = invalid.to_str().unwrap().to_owned();
+        self.record("workflow check", &["workflow", "check", "--format", "json", &invalid]).await;
+        self.record("workflow check sarif", &["workflow", "check", "--format", "sarif", &invalid])
+            .await;
+        self.record(
+            "workflow simulate",
+            &["workflow", "simulate", ORDER, "--runs", "20", "--json"],
+        )
+        .await;
+        self.record("workflow test", &["workflow", "test", ORDER_TEST, "--json"]).await;
+        let failures = ["workflow", "failures", ORDER, "--cases", "40", "--json"];
+        self.record("workflow failures", &failures).await;
+        self.record("cost", &["cost", ORDER, "--runs", "20", "--json"]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_print_every_field_of_earlier_releases() {
+    let (harness, folder) = (OperatorHarness::start().await, TempDir::new().unwrap());
+    let mut recorder = Recorder { harness, folder, fields: BTreeSet::new() };
+    recorder.record_tasks().await;
+    recorder.record_queues().await;
+    recorder.record_definitions().await;
+    let Recorder { fields, .. } = recorder;
+    if let Ok(release) = env::var("STEWARD_FREEZE") {
+        assert_eq!(release, env!("CARGO_PKG_VERSION"), "only the files of this release change");
+        let lines: String = fields.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(Path::new(GOLDEN).join(release).join("commands.txt"), lines).unwrap();
+    }
+    let releases = Path::new(GOLDEN).read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let frozen: Vec<_> =
+        releases.map(|release| release.join("commands.txt")).filter(|file| file.exists()).collect();
+    assert!(!frozen.is_empty());
+    for file in frozen {
+        let text = fs::read_to_string(&file).unwrap();
+        let missing: Vec<_> = text.lines().filter(|line| !fields.contains(*line)).collect();
+        assert!(
+            missing.is_empty(),
+            "{}: scripts read these fields, which are not printed any more:\n{}\nPrint them again, or delete the lines and \
+             describe the change in CHANGELOG.md, under Breaking changes",
+            file.display(),
+            missing.join("\n")
+        );
+    }
+}
