@@ -70,7 +70,8 @@ fn start_logging() {
 
 /// Whether a log line contains no payload, at any setting of `RUST_LOG`. Below `info`, the Lambda runtime, the AWS SDK and
 /// the HTTP client log whole events and requests.
-fn contains_no_payload(line: &Metadata<'_>) -> bool {
+#[must_use]
+pub fn contains_no_payload(line: &Metadata<'_>) -> bool {
     *line.level() <= Level::INFO || line.target().starts_with("steward")
 }
 

@@ -4,12 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use steward_aws::telemetry::contains_no_payload;
 use steward_core::model::{
     command::CommandAction,
     names::{Part, TaskId},
     payload::PayloadKey,
 };
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter, filter::filter_fn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 #[macro_use]
 mod stdout;
@@ -167,7 +170,9 @@ async fn run() -> Result<()> {
     // The SDK warns of each source of credentials that it tries; the error says what is missing.
     let level = if is_simulated { "off" } else { "warn,aws_config=off" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let without_payloads = filter_fn(contains_no_payload);
+    tracing_subscriber::registry().with(lines).with(filter).with(without_payloads).init();
     match cli.command {
         Command::Demo(args) => Box::pin(demo::run(args)).await,
         Command::Local(args) => local::run(args).await,

@@ -83,6 +83,29 @@ async fn submit_waits_for_the_end_of_the_tasks() {
     harness.shop.hold(false);
 }
 
+/// Below `info`, the AWS SDK would log whole requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_payload_is_logged_at_any_level() {
+    let harness = OperatorHarness::start().await;
+    let file = NamedTempFile::new().unwrap();
+    let submission = json!({
+        "task_id": "order-1", "workflow": "order",
+        "input": { "refuse": "", "note": "never-to-be-logged" },
+    });
+    std::fs::write(file.path(), submission.to_string()).unwrap();
+    let endpoint = format!("http://{}", harness.host.address.unwrap());
+    let variables = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("RUST_LOG", "trace"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "x"),
+        ("AWS_SECRET_ACCESS_KEY", "x"),
+    ];
+    let output = steward_in(&variables, &["submit", file.path().to_str().unwrap(), "--wait"]).await;
+    output.has(&["order-1: Processed"]);
+    assert!(!output.err.contains("never-to-be-logged"), "{}", output.err);
+}
+
 /// Exit code 69: nothing is known about the tasks.
 #[tokio::test]
 async fn an_unavailable_deployment_is_named_in_one_line() {
