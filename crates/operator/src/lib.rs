@@ -28,6 +28,7 @@ pub mod masked_documents;
 pub mod next;
 pub mod payloads;
 pub mod preview;
+pub mod printable;
 pub mod shown_documents;
 pub mod state;
 pub mod timeline;

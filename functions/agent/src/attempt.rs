@@ -6,6 +6,7 @@
 //!              ▲   │       └─┬───► permanent fault ► reply: failed
 //!              │   │         └───► transient fault ─┐
 //!              │   └─ open, or Retry-After too long ┼► reply: deferred, costs no attempt
+//!              │      no time left, and all refused ┤
 //!              └──── backoff, Retry-After ──────────┘
 //!                     call timed out ───────────────► reply: outcome unknown
 //!                     complete-by passed ───────────► no reply; a delayed wake, so that the scheduler recovers the step
@@ -157,6 +158,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         claimed: false,
         may_have_run: false,
         called_at: None,
+        last_reason: String::new(),
     };
     let ended = if time.is_some() { attempt.run().await } else { attempt.shed(now).await };
     let outcome = match ended {
@@ -202,6 +204,8 @@ struct RunningAttempt<'a, P, R> {
     may_have_run: bool,
     /// When this delivery made its first call.
     called_at: Option<Timestamp>,
+    /// Why its last call has no usable answer.
+    last_reason: String,
 }
 
 impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
@@ -235,8 +239,10 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(retry_after);
             // `retry_after` is not longer than the remaining time, so this does not overflow.
             let until = Instant::now() + pause;
-            if until >= self.end && self.claimed && self.is_certain() {
-                return Err(self.defer("no time is left for another call", pause));
+            if until >= self.end && !self.may_have_run {
+                // Every call was refused before it began, so the attempt has not failed.
+                let reason = format!("no time is left for another call: {}", self.last_reason);
+                return Err(self.defer(&reason, pause));
             }
             sleep_until(until.min(self.end)).await;
             if until >= self.end {
@@ -411,6 +417,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 }
                 metrics::call_retried();
                 tracing::debug!(%task_id, %step, attempt, reason, "call failed; retrying");
+                self.last_reason = reason;
                 Ok(retry_after)
             }
         }

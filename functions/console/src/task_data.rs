@@ -16,6 +16,7 @@ use steward_core::{
 };
 use steward_operator::{
     preview::{Preview, preview},
+    printable::printable,
     shown_documents::{CutStep, ShownDocuments},
 };
 use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
@@ -141,7 +142,7 @@ impl TaskData {
     }
 }
 
-/// JSON with line breaks and indentation.
+/// JSON with line breaks and indentation, without characters that reorder a page.
 pub(crate) fn pretty_json(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    printable(&serde_json::to_string_pretty(value).unwrap_or_default()).into_owned()
 }

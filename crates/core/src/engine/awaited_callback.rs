@@ -8,6 +8,7 @@ use crate::{
         documents::{LoadedDocuments, NeededDocuments},
         values::{DocumentCache, ValueError, ValueSources},
     },
+    limits::{REASON_CHARS_MAX, short_line},
     model::{attempt::Action, names::Part, task::Task},
 };
 
@@ -37,5 +38,9 @@ pub fn callback_from(
         Err(ValueError::NotLoaded) => String::new(),
     };
     let needed = cache.needed();
-    if needed.is_empty() { Ok(Some(text)) } else { Err(NeededDocuments(needed)) }
+    if needed.is_empty() {
+        Ok(Some(short_line(&text, REASON_CHARS_MAX)))
+    } else {
+        Err(NeededDocuments(needed))
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
     },
     engine::{
         effect::Effect,
-        passed_payloads::check_payloads,
+        passed_payloads::{check_path, check_payloads},
         values::{ValueError, ValueSources},
     },
     expression::template::Template,
@@ -103,6 +103,8 @@ impl AgentCall<'_> {
             check_payloads(body, task).map_err(|error| format!("request.body: {error}"))?;
         }
         let body = body.map(|body| body.map(JsonText::from));
+        let path = template.path.render_path(scope)?;
+        check_path(&path).map_err(|error| format!("request.path: {error}"))?;
         let request = StepRequest {
             task_id: task.task_id.clone(),
             step: part.clone(),
@@ -117,7 +119,7 @@ impl AgentCall<'_> {
             may_have_run,
             agent: agent.clone(),
             method: template.method,
-            path: template.path.render_path(scope)?,
+            path,
             body: body.map_err(|error| error.to_string())?,
             auth: template.auth.clone(),
             output: output.cloned().map(Box::new),

@@ -5,6 +5,7 @@ pub mod call_auth;
 pub mod command;
 pub mod document;
 pub mod error_detail;
+pub mod escapes;
 pub mod events;
 pub mod hash;
 pub mod inline_documents;

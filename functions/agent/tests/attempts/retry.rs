@@ -104,6 +104,24 @@ async fn a_service_that_is_busy_for_longer_than_the_function_runs_defers_the_ste
     assert!(one.service.take_calls() > 3);
 }
 
+/// Every call was refused before it began, so the attempt has not failed. Otherwise a busy service would use up all attempts.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_busy_until_complete_by_defers_the_step() {
+    let one = AgentInstance::new([], busy(Duration::ZERO));
+    let start = tokio::time::Instant::now();
+    let ended = one.attempt(&one.request("t", 1)).await;
+    let AttemptResult::Reply(reply) = &ended else { panic!("{ended:?}") };
+    let ReplyOutcome::Deferred { reason, may_have_run: false, certain: false, .. } = &reply.outcome
+    else {
+        panic!("{reply:?}")
+    };
+    assert!(reason.starts_with("no time is left for another call: "), "{reason}");
+    assert!(start.elapsed() < 60 * SECOND && one.service.take_calls() > 3);
+    // A call that may have run leaves the outcome unknown.
+    let one = AgentInstance::new([broken()], busy(Duration::ZERO));
+    assert_eq!(one.attempt(&one.request("t", 1)).await, AttemptResult::Overdue);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_may_take_as_long_as_its_step_allows() {
     let one = AgentInstance::new([], (40 * SECOND, Ok(Value::Null)));
