@@ -254,3 +254,18 @@ async fn a_corrupt_message_is_alerted_once_and_becomes_a_dead_letter() {
     }
     assert_eq!(fixture.deployment.take_alerts().await.len(), 2);
 }
+
+/// The event may arrive again, from a dead-letter queue for example, after the task has expired.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_for_an_event_to_a_task_that_has_expired_is_ignored() {
+    let deployment = TestDeployment::new(&paid(1, KEY)).await;
+    let ports = deployment.ports("scheduler");
+    for (agent, failed) in [(Value::Null, [].as_slice()), (json!("a"), &["m-0"])] {
+        let reply = json!({
+            "type": "reply", "task_id": "gone", "step": "paid", "action": "do", "attempt": 1,
+            "outcome": { "status": "completed", "output": 1 }, "agent": agent,
+        });
+        let response = steward_scheduler::handle(&ports, sqs_event([reply.to_string()], 1)).await;
+        assert_eq!(failed_message_ids(&response), failed, "{agent}");
+    }
+}

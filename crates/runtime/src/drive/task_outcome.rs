@@ -2,7 +2,7 @@
 
 use steward_core::{
     engine::{decision::IgnoreReason, event::Event},
-    model::names::TaskId,
+    model::{messages::StepReply, names::TaskId},
 };
 
 use super::{delivery::Delivery, error::DriveError};
@@ -30,12 +30,14 @@ impl TaskOutcome {
         Self { results: deliveries.iter().map(|_| Ok(())).collect(), effects: Vec::new() }
     }
 
-    /// The outcome for deliveries to a task that does not exist. Two kinds of event may arrive after the task has
-    /// expired and are ignored: the report of a child task, which is kept for longer than its parent, and the late
-    /// answer to a callback.
+    /// The outcome for deliveries to a task that does not exist. These may arrive after the task has expired and are ignored: the
+    /// report of a child task, which is kept for longer than its parent, the late answer to a callback, and the reply for an event that
+    /// the step had and that arrives again. Such a reply names no agent.
     pub(super) fn without_task(task_id: &TaskId, deliveries: &[Delivery]) -> Self {
-        let result = |delivery: &Delivery| match delivery.event {
-            Event::ChildEnded { .. } | Event::CallbackReceived { .. } => {
+        let result = |delivery: &Delivery| match &delivery.event {
+            Event::ReplyReceived(StepReply { agent: None, .. })
+            | Event::ChildEnded { .. }
+            | Event::CallbackReceived { .. } => {
                 let event = delivery.event.name();
                 tracing::warn!(%task_id, event, "event ignored: there is no such task, or it has expired");
                 metrics::ignored(IgnoreReason::AnotherIncarnation);
