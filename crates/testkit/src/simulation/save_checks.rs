@@ -229,7 +229,9 @@ impl ObservedSave<'_> {
         }
         let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
         let is_answered = self.is_answered(change, last);
-        (begins && self.now <= complete_by && !is_answered)
+        // An operator may let a step wait anew for its event. Nothing is called.
+        let waits_anew = matches!(change.step.work, WorkPlan::Event(_)) && has_commands(self.after);
+        (begins && self.now <= complete_by && !is_answered && !waits_anew)
             .then(|| format!("attempt {number} began while attempt {last} may be in progress"))
     }
 
