@@ -160,6 +160,10 @@ async fn identical_submissions_at_once_call_the_service_once() {
     // The page of another site makes a browser send a submission.
     let foreign = client.post(&tasks).header("origin", "https://other.example").body("{}");
     assert_eq!(foreign.send().await.unwrap().status(), 403);
+    // The other site points its name to this machine.
+    let rebound = client.post(&tasks).header("origin", "http://other.example");
+    let rebound = rebound.header("host", "other.example").body("{}");
+    assert_eq!(rebound.send().await.unwrap().status(), 403);
     for id in 0..TASKS {
         join_all((0..8).map(|_| submit(id))).await;
     }

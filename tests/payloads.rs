@@ -104,7 +104,11 @@ async fn a_forged_reference_of_a_service_reads_nothing() {
     ] {
         let task = fixture.run(workflow, workflow, json!({})).await;
         assert_eq!(task["process_state"], "Error", "{task}");
-        let expected = format!("{place}the payload does not belong to this task");
+        let why = match workflow {
+            "forged-text" => "a text cannot have `$payload`",
+            _ => "the payload does not belong to this task",
+        };
+        let expected = format!("{place}{why}");
         let error = task["error"].as_str().unwrap();
         assert!(error.contains(&expected), "{error}");
         assert_eq!(fixture.service.calls("/echo"), []);

@@ -5,6 +5,8 @@
 //! hidden in the error body too. A text that has it only in an escaped form (JSON, HTML, URL) is hidden as a whole. Other
 //! encodings are not recognised.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 use steward_core::{
     definition::mask::Mask,
@@ -121,14 +123,23 @@ impl HiddenValues {
         }
         let parts = self.texts.iter().filter(|hidden| hidden.chars().count() >= PART_CHARS_MIN);
         let mut text = text.to_owned();
+        let is_read =
+            |text: &str, hidden: &str| readings(text).iter().any(|read| read.contains(hidden));
+        let is_escaped =
+            |hidden: &String| !text.contains(hidden.as_str()) && is_read(&text, hidden);
+        if parts.clone().any(is_escaped) {
+            return MASK_TEXT.to_owned();
+        }
         for hidden in parts.clone() {
             text = hide_at_cut(text.replace(hidden, MASK_TEXT), hidden);
         }
-        let json = unescaped_json(&text);
-        let readings =
-            [&json, &unescaped_html(&text), &unescaped_html(&json), &unescaped_url(&text)];
-        let is_read = |hidden: &String| readings.iter().any(|text| text.contains(hidden.as_str()));
-        if parts.clone().any(is_read) { MASK_TEXT.to_owned() } else { text }
+        // A value may be there twice, or its escaped form may be cut off.
+        let is_cut =
+            text.ends_with('…') && text.contains(['\\', '&', '%']) && !self.texts.is_empty();
+        match is_cut || parts.clone().any(|hidden| is_read(&text, hidden)) {
+            true => MASK_TEXT.to_owned(),
+            false => text,
+        }
     }
 }
 
@@ -142,6 +153,25 @@ fn hide_at_cut(text: String, hidden: &str) -> String {
         Some(before) => format!("{before}{MASK_TEXT}…"),
         None => text,
     }
+}
+
+/// A text as readers may understand it who undo up to two escapes, for JSON, HTML or URLs.
+fn readings(text: &str) -> Vec<String> {
+    let mut all = vec![text.to_owned()];
+    if !text.contains(['\\', '&', '%', '+']) {
+        return all;
+    }
+    for _ in 0..2 {
+        let undone = |text: &String| {
+            let unescaped = [unescaped_json(text), unescaped_html(text), unescaped_url(text)];
+            unescaped.map(Cow::into_owned)
+        };
+        let more: Vec<_> = all.iter().flat_map(undone).collect();
+        all.extend(more);
+        all.sort_unstable();
+        all.dedup();
+    }
+    all
 }
 
 /// Adds the texts and numbers in a hidden value.
@@ -223,10 +253,26 @@ mod tests {
             "no such page: /?to=Zo%c3%ab+%22Z%22+O%27Hara+%3Cz%40x.org%3E".to_owned(),
             r#"refused: Zo\u00EB \u0022Z\u0022 O\u0027Hara \u003Cz@x.org\u003E"#.to_owned(),
             "<p>Zo&#235; &#34;Z&#34; O&#x27;Hara &lt;z@x.org&gt;</p>".to_owned(),
+            r#"<pre>{&quot;n&quot;: &quot;Zo\u00eb \&quot;Z\&quot; O'Hara &lt;z@x.org&gt;"#
+                .to_owned(),
+            "to Zo%C3%AB %22Z%22 O'Hara…".to_owned(),
+            format!("{name}, that is Zoë &quot;Z&quot; O'Hara &lt;z@x.org&gt;"),
         ] {
             let shown = hidden.hide_in_detail(&mask, &detail).to_string();
             assert!(shown.contains(MASK_TEXT) && !shown.contains("Hara"), "{detail}: {shown}");
         }
+    }
+
+    /// The shorter value is not escaped, and must not make the longer one visible.
+    #[test]
+    fn a_value_inside_an_escaped_one_hides_both() {
+        let mask = mask_of(&["/card", "/name"]);
+        let input = json!({ "input": { "card": "Lee-77", "name": "Ann \"A\" Lee-77" } });
+        let document = Document::new("submission".parse().unwrap(), Timestamp::UNIX_EPOCH, input);
+        let hidden = HiddenValues::of(&mask, &[document]);
+        let shown = hidden.hide_in_detail(&mask, r#"refused: "Ann \"A\" Lee-77""#);
+        assert_eq!(shown, MASK_TEXT);
+        assert_eq!(hidden.hide_in_detail(&mask, "refused: Lee-77"), "refused: ••••");
     }
 
     #[test]

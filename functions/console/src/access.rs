@@ -39,10 +39,12 @@ pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
 /// Rejects requests that the page of another site makes a browser send, except those that only read. For `steward local`, whose
 /// other routes have no access control.
 pub async fn refuse_other_sites(request: Request, next: Next) -> Response {
-    if is_of_other_site(&request) {
-        Failure::CrossOrigin.page(None)
-    } else {
-        next.run(request).await
+    // A browser names the origin of what may change something. With DNS rebinding, it is the name of another site.
+    let is_browser = request.headers().contains_key(header::ORIGIN);
+    let is_rebound = is_browser && !names_this_machine(request.headers());
+    match is_rebound || is_of_other_site(&request) {
+        true => Failure::CrossOrigin.page(None),
+        false => next.run(request).await,
     }
 }
 
@@ -63,13 +65,20 @@ pub(crate) async fn require_operator(request: Request, next: Next) -> Response {
 /// Rejects requests whose `Host` is neither an IP address nor `localhost`. The owner of another site could point its name
 /// to this machine, and a browser would treat the console as a part of that site (DNS rebinding).
 pub(crate) async fn require_local_address(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    match names_this_machine(request.headers()) {
+        true => next.run(request).await,
+        false => Failure::CrossOrigin.page(None),
+    }
+}
+
+/// Whether the `Host` of a request is an IP address or `localhost`, or there is none.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = host.and_then(|host| host.parse::<Authority>().ok());
-    let is_address = authority.is_none_or(|authority| {
+    authority.is_none_or(|authority| {
         let host = authority.host().trim_matches(['[', ']']);
         host == "localhost" || host.parse::<IpAddr>().is_ok()
-    });
-    if is_address { next.run(request).await } else { Failure::CrossOrigin.page(None) }
+    })
 }
 
 /// Whether the console's own page sent the request, according to the browser. Clients other than browsers send neither

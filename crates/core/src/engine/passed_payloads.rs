@@ -3,8 +3,6 @@
 //! A service, a caller, an operator or a template may have produced a reference to the payload of another task. Who receives
 //! it may have the right to read the bucket, so a task passes on only references to its own payloads.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use crate::model::{
@@ -13,32 +11,26 @@ use crate::model::{
     task::Task,
 };
 
+/// How often a text may be escaped for JSON and its references still count.
+const ESCAPED_MAX: usize = 4;
+
 /// Checks that every reference in a value names a payload of the task. The key `$payload` is reserved for references. Some agents send
-/// a text as it is, so a text with this key is checked as the JSON that a receiver may read in it.
+/// a text as it is, and a receiver may read JSON in it, so a text must not have this key.
 ///
 /// # Errors
 /// A reference is malformed, or its payload does not belong to the task or one of its child tasks. The message contains no
 /// values.
 pub(crate) fn check_payloads(value: &Value, task: &Task) -> Result<(), String> {
-    let (value, mentions) = match value.as_str() {
-        Some(text) => {
-            let mentions = unescaped_json(text).matches(PAYLOAD_MARKER).count();
-            let parsed = if mentions > 0 { serde_json::from_str(text) } else { Ok(Value::Null) };
-            let not_json = |_| "a text with `$payload` is not JSON".to_owned();
-            (Cow::Owned(parsed.map_err(not_json)?), Some(mentions))
-        }
-        None => (Cow::Borrowed(value), None),
-    };
-    if !has_reference(&value) {
+    if value.as_str().is_some_and(has_marker) {
+        return Err("a text cannot have `$payload`; pass the reference on as JSON".to_owned());
+    }
+    if !has_reference(value) {
         return Ok(());
     }
     let Some(place) = task.payload_place() else {
         return Err("an older release recorded the task, which has no payloads".to_owned());
     };
-    let found = find_references(&value).map_err(|(_, error)| error.to_string())?;
-    if mentions.is_some_and(|mentions| mentions != found.len()) {
-        return Err("a text has `$payload` more often than references to payloads".to_owned());
-    }
+    let found = find_references(value).map_err(|(_, error)| error.to_string())?;
     match found.iter().all(|found| place.contains(&found.reference.key)) {
         true => Ok(()),
         false => Err("the payload does not belong to this task or its child tasks".to_owned()),
@@ -50,8 +42,44 @@ pub(crate) fn check_payloads(value: &Value, task: &Task) -> Result<(), String> {
 /// # Errors
 /// The path contains the key of references.
 pub(crate) fn check_path(path: &str) -> Result<(), String> {
-    match unescaped_url(path).contains(PAYLOAD_MARKER) {
+    match has_marker(&unescaped_url(path)) {
         true => Err("a reference to a payload cannot be in a path".to_owned()),
         false => Ok(()),
+    }
+}
+
+/// Whether a text has the key of references, also escaped.
+fn has_marker(text: &str) -> bool {
+    let mut text = text.to_owned();
+    for _ in 0..ESCAPED_MAX {
+        if text.contains(PAYLOAD_MARKER) {
+            return true;
+        }
+        if !text.contains('\\') {
+            return false;
+        }
+        text = unescaped_json(&text).into_owned();
+    }
+    text.contains(PAYLOAD_MARKER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_references_is_found_in_escaped_texts() {
+        for text in [
+            r#"{"$payload":{}}"#,
+            r#"{"doc":{"\u0024payload":{}},"doc":0}"#,
+            r#""{\"$payload\":{}}""#,
+            r#""{\"\\u0024p\\u0061yload\":{}}""#,
+            "[NaN,{\"$payload\":{}}]",
+        ] {
+            assert!(has_marker(text), "{text}");
+        }
+        assert!(!has_marker(r#"{"payload":"\u0024 payload"}"#));
+        assert!(check_path("/x/%7B%22%5Cu0024payload%22%3A1%7D").is_err());
+        assert!(check_path("/x/%24payloads").is_err() && check_path("/payload/%24").is_ok());
     }
 }
