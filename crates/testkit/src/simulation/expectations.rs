@@ -129,7 +129,16 @@ impl<'a> TaskExpectations<'a> {
         let plan = self.model.step(step);
         let is_call = plan
             .is_some_and(|plan| plan.each.is_none() && matches!(plan.work, WorkPlan::Call { .. }));
-        // Null, a list, an operator's output and the result of a child task have no such field.
+        // The result of a child task may be the output of one of its steps.
+        let mut children = self.oracle.child_tasks_of_part(self.id(), &part);
+        let returns_an_output = |id| {
+            let child = Self::of(self.oracle, self.ledger, id);
+            child.is_some_and(|child| matches!(child.model.blueprint.output, OutputPlan::One(_)))
+        };
+        if children.any(|child| returns_an_output(&child.task_id)) {
+            return Expected::Undetermined;
+        }
+        // Null, a list, an operator's output and other results of child tasks have no such field.
         if !is_call
             || self.is_settled_by_operator(&part)
             || self.oracle.was_skipped(self.id(), step)
