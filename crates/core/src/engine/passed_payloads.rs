@@ -3,6 +3,8 @@
 //! A service, a caller, an operator or a template may have produced a reference to the payload of another task. Who receives
 //! it may have the right to read the bucket, so a task passes on only references to its own payloads.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::model::{
@@ -42,7 +44,8 @@ pub(crate) fn check_payloads(value: &Value, task: &Task) -> Result<(), String> {
 /// # Errors
 /// The path contains the key of references.
 pub(crate) fn check_path(path: &str) -> Result<(), String> {
-    match has_marker(&unescaped_url(path)) {
+    // The usual path has no escapes.
+    match path.contains(['%', '$', '\\']) && has_marker(&unescaped_url(path)) {
         true => Err("a reference to a payload cannot be in a path".to_owned()),
         false => Ok(()),
     }
@@ -50,15 +53,12 @@ pub(crate) fn check_path(path: &str) -> Result<(), String> {
 
 /// Whether a text has the key of references, also escaped.
 fn has_marker(text: &str) -> bool {
-    let mut text = text.to_owned();
+    let mut text = Cow::Borrowed(text);
     for _ in 0..ESCAPED_MAX {
-        if text.contains(PAYLOAD_MARKER) {
-            return true;
+        if text.contains(PAYLOAD_MARKER) || !text.contains('\\') {
+            break;
         }
-        if !text.contains('\\') {
-            return false;
-        }
-        text = unescaped_json(&text).into_owned();
+        text = Cow::Owned(unescaped_json(&text).into_owned());
     }
     text.contains(PAYLOAD_MARKER)
 }
