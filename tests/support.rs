@@ -25,11 +25,9 @@ use steward_core::{
         time::Timing,
     },
 };
-use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_emulator::{contract_check::ContractCheck, embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Clock, Ports, StateStore};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
-
-use crate::agent_contract::ContractCheck;
 
 pub(crate) use fault_injection::{InjectedFault, SdkFaultInjector};
 pub(crate) use http_client::{with_request_handler, without_operation};
@@ -166,7 +164,7 @@ impl TestDeployment {
         sdk: &aws_config::SdkConfig,
         mut interceptors: Vec<SharedInterceptor>,
     ) -> AdapterPorts {
-        interceptors.push(SharedInterceptor::new(ContractCheck));
+        interceptors.push(ContractCheck::interceptor());
         let aws = AwsPorts::with_interceptors(sdk, &self.config, role, interceptors);
         AdapterPorts { aws, clock: self.clock.clone() }
     }

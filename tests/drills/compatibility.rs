@@ -6,14 +6,18 @@
 //!   `steward show --json` prints it. A difference is a change that functions of that release meet during an upgrade or after
 //!   a rollback, or scripts of its users. It needs a note in `tests/golden/migrations/`.
 //! - `payload-reference.json`: a reference to a payload, as documents contain it.
+//! - `contract/*.json`: the schemas for agents and consumers of events. A change needs another version of the contract.
 //!
 //! `STEWARD_FREEZE=0.3.0 cargo test --workspace --test steward drills::compatibility` writes the files of a release. It
 //! does so only for the version in Cargo.toml, and while CHANGELOG.md lists no unreleased changes.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use serde_json::Value;
-use steward_core::model::payload::PayloadReference;
+use steward_core::{contract::ContractDocument, model::payload::PayloadReference};
 
 use super::{
     scenario::TASKS,
@@ -187,6 +191,11 @@ fn freeze(release: &str, recording: &Recording) {
     drop(std::fs::remove_dir_all(folder.join("moments")));
     std::fs::create_dir_all(folder.join("moments")).unwrap();
     std::fs::write(folder.join(REFERENCE), format!("{:#}\n", reference().to_value())).unwrap();
+    std::fs::create_dir_all(folder.join("contract")).unwrap();
+    for schema in SCHEMAS {
+        let text = format!("{:#}\n", schema.generate());
+        std::fs::write(folder.join("contract").join(schema.file_name()), text).unwrap();
+    }
     let lines: String = recording.shape.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(folder.join("shape.txt"), lines).unwrap();
     for (n, moment) in recording.moments.iter().enumerate() {
@@ -196,6 +205,34 @@ fn freeze(release: &str, recording: &Recording) {
         std::fs::write(folder.join("moments").join(format!("{:02}.json", n + 1)), text + "\n")
             .unwrap();
     }
+}
+
+/// The schemas that are frozen with a release.
+const SCHEMAS: [ContractDocument; 3] =
+    [ContractDocument::Request, ContractDocument::Reply, ContractDocument::LifecycleEvent];
+
+/// What authors of agents and consumers of events would meet without another version: a changed schema, and within one major
+/// version a field that they no longer get or suddenly have to send.
+fn contract_break(schema: ContractDocument, old: &Value, new: &Value) -> Option<&'static str> {
+    let version = |schema: &Value| -> Vec<u32> {
+        let text = schema["version"].as_str().unwrap();
+        text.split('.').map(|number| number.parse().unwrap()).collect()
+    };
+    let required = |schema: &Value| -> BTreeSet<String> {
+        let names = schema["required"].as_array().unwrap().iter();
+        names.map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let (old_version, new_version) = (version(old), version(new));
+    if new_version <= old_version {
+        return (old != new).then_some("it changed, and its version did not increase");
+    }
+    // Steward sends requests and events; agents send replies.
+    let is_kept = match schema {
+        ContractDocument::Reply => required(new).is_subset(&required(old)),
+        _ => required(old).is_subset(&required(new)),
+    };
+    (old_version[0] == new_version[0] && !is_kept)
+        .then_some("other fields are required, so it needs another major version")
 }
 
 /// The lines of the migration notes that explain differences from this release.
@@ -293,6 +330,32 @@ fn references_of_every_release_are_read_and_written_alike() {
         assert_eq!(PayloadReference::of(&stored), Some(Ok(reference())), "release {release}");
         assert_eq!(reference().to_value(), stored, "release {release}");
     }
+}
+
+#[test]
+fn a_change_of_the_contract_has_another_version() {
+    for release in releases() {
+        for schema in SCHEMAS {
+            let text =
+                std::fs::read_to_string(golden(&release).join("contract").join(schema.file_name()));
+            let old: Value = serde_json::from_str(&text.unwrap()).unwrap();
+            let problem = contract_break(schema, &old, &schema.generate());
+            assert_eq!(problem, None, "{}, release {release}", schema.file_name());
+        }
+    }
+    let reply = ContractDocument::Reply.generate();
+    let changed = |version: &str, field: Option<&str>| {
+        let mut changed = reply.clone();
+        changed["version"] = version.into();
+        changed["properties"]["cost"] = serde_json::json!({ "type": "number" });
+        changed["required"].as_array_mut().unwrap().extend(field.map(Value::from));
+        contract_break(ContractDocument::Reply, &reply, &changed)
+    };
+    let same = reply["version"].as_str().unwrap();
+    assert!(changed(same, None).is_some());
+    assert!(changed("2.99.0", Some("cost")).is_some());
+    assert_eq!(changed("2.99.0", None), None);
+    assert_eq!(changed("3.0.0", Some("cost")), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -177,12 +177,18 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
         if !is_awaited {
             add(completed(), true);
             if workflow.slow {
-                add(ReplyOutcome::Unknown { reason: "the call was cut".to_owned() }, false);
+                add(
+                    ReplyOutcome::Unknown { reason: "the call was cut".to_owned(), detail: None },
+                    false,
+                );
             }
             continue;
         }
         if workflow.slow {
-            add(ReplyOutcome::Unknown { reason: "the call was cut".to_owned() }, false);
+            add(
+                ReplyOutcome::Unknown { reason: "the call was cut".to_owned(), detail: None },
+                false,
+            );
         }
         if model.budget.deferrals > 0 {
             add(deferred(false, false), false);

@@ -222,7 +222,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
             ReplyOutcome::Completed { output, may_continue }
         }
         "fails" => ReplyOutcome::Failed { reason: reason()?, may_have_run, detail: None },
-        "cuts" => ReplyOutcome::Unknown { reason: reason()? },
+        "cuts" => ReplyOutcome::Unknown { reason: reason()?, detail: None },
         _ => {
             let pause = text.strip_prefix("for ").and_then(|text| text.split(' ').next());
             let pause = duration(pause.ok_or("a step is deferred `for 10s`")?)?;

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The version of the contract. Its major version is [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
-pub const CONTRACT_VERSION: &str = "2.2.0";
+pub const CONTRACT_VERSION: &str = "2.3.0";
 
 /// The version of the schema of lifecycle events, which follows semantic versioning as well.
 pub const LIFECYCLE_EVENT_VERSION: &str = "1.0.0";
@@ -92,6 +92,25 @@ pub fn check_reply(message: &Value) -> Result<(), String> {
     static SCHEMA: LazyLock<PayloadSchema> =
         LazyLock::new(|| PayloadSchema::new(ContractDocument::Reply.generate()));
     SCHEMA.validate("message", message)
+}
+
+/// Checks a message in the scheduler's queue: a reply, or the wake that an agent may send when complete-by has passed.
+/// Messages of others than agents are not part of the contract.
+///
+/// # Errors
+/// The violations, without values of the message.
+pub fn check_message_of_agent(message: &Value) -> Result<(), String> {
+    static OVERDUE: LazyLock<PayloadSchema> = LazyLock::new(|| {
+        let mut schema = root_schema::<Overdue>();
+        add_type(&mut schema, "wake");
+        PayloadSchema::new(schema.into())
+    });
+    let text = |name| message.get(name).and_then(Value::as_str);
+    match (text("type"), text("cause")) {
+        (Some("reply"), _) => check_reply(message),
+        (Some("wake"), Some("overdue")) => OVERDUE.validate("message", message),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that a lifecycle event obeys the published schema.

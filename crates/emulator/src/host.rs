@@ -42,6 +42,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     callback_keys::callback_urls,
+    contract_check::ContractCheck,
     cpu::{CpuAccount, with_cpu_account},
     embedded::{AwsService, EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, ExternalEndpoints},
     event_source::EventSource,
@@ -170,7 +171,10 @@ impl Host {
         }
         // Rules are not stored, but the data directory may contain definitions with triggers.
         publisher.sync_all_rules().await?;
-        let interceptors = options.interceptors.clone();
+        let mut interceptors = options.interceptors.clone();
+        if cfg!(debug_assertions) {
+            interceptors.push(ContractCheck::interceptor());
+        }
         let (instances, tasks) = (Vec::new(), JoinSet::new());
         let data = options.data.as_deref();
         let callback_urls = address.map(|address| callback_urls(data, address)).transpose()?;

@@ -8,6 +8,7 @@
 //!              │   └─ open, or Retry-After too long ┼► reply: deferred, costs no attempt
 //!              │      no time left, and all refused ┤
 //!              └──── backoff, Retry-After ──────────┘
+//!                     no time left for another call ► reply: outcome unknown
 //!                     call timed out ───────────────► reply: outcome unknown
 //!                     complete-by passed ───────────► no reply; a delayed wake, so that the scheduler recovers the step
 //! request received after complete-by ───────────────► reply: deferred, costs no attempt
@@ -37,7 +38,7 @@
 //!
 //! Implement [`RemoteService`] to write an agent for another protocol than HTTP.
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::{convert::Infallible, future::Future, mem, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
@@ -48,6 +49,7 @@ use steward_core::{
     limits,
     model::{
         attempt::{Action, AttemptTimes},
+        error_detail::ErrorDetail,
         messages::{ReplyOutcome, StepReply, StepRequest},
         time::later,
     },
@@ -68,7 +70,7 @@ mod claim;
 mod rate_limit;
 mod token;
 
-use attempt_end::{AttemptEnd, failed, unknown_outcome};
+use attempt_end::{AttemptEnd, failed, unknown, unknown_outcome};
 use circuit_breaker::CallPermission;
 pub use circuit_breaker::CircuitBreaker;
 pub use rate_limit::RateLimiter;
@@ -158,7 +160,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         claimed: false,
         may_have_run: false,
         called_at: None,
-        last_reason: String::new(),
+        last_fault: (String::new(), None),
     };
     let ended = if time.is_some() { attempt.run().await } else { attempt.shed(now).await };
     let outcome = match ended {
@@ -204,8 +206,8 @@ struct RunningAttempt<'a, P, R> {
     may_have_run: bool,
     /// When this delivery made its first call.
     called_at: Option<Timestamp>,
-    /// Why its last call has no usable answer.
-    last_reason: String,
+    /// Why its last call has no usable answer: the reason, and what the service said.
+    last_fault: (String, Option<ErrorDetail>),
 }
 
 impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
@@ -239,16 +241,26 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(retry_after);
             // `retry_after` is not longer than the remaining time, so this does not overflow.
             let until = Instant::now() + pause;
-            if until >= self.end && !self.may_have_run {
-                // Every call was refused before it began, so the attempt has not failed.
-                let reason = format!("no time is left for another call: {}", self.last_reason);
-                return Err(self.defer(&reason, pause));
-            }
-            sleep_until(until.min(self.end)).await;
             if until >= self.end {
-                return Err(self.time_is_up(false));
+                return Err(self.no_further_call(pause).await);
             }
+            sleep_until(until).await;
         }
+    }
+
+    /// Ends an attempt without the time for a call after this pause.
+    async fn no_further_call(&mut self, pause: Duration) -> AttemptEnd {
+        let (fault, detail) = mem::take(&mut self.last_fault);
+        let reason = format!("no time is left for another call: {fault}");
+        if !self.may_have_run {
+            // Every call was refused before it began, so the attempt has not failed.
+            return self.defer(&reason, pause);
+        }
+        if !self.ends_at_complete_by {
+            sleep_until(self.end).await;
+            return self.time_is_up(false);
+        }
+        unknown(&reason, detail)
     }
 
     /// Ends an attempt whose request waited in the queue until complete-by. The next attempt waits as long as this one
@@ -389,10 +401,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             CallFault::TimedOut { reason } if !idempotent => {
                 Err(failed(&unknown_outcome(&reason), true, None))
             }
-            CallFault::TimedOut { reason } => {
-                let reason = limits::short_line(&reason, limits::REASON_CHARS_MAX);
-                Err(AttemptEnd::Outcome(ReplyOutcome::Unknown { reason }))
-            }
+            CallFault::TimedOut { reason } => Err(unknown(&reason, None)),
             CallFault::Conflict { reason, detail } => {
                 let request = self.delivered.request;
                 // An undo is retried until it completes, because another delivery of it may be in progress.
@@ -404,12 +413,13 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 self.may_have_run = true;
                 metrics::call_retried();
                 tracing::debug!(%task_id, %step, attempt, reason, "an earlier call may be in progress; retrying");
+                self.last_fault = (reason, detail);
                 Ok(Duration::ZERO)
             }
-            CallFault::Transient { reason, may_have_run: true, .. } if !idempotent => {
-                Err(failed(&unknown_outcome(&reason), true, None))
+            CallFault::Transient { reason, may_have_run: true, detail, .. } if !idempotent => {
+                Err(failed(&unknown_outcome(&reason), true, detail))
             }
-            CallFault::Transient { reason, retry_after, may_have_run } => {
+            CallFault::Transient { reason, retry_after, may_have_run, detail } => {
                 self.may_have_run |= may_have_run;
                 let retry_after = retry_after.unwrap_or_default();
                 if retry_after > self.end.saturating_duration_since(Instant::now()) {
@@ -417,7 +427,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 }
                 metrics::call_retried();
                 tracing::debug!(%task_id, %step, attempt, reason, "call failed; retrying");
-                self.last_reason = reason;
+                self.last_fault = (reason, detail);
                 Ok(retry_after)
             }
         }
@@ -466,9 +476,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             // A deferral costs no attempt, and does not count as a receive on the way to the dead-letter queue.
             (false, false, false) if self.called_at.is_some() => self.defer(REASON, Duration::ZERO),
             (false, false, _) => AttemptEnd::Requeued,
-            (false, true, true) if self.delivered.request.idempotent => {
-                AttemptEnd::Outcome(ReplyOutcome::Unknown { reason: REASON.to_owned() })
-            }
+            (false, true, true) if self.delivered.request.idempotent => unknown(REASON, None),
             (false, true, true) => failed(&unknown_outcome(REASON), true, None),
             // The next delivery would find the claim and would have to assume that the call was made.
             (false, true, false) => self.defer(REASON, Duration::ZERO),

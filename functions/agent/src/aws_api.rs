@@ -199,26 +199,21 @@ impl ApiResponse {
 
     /// The fault that an error stands for.
     pub(crate) fn fault(&self, error: ApiError) -> CallFault {
-        let reason = self.reason();
+        let (reason, detail) = (self.reason(), self.detail());
         let requested = retry_after(&self.headers, SystemTime::now());
+        let transient = |retry_after, may_have_run| CallFault::Transient {
+            reason: reason.clone(),
+            retry_after,
+            may_have_run,
+            detail: detail.clone(),
+        };
         match error {
             // A service that rejects a request is available.
-            ApiError::Throttled => {
-                let retry_after = Some(requested.unwrap_or_default());
-                CallFault::Transient { reason, retry_after, may_have_run: false }
-            }
-            ApiError::NotStarted => {
-                CallFault::Transient { reason, retry_after: requested, may_have_run: false }
-            }
-            ApiError::Unclear => {
-                CallFault::Transient { reason, retry_after: requested, may_have_run: true }
-            }
-            ApiError::Refused => {
-                CallFault::Permanent { reason, may_have_run: false, detail: self.detail() }
-            }
-            ApiError::Unknown => {
-                CallFault::Permanent { reason, may_have_run: true, detail: self.detail() }
-            }
+            ApiError::Throttled => transient(Some(requested.unwrap_or_default()), false),
+            ApiError::NotStarted => transient(requested, false),
+            ApiError::Unclear => transient(requested, true),
+            ApiError::Refused => CallFault::Permanent { reason, may_have_run: false, detail },
+            ApiError::Unknown => CallFault::Permanent { reason, may_have_run: true, detail },
         }
     }
 }

@@ -16,6 +16,8 @@ pub enum CallFault {
         retry_after: Option<Duration>,
         /// Whether the call may have taken effect, because it was not rejected before it began.
         may_have_run: bool,
+        /// What the service said, for operators. It may contain payload.
+        detail: Option<ErrorDetail>,
     },
     /// The request conflicts with another one, which may be an earlier call with the same idempotency key that is
     /// still in progress. The service is available.

@@ -142,6 +142,6 @@ impl Connection {
         }
         let reason = format!("HTTP {status}: the access token is replaced");
         let retry_after = Some(Duration::ZERO);
-        Err(CallFault::Transient { reason, retry_after, may_have_run: false })
+        Err(CallFault::Transient { reason, retry_after, may_have_run: false, detail: None })
     }
 }

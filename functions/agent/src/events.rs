@@ -144,10 +144,10 @@ fn entry_fault(code: &str, detail: Option<ErrorDetail>) -> CallFault {
     let reason = format!("EventBridge did not publish the event: {code}");
     if is_throttling(code) {
         let retry_after = Some(Duration::ZERO);
-        return CallFault::Transient { reason, retry_after, may_have_run: false };
+        return CallFault::Transient { reason, retry_after, may_have_run: false, detail };
     }
     if UNCLEAR.contains(&code) {
-        return CallFault::Transient { reason, retry_after: None, may_have_run: true };
+        return CallFault::Transient { reason, retry_after: None, may_have_run: true, detail };
     }
     CallFault::Permanent { reason, may_have_run: !REFUSED.contains(&code), detail }
 }

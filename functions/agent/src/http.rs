@@ -315,8 +315,8 @@ async fn interpret(
             } else {
                 Some(requested.unwrap_or_default())
             };
-            let reason = format!("HTTP {status}");
-            return Err(CallFault::Transient { reason, retry_after, may_have_run });
+            let (reason, detail) = refusal(response).await;
+            return Err(CallFault::Transient { reason, retry_after, may_have_run, detail });
         }
         ClassifiedResponse::Conflict => {
             let (reason, detail) = refusal(response).await;

@@ -150,7 +150,7 @@ fn function_error(
         // Lambda is available, whatever the function does.
         Some(ResponseClass::Retry) => {
             let retry_after = Some(Duration::ZERO);
-            Err(CallFault::Transient { reason, retry_after, may_have_run: true })
+            Err(CallFault::Transient { reason, retry_after, may_have_run: true, detail })
         }
         Some(ResponseClass::Completed) => Ok(response.with_body(result.unwrap_or_default())),
     }

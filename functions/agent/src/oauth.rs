@@ -261,7 +261,7 @@ fn http_reason(status: StatusCode) -> String {
 /// The fault of a call that was not made, because there is no token now.
 fn unavailable(reason: &str, retry_after: Option<Duration>) -> CallFault {
     let reason = format!("{ENDPOINT}: {reason}");
-    CallFault::Transient { reason, retry_after, may_have_run: false }
+    CallFault::Transient { reason, retry_after, may_have_run: false, detail: None }
 }
 
 fn broken(error: &reqwest::Error) -> CallFault {

@@ -140,7 +140,7 @@ pub fn bucket_fault(error: &PortError, may_have_run: bool) -> CallFault {
     match error.retryable {
         true => {
             let retry_after = Some(std::time::Duration::ZERO);
-            CallFault::Transient { reason, retry_after, may_have_run }
+            CallFault::Transient { reason, retry_after, may_have_run, detail: None }
         }
         false => CallFault::Permanent { reason, may_have_run, detail: None },
     }

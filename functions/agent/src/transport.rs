@@ -12,6 +12,7 @@ use steward_core::{
     model::{integers::check_integers, messages::StepRequest},
 };
 use steward_runtime::trace::{SpanKind, TraceSpan};
+use tokio::time::{Instant, timeout_at};
 
 use crate::call_fault::CallFault;
 
@@ -124,14 +125,18 @@ pub(crate) struct ReceivedBody {
     pub(crate) is_complete: bool,
 }
 
-/// The body of an error. That the body is too large or breaks off does not change what the status says.
+/// The longest wait for the body of an error.
+const ERROR_BODY_WITHIN: Duration = Duration::from_secs(2);
+
+/// The body of an error. That the body is too large, breaks off or takes too long does not change what the status says.
 pub(crate) async fn error_body(mut response: Response) -> ReceivedBody {
     let mut bytes = Vec::new();
+    let end = Instant::now() + ERROR_BODY_WITHIN;
     while bytes.len() <= limits::DOCUMENT_BYTES_MAX {
-        match response.chunk().await {
-            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            Ok(None) => return ReceivedBody { bytes, is_complete: true },
-            Err(_) => break,
+        match timeout_at(end, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
+            Ok(Ok(None)) => return ReceivedBody { bytes, is_complete: true },
+            Ok(Err(_)) | Err(_) => break,
         }
     }
     ReceivedBody { bytes, is_complete: false }
@@ -154,7 +159,12 @@ pub(crate) fn broken_connection(error: &reqwest::Error) -> CallFault {
         (false, false) => "the connection broke",
     };
     let may_have_run = !error.is_connect();
-    CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
+    CallFault::Transient {
+        reason: reason.to_owned(),
+        retry_after: None,
+        may_have_run,
+        detail: None,
+    }
 }
 
 /// A fault of a request that was not sent.

@@ -40,7 +40,7 @@ impl RemoteService for UnreachableService {
     async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let reason = "no connection".to_owned();
-        Err(CallFault::Transient { reason, retry_after: None, may_have_run: false })
+        Err(CallFault::Transient { reason, retry_after: None, may_have_run: false, detail: None })
     }
 }
 

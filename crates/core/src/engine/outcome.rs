@@ -79,7 +79,10 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                 }
             }
         }
-        ReplyOutcome::Unknown { reason } => abandon_attempt(change, attempt, reason),
+        ReplyOutcome::Unknown { reason, detail } => {
+            abandon_attempt(change, attempt.clone(), reason);
+            keep_detail(change, attempt, detail.as_ref());
+        }
     }
     for document in &mut change.documents {
         document.times = AttemptTimes { queued_at, ..reply.times };

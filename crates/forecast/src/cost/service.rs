@@ -46,7 +46,7 @@ impl RemoteService for ForecastService {
         };
         let transient = |reason: &str, may_have_run| {
             let reason = reason.to_owned();
-            Err(CallFault::Transient { reason, retry_after: None, may_have_run })
+            Err(CallFault::Transient { reason, retry_after: None, may_have_run, detail: None })
         };
         let Some((key, assumptions)) = simulation.assumptions(&request.task_id, &request.step.step)
         else {

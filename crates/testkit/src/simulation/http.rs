@@ -58,7 +58,8 @@ pub(super) fn answer(
     reason_chars: usize,
 ) -> Result<CallResponse, CallFault> {
     let transient = |may_have_run, retry_after| {
-        Err(CallFault::Transient { reason: response.to_string(), retry_after, may_have_run })
+        let reason = response.to_string();
+        Err(CallFault::Transient { reason, retry_after, may_have_run, detail: None })
     };
     let reason = || {
         // The titles of problem details may have any length and language.

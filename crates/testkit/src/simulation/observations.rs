@@ -3,18 +3,21 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::model::{
-    attempt::Action,
-    command::{Command, CommandAction},
-    document::Document,
-    events::{BusEvent, EventData, TaskAlert},
-    messages::{
-        ChildOutcome, NotificationStatus, ReplyOutcome, SchedulerMessage, StatusNotification,
-        StepRequest,
+use steward_core::{
+    contract::{check_message_of_agent, check_request},
+    model::{
+        attempt::Action,
+        command::{Command, CommandAction},
+        document::Document,
+        events::{BusEvent, EventData, TaskAlert},
+        messages::{
+            ChildOutcome, NotificationStatus, ReplyOutcome, SchedulerMessage, StatusNotification,
+            StepRequest,
+        },
+        names::{CallbackToken, Part, TaskId},
+        step::{Progress, StepState},
+        task::Task,
     },
-    names::{CallbackToken, Part, TaskId},
-    step::{Progress, StepState},
-    task::Task,
 };
 use steward_runtime::ports::{OutgoingMessage, Queue};
 
@@ -170,10 +173,29 @@ impl Oracle {
         self.callbacks_received.insert((token.task_id.clone(), token.step.clone()));
     }
 
+    /// Checks a message to or from an agent against the published schemas.
+    fn check_contract(&mut self, message: &OutgoingMessage) {
+        let check: fn(&Value) -> Result<(), String> = match &message.queue {
+            Queue::Agent(_) => check_request,
+            Queue::Scheduler => check_message_of_agent,
+            Queue::Commands
+            | Queue::Submissions
+            | Queue::Events
+            | Queue::Client(_)
+            | Queue::Rejected
+            | Queue::Sweeps => return,
+        };
+        let parsed = serde_json::from_str(&message.body).unwrap_or_default();
+        if let Err(violation) = check(&parsed) {
+            self.violations.push(format!("a message violates the contract of agents: {violation}"));
+        }
+    }
+
     /// Records a sent message, and checks it.
     pub(super) fn observe_message(&mut self, message: &OutgoingMessage, ledger: &EffectLedger) {
         let body = &message.body;
         self.check_tenant(message);
+        self.check_contract(message);
         match &message.queue {
             Queue::Submissions => {
                 let found = child_checks::check_submission(self, ledger, body);

@@ -23,6 +23,12 @@ pub(super) fn failed(reason: &str, may_have_run: bool, detail: Option<ErrorDetai
     AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run, detail })
 }
 
+/// The outcome of a call without an answer.
+pub(super) fn unknown(reason: &str, detail: Option<ErrorDetail>) -> AttemptEnd {
+    let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
+    AttemptEnd::Outcome(ReplyOutcome::Unknown { reason, detail })
+}
+
 /// The reason of a failure whose call must not be repeated.
 pub(super) fn unknown_outcome(reason: &str) -> String {
     format!("outcome unknown, and the call must not be repeated: {reason}")

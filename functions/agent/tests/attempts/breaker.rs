@@ -166,7 +166,10 @@ async fn a_probe_is_aborted_at_the_end_of_its_lease() {
     one.service.respond_with(hangs());
     let start = tokio::time::Instant::now();
     let reason = "the call that probed the service did not end in time".to_owned();
-    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), ReplyOutcome::Unknown { reason });
+    assert_eq!(
+        outcome(one.attempt(&one.request("t", 1)).await),
+        ReplyOutcome::Unknown { reason, detail: None }
+    );
     assert_eq!(one.service.take_calls(), 1, "the service may still process the call");
     assert!((30..32).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }

@@ -21,6 +21,7 @@ use steward_core::{
     breaker::BreakerSettings,
     model::{
         attempt::Action,
+        error_detail::ErrorDetail,
         events::BusEvent,
         messages::{HttpMethod, ReplyOutcome, StepRequest},
         responses::ResponseOverrides,
@@ -229,6 +230,13 @@ pub(crate) fn broken() -> ScriptedResponse {
     transient("the connection broke", None, true)
 }
 
+/// A response of a service that fails, with what it says.
+pub(crate) fn unavailable(detail: Option<ErrorDetail>) -> ScriptedResponse {
+    let reason = "HTTP 503".to_owned();
+    let fault = CallFault::Transient { reason, retry_after: None, may_have_run: true, detail };
+    (Duration::ZERO, Err(fault))
+}
+
 /// A response that says that the request conflicts with another one.
 pub(crate) fn conflict() -> ScriptedResponse {
     (Duration::ZERO, Err(CallFault::Conflict { reason: "HTTP 409".to_owned(), detail: None }))
@@ -250,7 +258,7 @@ pub(crate) fn hangs() -> ScriptedResponse {
 
 fn transient(reason: &str, retry_after: Option<Duration>, may_have_run: bool) -> ScriptedResponse {
     let reason = reason.to_owned();
-    (Duration::ZERO, Err(CallFault::Transient { reason, retry_after, may_have_run }))
+    (Duration::ZERO, Err(CallFault::Transient { reason, retry_after, may_have_run, detail: None }))
 }
 
 /// A remote service with scripted responses, which records the times of its calls.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use steward_agent::attempt::AttemptResult;
 use steward_core::model::{
     attempt::{Action, AttemptTimes},
+    error_detail::ErrorDetail,
     messages::{ReplyOutcome, StepRequest},
 };
 use steward_runtime::ports::Clock;
@@ -119,7 +120,32 @@ async fn a_service_that_is_busy_until_complete_by_defers_the_step() {
     assert!(start.elapsed() < 60 * SECOND && one.service.take_calls() > 3);
     // A call that may have run leaves the outcome unknown.
     let one = AgentInstance::new([broken()], busy(Duration::ZERO));
-    assert_eq!(one.attempt(&one.request("t", 1)).await, AttemptResult::Overdue);
+    let ended = outcome(one.attempt(&one.request("t", 1)).await);
+    assert_eq!(ended, no_time_left("HTTP 429", None));
+}
+
+fn no_time_left(fault: &str, detail: Option<ErrorDetail>) -> ReplyOutcome {
+    let reason = format!("no time is left for another call: {fault}");
+    ReplyOutcome::Unknown { reason, detail }
+}
+
+/// The operator sees why the service did not carry out the step, and the scheduler does not wait for complete-by.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fails_until_complete_by_is_reported_with_its_last_error() {
+    let said = ErrorDetail::of_body(b"disk full");
+    let one = AgentInstance::new([broken()], unavailable(said.clone()));
+    let start = tokio::time::Instant::now();
+    let ended = outcome(one.attempt(&one.request("t", 1)).await);
+    assert_eq!(ended, no_time_left("HTTP 503", said.clone()));
+    assert!(start.elapsed() < 60 * SECOND && one.service.take_calls() > 3);
+    // A call that must not be repeated fails at once.
+    let one = AgentInstance::new([], unavailable(said.clone()));
+    let ReplyOutcome::Failed { may_have_run: true, detail, .. } =
+        outcome(one.attempt(&one.request_once("u", 1)).await)
+    else {
+        panic!()
+    };
+    assert_eq!(detail, said);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +163,10 @@ async fn a_call_that_takes_longer_is_aborted_and_not_repeated() {
     let request = StepRequest { call_within_ms: Some(20_000), ..one.request("t", 1) };
     let start = tokio::time::Instant::now();
     let reason = "the call took longer than 20s and was aborted".to_owned();
-    assert_eq!(outcome(one.attempt(&request).await), ReplyOutcome::Unknown { reason });
+    assert_eq!(
+        outcome(one.attempt(&request).await),
+        ReplyOutcome::Unknown { reason, detail: None }
+    );
     assert_eq!((start.elapsed().as_secs(), one.service.take_calls()), (20, 1));
 }
 
@@ -158,9 +187,11 @@ async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
     let one = AgentInstance::new([conflict(), conflict()], done());
     let undo = StepRequest { action: Action::Undo, ..one.request("t", 1) };
     assert_eq!(outcome(one.attempt(&undo).await), completed_after_unknown_call());
-    // The agent retries until complete-by.
+    // The agent retries until no time is left.
     let one = AgentInstance::new([broken()], conflict());
-    assert_eq!(one.attempt(&one.request("t", 1)).await, AttemptResult::Overdue);
+    let ended = outcome(one.attempt(&one.request("t", 1)).await);
+    assert_eq!(ended, no_time_left("HTTP 409", None));
+    assert!(one.service.take_calls() > 3);
 }
 
 #[tokio::test(start_paused = true)]

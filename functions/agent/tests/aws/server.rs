@@ -188,7 +188,7 @@ pub(crate) fn retried(
     may_have_run: bool,
 ) -> Result<Value, CallFault> {
     let retry_after = is_available.then_some(Duration::ZERO);
-    Err(CallFault::Transient { reason: reason.to_owned(), retry_after, may_have_run })
+    Err(CallFault::Transient { reason: reason.to_owned(), retry_after, may_have_run, detail: None })
 }
 
 /// A response with a header.

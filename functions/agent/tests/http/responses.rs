@@ -9,7 +9,7 @@ use axum::{
     body::{Body, Bytes},
     http::{Response, StatusCode},
 };
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use steward_agent::attempt::CallFault;
 use steward_core::{
@@ -158,7 +158,7 @@ async fn a_step_can_define_the_meaning_of_statuses() {
     let responses: ResponseOverrides = classes.into_iter().collect();
     let retry = |reason: &str, may_have_run| {
         let (reason, retry_after) = (reason.to_owned(), Some(Duration::ZERO));
-        Err(CallFault::Transient { reason, retry_after, may_have_run })
+        Err(CallFault::Transient { reason, retry_after, may_have_run, detail: None })
     };
     for (status, body, expected) in [
         (404, r#"{"gone":true}"#, Ok(json!({ "gone": true }))),
@@ -226,13 +226,30 @@ async fn server_errors_are_transient() {
     }
 }
 
+/// What the service said is for operators; a body that does not end must not hide the status.
+#[tokio::test]
+async fn the_body_of_a_transient_error_is_kept_and_awaited_for_a_moment_only() {
+    let remote = TestServer::start(|| respond(503, "disk full")).await;
+    let output = output_of(&remote.service(), &get("/"), None).await;
+    let Err(CallFault::Transient { detail: Some(detail), .. }) = output else {
+        panic!("{output:?}")
+    };
+    assert_eq!(detail.as_str(), "disk full");
+    let endless = || {
+        let begun = stream::iter([Ok::<_, std::io::Error>("disk")]).chain(stream::pending());
+        respond(503, Body::from_stream(begun))
+    };
+    let remote = TestServer::start(endless).await;
+    assert_eq!(remote.call().await, transient("HTTP 503 Service Unavailable"));
+}
+
 #[tokio::test]
 async fn statuses_408_425_and_429_are_transient_and_count_as_available() {
     for (status, may_have_run) in [(408, true), (425, false), (429, false)] {
         let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
         let reason = format!("HTTP {}", StatusCode::from_u16(status).unwrap());
         let retry_after = Some(Duration::ZERO);
-        let expected = CallFault::Transient { reason, retry_after, may_have_run };
+        let expected = CallFault::Transient { reason, retry_after, may_have_run, detail: None };
         assert_eq!(remote.call().await, Err(expected));
     }
 }

@@ -110,8 +110,11 @@ pub(crate) async fn output_of(
 
 /// A result of a call without what the service said in an error body.
 pub(crate) fn without_detail(mut result: Result<Value, CallFault>) -> Result<Value, CallFault> {
-    if let Err(CallFault::Permanent { detail, .. } | CallFault::Conflict { detail, .. }) =
-        &mut result
+    if let Err(
+        CallFault::Permanent { detail, .. }
+        | CallFault::Conflict { detail, .. }
+        | CallFault::Transient { detail, .. },
+    ) = &mut result
     {
         *detail = None;
     }
@@ -178,5 +181,10 @@ pub(crate) fn unusable_response(reason: &str) -> Result<Value, CallFault> {
 /// A connection fault, or a 5xx status without `Retry-After`.
 pub(crate) fn transient(reason: &str) -> Result<Value, CallFault> {
     let may_have_run = reason != "no connection";
-    Err(CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
+    Err(CallFault::Transient {
+        reason: reason.to_owned(),
+        retry_after: None,
+        may_have_run,
+        detail: None,
+    })
 }

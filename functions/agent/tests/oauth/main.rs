@@ -49,7 +49,7 @@ async fn pass(seconds: u64) {
 
 fn transient(reason: &str, retry_after: Option<u64>) -> CallFault {
     let (reason, retry_after) = (reason.to_owned(), retry_after.map(Duration::from_secs));
-    CallFault::Transient { reason, retry_after, may_have_run: false }
+    CallFault::Transient { reason, retry_after, may_have_run: false, detail: None }
 }
 
 fn permanent(reason: &str) -> CallFault {

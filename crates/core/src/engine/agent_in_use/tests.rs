@@ -235,7 +235,11 @@ fn a_request_lost_after_the_move_is_sent_again_with_the_redelivered_refusal() {
 
 #[test]
 fn an_agent_that_ran_a_step_after_its_refusal_stops_the_task_in_error_in_every_state() {
-    let evidence = [completed(), failed(true), ReplyOutcome::Unknown { reason: "cut".to_owned() }];
+    let evidence = [
+        completed(),
+        failed(true),
+        ReplyOutcome::Unknown { reason: "cut".to_owned(), detail: None },
+    ];
     for outcome in evidence {
         for end in [None, Some(completed()), Some(failed(false))] {
             let mut run = Run::in_order();
@@ -295,7 +299,7 @@ fn an_expression_chooses_the_agent_of_all_attempts_and_of_the_undo() {
     let agent = json!({ "choose": "${ input.region }-pay", "of": ["eu-pay", "us-pay"] });
     let mut run = Run::new(&agent, &json!({}), &json!({ "region": "us" }));
     assert_eq!(run.send(&Event::Wake), ["us-pay #1"]);
-    run.reply(1, ReplyOutcome::Unknown { reason: "cut".to_owned() });
+    run.reply(1, ReplyOutcome::Unknown { reason: "cut".to_owned(), detail: None });
     run.now += 60;
     assert_eq!(run.send(&Event::Wake), ["us-pay #2"]);
     assert_eq!(run.reply(2, failed(false)), ["undo at us-pay #1"]);

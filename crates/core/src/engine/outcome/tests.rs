@@ -99,18 +99,23 @@ fn the_send_time_of_an_attempt_is_known_without_a_reply_or_without_times_in_it()
 
 #[test]
 fn what_the_service_said_is_stored_with_the_failure_and_nowhere_else() {
-    let outcome = ReplyOutcome::Failed {
-        reason: "HTTP 402".to_owned(),
+    let (reason, detail) = ("HTTP 402".to_owned(), ErrorDetail::of_body(b"card s3cret"));
+    let failed = ReplyOutcome::Failed {
+        reason: reason.clone(),
         may_have_run: false,
-        detail: ErrorDetail::of_body(b"card s3cret"),
+        detail: detail.clone(),
     };
-    let events = [(5, Event::Wake), (9, reply(outcome, AttemptTimes::default()))];
-    let (stored, mut task, effects) = run(&events);
-    let [failure] = stored.as_slice() else { panic!("{stored:?}") };
-    let body = json!({ "reason": "HTTP 402", "verdict": "alert", "detail": "card s3cret" });
-    assert_eq!(failure.body, body);
-    assert!(!effects.is_empty(), "the alert");
-    task.documents = InlineDocuments::default();
-    let elsewhere = format!("{effects:?} {}", serde_json::to_string(&task).unwrap());
-    assert!(!elsewhere.contains("s3cret"), "{elsewhere}");
+    for outcome in [failed, ReplyOutcome::Unknown { reason, detail }] {
+        let events = [(5, Event::Wake), (9, reply(outcome, AttemptTimes::default()))];
+        let (stored, mut task, effects) = run(&events);
+        let [failure] = stored.as_slice() else { panic!("{stored:?}") };
+        assert_eq!(
+            (&failure.body["reason"], &failure.body["detail"]),
+            (&json!("HTTP 402"), &json!("card s3cret"))
+        );
+        assert!(!effects.is_empty(), "the alert");
+        task.documents = InlineDocuments::default();
+        let elsewhere = format!("{effects:?} {}", serde_json::to_string(&task).unwrap());
+        assert!(!elsewhere.contains("s3cret"), "{elsewhere}");
+    }
 }

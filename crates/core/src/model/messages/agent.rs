@@ -175,6 +175,9 @@ pub enum ReplyOutcome {
     Unknown {
         /// The reason, for people.
         reason: String,
+        /// What the service said in the body of its last error, for operators.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<ErrorDetail>,
     },
 }
 

@@ -80,5 +80,6 @@ fn send_callbacks(
 }
 
 fn transient(reason: &str, may_have_run: bool) -> Result<CallResponse, CallFault> {
-    Err(CallFault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
+    let reason = reason.to_owned();
+    Err(CallFault::Transient { reason, retry_after: None, may_have_run, detail: None })
 }
