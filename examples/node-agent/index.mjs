@@ -4,14 +4,29 @@
 //
 //   node index.mjs
 //
-// The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md.
+// The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md. It ignores `responses` of a
+// request, and calls once for each delivery: the retries are the attempts of the scheduler.
 
 import { pathToFileURL } from "node:url";
 import { DeleteMessageCommand, ReceiveMessageCommand, SendMessageCommand, SQSClient } from "@aws-sdk/client-sqs";
 
 const { QUEUE_URL, REPLY_QUEUE_URL, SERVICE_URL, AGENT_NAME } = process.env;
 const OUTPUT_BYTES_MAX = 128 * 1024;
-const GREETINGS = { en: "Hello", fr: "Bonjour", de: "Guten Tag" };
+const CALL_WITHIN_MS_MAX = 100_000;
+const WAIT_MS_MAX = 30 * 24 * 3_600_000; // The scheduler waits no longer.
+const GREETINGS = new Map([["en", "Hello"], ["fr", "Bonjour"], ["de", "Guten Tag"]]);
+
+// The fields of a request that this agent reads, and their types.
+const REQUIRED = {
+  task_id: "string", step: "string", attempt: "integer", complete_by: "string", idempotency_key: "string",
+  agent: "string", method: "string", path: "string",
+};
+const OPTIONAL = {
+  incarnation: "integer", call_within_ms: "integer", idempotent: "boolean", may_have_run: "boolean", tenant: "string",
+};
+
+// Errors of a call that was certainly not made.
+const NOT_CONNECTED = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"];
 
 const sqs = new SQSClient({});
 
@@ -30,8 +45,7 @@ export async function handler({ Records }) {
 /** Carries out a request, and sends the reply. If it throws, the message stays in the queue (R2, R3). */
 async function handle({ body, attributes, messageAttributes }) {
   const request = JSON.parse(body);
-  const isKnown = ["do", "undo", undefined].includes(request.action);
-  if (request.agent !== AGENT_NAME || !request.task_id || !isKnown) throw new TypeError("no request for this agent");
+  if (!isReadable(request)) throw new TypeError("no request for this agent");
   const traceparent = messageAttributes.traceparent?.stringValue;
   // R17: an earlier delivery may have made a call and died.
   const redelivered = Number(attributes.ApproximateReceiveCount) > 1 || "redriven" in messageAttributes;
@@ -45,23 +59,55 @@ async function handle({ body, attributes, messageAttributes }) {
   await sqs.send(
     new SendMessageCommand({
       QueueUrl: REPLY_QUEUE_URL,
-      MessageBody: JSON.stringify(reply),
+      // SQS refuses these two characters unless they are escaped.
+      MessageBody: JSON.stringify(reply).replaceAll("\ufffe", "\\ufffe").replaceAll("\uffff", "\\uffff"),
       MessageAttributes: trace,
       // The queue is fair: replies of a tenant with much load do not delay those of others.
-      MessageGroupId: request.tenant,
+      MessageGroupId: request.tenant || undefined,
     }),
+  );
+}
+
+/** R3: whether the request has all fields that this agent needs, with the right types, and is for this agent. */
+function isReadable(request) {
+  const is = (type, value) => (type === "integer" ? Number.isInteger(value) : typeof value === type);
+  return (
+    Object.entries(REQUIRED).every(([name, type]) => is(type, request[name])) &&
+    Object.entries(OPTIONAL).every(([name, type]) => request[name] == null || is(type, request[name])) &&
+    request.agent === AGENT_NAME &&
+    ["do", "undo", undefined].includes(request.action) &&
+    ["GET", "POST", "PUT", "PATCH", "DELETE"].includes(request.method) &&
+    !Number.isNaN(Date.parse(request.complete_by))
   );
 }
 
 /** The outcome of an attempt; undefined if the agent must stay silent. */
 async function attempt(request, traceparent, redelivered) {
+  const { complete_by, idempotent = true, call_within_ms } = request;
+  const left = Date.parse(complete_by) - Date.now();
+  if (left <= 0) {
+    // R11. This agent never calls for a step that is not idempotent.
+    return redelivered ? undefined : deferred("the request arrived after complete-by", 0, idempotent === true);
+  }
+  const refusal = reasonToRefuse(request);
+  if (refusal) return failed(refusal, redelivered); // R17
+  const timeout = Math.min(left, call_within_ms || CALL_WITHIN_MS_MAX, CALL_WITHIN_MS_MAX);
+  const outcome = await call(request, traceparent, redelivered, timeout);
+  return Date.parse(complete_by) > Date.now() ? outcome : undefined; // R11
+}
+
+/** Why this agent does not call for a request; undefined if it does. */
+function reasonToRefuse({ idempotent = true, auth, output, path }) {
   // R18: this agent has no store in which it could claim a call.
-  if (request.idempotent === false) return failed("this agent serves only idempotent steps", false);
-  const left = Date.parse(request.complete_by) - Date.now();
-  if (left <= 0) return redelivered ? undefined : deferred("the request arrived after complete-by", 0, true); // R11
-  const person = request.body ?? {};
-  const text = `${GREETINGS[person.language] ?? "Hello"}, ${person.name ?? "stranger"}!`;
-  let response, output;
+  if (idempotent !== true) return "this agent serves only idempotent steps";
+  if (auth != null) return "this agent cannot sign calls";
+  if (output != null) return "this agent does not implement `output`";
+  if (!path.startsWith("/")) return "the path does not start with /";
+}
+
+/** The outcome of one call. R14: it takes at most `timeout` milliseconds, with the response's body. */
+async function call(request, traceparent, redelivered, timeout) {
+  let response, answer;
   try {
     response = await fetch(SERVICE_URL + request.path, {
       method: request.method,
@@ -70,32 +116,77 @@ async function attempt(request, traceparent, redelivered) {
         "idempotency-key": request.idempotency_key, // R9
         ...(traceparent && { traceparent }),
       },
-      body: JSON.stringify({ ...person, text }),
+      // `fetch` sends no body with GET.
+      body: request.method === "GET" ? undefined : JSON.stringify(greeting(request.body ?? {})),
       redirect: "manual",
-      signal: AbortSignal.timeout(Math.min(left, request.call_within_ms ?? 100_000)),
+      signal: AbortSignal.timeout(timeout),
     });
-    output = await response.text();
+    answer = await firstBytes(response);
   } catch (error) {
-    if (error.cause?.code === "ECONNREFUSED") return deferred("no connection to the service", 5_000, redelivered);
-    // R14: the call took too long, or the connection broke. R11: no reply after complete-by.
-    if (Date.parse(request.complete_by) <= Date.now()) return undefined;
+    if (NOT_CONNECTED.includes(error.cause?.code)) return deferred("no connection to the service", 5_000, redelivered);
     return { status: "unknown", reason: "the service did not answer" };
   }
-  if (!response.ok) return refused(response, redelivered || request.may_have_run === true);
-  if (Buffer.byteLength(output) > OUTPUT_BYTES_MAX) return failed("the response is too large", true); // R13
+  return outcomeOf(request, response, answer, redelivered);
+}
+
+/** The body of the call: that of the request, with a greeting if it is an object. */
+function greeting(person) {
+  if (typeof person !== "object" || Array.isArray(person)) return person;
+  return { ...person, text: `${GREETINGS.get(person.language) ?? "Hello"}, ${person.name ?? "stranger"}!` };
+}
+
+/** The body of a response, up to the first bytes over the limit of an output. */
+async function firstBytes({ body }) {
+  let bytes = Buffer.alloc(0);
+  for await (const chunk of body ?? []) {
+    bytes = Buffer.concat([bytes, chunk]);
+    if (bytes.length > OUTPUT_BYTES_MAX) break;
+  }
+  return bytes;
+}
+
+/** The outcome that a response stands for, by the contract's table of responses. */
+function outcomeOf({ may_have_run, action }, { ok, status, headers }, answer, redelivered) {
+  if (ok) return completed(answer, redelivered);
+  const reason = `the service responded ${status}`;
+  const wait = retryAfterMs(headers);
+  if (status === 425 || status === 429) return deferred(reason, wait ?? 10_000, redelivered); // R15
+  // An earlier call with the same key may still be in progress.
+  const isRepeated = redelivered || may_have_run === true || action === "undo";
+  const isConflict = status === 409 || status === 423;
+  if (status === 408 || status >= 500 || (isConflict && isRepeated)) {
+    return wait === undefined ? { status: "unknown", reason } : deferred(reason, wait, true); // R14
+  }
+  const isRefusal = status >= 400 && !isConflict;
+  return failed(reason, redelivered || !isRefusal); // R16, R17
+}
+
+/** The outcome of a successful call, if its output obeys the contract's limits. */
+function completed(answer, redelivered) {
+  if (answer.length > OUTPUT_BYTES_MAX) return failed("the response is too large", true); // R13
   try {
-    return { status: "completed", output: JSON.parse(output || "null"), may_continue: redelivered };
+    const output = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(answer) || "null");
+    const size = Buffer.byteLength(JSON.stringify(output));
+    if (fits(output) && size <= OUTPUT_BYTES_MAX) return { status: "completed", output, may_continue: redelivered };
+    return failed("the response exceeds a limit", true); // R5
   } catch {
     return failed("the response is not JSON", true);
   }
 }
 
-/** The outcome for a status that is no success. */
-function refused({ status, headers }, mayHaveRun) {
-  const reason = `the service responded ${status}`;
-  if (status === 429) return deferred(reason, 1000 * (Number(headers.get("retry-after")) || 10), mayHaveRun); // R15
-  if (status < 400 || status >= 500 || [408, 409, 423].includes(status)) return { status: "unknown", reason }; // R14
-  return failed(reason, mayHaveRun); // R16, R17
+/** Whether a value has at most 32 levels, no integer that JavaScript rounds, and only valid Unicode. */
+function fits(value, levels = 32) {
+  if (typeof value === "string") return value.isWellFormed();
+  if (typeof value === "number") return Number.isInteger(value) ? Number.isSafeInteger(value) : Number.isFinite(value);
+  if (typeof value !== "object" || value === null) return true;
+  return levels > 0 && Object.entries(value).flat().every((inner) => fits(inner, levels - 1));
+}
+
+/** A `Retry-After`, which is a number of seconds or a date; undefined if it is neither. */
+function retryAfterMs(headers) {
+  const text = headers.get("retry-after") ?? "";
+  const wait = /^\d+$/.test(text) ? 1000 * Number(text) : Date.parse(text) - Date.now();
+  return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), WAIT_MS_MAX);
 }
 
 function failed(reason, may_have_run) {

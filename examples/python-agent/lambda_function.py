@@ -4,15 +4,22 @@ As a Lambda function it receives batches from its queue (`lambda_handler`). As a
 
     python3 lambda_function.py
 
-The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md of Steward.
+The contract that it implements, with the rules R1 to R22, is docs/agent-contract.md of Steward. It ignores `responses`
+of a request, and calls once for each delivery: the retries are the attempts of the scheduler.
 """
 
+import http.client
 import json
 import logging
+import math
 import os
-import urllib.error
-import urllib.request
+import socket
+import string
+import threading
+import time
 from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote, urlsplit
 
 import boto3
 
@@ -20,23 +27,22 @@ from work import body_of
 
 QUEUE_URL = os.environ.get("QUEUE_URL")
 REPLY_QUEUE_URL = os.environ["REPLY_QUEUE_URL"]
-SERVICE_URL = os.environ["SERVICE_URL"]
+SERVICE = urlsplit(os.environ["SERVICE_URL"])
 AGENT_NAME = os.environ["AGENT_NAME"]
 
 OUTPUT_BYTES_MAX = 128 * 1024
+CALL_WITHIN_MS_MAX = 100_000
+WAIT_MS_MAX = 30 * 24 * 3_600_000  # The scheduler waits no longer.
+
+# The fields of a request that this agent reads, and their types.
+REQUIRED = {name: str for name in ("task_id", "step", "complete_by", "idempotency_key", "agent", "method", "path")}
+REQUIRED["attempt"] = int
+OPTIONAL = {"incarnation": int, "call_within_ms": int, "idempotent": bool, "may_have_run": bool, "tenant": str}
 
 logging.basicConfig()
 log = logging.getLogger("agent")
 log.setLevel(logging.INFO)
 sqs = boto3.client("sqs")
-
-
-class NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
-
-
-service = urllib.request.build_opener(NoRedirects)
 
 
 def lambda_handler(event, context):
@@ -59,8 +65,7 @@ def lambda_handler(event, context):
 def handle(body, attributes, receive_count):
     """Carries out a request, and sends the reply. If it raises an exception, the message stays in the queue (R2, R3)."""
     request = json.loads(body)
-    if request["agent"] != AGENT_NAME or request.get("action", "do") not in ("do", "undo"):
-        raise ValueError("no request for this agent")
+    check(request)
     # R17: an earlier delivery may have made a call and died.
     redelivered = receive_count > 1 or "redriven" in attributes
     outcome = attempt(request, attributes.get("traceparent"), redelivered)
@@ -72,66 +77,141 @@ def handle(body, attributes, receive_count):
     reply = {name: request[name] for name in ("task_id", "step", "action", "attempt", "incarnation") if name in request}
     reply |= {"type": "reply", "agent": AGENT_NAME, "outcome": outcome}
     trace = {}
-    if "traceparent" in attributes:  # R7
+    if attributes.get("traceparent"):  # R7
         trace["traceparent"] = {"DataType": "String", "StringValue": attributes["traceparent"]}
-    # R13: with escapes and spaces, an output of the maximum size would be too large for a message.
-    text = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+    # SQS refuses these two characters unless they are escaped.
+    text = compact(reply).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
     # The queue is fair: replies of a tenant with much load do not delay those of others.
-    group = {"MessageGroupId": request["tenant"]} if "tenant" in request else {}
+    group = {"MessageGroupId": request["tenant"]} if request.get("tenant") else {}
     sqs.send_message(QueueUrl=REPLY_QUEUE_URL, MessageBody=text, MessageAttributes=trace, **group)
+
+
+def check(request):
+    """R3: raises an exception if the request is unreadable, so that the agent neither calls nor replies."""
+    given = REQUIRED | {name: kind for name, kind in OPTIONAL.items() if request.get(name) is not None}
+    is_known = request.get("action", "do") in ("do", "undo") and request["agent"] == AGENT_NAME
+    is_known = is_known and request["method"] in ("GET", "POST", "PUT", "PATCH", "DELETE")
+    if not is_known or any(type(request[name]) is not kind for name, kind in given.items()):
+        raise ValueError("no request for this agent")
+    seconds_left(request)
+
+
+def seconds_left(request):
+    return (datetime.fromisoformat(request["complete_by"]) - datetime.now(timezone.utc)).total_seconds()
 
 
 def attempt(request, traceparent, redelivered):
     """The outcome of an attempt; None if the agent must stay silent."""
-    if not request.get("idempotent", True):
-        # R18: this agent has no store in which it could claim a call.
-        return failed("this agent serves only idempotent steps", may_have_run=False)
-    left = (datetime.fromisoformat(request["complete_by"]) - datetime.now(timezone.utc)).total_seconds()
-    if left <= 0:  # R11
-        return None if redelivered else deferred("the request arrived after complete-by", 0, may_have_run=True)
-    call = urllib.request.Request(
-        SERVICE_URL + request["path"], method=request["method"],
-        data=json.dumps(body_of(request)).encode(),
-        headers={"Content-Type": "application/json", "Idempotency-Key": request["idempotency_key"]},  # R9
-    )
+    left = seconds_left(request)
+    if left <= 0:  # R11. This agent never calls for a step that is not idempotent.
+        may_have_run = request.get("idempotent", True) is True
+        return None if redelivered else deferred("the request arrived after complete-by", 0, may_have_run)
+    refusal = reason_to_refuse(request)
+    if refusal:
+        return failed(refusal, may_have_run=redelivered)  # R17
+    within_ms = min(request.get("call_within_ms") or CALL_WITHIN_MS_MAX, CALL_WITHIN_MS_MAX)
+    outcome = call(request, traceparent, redelivered, min(left, within_ms / 1000))
+    return outcome if seconds_left(request) > 0 else None  # R11
+
+
+def reason_to_refuse(request):
+    """Why this agent does not call for a request; None if it does."""
+    if request.get("idempotent", True) is not True:
+        return "this agent serves only idempotent steps"  # R18: it has no store in which it could claim a call.
+    if request.get("auth") is not None:
+        return "this agent cannot sign calls"
+    return None if request.get("output") is None else "this agent does not implement `output`"
+
+
+def call(request, traceparent, redelivered, timeout):
+    """The outcome of one call, which takes at most `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    body = body_of(request)
+    body = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", "Idempotency-Key": request["idempotency_key"]}  # R9
     if traceparent:
-        call.add_header("traceparent", traceparent)
-    timeout = min(left, request.get("call_within_ms", 100_000) / 1000)
+        headers["traceparent"] = traceparent
+    path = quote(SERVICE.path.rstrip("/") + request["path"], safe=string.punctuation)
+    connect = http.client.HTTPSConnection if SERVICE.scheme == "https" else http.client.HTTPConnection
+    connection = connect(SERVICE.netloc, timeout=timeout)
     try:
-        with service.open(call, timeout=timeout) as response:
-            output = response.read(OUTPUT_BYTES_MAX + 1)
-    except urllib.error.HTTPError as error:
-        return refused(error, redelivered or request.get("may_have_run", False))
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, ConnectionRefusedError):
-            return deferred("no connection to the service", 5_000, may_have_run=redelivered)
-        return unknown(request)
-    except OSError:  # R14: the call took too long, or the connection broke.
-        return unknown(request)
-    if len(output) > OUTPUT_BYTES_MAX:  # R13
+        connection.connect()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+    except OSError:
+        return deferred("no connection to the service", 5_000, may_have_run=redelivered)
+    # R14: `timeout` limits each operation of the socket, the timer all of them together.
+    timer = threading.Timer(left, socket.socket.shutdown, (connection.sock, socket.SHUT_RDWR))
+    timer.start()
+    try:
+        connection.request(request["method"], path, body, headers)
+        response = connection.getresponse()
+        answer = response.read(OUTPUT_BYTES_MAX + 1)
+        is_broken = response.length and len(answer) <= OUTPUT_BYTES_MAX
+    except (OSError, http.client.HTTPException):
+        is_broken = True
+    finally:
+        timer.cancel()
+        connection.close()
+    if is_broken or time.monotonic() >= deadline:
+        return {"status": "unknown", "reason": "the service did not answer"}
+    return outcome_of(request, response, answer, redelivered)
+
+
+def outcome_of(request, response, answer, redelivered):
+    """The outcome that a response stands for, by the contract's table of responses."""
+    status = response.status
+    reason = f"the service responded {status}"
+    wait_ms = retry_after_ms(response.headers.get("Retry-After", ""))
+    if 200 <= status < 300:
+        return completed(answer, redelivered)
+    if status in (425, 429):  # R15
+        return deferred(reason, 10_000 if wait_ms is None else wait_ms, may_have_run=redelivered)
+    # An earlier call with the same key may still be in progress.
+    is_repeated = redelivered or request.get("may_have_run") or request.get("action") == "undo"
+    is_conflict = status in (409, 423)
+    if status == 408 or status >= 500 or is_conflict and is_repeated:  # R14
+        unknown = {"status": "unknown", "reason": reason}
+        return unknown if wait_ms is None else deferred(reason, wait_ms, may_have_run=True)
+    is_refusal = 400 <= status < 500 and not is_conflict
+    return failed(reason, may_have_run=redelivered or not is_refusal)  # R16, R17
+
+
+def completed(answer, redelivered):
+    """The outcome of a successful call, if its output obeys the contract's limits."""
+    if len(answer) > OUTPUT_BYTES_MAX:  # R13
         return failed("the response is too large", may_have_run=True)
     try:
-        return {"status": "completed", "output": json.loads(output or b"null"), "may_continue": redelivered}
-    except ValueError:
-        return failed("the response is not JSON", may_have_run=True)
+        output = json.loads(answer or b"null")
+        is_valid = fits(output) and len(compact(output).encode()) <= OUTPUT_BYTES_MAX
+    except (ValueError, RecursionError):
+        is_valid = False
+    if not is_valid:  # R5
+        return failed("the response is not JSON, or exceeds a limit", may_have_run=True)
+    return {"status": "completed", "output": output, "may_continue": redelivered}
 
 
-def refused(error, may_have_run):
-    """The outcome for a status that is no success."""
-    reason = f"the service responded {error.code}"
-    if error.code == 429:  # R15
-        wait = error.headers.get("Retry-After", "")
-        return deferred(reason, int(wait) * 1000 if wait.isdigit() else 10_000, may_have_run)
-    if not 400 <= error.code < 500 or error.code in (408, 409, 423):  # R14
-        return {"status": "unknown", "reason": reason}
-    return failed(reason, may_have_run)  # R16, R17
+def fits(value, levels=32):
+    """Whether a value has at most 32 levels, and integers of at most 64 bits."""
+    if isinstance(value, (dict, list)):
+        inner = value.values() if isinstance(value, dict) else value
+        return levels > 0 and all(fits(item, levels - 1) for item in inner)
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
-def unknown(request):
-    """The outcome of a call without an answer; no reply after complete-by (R11)."""
-    if datetime.fromisoformat(request["complete_by"]) <= datetime.now(timezone.utc):
+def compact(value):
+    """R13: with escapes and spaces, an output of the maximum size would be too large for a message."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def retry_after_ms(text):
+    """A `Retry-After`, which is a number of seconds or a date; None if it is neither."""
+    try:
+        seconds = float(text) if text.isdecimal() else parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, TypeError, OverflowError):
         return None
-    return {"status": "unknown", "reason": "the service did not answer"}
+    return math.ceil(min(max(seconds * 1000, 0), WAIT_MS_MAX))
 
 
 def failed(reason, may_have_run):
@@ -147,7 +227,8 @@ def poll():
     log.info("polling")
     while True:
         received = sqs.receive_message(
-            QueueUrl=QUEUE_URL, MaxNumberOfMessages=10, WaitTimeSeconds=20,
+            # One, because the visibility timeout of the others would pass meanwhile.
+            QueueUrl=QUEUE_URL, MaxNumberOfMessages=1, WaitTimeSeconds=20,
             MessageAttributeNames=["All"], MessageSystemAttributeNames=["ApproximateReceiveCount"],
         )
         for message in received.get("Messages", []):
