@@ -1,5 +1,5 @@
-//! The example agents, deployed as stacks of their own from their own templates. The one in Rust takes part if
-//! `.ci/package-examples rust` packaged it.
+//! The example agents, deployed as stacks of their own from their own templates: they run tasks, and their roles permit nothing
+//! else. The one in Rust takes part if `.ci/package-examples rust` packaged it.
 
 use std::{env, path::PathBuf, rc::Rc};
 
@@ -9,6 +9,7 @@ use steward_demo::services::{DemoService, Fault};
 
 use super::{
     aws_requests::{repository, run},
+    permissions::agent_has_exactly_its_permissions,
     stack::Stack,
     stack::delete,
     target::deployment_target,
@@ -19,6 +20,29 @@ type Example = (&'static str, &'static str);
 const PYTHON: Example = ("greeter-py", "python-agent");
 const JAVASCRIPT: Example = ("greeter-js", "node-agent");
 const RUST: Example = ("greeter-rs", "rust-agent");
+
+/// What the functions in Python and JavaScript may do.
+const SCRIPT_PERMISSIONS: [&str; 5] = [
+    "SendMessage scheduler",
+    "ReceiveMessage own requests",
+    "DeleteMessage own requests",
+    "ChangeMessageVisibility own requests",
+    "GetQueueAttributes own requests",
+];
+
+/// What the function in Rust may do. It claims calls, and shares the circuit breaker.
+const RUST_PERMISSIONS: [&str; 10] = [
+    "GetItem documents",
+    "BatchGetItem documents",
+    "PutItem documents",
+    "PartiQLInsert documents",
+    "SendMessage scheduler",
+    "PutEvents",
+    "ReceiveMessage own requests",
+    "DeleteMessage own requests",
+    "ChangeMessageVisibility own requests",
+    "GetQueueAttributes own requests",
+];
 
 /// Each of two agents carries out one step.
 const BY_EXAMPLES: &str = r#"
@@ -54,6 +78,11 @@ pub(super) async fn example_agents_run_as_functions(stack: Rc<Stack>) {
     carry_out(&stack, "by-scripts", [PYTHON, JAVASCRIPT]).await;
     if with_rust {
         carry_out(&stack, "by-rust", [RUST, PYTHON]).await;
+    }
+    // An emulator that runs scripts also enforces IAM, and its functions are processes.
+    for example in agents.clone() {
+        let may: &[_] = if example == RUST { &RUST_PERMISSIONS } else { &SCRIPT_PERMISSIONS };
+        agent_has_exactly_its_permissions(&stack, example.0, may).await;
     }
     for (agent, _) in agents {
         delete(&stack.name_of(agent)).await;

@@ -75,10 +75,11 @@ pub(super) fn processes(function: &str) -> Vec<FunctionProcess> {
     processes
 }
 
-/// Reads a process; `None` if it does not run a `bootstrap`, or has ended.
+/// Reads a process; `None` if it runs no function, or has ended. Functions in Python and JavaScript run in an interpreter.
 fn read(folder: &std::path::Path) -> Option<FunctionProcess> {
     let program = fs::read_link(folder.join("exe")).ok()?;
-    if program.file_name()? != "bootstrap" {
+    let program = program.file_name()?.to_str()?;
+    if !["bootstrap", "node"].contains(&program) && !program.starts_with("python") {
         return None;
     }
     let environment = fs::read(folder.join("environ")).ok()?;

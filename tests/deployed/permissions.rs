@@ -284,23 +284,36 @@ const fn aws_agent(own: &str) -> [&str; 7] {
 
 pub(super) async fn each_function_has_exactly_its_permissions(stack: Rc<Stack>) {
     let probes = probes(&stack);
-    let mut differences = Vec::new();
+    let mut found = Vec::new();
     for (function, may) in PERMISSIONS {
-        let process = processes(&stack.name_of(function)).pop();
-        let credentials = process.unwrap_or_else(|| panic!("{function} never ran")).credentials();
-        let allowed_operations: BTreeSet<_> = not_denied(&credentials, &probes).await;
-        let may: BTreeSet<_> = may.iter().map(|permission| (*permission).to_owned()).collect();
-        differences.extend(
-            allowed_operations
-                .difference(&may)
-                .map(|permission| format!("{function} may {permission}")),
-        );
-        differences.extend(
-            may.difference(&allowed_operations)
-                .map(|permission| format!("{function} may not {permission}")),
-        );
+        found.extend(differences(&stack, function, may, &probes).await);
     }
-    assert_eq!(differences, [] as [String; 0]);
+    assert_eq!(found, [] as [String; 0]);
+}
+
+/// For an agent that has run and is not in [`PERMISSIONS`]. In `may`, `own requests` is its queue.
+pub(super) async fn agent_has_exactly_its_permissions(stack: &Stack, agent: &str, may: &[&str]) {
+    let function = format!("agent-{agent}");
+    let mut probes = probes(stack);
+    let requests = stack.name_of(&format!("{function}-requests"));
+    probes.extend(queue_probes("own requests", &requests));
+    let found = differences(stack, &function, may, &probes).await;
+    assert_eq!(found, [] as [String; 0]);
+}
+
+/// The operations that a function may do and should not, and those that it should do and may not.
+async fn differences(stack: &Stack, function: &str, may: &[&str], probes: &[Probe]) -> Vec<String> {
+    let process = processes(&stack.name_of(function)).pop();
+    let credentials = process.unwrap_or_else(|| panic!("{function} never ran")).credentials();
+    let allowed_operations = not_denied(&credentials, probes).await;
+    let may: BTreeSet<_> = may.iter().map(|permission| (*permission).to_owned()).collect();
+    let excess = allowed_operations
+        .difference(&may)
+        .map(|permission| format!("{function} may {permission}"));
+    let missing = may
+        .difference(&allowed_operations)
+        .map(|permission| format!("{function} may not {permission}"));
+    excess.chain(missing).collect()
 }
 
 /// An operation on a resource, with an incomplete request that has no effect. AWS checks the permission before it validates
@@ -353,12 +366,7 @@ fn probes(stack: &Stack) -> Vec<Probe> {
     }
     let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
     for (queue, name) in names.into_iter().chain([("client", client_queue())]) {
-        let url = deployment_target().queue_url(&name);
-        probes.extend(QUEUE_OPERATIONS.map(|operation| {
-            let (permission, target) =
-                (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
-            probe(&permission, "sqs", &target, json!({ "QueueUrl": url }))
-        }));
+        probes.extend(queue_probes(queue, &name));
     }
     probes.extend(object_probes(stack.variable("STEWARD_PAYLOADS_BUCKET")));
     let callback_keys = stack.variable("STEWARD_CALLBACK_SECRET_ARN");
@@ -383,6 +391,16 @@ fn probes(stack: &Stack) -> Vec<Probe> {
         Probe { permission: format!("InvokeFunction {function}"), service: "lambda", operation }
     }));
     probes
+}
+
+/// Requests to the queue with this full name. `queue` names it in the permissions.
+fn queue_probes(queue: &str, name: &str) -> [Probe; QUEUE_OPERATIONS.len()] {
+    let url = deployment_target().queue_url(name);
+    QUEUE_OPERATIONS.map(|operation| {
+        let (permission, target) =
+            (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
+        probe(&permission, "sqs", &target, json!({ "QueueUrl": url }))
+    })
 }
 
 /// Requests for objects that do not exist.
