@@ -150,7 +150,7 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
         };
         let deferred = |may_have_run, certain| {
             let (reason, retry_after_ms) = ("breaker open".to_owned(), 10_000);
-            ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain }
+            ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain, detail: None }
         };
         // The agent has recorded its refusal, and repeats it.
         if dispatch.refused {

@@ -228,7 +228,13 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
             let pause = duration(pause.ok_or("a step is deferred `for 10s`")?)?;
             let retry_after_ms =
                 u64::try_from(pause.as_millis()).map_err(|error| error.to_string())?;
-            ReplyOutcome::Deferred { reason: reason()?, retry_after_ms, may_have_run, certain }
+            ReplyOutcome::Deferred {
+                reason: reason()?,
+                retry_after_ms,
+                may_have_run,
+                certain,
+                detail: None,
+            }
         }
     };
     Ok(StepReply {

@@ -149,10 +149,10 @@ fn error_bodies(mask: &Mask, mut documents: Vec<Document>) -> Vec<ShownError> {
     let hidden = HiddenValues::of(mask, &documents);
     documents.sort_by_key(|document| document.at);
     let errors = documents.into_iter().filter_map(|document| {
-        let DocumentKey::Failure(AttemptId { step, action, number: attempt }) = &document.key
-        else {
+        let (DocumentKey::Failure(id) | DocumentKey::Deferral(id)) = &document.key else {
             return None;
         };
+        let AttemptId { step, action, number: attempt } = id;
         let (step, action, attempt, at) = (step.clone(), *action, *attempt, document.at);
         let detail = masked_document(mask, &hidden, &document).get_mut("detail")?.take();
         Some(ShownError { step, action, attempt, at, detail })

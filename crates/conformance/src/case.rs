@@ -35,8 +35,14 @@ pub enum Case {
     Duplicate,
     /// Two attempts with the same idempotency key.
     Retry,
+    /// A request with `auth`.
+    Signed,
+    /// A request with `output`.
+    Selected,
     /// A request that arrives after its complete-by.
     Late,
+    /// A request that an operator moves back from the dead-letter queue after its complete-by.
+    LateRedriven,
     /// The response of the service is too large for a reply.
     LargeOutput,
     /// A request that is not idempotent, in two messages at the same time.
@@ -49,6 +55,8 @@ pub enum Case {
     Redriven,
     /// The service responds 429 with `Retry-After`.
     Busy,
+    /// The service responds 429 with a date in `Retry-After`.
+    BusyUntilDate,
     /// The service responds 429 to a request that is not idempotent. Then the same attempt arrives again, and after
     /// it the next attempt, for which the service works.
     OnceBusy,
@@ -62,6 +70,10 @@ pub enum Case {
     OnceUnavailable,
     /// The service does not respond to a request that is not idempotent.
     OnceSilent,
+    /// The service does not respond until complete-by, although the call might take longer.
+    Overdue,
+    /// The service sends its response byte by byte, without end.
+    Dripping,
     /// The service does not respond.
     Silent,
     /// The service responds 503.
@@ -79,18 +91,22 @@ pub enum ServiceBehaviour {
     Refuses,
     /// It responds 429 with `Retry-After`.
     Busy,
+    /// It responds 429 with a date in `Retry-After`.
+    BusyUntilDate,
     /// It responds 429 with `Retry-After` until the kit has sent the second attempt, and 200 from then on.
     BusyUntilRetry,
     /// It responds 503.
     Unavailable,
     /// It does not respond.
     Silent,
+    /// It responds 200 with a body that does not end.
+    Drips,
 }
 
 impl Case {
     /// All cases in the order of the check. The replies that cannot be sent come first, because SQS delivers their requests
     /// again only after the visibility timeout. Cases that may open a circuit breaker come last.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 32] = [
         Self::Plain,
         Self::LostReply,
         Self::ReceiveCount,
@@ -102,19 +118,25 @@ impl Case {
         Self::LargeRequest,
         Self::Duplicate,
         Self::Retry,
+        Self::Signed,
+        Self::Selected,
         Self::Late,
+        Self::LateRedriven,
         Self::LargeOutput,
         Self::Once,
         Self::OnceRedriven,
         Self::Refused,
         Self::Redriven,
         Self::Busy,
+        Self::BusyUntilDate,
         Self::OnceBusy,
         Self::Exclusive,
         Self::ExclusiveRedriven,
         Self::ExclusiveTwice,
         Self::OnceUnavailable,
         Self::OnceSilent,
+        Self::Overdue,
+        Self::Dripping,
         Self::Silent,
         Self::Unavailable,
     ];
@@ -137,19 +159,25 @@ impl Case {
             Self::LargeRequest => "large-request",
             Self::Duplicate => "duplicate",
             Self::Retry => "retry",
+            Self::Signed => "signed",
+            Self::Selected => "selected",
             Self::Late => "late",
+            Self::LateRedriven => "late-redriven",
             Self::LargeOutput => "large-output",
             Self::Once => "once",
             Self::OnceRedriven => "once-redriven",
             Self::Refused => "refused",
             Self::Redriven => "redriven",
             Self::Busy => "busy",
+            Self::BusyUntilDate => "busy-until-date",
             Self::OnceBusy => "once-busy",
             Self::Exclusive => "exclusive",
             Self::ExclusiveRedriven => "exclusive-redriven",
             Self::ExclusiveTwice => "exclusive-twice",
             Self::OnceUnavailable => "once-unavailable",
             Self::OnceSilent => "once-silent",
+            Self::Overdue => "overdue",
+            Self::Dripping => "dripping",
             Self::Silent => "silent",
             Self::Unavailable => "unavailable",
         }
@@ -162,8 +190,10 @@ impl Case {
             Self::ReceiveCount | Self::Refused | Self::Redriven => ServiceBehaviour::Refuses,
             Self::LargeOutput => ServiceBehaviour::LargeOutput,
             Self::Busy | Self::Exclusive | Self::ExclusiveRedriven => ServiceBehaviour::Busy,
+            Self::BusyUntilDate => ServiceBehaviour::BusyUntilDate,
             Self::OnceBusy => ServiceBehaviour::BusyUntilRetry,
-            Self::Silent | Self::OnceSilent => ServiceBehaviour::Silent,
+            Self::Silent | Self::OnceSilent | Self::Overdue => ServiceBehaviour::Silent,
+            Self::Dripping => ServiceBehaviour::Drips,
             Self::Unavailable | Self::OnceUnavailable => ServiceBehaviour::Unavailable,
             Self::Plain
             | Self::LostReply
@@ -175,7 +205,10 @@ impl Case {
             | Self::LargeRequest
             | Self::Duplicate
             | Self::Retry
+            | Self::Signed
+            | Self::Selected
             | Self::Late
+            | Self::LateRedriven
             | Self::Once
             | Self::OnceRedriven
             | Self::ExclusiveTwice => ServiceBehaviour::Works,
@@ -219,7 +252,8 @@ impl Case {
     pub fn needs_reply(self) -> bool {
         use ServiceBehaviour::{LargeOutput, Refuses, Works};
         let answers = matches!(self.service(), Works | LargeOutput | Refuses);
-        answers && !self.is_once() && !matches!(self, Self::Late | Self::ExclusiveTwice)
+        let may_be_silent = matches!(self, Self::Late | Self::LateRedriven | Self::ExclusiveTwice);
+        answers && !self.is_once() && !may_be_silent
     }
 
     /// How long after the request its complete-by is, for an agent that replies without delay.
@@ -228,12 +262,15 @@ impl Case {
         match self.service() {
             // The agent may retry all this time.
             ServiceBehaviour::Unavailable => Duration::from_secs(5),
+            // Less than a call may take.
+            ServiceBehaviour::Silent if self == Self::Overdue => Duration::from_secs(2),
             // Much longer than a call may take.
-            ServiceBehaviour::Silent => Duration::from_secs(8),
+            ServiceBehaviour::Silent | ServiceBehaviour::Drips => Duration::from_secs(8),
             ServiceBehaviour::Works
             | ServiceBehaviour::LargeOutput
             | ServiceBehaviour::Refuses
             | ServiceBehaviour::Busy
+            | ServiceBehaviour::BusyUntilDate
             | ServiceBehaviour::BusyUntilRetry => {
                 Duration::from_secs(if self.loses_reply() { 60 } else { 20 })
             }
@@ -243,8 +280,8 @@ impl Case {
     /// How long one call may take.
     #[must_use]
     pub fn call_within(self) -> Duration {
-        let is_silent = self.service() == ServiceBehaviour::Silent;
-        Duration::from_secs(if is_silent { 1 } else { 10 })
+        let is_cut = matches!(self, Self::Silent | Self::OnceSilent | Self::Dripping);
+        Duration::from_secs(if is_cut { 1 } else { 10 })
     }
 }
 
@@ -254,12 +291,12 @@ pub fn task_id(run: &str, case: Case) -> String {
     format!("check-{run}-{}", case.name())
 }
 
-/// The task of the request with an unknown action.
+/// The task of the unreadable requests.
 pub(crate) fn unreadable_task(run: &str) -> String {
     format!("check-{run}-unreadable")
 }
 
-/// Whether a task id, or the beginning of an idempotency key, is that of the request with an unknown action.
+/// Whether a task id, or the beginning of an idempotency key, is that of the unreadable requests.
 pub(crate) fn is_unreadable_task(task_id: &str) -> bool {
     task_id.starts_with("check-") && task_id.ends_with("-unreadable")
 }

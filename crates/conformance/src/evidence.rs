@@ -80,6 +80,8 @@ pub struct ReceivedReply {
 pub struct ServiceCall {
     /// The header `Idempotency-Key`.
     pub key: Option<String>,
+    /// Whether it has a signature of AWS.
+    pub is_signed: bool,
 }
 
 /// All observations of a check.
@@ -173,7 +175,8 @@ pub fn delivery_count(observations: &[Observation], request: &SentRequest) -> us
     delivered.count()
 }
 
-/// The requests that the agent has not deleted, although SQS accepted a reply to them.
+/// The requests of which the agent has not deleted each message, although SQS accepted a reply to them or the agent may be
+/// silent.
 #[must_use]
 pub fn undeleted(observations: &[Observation]) -> Vec<&SentRequest> {
     let (mut requests, mut replies, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
@@ -189,9 +192,12 @@ pub fn undeleted(observations: &[Observation]) -> Vec<&SentRequest> {
             | Event::CallEnded { .. } => {}
         }
     }
+    let messages: Vec<_> = requests.iter().map(|request| &request.message).collect();
     requests.retain(|request| {
         let is_replied = replies.iter().any(|reply| is_same_attempt(reply, &request.message));
-        is_replied && !deleted.iter().any(|body| is_message(body, request))
+        let sent = messages.iter().filter(|message| is_same_attempt(message, &request.message));
+        let deletions = deleted.iter().filter(|body| is_message(body, request)).count();
+        (is_replied || !request.case.needs_reply()) && deletions < sent.count()
     });
     requests
 }

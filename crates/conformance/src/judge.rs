@@ -38,6 +38,7 @@ struct Call<'e> {
     /// Among the observations.
     position: usize,
     key: Option<&'e str>,
+    is_signed: bool,
 }
 
 /// A message in the queue of replies that is JSON, or its error.
@@ -91,7 +92,7 @@ impl<'e> Facts<'e> {
                     let key = call.key.as_deref();
                     match key.and_then(|key| key.split_once('/')) {
                         Some((task, _)) if is_unreadable_task(task) => handled_unreadable += 1,
-                        _ => calls.push(Call { at, position, key }),
+                        _ => calls.push(Call { at, position, key, is_signed: call.is_signed }),
                     }
                 }
                 Event::Polled
@@ -148,6 +149,7 @@ impl<'e> Facts<'e> {
             Rule::Deletion => self.deleted_after_reply(),
             Rule::Certain => self.certain_is_final(),
             Rule::Reason => self.no_payload_in_reasons(),
+            Rule::Unsupported => self.unsupported_refused(),
         }
     }
 
@@ -185,7 +187,8 @@ impl<'e> Facts<'e> {
             | Rule::Logs
             | Rule::Deletion
             | Rule::Certain
-            | Rule::Reason => return None,
+            | Rule::Reason
+            | Rule::Unsupported => return None,
         };
         if let Some((_, reason)) =
             self.evidence.skipped.iter().find(|(skipped, _)| *skipped == case)

@@ -68,7 +68,7 @@ impl RequestTemplate {
         let action = if case == Case::Undo { "undo" } else { "do" };
         let step = if case == Case::Item { "greet[3]" } else { "greet" };
         let task_id = task_id(run, case);
-        let complete_by = if case == Case::Late {
+        let complete_by = if matches!(case, Case::Late | Case::LateRedriven) {
             now - Duration::from_secs(2)
         } else {
             later(now, case.complete_within() + self.slack)
@@ -96,6 +96,13 @@ impl RequestTemplate {
         }
         if case.is_exclusive() {
             fields.push(("exclusive", json!(true)));
+        }
+        if case == Case::Signed {
+            let aws = json!({ "service": "execute-api", "region": "us-east-1" });
+            fields.push(("auth", json!({ "aws": aws })));
+        }
+        if case == Case::Selected {
+            fields.push(("output", json!("${ response.status }")));
         }
         if case == Case::UnknownField {
             fields.push(("field_of_a_later_version", json!({ "a": [1, null] })));
@@ -130,20 +137,32 @@ impl RequestTemplate {
     }
 }
 
-/// The unreadable messages of [`Case::Batch`]: no JSON, a JSON object that is no request, and a request with an unknown action.
+/// The unreadable messages of [`Case::Batch`]: no JSON, a JSON object that is no request, and requests with an unknown action,
+/// for another agent, with a field of the wrong type, and without a required field.
 #[must_use]
-pub fn poison(run: &str, template: &RequestTemplate) -> [String; 3] {
-    let mut request = template.request(run, Case::Batch, 1, Timestamp::now());
+pub fn poison(run: &str, template: &RequestTemplate) -> Vec<String> {
     let task_id = unreadable_task(run);
-    if let Value::Object(fields) = &mut request {
-        fields.insert("action".to_owned(), json!("redo"));
-        fields.insert("idempotency_key".to_owned(), json!(format!("{task_id}/greet/redo")));
-        fields.insert("task_id".to_owned(), json!(task_id));
-    }
-    [
+    let request = |name: &str, value: Option<Value>| {
+        let mut request = template.request(run, Case::Batch, 1, Timestamp::now());
+        if let Value::Object(fields) = &mut request {
+            fields.insert("idempotency_key".to_owned(), json!(format!("{task_id}/greet/{name}")));
+            fields.insert("task_id".to_owned(), json!(task_id));
+            match value {
+                Some(value) => drop(fields.insert(name.to_owned(), value)),
+                None => drop(fields.remove(name)),
+            }
+        }
+        request.to_string()
+    };
+    vec![
         format!("{{ no JSON: {PAYLOAD_MARK} {run}"),
         json!({ "poison": format!("{PAYLOAD_MARK} {run}") }).to_string(),
-        request.to_string(),
+        request("action", Some(json!("redo"))),
+        request("agent", Some(json!("another-agent"))),
+        request("attempt", Some(json!("1"))),
+        request("step", None),
+        request("complete_by", None),
+        request("idempotency_key", None),
     ]
 }
 

@@ -28,11 +28,12 @@ pub enum Rule {
     Deletion,
     Certain,
     Reason,
+    Unsupported,
 }
 
 impl Rule {
     /// All rules, by number.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Answer,
         Self::DeleteLast,
         Self::Poison,
@@ -55,6 +56,7 @@ impl Rule {
         Self::Deletion,
         Self::Certain,
         Self::Reason,
+        Self::Unsupported,
     ];
 
     /// What an agent must do.
@@ -85,6 +87,7 @@ impl Rule {
             Self::Deletion => "Delete every request to which you replied",
             Self::Certain => "Set certain only if no delivery of an exclusive request calls",
             Self::Reason => "Put no payload into a reason",
+            Self::Unsupported => "Carry out auth and output, or refuse the request before the call",
         }
     }
 }

@@ -207,6 +207,10 @@ impl Check<'_> {
             | Case::UnknownField
             | Case::LargeRequest
             | Case::LargeOutput
+            | Case::Signed
+            | Case::Selected
+            | Case::Busy
+            | Case::BusyUntilDate
             | Case::Refused => self.request_and_wait(case, 1, reply).await,
             Case::Redriven | Case::ExclusiveRedriven => {
                 self.send_as(&[self.request(case, 1)], &[], true).await?;
@@ -237,10 +241,17 @@ impl Check<'_> {
                 self.request_and_wait(case, 2, reply).await
             }
             Case::Late => self.request_and_wait(case, 1, settle * 2).await,
-            Case::Busy => self.request_and_wait(case, 1, reply).await,
-            Case::Silent | Case::Unavailable | Case::OnceSilent | Case::OnceUnavailable => {
-                self.request_and_wait(case, 1, within_attempt).await
+            Case::LateRedriven => {
+                self.send_as(&[self.request(case, 1)], &[], true).await?;
+                sleep(settle).await;
+                Ok(())
             }
+            Case::Silent
+            | Case::Overdue
+            | Case::Dripping
+            | Case::Unavailable
+            | Case::OnceSilent
+            | Case::OnceUnavailable => self.request_and_wait(case, 1, within_attempt).await,
         }
     }
 

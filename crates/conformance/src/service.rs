@@ -2,17 +2,23 @@
 //! body are the agent's own affair.
 
 use std::{
+    convert::Infallible,
     net::SocketAddr,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result};
 use axum::{
     Json, Router,
+    body::Body,
     extract::{Request, State},
-    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    http::{
+        HeaderValue, StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+    },
     response::{IntoResponse, Response},
 };
+use futures_util::stream;
 use serde_json::{Value, json};
 use steward_core::limits;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -24,6 +30,12 @@ use crate::{
 
 /// How long the service holds a call to which it does not respond.
 const SILENT_FOR: Duration = Duration::from_secs(30);
+
+/// The pause between two bytes of a response without end.
+const DRIP_EVERY: Duration = Duration::from_millis(100);
+
+/// How the header `Authorization` of a signed call begins.
+const SIGNATURE: &[u8] = b"AWS4-HMAC-SHA256 ";
 
 /// The response of a service that works, unless the author of the agent gives another one.
 #[must_use]
@@ -86,28 +98,49 @@ async fn respond(
     let key = request.headers().get("idempotency-key");
     let key = key.and_then(|key| key.to_str().ok()).map(str::to_owned);
     let case = key.as_deref().and_then(case_of_key);
-    recorder.record(Event::Called(ServiceCall { key: key.clone() }));
-    let _open = OpenCall { recorder: recorder.clone(), key, begun: Instant::now() };
+    let authorization = request.headers().get(AUTHORIZATION);
+    let is_signed = authorization.is_some_and(|text| text.as_bytes().starts_with(SIGNATURE));
+    recorder.record(Event::Called(ServiceCall { key: key.clone(), is_signed }));
+    let open = OpenCall { recorder: recorder.clone(), key, begun: Instant::now() };
     // A connection that is closed while a part of the request is unread is reset, and the agent may lose the response.
     drop(axum::body::to_bytes(request.into_body(), REQUEST_BYTES_MAX).await);
     match case.map_or(ServiceBehaviour::Works, Case::service) {
         ServiceBehaviour::Works => Json(response).into_response(),
         ServiceBehaviour::LargeOutput => Json(enlarged(response)).into_response(),
         ServiceBehaviour::Refuses => error(StatusCode::UNPROCESSABLE_ENTITY),
-        ServiceBehaviour::Busy => busy(),
+        ServiceBehaviour::Busy => busy(HeaderValue::from(BUSY_FOR.as_secs())),
+        ServiceBehaviour::BusyUntilDate => {
+            let date = httpdate::fmt_http_date(SystemTime::now() + BUSY_FOR);
+            busy(HeaderValue::try_from(date).unwrap_or(HeaderValue::from(BUSY_FOR.as_secs())))
+        }
         ServiceBehaviour::BusyUntilRetry => {
             let is_retry = |event: &Event| {
                 let Event::Requested(request) = event else { return false };
                 Some(request.case) == case && request.message.get("attempt") == Some(&json!(2))
             };
-            if recorder.any(is_retry) { Json(response).into_response() } else { busy() }
+            if recorder.any(is_retry) {
+                Json(response).into_response()
+            } else {
+                busy(HeaderValue::from(BUSY_FOR.as_secs()))
+            }
         }
         ServiceBehaviour::Unavailable => error(StatusCode::SERVICE_UNAVAILABLE),
         ServiceBehaviour::Silent => {
             tokio::time::sleep(SILENT_FOR).await;
             error(StatusCode::SERVICE_UNAVAILABLE)
         }
+        ServiceBehaviour::Drips => drips(open),
     }
+}
+
+/// A response whose body does not end. The call ends with it.
+fn drips(open: OpenCall) -> Response {
+    let begun = Instant::now();
+    let bytes = stream::unfold(open, move |open| async move {
+        tokio::time::sleep(DRIP_EVERY).await;
+        (begun.elapsed() < SILENT_FOR).then_some((Ok::<_, Infallible>("["), open))
+    });
+    ([(CONTENT_TYPE, "application/json")], Body::from_stream(bytes)).into_response()
 }
 
 /// A response with an error status. Its body is payload.
@@ -115,9 +148,9 @@ fn error(status: StatusCode) -> Response {
     (status, Json(json!({ "title": PAYLOAD_MARK }))).into_response()
 }
 
-fn busy() -> Response {
+fn busy(retry_after: HeaderValue) -> Response {
     let mut response = error(StatusCode::TOO_MANY_REQUESTS);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(BUSY_FOR.as_secs()));
+    response.headers_mut().insert(RETRY_AFTER, retry_after);
     response
 }
 

@@ -61,6 +61,17 @@ enum Fault {
     CertainWithoutExclusive,
     /// It refuses for certain what another delivery has claimed.
     CertainAlthoughClaimed,
+    ServesOtherAgents,
+    AcceptsIncompleteRequests,
+    RepliesAfterCompleteBy,
+    RepliesToLateRedelivery,
+    /// Its time limit ends when the response begins.
+    WaitsForWholeResponse,
+    IgnoresRetryDate,
+    IgnoresAuth,
+    IgnoresOutput,
+    /// It deletes a message only after a reply.
+    KeepsSilentRequests,
 }
 
 /// The agent. It has the queue pair of the environment, and handles one message at a time.
@@ -116,7 +127,8 @@ impl TinyAgent {
                 );
             let received = request.send().await.unwrap().messages.unwrap_or_default();
             for message in received {
-                if self.handle(&message).await && self.fault != Fault::NeverDeletes {
+                let is_kept = self.fault == Fault::NeverDeletes;
+                if self.handle(&message).await && !is_kept {
                     self.delete(&message).await;
                 }
             }
@@ -138,6 +150,12 @@ impl TinyAgent {
         if request["action"] == "redo" && self.fault != Fault::CarriesOutUnknownAction {
             return false;
         }
+        if request["agent"] != "tiny" && self.fault != Fault::ServesOtherAgents {
+            return false;
+        }
+        if !is_complete(&request) && self.fault != Fault::AcceptsIncompleteRequests {
+            return false;
+        }
         if self.fault == Fault::DropsUnknownFields && body.contains("field_of_a_later_version") {
             return false;
         }
@@ -150,7 +168,9 @@ impl TinyAgent {
             .clone();
         let is_counted = receives != "1" && self.fault != Fault::IgnoresReceiveCount;
         let redelivered = is_counted || attributes.contains_key("redriven");
-        let Some(outcome) = self.attempt(&request, redelivered).await else { return true };
+        let Some(outcome) = self.attempt(&request, redelivered).await else {
+            return self.fault != Fault::KeepsSilentRequests;
+        };
         let mut reply = json!({ "type": "reply", "outcome": outcome });
         for name in ["task_id", "step", "action", "attempt", "incarnation"] {
             if name != "incarnation" || self.fault != Fault::ForgetsIncarnation {
@@ -163,30 +183,41 @@ impl TinyAgent {
     }
 
     async fn attempt(&mut self, request: &Value, redelivered: bool) -> Option<Value> {
-        let key = request["idempotency_key"].as_str().unwrap();
+        let key = request["idempotency_key"].as_str().unwrap_or("check-?-unreadable/?");
+        let is_refused = request["auth"].is_object() && self.fault != Fault::IgnoresAuth
+            || request["output"].is_string() && self.fault != Fault::IgnoresOutput;
+        if is_refused {
+            return failed(redelivered);
+        }
         let has_store = self.fault != Fault::HasNoStore;
         let once = request["idempotent"] == false;
         let exclusive = request["exclusive"] == true && has_store;
         if once && !has_store {
             return failed(false);
         }
-        let attempt = (key.to_owned(), request["attempt"].as_u64().unwrap());
+        let attempt = (key.to_owned(), request["attempt"].as_u64().unwrap_or(1));
         let refuses = self.fault == Fault::RefusesDuplicates && !once && !redelivered && !exclusive;
         if refuses && self.known.contains(&attempt) {
             return failed(false);
         }
         self.known.push(attempt);
-        let complete_by: Timestamp = request["complete_by"].as_str().unwrap().parse().unwrap();
+        let complete_by = request["complete_by"].as_str().and_then(|text| text.parse().ok());
+        let complete_by: Timestamp =
+            complete_by.unwrap_or_else(|| Timestamp::now() + Duration::from_secs(9));
         if complete_by < Timestamp::now() && self.fault != Fault::IgnoresCompleteBy {
             let late = json!({ "status": "deferred", "reason": "late", "retry_after_ms": 0, "may_have_run": true });
-            return (!redelivered).then_some(late);
+            let replies = !redelivered || self.fault == Fault::RepliesToLateRedelivery;
+            return replies.then_some(late);
         }
         let delivery = Delivery { request, key, redelivered, once, exclusive };
         if !self.claims(&delivery) {
             let contradicts = self.fault == Fault::CertainAlthoughClaimed && exclusive;
-            return contradicts.then(|| self.busy(&delivery));
+            return contradicts.then(|| self.busy(&delivery, 60_000));
         }
-        self.call(&delivery, complete_by).await
+        let outcome = self.call(&delivery, complete_by).await;
+        let is_overdue = complete_by < Timestamp::now();
+        let ignores = [Fault::RepliesAfterCompleteBy, Fault::IgnoresCompleteBy];
+        outcome.filter(|_| !is_overdue || ignores.contains(&self.fault))
     }
 
     /// Claims the call if one delivery alone may make it. Returns whether this delivery may.
@@ -226,13 +257,17 @@ impl TinyAgent {
             response = self.send(delivery, complete_by).await.unwrap();
         }
         let status = response.status().as_u16();
-        let output = response.bytes().await.unwrap();
+        let retry_after = response.headers().get("retry-after").and_then(|text| text.to_str().ok());
+        let has_date = retry_after.is_some_and(|text| text.contains("GMT"));
+        let wait_ms =
+            if has_date && self.fault == Fault::IgnoresRetryDate { 1_000 } else { 60_000 };
+        let Ok(output) = response.bytes().await else { return no_answer("no end") };
         match status {
             200 if output.len() > 128 * 1024 => failed(true),
             200 => Some(
                 json!({ "status": "completed", "output": serde_json::from_slice::<Value>(&output).unwrap() }),
             ),
-            429 => Some(self.busy(delivery)),
+            429 => Some(self.busy(delivery, wait_ms)),
             500.. => no_answer("503"),
             _ => {
                 let mut outcome = failed(redelivered)?;
@@ -257,24 +292,40 @@ impl TinyAgent {
         } else {
             key.to_owned()
         };
-        let within = if self.fault == Fault::IgnoresCallWithin {
-            complete_by.duration_since(Timestamp::now()).unsigned_abs()
-        } else {
-            Duration::from_millis(request["call_within_ms"].as_u64().unwrap())
+        let left = complete_by.duration_since(Timestamp::now()).unsigned_abs();
+        let within = Duration::from_millis(request["call_within_ms"].as_u64().unwrap());
+        let within = match self.fault {
+            Fault::IgnoresCallWithin => left,
+            Fault::RepliesAfterCompleteBy => within.min(left + Duration::from_secs(2)),
+            _ => within.min(left),
         };
         let call = self.http.post(format!("{}/x", self.service)).header("idempotency-key", key);
-        call.body(request["body"].to_string()).timeout(within).send().await
+        let call = call.body(request["body"].to_string());
+        if self.fault == Fault::WaitsForWholeResponse && key_is_of(request, "dripping") {
+            return call.timeout(left).send().await;
+        }
+        call.timeout(within).send().await
     }
 
     /// The deferral of a request that the service was too busy to carry out.
-    fn busy(&self, delivery: &Delivery<'_>) -> Value {
+    fn busy(&self, delivery: &Delivery<'_>, wait_ms: u64) -> Value {
         let certain = (delivery.exclusive || self.fault == Fault::CertainWithoutExclusive)
             && (!delivery.redelivered || self.fault == Fault::CertainAfterRedelivery);
         json!({
-            "status": "deferred", "reason": "busy", "retry_after_ms": 60_000,
+            "status": "deferred", "reason": "busy", "retry_after_ms": wait_ms,
             "may_have_run": delivery.redelivered, "certain": certain,
         })
     }
+}
+
+/// Whether a request has the fields that this agent needs, with their types.
+fn is_complete(request: &Value) -> bool {
+    let texts = ["task_id", "step", "complete_by", "idempotency_key", "method", "path"];
+    texts.iter().all(|name| request[name].is_string()) && request["attempt"].is_u64()
+}
+
+fn key_is_of(request: &Value, case: &str) -> bool {
+    request["task_id"].as_str().is_some_and(|id| id.ends_with(case))
 }
 
 fn failed(may_have_run: bool) -> Option<Value> {
@@ -305,7 +356,7 @@ async fn broken(fault: Fault) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planted_fault_breaks_exactly_its_rules() {
-    let faults: [(Fault, &[&str]); 25] = [
+    let faults: [(Fault, &[&str]); 34] = [
         (Fault::None, &[]),
         (Fault::HasNoStore, &[]),
         (Fault::RefusesDuplicates, &["R8"]),
@@ -331,6 +382,15 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
         (Fault::CertainAfterRedelivery, &["R21"]),
         (Fault::CertainWithoutExclusive, &["R21"]),
         (Fault::CertainAlthoughClaimed, &["R8", "R21"]),
+        (Fault::ServesOtherAgents, &["R3"]),
+        (Fault::AcceptsIncompleteRequests, &["R3"]),
+        (Fault::RepliesAfterCompleteBy, &["R11"]),
+        (Fault::RepliesToLateRedelivery, &["R11"]),
+        (Fault::WaitsForWholeResponse, &["R14"]),
+        (Fault::IgnoresRetryDate, &["R15"]),
+        (Fault::IgnoresAuth, &["R23"]),
+        (Fault::IgnoresOutput, &["R23"]),
+        (Fault::KeepsSilentRequests, &["R20"]),
     ];
     let checks = faults.map(|(fault, rules)| (fault, rules, tokio::spawn(broken(fault))));
     let mut wrong = Vec::new();

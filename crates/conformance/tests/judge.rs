@@ -31,14 +31,21 @@ fn faultless(case: Case) -> (Option<Value>, bool) {
     let unknown = json!({ "status": "unknown", "reason": "no answer" });
     let completed = json!({ "status": "completed", "output": {} });
     let outcome = match case.service() {
+        _ if case == Case::LateRedriven => return (None, false),
+        _ if case == Case::Overdue => return (None, true),
+        _ if matches!(case, Case::Signed | Case::Selected) => return (Some(failed(false)), false),
         ServiceBehaviour::Works if case == Case::Late => return (Some(deferred(0)), false),
         ServiceBehaviour::Works => completed,
         ServiceBehaviour::LargeOutput => failed(true),
         ServiceBehaviour::Refuses => failed(case != Case::Refused),
-        ServiceBehaviour::Busy | ServiceBehaviour::BusyUntilRetry => deferred(60_000),
-        ServiceBehaviour::Silent if !case.is_once() => unknown,
+        ServiceBehaviour::Busy
+        | ServiceBehaviour::BusyUntilDate
+        | ServiceBehaviour::BusyUntilRetry => deferred(60_000),
+        ServiceBehaviour::Silent | ServiceBehaviour::Drips if !case.is_once() => unknown,
         ServiceBehaviour::Unavailable if !case.is_once() => return (None, true),
-        ServiceBehaviour::Silent | ServiceBehaviour::Unavailable => failed(true),
+        ServiceBehaviour::Silent | ServiceBehaviour::Drips | ServiceBehaviour::Unavailable => {
+            failed(true)
+        }
     };
     (Some(outcome), true)
 }
@@ -57,7 +64,7 @@ fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
         let (outcome, calls) = faultless(case);
         if calls {
             let key = Some(message["idempotency_key"].as_str().unwrap().to_owned());
-            observe(Event::Called(ServiceCall { key: key.clone() }));
+            observe(Event::Called(ServiceCall { key: key.clone(), is_signed: false }));
             observe(Event::CallEnded { key, lasted: Duration::from_secs(1) });
         }
         if let Some(outcome) = outcome {
@@ -211,13 +218,13 @@ fn further_observations_break_their_rules_alone() {
         (Rule::Poison, Event::Deleted { body: poison[0].clone() }),
         (Rule::Poison, Event::Deleted { body: poison[1].clone() }),
         (Rule::Poison, Event::Deleted { body: poison[2].clone() }),
-        (Rule::Poison, Event::Called(ServiceCall { key: unreadable_key })),
+        (Rule::Poison, Event::Called(ServiceCall { key: unreadable_key, is_signed: false })),
         (Rule::Duplicates, replied(json!({ "status": "failed", "reason": "known" }))),
-        (Rule::Key, Event::Called(ServiceCall { key: None })),
-        (Rule::Key, Event::Called(ServiceCall { key: Some("k".to_owned()) })),
-        (Rule::CompleteBy, Event::Called(ServiceCall { key: key(Case::Late) })),
-        (Rule::Once, Event::Called(ServiceCall { key: key(Case::Once) })),
-        (Rule::Once, Event::Called(ServiceCall { key: key(Case::OnceBusy) })),
+        (Rule::Key, Event::Called(ServiceCall { key: None, is_signed: false })),
+        (Rule::Key, Event::Called(ServiceCall { key: Some("k".to_owned()), is_signed: false })),
+        (Rule::CompleteBy, Event::Called(ServiceCall { key: key(Case::Late), is_signed: false })),
+        (Rule::Once, Event::Called(ServiceCall { key: key(Case::Once), is_signed: false })),
+        (Rule::Once, Event::Called(ServiceCall { key: key(Case::OnceBusy), is_signed: false })),
     ];
     for (rule, event) in cases {
         assert_eq!(broken(&with(event.clone())), [rule], "{event:?}");
@@ -292,7 +299,7 @@ fn nothing_else_is_checked_of_an_agent_that_never_replies() {
 
 #[test]
 fn a_call_that_outlasts_call_within_ms_breaks_r14_unless_the_reply_came_in_time() {
-    let late = Timestamp::from_second(1_030).unwrap();
+    let late = Timestamp::from_second(1_007).unwrap();
     let lengthened = |replied_late: bool| {
         let mut evidence = evidence(|_, _| {});
         let task = task_id(RUN, Case::Silent);
@@ -345,7 +352,7 @@ fn a_call_after_a_certain_deferral_breaks_r21_alone() {
     assert_eq!(broken(&certain()), []);
     let mut called = certain();
     let key = Some(format!("{}/greet/do", task_id(RUN, Case::Exclusive)));
-    let event = Event::Called(ServiceCall { key });
+    let event = Event::Called(ServiceCall { key, is_signed: false });
     called.observations.push(Observation { at: Timestamp::from_second(1_001).unwrap(), event });
     assert_eq!(broken(&called), [Rule::Certain]);
 }

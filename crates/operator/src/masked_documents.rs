@@ -40,7 +40,7 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
         // The places of a mask are places of the input, and the items of a list have other places.
         DocumentKey::Items { .. } if mask.pointers().next().is_some() => MASK_TEXT.into(),
         DocumentKey::Items { .. } => body.clone(),
-        DocumentKey::Failure(_) => {
+        DocumentKey::Failure(_) | DocumentKey::Deferral(_) => {
             let mut body = body.clone();
             if let Some(detail) = body.get_mut("detail") {
                 let text = detail.as_str().unwrap_or_default();
@@ -48,7 +48,7 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
             }
             body
         }
-        DocumentKey::Deferral(_) | DocumentKey::Claim(_) => body.clone(),
+        DocumentKey::Claim(_) => body.clone(),
     }
 }
 

@@ -95,7 +95,13 @@ impl Refusal {
     #[must_use]
     pub fn into_outcome(self) -> ReplyOutcome {
         let Self { reason, retry_after_ms } = self;
-        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run: false, certain: true }
+        ReplyOutcome::Deferred {
+            reason,
+            retry_after_ms,
+            may_have_run: false,
+            certain: true,
+            detail: None,
+        }
     }
 }
 

@@ -38,7 +38,7 @@
 //!
 //! Implement [`RemoteService`] to write an agent for another protocol than HTTP.
 
-use std::{convert::Infallible, future::Future, mem, time::Duration};
+use std::{convert::Infallible, future::Future, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
@@ -250,7 +250,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// Ends an attempt without the time for a call after this pause.
     async fn no_further_call(&mut self, pause: Duration) -> AttemptEnd {
-        let (fault, detail) = mem::take(&mut self.last_fault);
+        let (fault, detail) = self.last_fault.clone();
         let reason = format!("no time is left for another call: {fault}");
         if !self.may_have_run {
             // Every call was refused before it began, so the attempt has not failed.
@@ -421,13 +421,13 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             }
             CallFault::Transient { reason, retry_after, may_have_run, detail } => {
                 self.may_have_run |= may_have_run;
+                self.last_fault = (reason.clone(), detail);
                 let retry_after = retry_after.unwrap_or_default();
                 if retry_after > self.end.saturating_duration_since(Instant::now()) {
                     return Err(self.defer(&reason, retry_after));
                 }
                 metrics::call_retried();
                 tracing::debug!(%task_id, %step, attempt, reason, "call failed; retrying");
-                self.last_fault = (reason, detail);
                 Ok(retry_after)
             }
         }
@@ -456,6 +456,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             retry_after_ms,
             may_have_run,
             certain,
+            detail: self.last_fault.1.clone(),
         })
     }
 

@@ -56,7 +56,7 @@ impl Facts<'_> {
             is_unreadable.then(|| "an unreadable message was deleted".to_owned())
         });
         let handled = (self.handled_unreadable > 0)
-            .then(|| "a call or a reply for a request with an unknown action".to_owned());
+            .then(|| "a call or a reply for an unreadable request".to_owned());
         match Verdict::of(handled.into_iter().chain(deleted)) {
             Verdict::Holds => self.answered(&[Case::Batch]),
             broken @ (Verdict::Broken(_) | Verdict::NotChecked(_)) => broken,
@@ -67,8 +67,10 @@ impl Facts<'_> {
         let undeleted = undeleted(&self.evidence.observations);
         let count = undeleted.len();
         let first = undeleted.first().map(|request| request.case.name());
-        Verdict::of(first.map(|case| {
-            format!("{count} requests with a reply were not deleted, the first in case `{case}`")
-        }))
+        Verdict::of(
+            first.map(|case| {
+                format!("{count} requests were not deleted, the first in case `{case}`")
+            }),
+        )
     }
 }

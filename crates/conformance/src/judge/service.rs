@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::limits;
 
-use super::{Facts, did_run, text};
+use super::{Facts, Reply, did_run, text};
 use crate::{
     case::{BUSY_FOR, Case, case_of_key},
     evidence::{Event, delivery_count},
@@ -18,6 +18,29 @@ const CLOCK_SKEW_MS: i64 = 1_000;
 
 /// How much longer than `call_within_ms` a call may be observed, besides the slack of the check.
 const CALL_TOLERANCE: Duration = Duration::from_secs(2);
+
+/// How much shorter the wait until a date may be.
+const DATE_TOLERANCE: Duration = Duration::from_secs(5);
+
+/// A reply to a request that was too late when it arrived, other than a deferral of its first delivery; or any other reply after
+/// complete-by.
+fn late_reply(reply: &Reply<'_>) -> Option<String> {
+    let request = reply.request?;
+    let (case, status) = (request.case, reply.status());
+    let what = match case {
+        Case::Late if status == "deferred" => return None,
+        Case::Late => format!("the reply to a request after complete-by is {status}"),
+        Case::LateRedriven => {
+            format!("the reply to a redelivered request after complete-by is {status}")
+        }
+        _ => {
+            let complete_by: Timestamp = text(&request.message, "complete_by").parse().ok()?;
+            let end = complete_by.as_millisecond() + CLOCK_SKEW_MS;
+            (reply.at.as_millisecond() > end).then(|| "a reply after complete-by".to_owned())?
+        }
+    };
+    Some(format!("case `{}`: {what}", case.name()))
+}
 
 impl Facts<'_> {
     pub(super) fn keys_sent(&self) -> Verdict {
@@ -46,11 +69,7 @@ impl Facts<'_> {
             let late = call.at.as_millisecond() > complete_by.as_millisecond() + CLOCK_SKEW_MS;
             late.then(|| format!("case `{}`: a call after complete-by", request.case.name()))
         });
-        let late_replies = self.replies_in(Case::Late).filter(|reply| reply.status() != "deferred");
-        let late_replies = late_replies.map(|reply| {
-            format!("case `late`: the reply to a request after complete-by is {}", reply.status())
-        });
-        Verdict::of(late_calls.chain(late_replies))
+        Verdict::of(late_calls.chain(self.replies.iter().filter_map(late_reply)))
     }
 
     pub(super) fn large_output_failed(&self) -> Verdict {
@@ -76,7 +95,13 @@ impl Facts<'_> {
 
     /// A call without an answer is never denied, and ends in time.
     pub(super) fn unknown_outcomes_reported(&self) -> Verdict {
-        let cases = [Case::Silent, Case::Unavailable, Case::OnceSilent, Case::OnceUnavailable];
+        let cases = [
+            Case::Silent,
+            Case::Dripping,
+            Case::Unavailable,
+            Case::OnceSilent,
+            Case::OnceUnavailable,
+        ];
         let called = cases.into_iter().filter(|case| self.was_called_in(*case));
         let wrong = called.flat_map(|case| self.replies_in(case).map(move |reply| (case, reply)));
         let wrong =
@@ -85,7 +110,7 @@ impl Facts<'_> {
             let case = case.name();
             format!("case `{case}`: the reply is {}{}", reply.status(), did_run(reply))
         });
-        let endless = [Case::Silent, Case::OnceSilent];
+        let endless = [Case::Silent, Case::OnceSilent, Case::Dripping];
         Verdict::of(wrong.chain(endless.into_iter().filter_map(|case| self.too_long_call(case))))
     }
 
@@ -114,16 +139,37 @@ impl Facts<'_> {
     }
 
     pub(super) fn deferred_while_busy(&self) -> Verdict {
-        let wanted = u64::try_from(BUSY_FOR.as_millis()).unwrap_or(u64::MAX);
-        let wrong = self.replies_in(Case::Busy).filter_map(|reply| {
-            let wait = reply.outcome().get("retry_after_ms").and_then(Value::as_u64);
-            let deferred = reply.status() == "deferred" && wait.is_some_and(|wait| wait >= wanted);
-            (!deferred).then(|| {
-                let wait = wait.map(|wait| format!(" for {wait} ms")).unwrap_or_default();
-                format!("the reply to 429 with Retry-After: 60 is {}{wait}", reply.status())
+        let wrong = |case: Case, least: Duration| {
+            let least = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
+            self.replies_in(case).filter_map(move |reply| {
+                let wait = reply.outcome().get("retry_after_ms").and_then(Value::as_u64);
+                let deferred =
+                    reply.status() == "deferred" && wait.is_some_and(|wait| wait >= least);
+                (!deferred).then(|| {
+                    let wait = wait.map(|wait| format!(" for {wait} ms")).unwrap_or_default();
+                    let (case, status) = (case.name(), reply.status());
+                    format!(
+                        "case `{case}`: the reply to 429 with Retry-After in 60 s is {status}{wait}"
+                    )
+                })
             })
+        };
+        // A date has no fractions of a second, and the call took some time.
+        let until_date = BUSY_FOR.saturating_sub(DATE_TOLERANCE);
+        Verdict::of(wrong(Case::Busy, BUSY_FOR).chain(wrong(Case::BusyUntilDate, until_date)))
+    }
+
+    /// A call with `auth` is signed, and an output is what the request selects.
+    pub(super) fn unsupported_refused(&self) -> Verdict {
+        let unsigned = self.calls_in(Case::Signed).filter(|call| !call.is_signed);
+        let unsigned = unsigned.map(|_| "case `signed`: a call without a signature".to_owned());
+        let whole = self.replies_in(Case::Selected).filter(|reply| {
+            reply.status() == "completed"
+                && !reply.outcome().get("output").is_some_and(Value::is_number)
         });
-        Verdict::of(wrong)
+        let whole =
+            whole.map(|_| "case `selected`: another output than `response.status`".to_owned());
+        Verdict::of(unsigned.chain(whole))
     }
 
     pub(super) fn refusal_failed(&self) -> Verdict {

@@ -54,7 +54,7 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
             fail(change, attempt.clone(), reason, *may_have_run);
             keep_detail(change, attempt, detail.as_ref());
         }
-        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain } => {
+        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain, detail } => {
             let pause = Duration::from_millis(*retry_after_ms);
             if *may_have_run {
                 block_undo_on_call(change, &attempt);
@@ -68,16 +68,18 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
             match next {
                 Some(next) => {
                     let verdict = format!("not counted as a failure; agent {next} is next");
-                    store_reason(change, DocumentKey::Deferral(attempt), reason, &verdict);
+                    store_reason(change, DocumentKey::Deferral(attempt.clone()), reason, &verdict);
                 }
                 None => {
                     let pause = match did_not_run {
                         true => pause.min(limits::AGENTS_PAUSE_MAX),
                         false => pause,
                     };
-                    defer(change, attempt, reason, pause, (*may_have_run, did_not_run));
+                    let certainty = (*may_have_run, did_not_run);
+                    defer(change, attempt.clone(), reason, pause, certainty);
                 }
             }
+            keep_detail(change, attempt, detail.as_ref());
         }
         ReplyOutcome::Unknown { reason, detail } => {
             abandon_attempt(change, attempt.clone(), reason);
@@ -231,12 +233,11 @@ pub(crate) fn fail(
     apply_final_action(change, &attempt, reason, action);
 }
 
-/// Adds what the service said to the document of a failed attempt. Only operators see the document.
+/// Adds what the service said to the document of a failed or deferred attempt. Only operators see the document.
 fn keep_detail(change: &mut TaskChange<'_>, attempt: AttemptId, detail: Option<&ErrorDetail>) {
-    let key = DocumentKey::Failure(attempt);
-    let failure = change.documents.iter_mut().find(|document| document.key == key);
-    if let (Some(detail), Some(Value::Object(body))) =
-        (detail, failure.map(|found| &mut found.body))
+    let keys = [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)];
+    let reason = change.documents.iter_mut().find(|document| keys.contains(&document.key));
+    if let (Some(detail), Some(Value::Object(body))) = (detail, reason.map(|found| &mut found.body))
     {
         body.insert("detail".to_owned(), detail.as_str().into());
     }

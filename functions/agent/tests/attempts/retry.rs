@@ -134,10 +134,17 @@ fn no_time_left(fault: &str, detail: Option<ErrorDetail>) -> ReplyOutcome {
 async fn a_service_that_fails_until_complete_by_is_reported_with_its_last_error() {
     let said = ErrorDetail::of_body(b"disk full");
     let one = AgentInstance::new([broken()], unavailable(said.clone()));
+    let complete_by = one.ports.clock.now() + SECOND / 2;
+    let request = StepRequest { complete_by, ..one.request("t", 1) };
     let start = tokio::time::Instant::now();
-    let ended = outcome(one.attempt(&one.request("t", 1)).await);
+    let ended = outcome(one.attempt(&request).await);
     assert_eq!(ended, no_time_left("HTTP 503", said.clone()));
-    assert!(start.elapsed() < 60 * SECOND && one.service.take_calls() > 3);
+    assert!(start.elapsed() < SECOND / 2 && one.service.take_calls() > 1);
+    // With more time, the circuit breaker opens.
+    let one = AgentInstance::new([], unavailable(said.clone()));
+    let ended = outcome(one.attempt(&one.request("t", 1)).await);
+    let ReplyOutcome::Deferred { detail, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(detail, said);
     // A call that must not be repeated fails at once.
     let one = AgentInstance::new([], unavailable(said.clone()));
     let ReplyOutcome::Failed { may_have_run: true, detail, .. } =

@@ -126,7 +126,13 @@ fn reply_to(action: Action, attempt: u32, outcome: ReplyOutcome) -> Event {
 
 fn deferred(certain: bool) -> ReplyOutcome {
     let reason = "circuit breaker open".to_owned();
-    ReplyOutcome::Deferred { reason, retry_after_ms: 10_000, may_have_run: false, certain }
+    ReplyOutcome::Deferred {
+        reason,
+        retry_after_ms: 10_000,
+        may_have_run: false,
+        certain,
+        detail: None,
+    }
 }
 
 fn failed(may_have_run: bool) -> ReplyOutcome {
@@ -184,7 +190,13 @@ fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_ma
     let mut run = Run::new(&json!(["a", "b"]), &json!({}), &json!({}));
     let refused = |certain| {
         let reason = "Retry-After".to_owned();
-        ReplyOutcome::Deferred { reason, retry_after_ms: 3_600_000, may_have_run: false, certain }
+        ReplyOutcome::Deferred {
+            reason,
+            retry_after_ms: 3_600_000,
+            may_have_run: false,
+            certain,
+            detail: None,
+        }
     };
     run.send(&Event::Wake);
     run.reply(1, refused(true));

@@ -169,6 +169,9 @@ pub enum ReplyOutcome {
         /// reply to an `exclusive` request. The scheduler may move on to another agent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         certain: bool,
+        /// What the service said in the body of its last error, for operators.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<ErrorDetail>,
     },
     /// The attempt has ended and it is unknown whether the step took effect: a call took too long, and the agent cut it.
     /// The attempt counts like one without a reply, but the scheduler does not wait for its complete-by.
