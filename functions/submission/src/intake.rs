@@ -81,7 +81,7 @@ impl IntakeView {
     /// Whether the tasks of a submission may start now. `turn` makes each try decide anew.
     pub(crate) async fn may_start<P: Ports>(&self, ports: &P, text: &str, turn: u32) -> bool {
         let levels = self.levels(ports).await;
-        starts(ports, &levels, text, turn).await
+        levels.is_open(ports.clock().now()) || starts(ports, &levels, text, turn).await
     }
 }
 

@@ -33,7 +33,7 @@ use statement::PartiqlStatement;
 
 pub(super) mod attribute;
 mod checkpoint;
-mod put;
+pub(super) mod put;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -419,22 +419,22 @@ fn check_put<'a>(
             all.iter().all(|(name, value)| existing.get(*name) == Some(*value))
         }
     };
-    let item = put.applied_to(&existing);
-    let Some(new_index_rows) = layout.entries(&item) else { return Ok(PutCheck::Unsupported) };
+    let changed = layout.changed_indices(put, &existing);
+    let Some(old_index_rows) = layout.entries(&existing, &changed) else {
+        return Ok(PutCheck::Unsupported);
+    };
+    let item = put.applied_to(existing);
+    let Some(new_index_rows) = layout.entries(&item, &changed) else {
+        return Ok(PutCheck::Unsupported);
+    };
     if !condition_holds {
         return Ok(PutCheck::ConditionFailed(old));
     }
-    let old_index_rows = layout.entries(&existing).filter(|_| size(&item) <= REQUEST_BYTES_MAX);
-    Ok(match old_index_rows {
-        Some(old_index_rows) => PutCheck::ConditionHolds(AcceptedPut {
-            layout,
-            item,
-            key,
-            new_index_rows,
-            old_index_rows,
-        }),
-        None => PutCheck::Unsupported,
-    })
+    if size(&item) > REQUEST_BYTES_MAX {
+        return Ok(PutCheck::Unsupported);
+    }
+    let accepted = AcceptedPut { layout, item, key, new_index_rows, old_index_rows };
+    Ok(PutCheck::ConditionHolds(accepted))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

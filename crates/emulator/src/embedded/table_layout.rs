@@ -12,7 +12,10 @@ use dynoxide::{
 };
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::dynamodb_fast_path::attribute::{PlainAttribute, PlainItem, size};
+use super::dynamodb_fast_path::{
+    attribute::{PlainAttribute, PlainItem, size},
+    put::PlainPut,
+};
 
 /// A length of a key, in bytes, that is within DynamoDB's limits for partition keys and sort keys.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -108,9 +111,24 @@ impl TableLayout {
         (key.len() == self.key_names().count()).then(|| self.key(key))?
     }
 
-    /// The item's row in each index; `None` if dynoxide would refuse the item.
-    pub(super) fn entries(&self, item: &PlainItem) -> Option<Vec<Option<IndexEntry>>> {
-        self.indices.iter().map(|index| index.entry(item, self)).collect()
+    /// For each index, whether the put may change the row of the existing item.
+    pub(super) fn changed_indices(&self, put: &PlainPut, existing: &PlainItem) -> Vec<bool> {
+        let is_changed =
+            |index: &IndexLayout| index.names(self).any(|name| put.changes(existing, name));
+        self.indices.iter().map(is_changed).collect()
+    }
+
+    /// The item's row in each changed index; `None` if dynoxide would refuse the item.
+    pub(super) fn entries(
+        &self,
+        item: &PlainItem,
+        changed: &[bool],
+    ) -> Option<Vec<Option<IndexEntry>>> {
+        let entry = |(index, changed): (&IndexLayout, &bool)| match changed {
+            true => index.entry(item, self),
+            false => Some(None),
+        };
+        self.indices.iter().zip(changed).map(entry).collect()
     }
 
     /// Reads the item as JSON, if it exists.
@@ -188,6 +206,12 @@ impl IndexLayout {
         })
     }
 
+    /// The names of the attributes in the index.
+    fn names<'a>(&'a self, layout: &'a TableLayout) -> impl Iterator<Item = &'a String> {
+        let keys = self.keys.iter().map(|(name, _)| name);
+        keys.chain(layout.key_names()).chain(&self.included)
+    }
+
     /// The item's row in this index: `Some(None)` if it has none, `None` if a key has the wrong type.
     fn entry(&self, item: &PlainItem, layout: &TableLayout) -> Option<Option<IndexEntry>> {
         let present = self.keys.iter().filter_map(|(name, kind)| Some((item.get(name)?, kind)));
@@ -203,10 +227,9 @@ impl IndexLayout {
         if keys.len() < self.keys.len() {
             return Some(None);
         }
-        let keys_of_index = self.keys.iter().map(|(name, _)| name);
-        let names = keys_of_index.chain(layout.key_names()).chain(&self.included);
         // Sorted, so that two rows can be compared.
-        let kept: BTreeMap<_, _> = names.filter_map(|name| Some((name, item.get(name)?))).collect();
+        let kept: BTreeMap<_, _> =
+            self.names(layout).filter_map(|name| Some((name, item.get(name)?))).collect();
         let mut keys = keys.into_iter();
         let keys = [keys.next()?, keys.next().unwrap_or_default()];
         Some(Some(IndexEntry { keys, json: serde_json::to_string(&kept).ok()? }))

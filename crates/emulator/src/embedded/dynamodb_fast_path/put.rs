@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 20;
 /// A put of a whole item, or an update of some attributes.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-pub(super) struct PlainPut {
+pub(in crate::embedded) struct PlainPut {
     pub(super) table_name: String,
     pub(super) item: PlainItem,
     #[serde(default)]
@@ -41,12 +41,20 @@ pub(super) enum PutCondition<'a> {
 
 impl PlainPut {
     /// The item after the put.
-    pub(super) fn applied_to(&self, old: &PlainItem) -> Cow<'_, PlainItem> {
+    pub(super) fn applied_to(&self, mut item: PlainItem) -> Cow<'_, PlainItem> {
         let Some(removed) = &self.removed else { return Cow::Borrowed(&self.item) };
-        let mut item = old.clone();
         item.extend(self.item.clone());
         removed.iter().for_each(|name| drop(item.remove(name)));
         Cow::Owned(item)
+    }
+
+    /// Whether the put changes an attribute of the existing item.
+    pub(in crate::embedded) fn changes(&self, existing: &PlainItem, name: &String) -> bool {
+        let is_kept = || self.removed.as_ref().is_some_and(|removed| !removed.contains(name));
+        match self.item.get(name) {
+            Some(value) => existing.get(name) != Some(value),
+            None => existing.contains_key(name) && !is_kept(),
+        }
     }
 
     /// Whether its values need no validation by dynoxide.

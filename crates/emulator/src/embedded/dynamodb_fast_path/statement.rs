@@ -62,25 +62,23 @@ fn update(text: &str, values: &mut impl Iterator<Item = PlainAttribute>) -> Opti
     let (table, clauses) = text.strip_suffix(WHERE)?.split_once('"')?;
     let (mut item, mut removed, mut rest) = (PlainItem::new(), Vec::new(), clauses);
     while !rest.is_empty() {
-        let before = item.len() + removed.len();
         if let Some(set) = rest.strip_prefix(" SET \"") {
             let (set, after) = set.split_once("\"=?")?;
-            item.insert(name(set)?, values.next()?);
+            let set = name(set)?;
+            // A repeated clause, or one that contradicts another, is not supported.
+            if removed.contains(&set) || item.insert(set, values.next()?).is_some() {
+                return None;
+            }
             rest = after;
         } else {
             let (name_to_remove, after) = rest.strip_prefix(" REMOVE \"")?.split_once('"')?;
             let name_to_remove = name(name_to_remove)?;
-            if item.contains_key(&name_to_remove) || name_to_remove == "task_id" {
+            let is_known = item.contains_key(&name_to_remove) || removed.contains(&name_to_remove);
+            if is_known || name_to_remove == "task_id" {
                 return None;
             }
-            if !removed.contains(&name_to_remove) {
-                removed.push(name_to_remove);
-            }
+            removed.push(name_to_remove);
             rest = after;
-        }
-        // A repeated clause, or one that contradicts another, is not supported.
-        if item.len() + removed.len() == before || item.keys().any(|set| removed.contains(set)) {
-            return None;
         }
     }
     // The key must not be set.

@@ -63,6 +63,8 @@ pub(super) struct StoredQueue {
     messages: Messages,
     /// The bytes of the bodies of all messages.
     body_bytes: u64,
+    /// The messages that a consumer has received, in flight or visible again.
+    received: usize,
     groups: MessageGroups,
     /// Wakes waiting receives when a message arrives or its visibility changes.
     changed: Arc<Notify>,
@@ -211,6 +213,7 @@ impl QueuesState {
                 if let Some(queue) = self.queues.get_mut(&name) {
                     queue.messages.clear();
                     queue.body_bytes = 0;
+                    queue.received = 0;
                     queue.groups.clear();
                 }
             }
@@ -294,6 +297,7 @@ impl QueuesState {
         let Some(queue) = self.queues.get_mut(queue) else { return };
         queue.groups.insert(&message);
         queue.body_bytes += message.body.len() as u64;
+        queue.received += usize::from(message.receives > 0);
         queue.messages.insert(message.number, message);
         queue.changed.notify_waiters();
     }
@@ -302,6 +306,7 @@ impl QueuesState {
         let queue = self.queues.get_mut(queue)?;
         let message = queue.messages.remove(&number)?;
         queue.body_bytes = queue.body_bytes.saturating_sub(message.body.len() as u64);
+        queue.received -= usize::from(message.receives > 0);
         queue.groups.remove(&message);
         Some(message)
     }
@@ -310,7 +315,9 @@ impl QueuesState {
         let Some(queue) = self.queues.get_mut(queue) else { return };
         let Some(message) = queue.messages.get_mut(&number) else { return };
         queue.groups.remove(message);
+        queue.received -= usize::from(message.receives > 0);
         change(message);
+        queue.received += usize::from(message.receives > 0);
         queue.groups.insert(message);
         queue.changed.notify_waiters();
     }
@@ -324,6 +331,7 @@ impl StoredQueue {
             modified_at: at,
             messages: Messages::new(),
             body_bytes: 0,
+            received: 0,
             groups: MessageGroups::default(),
             changed: Arc::default(),
         }
@@ -363,14 +371,18 @@ impl StoredQueue {
     }
 
     pub(super) fn counts(&self, now: Micros) -> MessageCounts {
-        let (in_flight, delayed): (Vec<_>, Vec<_>) =
-            self.hidden(now).partition(|message| message.receives > 0);
-        let (in_flight, delayed) = (in_flight.len(), delayed.len());
-        MessageCounts { visible: self.messages.len() - in_flight - delayed, in_flight, delayed }
+        let hidden = self.groups.hidden(now).count();
+        let in_flight = match self.received {
+            0 => 0,
+            _ => self.hidden(now).filter(|message| message.receives > 0).count(),
+        };
+        let visible = self.messages.len() - hidden;
+        MessageCounts { visible, in_flight, delayed: hidden - in_flight }
     }
 
     /// Whether the limit of messages in flight is reached.
     fn is_full(&self, now: Micros) -> bool {
-        self.messages.len() > IN_FLIGHT_MAX && self.counts(now).in_flight >= IN_FLIGHT_MAX
+        // A backlog of messages that nobody has received must not be counted at each receive.
+        self.received >= IN_FLIGHT_MAX && self.counts(now).in_flight >= IN_FLIGHT_MAX
     }
 }
