@@ -10,13 +10,16 @@ use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use steward_core::{
-    contract::check_lifecycle_event, definition::workflow::Workflow,
-    model::lifecycle::LifecycleEventKind,
+    contract::check_lifecycle_event,
+    definition::workflow::Workflow,
+    limits,
+    model::{lifecycle::LifecycleEventKind, task::ProcessState},
 };
 use steward_emulator::{
     host::{Host, HostOptions},
     resources,
 };
+use steward_runtime::ports::{Ports, StateStore};
 
 use crate::support::LogBuffer;
 
@@ -206,4 +209,42 @@ fn assert_logged_without_payloads(text: &str) {
         (&last["task_id"], &last["workflow"], &last["attempt"], &last["revision"]),
         (&json!(TASK), &json!("pay"), &json!(1), &json!(3))
     );
+}
+
+/// The longest list, with the settings of the template.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half a minute"]
+async fn a_list_of_ten_thousand_items_ends_without_a_counted_failure() {
+    let (url, calls) = start_service().await;
+    let step = json!({
+        "agent": "payment", "for_each": { "items": "${ input.items }", "at_once": 100 },
+        "request": { "path": "/charges", "body": { "item": "${ item }" } },
+    });
+    let workflow =
+        json!({ "name": "list", "version": 1, "complete_within": "1h", "steps": { "each": step } });
+    let host = Host::start(HostOptions {
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        workflows: vec![serde_json::from_value(workflow).unwrap()],
+        agents: vec![("payment".parse().unwrap(), url.parse().unwrap())],
+        ..HostOptions::default()
+    });
+    let host = host.await.unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let tasks = format!("http://{}/tasks", host.address.unwrap());
+    let items: Vec<_> = (0..limits::ITEMS_MAX).collect();
+    let submission = json!({ "task_id": "long", "workflow": "list", "input": { "items": items } });
+    let response = client.post(&tasks).body(submission.to_string()).send().await.unwrap();
+    assert_eq!(response.status(), 202);
+    let deadline = Instant::now() + Duration::from_secs(600);
+    let task = loop {
+        let response = client.get(format!("{tasks}/long?wait=25s")).send().await.unwrap();
+        assert!(response.status().is_success());
+        let task = host.ports.store().load(&"long".parse().unwrap()).await.unwrap().unwrap();
+        if task.process_state.is_final() {
+            break task;
+        }
+        assert!(Instant::now() < deadline, "{task:?}");
+    };
+    assert_eq!((task.process_state, task.failure_count), (ProcessState::Processed, 0));
+    assert_eq!(calls.lock().unwrap().len(), limits::ITEMS_MAX as usize, "each item is called once");
 }

@@ -13,6 +13,7 @@ use steward_core::{
     model::time::{Timing, later},
     submission::ReplyQueues,
 };
+use steward_forecast::cost::prices::{Prices, TaskUsage};
 use steward_memory_ports::MemoryPorts;
 use steward_runtime::ports::{Clock, Ports, Queue, StateStore};
 use steward_supervisor::{SweepResult, SweepSchedule, handle_ticks, run, ticks::RUN_EVERY};
@@ -190,4 +191,27 @@ async fn each_sweep_of_an_idle_minute_uses_half_a_read_unit_a_shard() {
         assert_eq!(minute.dynamodb.requests - once.dynamodb.requests, ticks * 8);
         assert_eq!(minute.sqs_requests - once.sqs_requests, sends, "ten ticks share a request");
     }
+}
+
+/// The dollars of a month of idle minutes, without the durations of the invocations.
+async fn idle_month(sweep_every: u64) -> f64 {
+    let MinuteUsage { invocations, dynamodb, sqs_requests } = idle_minute(sweep_every).await;
+    // Lambda's poller deletes each tick. It polls also if there is none.
+    let ticks = invocations - 1;
+    let minute = TaskUsage {
+        write_units: dynamodb.write_units,
+        read_units: dynamodb.read_units,
+        sqs_requests: (sqs_requests + ticks) as f64,
+        invocations: invocations as f64,
+        ..TaskUsage::default()
+    };
+    // Prices are those of a million.
+    Prices::listed().unwrap().of(&minute).total * f64::from(30 * 24 * 60) / 1e6
+}
+
+/// `docs/operations/cost.md` adds their estimated durations.
+#[tokio::test]
+async fn ticks_cost_a_quarter_of_a_dollar_a_month_beside_their_durations() {
+    let ticks = idle_month(10).await - idle_month(60).await;
+    assert_eq!((ticks * 100.0).round(), 25.0, "{ticks} dollars");
 }

@@ -122,17 +122,22 @@ fn submission() -> u64 {
     })
 }
 
-/// A service whose responses have the maximum size.
-struct LargeResponseService;
+/// A service whose responses have this many bytes.
+struct LargeResponseService(usize);
 
 impl RemoteService for LargeResponseService {
     async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
         tokio::task::yield_now().await;
-        Ok(Value::from("x".repeat(limits::DOCUMENT_BYTES_MAX - 2)).into())
+        Ok(Value::from("x".repeat(self.0 - 2)).into())
     }
 }
 
-fn agent() -> u64 {
+/// The responses have the maximum size of an output, or the maximum size from which the request may select one.
+fn agent(output: Option<&str>) -> u64 {
+    let size = match output {
+        None => limits::DOCUMENT_BYTES_MAX,
+        Some(_) => limits::RESPONSE_BYTES_MAX,
+    };
     let ports = ports();
     let complete_by = ports.task.submitted_at + SignedDuration::from_secs(30);
     let body = "x".repeat(PAYLOAD_BYTES);
@@ -140,10 +145,11 @@ fn agent() -> u64 {
         json!({
             "task_id": id, "step": "first", "action": "do", "attempt": 1,
             "complete_by": complete_by, "idempotency_key": format!("{id}/first/do"),
-            "idempotent": true, "agent": "a", "method": "POST", "path": "/x", "body": body,
+            "idempotent": true, "agent": "a", "method": "POST", "path": "/x", "body": body, "output": output,
         })
     }));
-    let agent = Agent::new("a".parse().unwrap(), LargeResponseService, BreakerSettings::default());
+    let service = LargeResponseService(size);
+    let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
     peak_bytes(&ports, &text, async |ports, event| {
         steward_agent::handle(ports, &agent, event, Timestamp::MAX).await
     })
@@ -211,7 +217,8 @@ fn supervisor() -> u64 {
 #[test]
 fn a_batch_of_a_thousand_messages_stays_within_the_memory_limit() {
     let peaks = [
-        ("agent", agent()),
+        ("agent", agent(None)),
+        ("agent_that_selects", agent(Some("${ response.status }"))),
         ("scheduler", scheduler()),
         ("submission", submission()),
         ("supervisor", supervisor()),

@@ -229,7 +229,8 @@ fn own((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.trim_matches('\'').to_owned())
 }
 
-async fn secret(name: &str, value: &Value) -> String {
+/// Creates a secret; returns its ARN.
+pub(super) async fn secret(name: &str, value: &Value) -> String {
     let body = json!({
         "Name": format!("{}-{name}", deployment_target().stack), "SecretString": value.to_string(),
         "ClientRequestToken": "00000000-0000-0000-0000-000000000000",

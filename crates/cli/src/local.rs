@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
+use steward_agent::credentials::Credentials;
 use steward_core::{
     model::{messages::mistake, names::AgentName, registration::CallRate},
     rate::RateLimit,
@@ -36,6 +37,10 @@ pub(crate) struct LocalArgs {
     /// started; repeatable.
     #[arg(long = "queue-agent", value_name = "NAME")]
     queue_agents: Vec<AgentName>,
+    /// The credentials of an agent for its HTTP service, as NAME=FILE; repeatable. The file has the JSON that the agent's secret
+    /// has on AWS: headers, `oauth` with the client of OAuth tokens, `tls` with a custom CA. The file is read once.
+    #[arg(long = "agent-secret", value_name = "NAME=FILE", value_parser = parse_agent_secret)]
+    agent_secrets: Vec<(AgentName, Credentials)>,
     /// The rate limit of an agent, as NAME=CALLS/s or NAME=CALLS/s:BURST, for example `payment=5/s:10`; repeatable. Further
     /// calls wait, which costs no attempt.
     #[arg(long = "rate", value_name = "NAME=CALLS/s[:BURST]", value_parser = parse_rate)]
@@ -65,6 +70,14 @@ pub(crate) struct LocalArgs {
 fn parse_agent(text: &str) -> Result<(AgentName, AgentTarget)> {
     let (name, url) = text.split_once('=').context("expected NAME=BASE_URL")?;
     Ok((name.parse()?, url.parse()?))
+}
+
+/// Reads the file of `--agent-secret`. No error contains a secret.
+fn parse_agent_secret(text: &str) -> Result<(AgentName, Credentials)> {
+    let (name, path) = text.split_once('=').context("expected NAME=FILE")?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let credentials = text.parse().with_context(|| format!("secret `{path}`"))?;
+    Ok((name.parse()?, credentials))
 }
 
 /// The webhooks of `steward local`, with their secrets.
@@ -131,6 +144,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         workflows,
         agents: args.agents,
         queue_agents: args.queue_agents,
+        agent_credentials: args.agent_secrets.into_iter().collect(),
         rate_limits: args.rates.into_iter().collect(),
         supervise_every: Some(args.supervise_every),
         sweep_every: args.sweep_every,
@@ -175,10 +189,13 @@ fn check(args: &LocalArgs, external: Option<&ExternalEndpoints>) -> Result<()> {
     if let Some((name, _)) = args.agents.iter().find(|(name, _)| args.queue_agents.contains(name)) {
         bail!("agent `{name}` is given with both --agent and --queue-agent");
     }
-    if let Some((name, _)) =
-        args.rates.iter().find(|(name, _)| args.agents.iter().all(|(agent, _)| agent != name))
+    let limited = args.rates.iter().map(|(name, _)| ("--rate", name));
+    let with_secret = args.agent_secrets.iter().map(|(name, _)| ("--agent-secret", name));
+    let mut names = limited.chain(with_secret);
+    if let Some((option, name)) =
+        names.find(|(_, name)| args.agents.iter().all(|(agent, _)| agent != *name))
     {
-        bail!("--rate names agent `{name}`, but there is no --agent {name}=…");
+        bail!("{option} names agent `{name}`, but there is no --agent {name}=…");
     }
     ensure!(
         args.data.is_none() || !external.is_some_and(ExternalEndpoints::are_all_external),
@@ -239,6 +256,29 @@ mod tests {
             let error = read(&content).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("short") && !error.contains("0123456789abcdef"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_of_an_agent_is_read_from_a_file_and_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("payment.json");
+        let read = |content: &str| {
+            std::fs::write(&file, content).unwrap();
+            parse_agent_secret(&format!("payment={}", file.display()))
+        };
+        let oauth = r#"{"token_url":"https://login.example.com","client_id":"shop","client_secret":"s3cret"}"#;
+        let (name, credentials) =
+            read(&format!(r#"{{"x-key":"s3cret","oauth":{oauth}}}"#)).unwrap();
+        assert_eq!((name.as_str(), credentials.oauth.is_some()), ("payment", true));
+        assert!(!format!("{credentials:?}").contains("s3cret"));
+        for (content, expected) in [
+            (r#"["s3cret"]"#, "not a JSON object of headers"),
+            (r#"{"oauth":{"client_secret":"s3cret"}}"#, "`oauth` is not an object"),
+            (r#"{"tls":{"ca":"s3cret"}}"#, "`tls` is not an object"),
+        ] {
+            let error = format!("{:#}", read(content).unwrap_err());
+            assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
         }
     }
 

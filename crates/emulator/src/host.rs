@@ -199,6 +199,11 @@ impl Host {
             let service =
                 target.service(&self.aws, own_url.as_deref(), self.ports.bucket().cloned());
             let service = service.with_context(|| format!("agent {name}"))?;
+            if let Some(credentials) = options.agent_credentials.get(name) {
+                let http =
+                    service.http().with_context(|| format!("agent {name}: not an HTTP service"))?;
+                http.set_credentials(credentials.clone())?;
+            }
             self.start_agent(name.clone(), service, options.rate_limits.get(name).copied());
         }
         if let Some(run_every) = options.supervise_every {

@@ -6,6 +6,8 @@ use reqwest::{
     Certificate, Client, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, InvalidHeaderValue},
 };
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use steward_core::{
     limits,
     model::{messages::StepRequest, payload::PayloadReference},
@@ -28,6 +30,60 @@ pub struct Credentials {
     pub oauth: Option<OauthSettings>,
     /// Authorities of the service and of the token endpoint, besides the public ones.
     pub ca: Option<CaBundle>,
+}
+
+/// A text does not contain credentials. The message contains none of it: in a malformed secret, also a key may be secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCredentials {
+    /// It is not a JSON object of headers.
+    #[error("not a JSON object of headers with a string for each name")]
+    Headers,
+    /// Its `oauth` is invalid.
+    #[error(
+        "`oauth` is not an object of strings with an https `token_url`, `client_id` and `client_secret`, and optionally \
+         `scope`, `audience` and `client_auth` (`basic` or `body`)"
+    )]
+    Oauth,
+    /// Its `tls` is invalid.
+    #[error("`tls` is not an object whose `ca` has one or more certificates in PEM")]
+    Tls,
+}
+
+/// The object `tls` of a secret.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsSettings {
+    ca: String,
+}
+
+impl FromStr for Credentials {
+    type Err = InvalidCredentials;
+
+    /// Parses the text of a secret: strings are headers, and the objects `oauth` and `tls` are settings.
+    fn from_str(text: &str) -> Result<Self, InvalidCredentials> {
+        let mut values: Map<String, Value> =
+            serde_json::from_str(text).map_err(|_| InvalidCredentials::Headers)?;
+        let mut settings = |key: &str| match values.get(key) {
+            None | Some(Value::String(_)) => None,
+            Some(_) => values.shift_remove(key),
+        };
+        let (oauth, tls) = (settings("oauth"), settings("tls"));
+        let oauth =
+            oauth.map(|oauth| object(oauth).ok_or(InvalidCredentials::Oauth)).transpose()?;
+        let ca = tls.map(|tls| {
+            let TlsSettings { ca } = object(tls)?;
+            ca.parse().ok()
+        });
+        let ca = ca.map(|ca| ca.ok_or(InvalidCredentials::Tls)).transpose()?;
+        let headers =
+            Value::Object(values).to_string().parse().map_err(|_| InvalidCredentials::Headers)?;
+        Ok(Self { headers, oauth, ca })
+    }
+}
+
+/// The settings in a JSON object. Serde would accept a list too.
+fn object<T: DeserializeOwned>(value: Value) -> Option<T> {
+    serde_json::from_value(value.is_object().then_some(value)?).ok()
 }
 
 /// Certificates of authorities, in PEM.

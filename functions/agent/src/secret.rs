@@ -4,12 +4,10 @@
 
 use aws_config::SdkConfig;
 use jiff::Timestamp;
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
 use steward_aws::secret::{SecretNotRead, StoredSecret};
 
 use crate::{
-    credentials::{CaBundle, Credentials},
+    credentials::{Credentials, InvalidCredentials},
     http::{Headers, HttpService},
 };
 
@@ -28,28 +26,12 @@ pub enum SecretError {
     /// Secrets Manager did not return it.
     #[error(transparent)]
     NotRead(#[from] SecretNotRead),
-    /// Its text is not a JSON object of headers.
-    #[error("secret `{0}` is not a JSON object of headers with a string for each name")]
-    NotHeaders(String),
-    /// Its `oauth` is invalid.
-    #[error(
-        "secret `{0}`: `oauth` is not an object of strings with an https `token_url`, `client_id` and `client_secret`, \
-         and optionally `scope`, `audience` and `client_auth` (`basic` or `body`)"
-    )]
-    Oauth(String),
-    /// Its `tls` is invalid.
-    #[error("secret `{0}`: `tls` is not an object whose `ca` has one or more certificates in PEM")]
-    Tls(String),
+    /// It does not contain credentials.
+    #[error("secret `{0}`: {1}")]
+    Invalid(String, InvalidCredentials),
     /// The TLS back end failed to initialise.
     #[error("secret `{0}`: cannot create an HTTP client")]
     Client(String),
-}
-
-/// The object `tls` of a secret.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TlsSettings {
-    ca: String,
 }
 
 impl Secret {
@@ -94,34 +76,11 @@ impl Secret {
         set.map_err(|_| SecretError::Client(self.stored.arn().to_owned()))
     }
 
-    /// The credentials in a secret: strings are headers, and the objects `oauth` and `tls` are settings.
+    /// The credentials in a secret.
     fn credentials(&self, text: &str) -> Result<Credentials, SecretError> {
-        // The errors do not name the invalid key: in a malformed secret, it may be a secret value.
-        let not_headers = || SecretError::NotHeaders(self.stored.arn().to_owned());
-        let mut values: Map<String, Value> =
-            serde_json::from_str(text).map_err(|_| not_headers())?;
-        let mut settings = |key: &str| match values.get(key) {
-            None | Some(Value::String(_)) => None,
-            Some(_) => values.shift_remove(key),
-        };
-        let (oauth, tls) = (settings("oauth"), settings("tls"));
-        let invalid_oauth = || SecretError::Oauth(self.stored.arn().to_owned());
-        let oauth = oauth.map(|oauth| object(oauth).ok_or_else(invalid_oauth)).transpose()?;
-        let ca = tls.map(|tls| self.ca(tls)).transpose()?;
-        let headers: Headers =
-            Value::Object(values).to_string().parse().map_err(|_| not_headers())?;
+        let invalid = |reason| SecretError::Invalid(self.stored.arn().to_owned(), reason);
+        let Credentials { headers, oauth, ca } = text.parse().map_err(invalid)?;
         let headers = self.configured_headers.clone().merged_with(headers);
         Ok(Credentials { headers, oauth, ca })
     }
-
-    fn ca(&self, tls: Value) -> Result<CaBundle, SecretError> {
-        let invalid = || SecretError::Tls(self.stored.arn().to_owned());
-        let TlsSettings { ca } = object(tls).ok_or_else(invalid)?;
-        ca.parse().map_err(|_| invalid())
-    }
-}
-
-/// The settings in a JSON object. Serde would accept a list too.
-fn object<T: DeserializeOwned>(value: Value) -> Option<T> {
-    serde_json::from_value(value.is_object().then_some(value)?).ok()
 }

@@ -218,7 +218,7 @@ async fn concurrent_refreshes_read_the_secret_once() {
 #[tokio::test]
 async fn a_secret_without_headers_is_rejected_without_its_content() {
     let message =
-        format!("secret `{ARN}` is not a JSON object of headers with a string for each name");
+        format!("secret `{ARN}`: not a JSON object of headers with a string for each name");
     for text in [
         "",
         "s3cret",

@@ -164,6 +164,17 @@ mod tests {
         }
     }
 
+    /// So at most one sweep of a shard is in progress.
+    #[test]
+    fn a_sweep_ends_before_the_next_tick() {
+        let sweep_every = Duration::from_secs(10);
+        let schedule = SweepSchedule { run_every: RUN_EVERY, sweep_every };
+        let (start, end) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+        assert_eq!(schedule.sweep_end(start, end), later(start, sweep_every));
+        let deadline = later(start, Duration::from_secs(3));
+        assert_eq!(schedule.sweep_end(start, deadline), deadline);
+    }
+
     #[test]
     fn the_ticks_of_a_run_end_before_the_next_run() {
         for (sweep_every, expected) in [

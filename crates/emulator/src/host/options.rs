@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
+use steward_agent::credentials::Credentials;
 use steward_core::{
     definition::workflow::Workflow,
     model::{names::AgentName, time::Timing},
@@ -29,6 +30,8 @@ pub struct HostOptions {
     pub agents: Vec<(AgentName, AgentTarget)>,
     /// Agents of other processes, in any language: the host creates and registers their queues, and starts nothing.
     pub queue_agents: Vec<AgentName>,
+    /// The credentials of agents for their HTTP services, for those that have some.
+    pub agent_credentials: BTreeMap<AgentName, Credentials>,
     /// The limits of the agents' calls, for those that have one.
     pub rate_limits: BTreeMap<AgentName, RateLimit>,
     /// How often the supervisor runs. Without it, the supervisor never runs.
@@ -56,6 +59,7 @@ impl Default for HostOptions {
             workflows: Vec::new(),
             agents: Vec::new(),
             queue_agents: Vec::new(),
+            agent_credentials: BTreeMap::new(),
             rate_limits: BTreeMap::new(),
             supervise_every: None,
             sweep_every: None,
