@@ -15,6 +15,7 @@ use axum::{
     routing::post,
 };
 use futures_util::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
 use steward_core::model::{registration::AgentRegistration, task::ProcessState};
 use steward_demo::services::Fault;
@@ -23,11 +24,14 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     agent_stacks::{delete_agent, deploy_agent},
+    functions::configuration,
     stack::{SECRET, Stack, secret},
-    target::deployment_target,
+    target::{TargetKind, deployment_target},
 };
 
 const AGENT: &str = "courier";
+
+const SUBNET: &str = "subnet-0123456789abcdef0";
 
 const BY_COURIER: &str = r#"
 name: by-courier
@@ -54,14 +58,25 @@ const RATE: f64 = 0.5;
 
 pub(super) async fn agent_is_a_stack_of_its_own(stack: Rc<Stack>) {
     let courier = Courier::start(&stack).await;
-    let parameters = [
+    let mut parameters = vec![
         "Version=e2e".to_owned(),
         format!("BaseUrl={}", courier.base_url),
         format!("SecretArn={}", courier.secret),
         format!("RatePerSecond={RATE}"),
         "Burst=1".to_owned(),
     ];
+    // This emulator keeps the setting and runs the function without a VPC. Others look for the subnets.
+    let is_in_vpc = deployment_target().kind == TargetKind::MiniStack;
+    if is_in_vpc {
+        let vpc =
+            [format!("SubnetIds={SUBNET}"), "SecurityGroupIds=sg-0123456789abcdef0".to_owned()];
+        parameters.extend(vpc);
+    }
     deploy_agent(&stack, AGENT, &parameters).await;
+    if is_in_vpc {
+        let function = configuration(Method::GET, &stack.name_of("agent-courier"), "").await;
+        assert_eq!(function["VpcConfig"]["SubnetIds"], json!([SUBNET]), "{function}");
+    }
     let is_registered = deployment_target().has_custom_resources("own agent: its registration");
     if is_registered {
         check_registration(&stack).await;
