@@ -74,7 +74,7 @@ pub(crate) async fn show(
     }
     let lines = timeline(&task, &documents);
     let errors = match options.errors {
-        true => Some(error_bodies(&mask(&task, deployment).await?, documents)),
+        true => Some(error_bodies(&mask(&task, deployment).await?, documents, cut.is_empty())),
         false => None,
     };
     if options.json {
@@ -144,9 +144,9 @@ async fn shown_payloads(
     Ok(payloads.collect())
 }
 
-/// The error bodies in the documents of a task, oldest first.
-fn error_bodies(mask: &Mask, mut documents: Vec<Document>) -> Vec<ShownError> {
-    let hidden = HiddenValues::of(mask, &documents);
+/// The error bodies in documents of a task, oldest first. `are_all` is whether these are all its documents.
+fn error_bodies(mask: &Mask, mut documents: Vec<Document>, are_all: bool) -> Vec<ShownError> {
+    let hidden = HiddenValues::of(mask, &documents).of_all_documents(mask, are_all);
     documents.sort_by_key(|document| document.at);
     let errors = documents.into_iter().filter_map(|document| {
         let (DocumentKey::Failure(id) | DocumentKey::Deferral(id)) = &document.key else {

@@ -232,6 +232,9 @@ pub const REASON_CHARS_MAX: usize = 2_000;
 /// Bytes of a service's error body that are kept for operators.
 pub const ERROR_DETAIL_BYTES_MAX: usize = 4 * 1024;
 
+/// The same in a deferral, in bytes: a step may be deferred any number of times.
+pub const DEFERRAL_DETAIL_BYTES_MAX: usize = 512;
+
 /// Characters in a `traceparent`. Version 00 of the W3C format has 55; later versions may be longer.
 pub const TRACEPARENT_CHARS_MAX: usize = 128;
 

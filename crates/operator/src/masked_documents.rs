@@ -12,11 +12,15 @@ use steward_core::{
     definition::mask::Mask,
     model::{
         document::{Document, DocumentKey},
+        error_detail::clean,
         escapes::{unescaped_html, unescaped_json, unescaped_url},
     },
 };
 
 use crate::mask::{MASK_TEXT, apply, values_at};
+
+/// With which escapes for JSON, HTML and URLs begin.
+const ESCAPES: [char; 4] = ['\\', '&', '%', '+'];
 
 /// Shorter values are hidden only where they are a whole value: as a part of a text, they would hide most of it.
 const PART_CHARS_MIN: usize = 4;
@@ -57,6 +61,8 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
 pub struct HiddenValues {
     /// As text, the longest first: a value may contain another one.
     texts: Vec<String>,
+    /// Some of the task's documents were not read, and something is masked: error bodies are hidden as a whole.
+    is_incomplete: bool,
 }
 
 impl HiddenValues {
@@ -82,13 +88,22 @@ impl HiddenValues {
         }
         texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         texts.dedup();
-        Self { texts }
+        Self { texts, is_incomplete: false }
+    }
+
+    /// The same, if these are all documents of the task. Otherwise any error body may repeat a value that is not known here.
+    #[must_use]
+    pub fn of_all_documents(self, mask: &Mask, are_all: bool) -> Self {
+        Self { is_incomplete: !are_all && mask.pointers().next().is_some(), ..self }
     }
 
     /// An error body with the hidden values replaced. A body that is JSON is returned as JSON. JSON that is cut off is hidden
     /// as a whole if anything is masked: its texts may be escaped in more than one way.
     #[must_use]
     pub fn hide_in_detail(&self, mask: &Mask, detail: &str) -> Value {
+        if self.is_incomplete {
+            return MASK_TEXT.into();
+        }
         match serde_json::from_str(detail) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => self.hide(&apply(mask, &value)),
             Ok(Value::String(text)) => self.hide_in_text(&text).into(),
@@ -122,21 +137,21 @@ impl HiddenValues {
             return MASK_TEXT.to_owned();
         }
         let parts = self.texts.iter().filter(|hidden| hidden.chars().count() >= PART_CHARS_MIN);
-        let mut text = text.to_owned();
-        let is_read =
-            |text: &str, hidden: &str| readings(text).iter().any(|read| read.contains(hidden));
+        let is_read = |read: &[String], hidden: &str| read.iter().any(|text| text.contains(hidden));
+        let read = readings(text);
         let is_escaped =
-            |hidden: &String| !text.contains(hidden.as_str()) && is_read(&text, hidden);
+            |hidden: &String| !text.contains(hidden.as_str()) && is_read(&read, hidden);
         if parts.clone().any(is_escaped) {
             return MASK_TEXT.to_owned();
         }
+        let mut text = text.to_owned();
         for hidden in parts.clone() {
             text = hide_at_cut(text.replace(hidden, MASK_TEXT), hidden);
         }
         // A value may be there twice, or its escaped form may be cut off.
-        let is_cut =
-            text.ends_with('…') && text.contains(['\\', '&', '%']) && !self.texts.is_empty();
-        match is_cut || parts.clone().any(|hidden| is_read(&text, hidden)) {
+        let is_cut = text.ends_with('…') && text.contains(ESCAPES) && !self.texts.is_empty();
+        let read = readings(&text);
+        match is_cut || parts.clone().any(|hidden| is_read(&read, hidden)) {
             true => MASK_TEXT.to_owned(),
             false => text,
         }
@@ -158,7 +173,7 @@ fn hide_at_cut(text: String, hidden: &str) -> String {
 /// A text as readers may understand it who undo up to two escapes, for JSON, HTML or URLs.
 fn readings(text: &str) -> Vec<String> {
     let mut all = vec![text.to_owned()];
-    if !text.contains(['\\', '&', '%', '+']) {
+    if !text.contains(ESCAPES) {
         return all;
     }
     for _ in 0..2 {
@@ -174,15 +189,27 @@ fn readings(text: &str) -> Vec<String> {
     all
 }
 
-/// Adds the texts and numbers in a hidden value.
+/// Adds the texts and numbers in a hidden value, and its keys that are no plain names: those of a map may be values too.
 fn add_texts(value: &Value, texts: &mut Vec<String>) {
     match value {
-        Value::String(text) if !text.is_empty() => texts.push(text.clone()),
+        Value::String(text) => add_text(text, texts),
         Value::Number(number) => texts.push(number.to_string()),
         Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
-        Value::Object(fields) => fields.values().for_each(|value| add_texts(value, texts)),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
+        Value::Object(fields) => {
+            let is_name = |c: char| c.is_ascii_alphabetic() || c == '_' || c == '-';
+            fields
+                .keys()
+                .filter(|key| !key.chars().all(is_name))
+                .for_each(|key| add_text(key, texts));
+            fields.values().for_each(|value| add_texts(value, texts));
+        }
+        Value::Null | Value::Bool(_) => {}
     }
+}
+
+/// Adds a text as it is, and as an error body contains it.
+fn add_text(text: &str, texts: &mut Vec<String>) {
+    texts.extend([text.to_owned(), clean(text)].into_iter().filter(|text| !text.is_empty()));
 }
 
 #[cfg(test)]
@@ -190,6 +217,7 @@ mod tests {
     use super::*;
     use jiff::Timestamp;
     use serde_json::json;
+    use steward_core::model::error_detail::ErrorDetail;
 
     fn hidden() -> (Mask, HiddenValues) {
         let mask = serde_json::from_value(json!(["/card", "/pin", "/names/*"])).unwrap();
@@ -273,6 +301,31 @@ mod tests {
         let shown = hidden.hide_in_detail(&mask, r#"refused: "Ann \"A\" Lee-77""#);
         assert_eq!(shown, MASK_TEXT);
         assert_eq!(hidden.hide_in_detail(&mask, "refused: Lee-77"), "refused: ••••");
+    }
+
+    /// An error body has no control characters, and may be a list of keys.
+    #[test]
+    fn values_with_control_characters_and_keys_are_hidden() {
+        let mask = mask_of(&["/note", "/map"]);
+        let note = "Line One 4711\r\nLine Two 0815\u{202e}";
+        let input = json!({ "input": { "note": note, "map": { "ann@x.org": true, "name": 1 } } });
+        let document = Document::new("submission".parse().unwrap(), Timestamp::UNIX_EPOCH, input);
+        let hidden = HiddenValues::of(&mask, &[document]);
+        for body in [format!("refused: {note}"), r#"{"unknown":["ann@x.org"]}"#.to_owned()] {
+            let detail = ErrorDetail::of_body(body.as_bytes()).unwrap();
+            let shown = hidden.hide_in_detail(&mask, detail.as_str()).to_string();
+            assert!(
+                shown.contains(MASK_TEXT) && !shown.contains("4711") && !shown.contains("ann"),
+                "{shown}"
+            );
+        }
+        assert_eq!(hidden.hide_in_detail(&mask, "no name"), "no name");
+        let cut = "no such page: /?to=Ann+Lee…";
+        assert_eq!(hidden.hide_in_detail(&mask, cut), MASK_TEXT);
+        let partial = hidden.of_all_documents(&mask, false);
+        assert_eq!(partial.hide_in_detail(&mask, "no name"), MASK_TEXT);
+        let unmasked = HiddenValues::default().of_all_documents(&Mask::default(), false);
+        assert_eq!(unmasked.hide_in_detail(&Mask::default(), "no name"), "no name");
     }
 
     #[test]

@@ -315,17 +315,17 @@ async fn interpret(
             } else {
                 Some(requested.unwrap_or_default())
             };
-            let (reason, detail) = refusal(response).await;
+            let (reason, detail) = refusal(response, request).await;
             return Err(CallFault::Transient { reason, retry_after, may_have_run, detail });
         }
         ClassifiedResponse::Conflict => {
-            let (reason, detail) = refusal(response).await;
+            let (reason, detail) = refusal(response, request).await;
             return Err(CallFault::Conflict { reason, detail });
         }
         ClassifiedResponse::Failed => false,
         ClassifiedResponse::Unknown => true,
     };
-    let (reason, detail) = refusal(response).await;
+    let (reason, detail) = refusal(response, request).await;
     Err(CallFault::Permanent { reason, may_have_run, detail })
 }
 
@@ -348,10 +348,10 @@ async fn output_body(
 }
 
 /// Why a service refused the request: the reason without payload, and what the service said.
-async fn refusal(response: Response) -> (String, Option<ErrorDetail>) {
+async fn refusal(response: Response, request: &StepRequest) -> (String, Option<ErrorDetail>) {
     let status = response.status();
     let is_problem = is_problem_document(response.headers());
-    let ReceivedBody { mut bytes, is_complete } = error_body(response).await;
+    let ReceivedBody { mut bytes, is_complete } = error_body(response, request).await;
     let title = if is_problem && is_complete { problem_title(&bytes) } else { None };
     if !is_complete && !bytes.is_empty() {
         bytes.extend_from_slice("…".as_bytes());

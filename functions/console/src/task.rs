@@ -276,6 +276,7 @@ fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     let mut remaining_bytes = SHOWN_BYTES_MAX;
     let mask = &data.workflow.mask;
     let hidden = HiddenValues::of(mask, &data.documents);
+    let hidden = hidden.of_all_documents(mask, data.cut.is_empty());
     let mut documents: Vec<_> = data.documents.iter().collect();
     documents.sort_by_key(|document| document.at);
     let shown = documents.into_iter().map(|document| {

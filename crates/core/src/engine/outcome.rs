@@ -237,8 +237,13 @@ pub(crate) fn fail(
 fn keep_detail(change: &mut TaskChange<'_>, attempt: AttemptId, detail: Option<&ErrorDetail>) {
     let keys = [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)];
     let reason = change.documents.iter_mut().find(|document| keys.contains(&document.key));
+    let reason_key = reason.as_ref().map(|document| document.key.clone());
     if let (Some(detail), Some(Value::Object(body))) = (detail, reason.map(|found| &mut found.body))
     {
+        let detail = match reason_key {
+            Some(DocumentKey::Deferral(_)) => detail.shortened(limits::DEFERRAL_DETAIL_BYTES_MAX),
+            _ => detail.clone(),
+        };
         body.insert("detail".to_owned(), detail.as_str().into());
     }
 }

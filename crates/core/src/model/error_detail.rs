@@ -21,8 +21,18 @@ impl ErrorDetail {
     pub fn of_body(body: &[u8]) -> Option<Self> {
         // Control characters are removed, so a few more bytes than the limit may be needed; the rest never is.
         let head = body.get(..limits::ERROR_DETAIL_BYTES_MAX * 2).unwrap_or(body);
-        let detail = Self::from(String::from_utf8_lossy(head).into_owned());
+        let mut text = String::from_utf8_lossy(head).into_owned();
+        if head.len() < body.len() {
+            text.push('…');
+        }
+        let detail = Self::from(text);
         (!detail.0.is_empty()).then_some(detail)
+    }
+
+    /// The beginning, at most `bytes_max` bytes.
+    #[must_use]
+    pub fn shortened(&self, bytes_max: usize) -> Self {
+        Self(limits::truncate_bytes(self.0.clone(), bytes_max))
     }
 
     /// The text.
@@ -34,10 +44,16 @@ impl ErrorDetail {
 
 impl From<String> for ErrorDetail {
     fn from(text: String) -> Self {
-        let is_shown = |c: &char| matches!(c, '\n' | '\t') || !limits::is_terminal_control(*c);
-        let text: String = text.chars().filter(is_shown).collect();
-        Self(limits::truncate_bytes(text.trim().to_owned(), limits::ERROR_DETAIL_BYTES_MAX))
+        Self(limits::truncate_bytes(clean(&text), limits::ERROR_DETAIL_BYTES_MAX))
     }
+}
+
+/// A text as a detail contains it: without control characters, and without white space at its ends.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let is_shown = |c: &char| matches!(c, '\n' | '\t') || !limits::is_terminal_control(*c);
+    let text: String = text.chars().filter(is_shown).collect();
+    text.trim().to_owned()
 }
 
 impl fmt::Debug for ErrorDetail {

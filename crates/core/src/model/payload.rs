@@ -87,6 +87,10 @@ impl PayloadReference {
     }
 
     fn of_content(content: &Value) -> Result<Self, InvalidReference> {
+        // Serde would accept a list too.
+        if !content.is_object() {
+            return Err(InvalidReference("it must be an object".to_owned()));
+        }
         let version = content.get("version").and_then(Value::as_u64);
         if version.is_some_and(|version| version != u64::from(VERSION)) {
             return Err(InvalidReference(format!("only version {VERSION} is known")));
@@ -257,6 +261,12 @@ mod tests {
 
     fn place(task_id: &str) -> PayloadPlace {
         PayloadPlace::of_task(&task_id.parse().unwrap(), "000000001".parse().unwrap())
+    }
+
+    #[test]
+    fn a_list_is_no_reference() {
+        let list = json!({ "$payload": [1, "uploads/0123", 3, SHA, "text/plain"] });
+        PayloadReference::of(&list).unwrap().unwrap_err();
     }
 
     #[test]
