@@ -171,7 +171,9 @@ pub(crate) async fn outcome_of(
 
 /// A result of a call without what the service said in an error body.
 fn without_detail(mut result: Result<Value, CallFault>) -> Result<Value, CallFault> {
-    if let Err(CallFault::Permanent { detail, .. }) = &mut result {
+    if let Err(CallFault::Permanent { detail, .. } | CallFault::Transient { detail, .. }) =
+        &mut result
+    {
         *detail = None;
     }
     result
