@@ -227,9 +227,10 @@ fn contract_break(schema: ContractDocument, old: &Value, new: &Value) -> Option<
         return (old != new).then_some("it changed, and its version did not increase");
     }
     // Steward sends requests and events; agents send replies.
-    let is_kept = match schema {
-        ContractDocument::Reply => required(new).is_subset(&required(old)),
-        _ => required(old).is_subset(&required(new)),
+    let is_kept = if schema == ContractDocument::Reply {
+        required(new).is_subset(&required(old))
+    } else {
+        required(old).is_subset(&required(new))
     };
     (old_version[0] == new_version[0] && !is_kept)
         .then_some("other fields are required, so it needs another major version")

@@ -294,11 +294,10 @@ impl TinyAgent {
         };
         let left = complete_by.duration_since(Timestamp::now()).unsigned_abs();
         let within = Duration::from_millis(request["call_within_ms"].as_u64().unwrap());
-        let within = match self.fault {
-            Fault::IgnoresCallWithin => left,
-            Fault::RepliesAfterCompleteBy => within.min(left + Duration::from_secs(2)),
-            _ => within.min(left),
-        };
+        let is_late = self.fault == Fault::RepliesAfterCompleteBy;
+        let longest = if is_late { left + Duration::from_secs(2) } else { left };
+        let within =
+            if self.fault == Fault::IgnoresCallWithin { left } else { within.min(longest) };
         let call = self.http.post(format!("{}/x", self.service)).header("idempotency-key", key);
         let call = call.body(request["body"].to_string());
         if self.fault == Fault::WaitsForWholeResponse && key_is_of(request, "dripping") {

@@ -27,17 +27,15 @@ const DATE_TOLERANCE: Duration = Duration::from_secs(5);
 fn late_reply(reply: &Reply<'_>) -> Option<String> {
     let request = reply.request?;
     let (case, status) = (request.case, reply.status());
-    let what = match case {
-        Case::Late if status == "deferred" => return None,
-        Case::Late => format!("the reply to a request after complete-by is {status}"),
-        Case::LateRedriven => {
-            format!("the reply to a redelivered request after complete-by is {status}")
-        }
-        _ => {
-            let complete_by: Timestamp = text(&request.message, "complete_by").parse().ok()?;
-            let end = complete_by.as_millisecond() + CLOCK_SKEW_MS;
-            (reply.at.as_millisecond() > end).then(|| "a reply after complete-by".to_owned())?
-        }
+    let what = if case == Case::Late {
+        (status != "deferred")
+            .then(|| format!("the reply to a request after complete-by is {status}"))?
+    } else if case == Case::LateRedriven {
+        format!("the reply to a redelivered request after complete-by is {status}")
+    } else {
+        let complete_by: Timestamp = text(&request.message, "complete_by").parse().ok()?;
+        let end = complete_by.as_millisecond() + CLOCK_SKEW_MS;
+        (reply.at.as_millisecond() > end).then(|| "a reply after complete-by".to_owned())?
     };
     Some(format!("case `{}`: {what}", case.name()))
 }
