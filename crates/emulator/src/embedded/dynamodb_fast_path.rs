@@ -33,7 +33,7 @@ use statement::PartiqlStatement;
 
 pub(super) mod attribute;
 mod checkpoint;
-pub(super) mod put;
+mod put;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -419,7 +419,7 @@ fn check_put<'a>(
             all.iter().all(|(name, value)| existing.get(*name) == Some(*value))
         }
     };
-    let changed = layout.changed_indices(put, &existing);
+    let changed = layout.changed_indices(|name| put.changes(&existing, name));
     let Some(old_index_rows) = layout.entries(&existing, &changed) else {
         return Ok(PutCheck::Unsupported);
     };

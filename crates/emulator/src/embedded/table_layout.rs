@@ -12,10 +12,7 @@ use dynoxide::{
 };
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::dynamodb_fast_path::{
-    attribute::{PlainAttribute, PlainItem, size},
-    put::PlainPut,
-};
+use super::dynamodb_fast_path::attribute::{PlainAttribute, PlainItem, size};
 
 /// A length of a key, in bytes, that is within DynamoDB's limits for partition keys and sort keys.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -111,11 +108,9 @@ impl TableLayout {
         (key.len() == self.key_names().count()).then(|| self.key(key))?
     }
 
-    /// For each index, whether the put may change the row of the existing item.
-    pub(super) fn changed_indices(&self, put: &PlainPut, existing: &PlainItem) -> Vec<bool> {
-        let is_changed =
-            |index: &IndexLayout| index.names(self).any(|name| put.changes(existing, name));
-        self.indices.iter().map(is_changed).collect()
+    /// For each index, whether a write may change the row of its item. `changes` says which attributes it changes.
+    pub(super) fn changed_indices(&self, changes: impl Fn(&String) -> bool) -> Vec<bool> {
+        self.indices.iter().map(|index| index.names(self).any(&changes)).collect()
     }
 
     /// The item's row in each changed index; `None` if dynoxide would refuse the item.

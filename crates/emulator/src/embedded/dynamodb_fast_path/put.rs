@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 20;
 /// A put of a whole item, or an update of some attributes.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-pub(in crate::embedded) struct PlainPut {
+pub(super) struct PlainPut {
     pub(super) table_name: String,
     pub(super) item: PlainItem,
     #[serde(default)]
@@ -49,7 +49,7 @@ impl PlainPut {
     }
 
     /// Whether the put changes an attribute of the existing item.
-    pub(in crate::embedded) fn changes(&self, existing: &PlainItem, name: &String) -> bool {
+    pub(super) fn changes(&self, existing: &PlainItem, name: &String) -> bool {
         let is_kept = || self.removed.as_ref().is_some_and(|removed| !removed.contains(name));
         match self.item.get(name) {
             Some(value) => existing.get(name) != Some(value),
