@@ -401,3 +401,22 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
     }
     assert!(wrong.is_empty(), "fault, expected rules, broken rules: {wrong:#?}");
 }
+
+/// The requests of an agent elsewhere to SQS do not pass the kit, and it has no log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_elsewhere_is_checked_through_its_queues() {
+    let environment =
+        LocalEnvironment::start("tiny".parse().unwrap(), default_response()).await.unwrap();
+    let agent = tokio::spawn(TinyAgent::new(&environment, Fault::None).await.poll());
+    let mut target = environment.target();
+    target.capabilities.sees_sqs = false;
+    let evidence = run(&target, &RequestTemplate::of_agent("tiny"), Patience::REMOTE).await;
+    agent.abort();
+    let verdicts = verdicts(&evidence.unwrap()).into_iter();
+    let unchecked = verdicts.filter_map(|(rule, verdict)| match verdict {
+        Verdict::Holds => None,
+        Verdict::NotChecked(_) => Some(rule.to_string()),
+        Verdict::Broken(what) => panic!("{rule}: {what}"),
+    });
+    assert_eq!(unchecked.collect::<Vec<_>>(), ["R2", "R19", "R20"]);
+}
