@@ -46,7 +46,7 @@ name: by-list
 version: 1
 steps:
   reserve:
-    agent: [nobody, courier]
+    agent: [missing, courier]
     request: { path: /reservations, body: { order: "${ task.id }", items: [] } }
 "#;
 

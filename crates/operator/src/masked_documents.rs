@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_shows_what_the_service_said_without_masked_values() {
+    fn a_failure_and_a_deferral_show_what_the_service_said_without_masked_values() {
         let mask = mask_of(&["/pin"]);
         let document = |key: &str, body: Value| {
             Document::new(key.parse().unwrap(), jiff::Timestamp::UNIX_EPOCH, body)
@@ -377,11 +377,12 @@ mod tests {
         let submission = document("submission", json!({ "input": { "pin": "s3cret" } }));
         let body =
             json!({ "reason": "HTTP 402", "verdict": "undo", "detail": "pin s3cret is wrong" });
-        let failure = document("step/charge/1/failure", body);
         let hidden = HiddenValues::of(&mask, &[submission]);
-        let shown = masked_document(&mask, &hidden, &failure);
         let expected =
             json!({ "reason": "HTTP 402", "verdict": "undo", "detail": "pin •••• is wrong" });
-        assert_eq!(shown, expected);
+        for key in ["step/charge/1/failure", "step/charge/1/deferral"] {
+            let shown = masked_document(&mask, &hidden, &document(key, body.clone()));
+            assert_eq!(shown, expected, "{key}");
+        }
     }
 }

@@ -18,9 +18,8 @@
 //! After the breaker's permit, each call takes a token of the agent's rate limit ([`RateLimiter`]). Without one, the
 //! attempt ends as deferred.
 //!
-//! A call may take as long as its step allows (`call_within`). The agent aborts a longer call and does not repeat it,
-//! because the service may still process it. The agent does not start a call if the function could not wait for its whole
-//! time.
+//! A call may take as long as its step allows (`call_within`). The agent aborts a longer call and does not repeat it: the
+//! service may still process it. It starts no call if the function could not wait for its whole time.
 //!
 //! A service that answers with a conflict (409, 423) may be processing an earlier call with the same idempotency key. As
 //! long as there may be such a call, the agent retries; it always retries an undo. A conflict never proves that the step
@@ -109,13 +108,11 @@ pub enum AttemptResult {
     /// No reply may be sent: an earlier delivery may still reply, or the request arrived long after complete-by. The
     /// supervisor recovers the task.
     Silent,
-    /// The request goes back to its queue: the function's own time is up before complete-by, or the claim of a call that
-    /// must not be repeated could not be stored.
+    /// The request goes back to its queue: the function's own time is up, or a call's claim could not be stored.
     Requeued,
 }
 
-/// The first pause between calls. Pauses grow exponentially with full jitter, so that many agents do not retry at the same
-/// moment.
+/// The first pause between calls. Pauses grow exponentially, with full jitter against retries at the same moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between calls.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);

@@ -97,6 +97,24 @@ fn the_send_time_of_an_attempt_is_known_without_a_reply_or_without_times_in_it()
     }
 }
 
+/// A step may be deferred any number of times, so its deferrals keep less.
+#[test]
+fn what_the_service_said_is_stored_with_a_deferral_and_shortened() {
+    let outcome = ReplyOutcome::Deferred {
+        reason: "HTTP 429".to_owned(),
+        retry_after_ms: 1_000,
+        may_have_run: false,
+        certain: false,
+        detail: ErrorDetail::of_body("busy ".repeat(200).as_bytes()),
+    };
+    let events = [(5, Event::Wake), (9, reply(outcome, AttemptTimes::default()))];
+    let (stored, ..) = run(&events);
+    let [deferral] = stored.as_slice() else { panic!("{stored:?}") };
+    assert!(matches!(deferral.key, DocumentKey::Deferral(_)));
+    let detail = deferral.body["detail"].as_str().unwrap();
+    assert!(detail.starts_with("busy ") && detail.len() <= limits::DEFERRAL_DETAIL_BYTES_MAX);
+}
+
 #[test]
 fn what_the_service_said_is_stored_with_the_failure_and_nowhere_else() {
     let (reason, detail) = ("HTTP 402".to_owned(), ErrorDetail::of_body(b"card s3cret"));

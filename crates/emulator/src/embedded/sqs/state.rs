@@ -382,7 +382,7 @@ impl StoredQueue {
 
     /// Whether the limit of messages in flight is reached.
     fn is_full(&self, now: Micros) -> bool {
-        // A backlog of messages that nobody has received must not be counted at each receive.
+        // The count visits every hidden message, so it is made only if enough messages were received at least once.
         self.received >= IN_FLIGHT_MAX && self.counts(now).in_flight >= IN_FLIGHT_MAX
     }
 }
