@@ -15,6 +15,7 @@ mod agent_stacks;
 mod aws_kinds;
 mod aws_requests;
 mod callbacks;
+mod checked_agent;
 mod commands;
 mod console;
 mod events;
@@ -29,6 +30,8 @@ mod recovery;
 mod stack;
 mod target;
 mod telemetry;
+#[path = "../functions/agent/tests/tls/mod.rs"]
+mod tls;
 mod verify;
 
 use stack::Stack;
@@ -88,6 +91,7 @@ async fn run_all_checks(stack: &Rc<Stack>) {
     // Runs alone: if a scheduler were killed meanwhile, it would send the killed agent's request again.
     checks
         .start("recovery", recovery::supervisor_recovers_the_task_of_a_killed_agent(stack.clone()));
+    checks.start("checked agent", checked_agent::agent_obeys_the_contract(stack.clone()));
     checks.end().await;
     checks.start("commands", commands::only_operators_command(stack.clone()));
     checks.end().await;

@@ -13,5 +13,7 @@ mod scenario;
 mod service;
 mod shape;
 mod tables;
+mod two_releases;
 mod upgrade;
+mod upgrade_of_every_kind;
 mod world;

@@ -39,6 +39,8 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::support::{sequential_workflow, submission_message};
 
+mod ten_minutes;
+
 /// The lowest share of new tasks that may start.
 const LOWEST: f64 = 0.05;
 

@@ -1,5 +1,5 @@
-//! An agent that is a stack of its own: it is registered, runs tasks with OAuth tokens and at a limited rate, also as the second
-//! agent of a list, and is deregistered. The main stack does not change.
+//! An agent that is a stack of its own: it is registered, runs tasks with OAuth tokens, a custom CA and at a limited rate, also
+//! as the second agent of a list, and is deregistered. The main stack does not change.
 
 use std::{
     rc::Rc,
@@ -19,12 +19,13 @@ use serde_json::{Value, json};
 use steward_core::model::{registration::AgentRegistration, task::ProcessState};
 use steward_demo::services::Fault;
 use steward_runtime::ports::{SharedRecordKey, SharedRecordKind, StateStore};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::task::JoinSet;
 
 use super::{
     agent_stacks::{delete_agent, deploy_agent},
     stack::{SECRET, Stack, secret},
     target::{TargetKind, deployment_target},
+    tls::{CA, TlsListener},
 };
 
 const AGENT: &str = "courier";
@@ -104,7 +105,8 @@ pub(super) async fn agent_is_a_stack_of_its_own(stack: Rc<Stack>) {
     assert_ne!(task.process_state, ProcessState::Processed);
 }
 
-/// The service of the agent. On emulators it also issues OAuth tokens, and refuses calls without one.
+/// The service of the agent. On emulators it speaks HTTPS with a certificate of a CA that only the agent's secret names. It also
+/// issues OAuth tokens, and refuses calls without one.
 struct Courier {
     base_url: String,
     secret: String,
@@ -127,8 +129,8 @@ impl Courier {
             let (base_url, secret) = (format!("{url}/inventory"), stack.secret.clone());
             return Self { base_url, secret, calls, _server: server };
         }
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = TlsListener::bind().await;
+        let base_url = listener.url();
         let routes = Router::new()
             .route("/token", post(issue_token))
             .route("/reservations", post(reserve))
@@ -137,7 +139,7 @@ impl Courier {
         let oauth = json!({
             "token_url": format!("{base_url}/token"), "client_id": "shop", "client_secret": SECRET,
         });
-        let secret = secret("courier", &json!({ "oauth": oauth })).await;
+        let secret = secret("courier", &json!({ "oauth": oauth, "tls": { "ca": CA } })).await;
         Self { base_url, secret, calls, _server: server }
     }
 

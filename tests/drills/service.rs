@@ -19,7 +19,7 @@ use steward_agent::{
     attempt::{CallFault, RemoteService},
     response::CallResponse,
 };
-use steward_core::model::messages::StepRequest;
+use steward_core::model::{messages::StepRequest, task::ProcessState};
 
 /// The service with its ledger.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,78 @@ impl DrillService {
     }
 }
 
+impl Ledger {
+    /// Side effects that contradict the states of the scenario's tasks, or that a key had twice.
+    pub(super) fn wrong_effects(&self, states: &BTreeMap<String, ProcessState>) -> Vec<String> {
+        let twice = self.effects.iter().filter(|(_, count)| **count > 1);
+        let mut wrong: Vec<_> =
+            twice.map(|(key, count)| format!("{key} took effect {count} times")).collect();
+        wrong.extend(self.conflicts.iter().map(|key| format!("{key} came with two bodies")));
+        let has = |key: &str| self.effects.contains_key(key);
+        for (id, state) in states {
+            let steps =
+                ["reserve", "ship[0]", "ship[2]", "doubt"].map(|step| format!("{id}/{step}"));
+            let steps = steps.into_iter().chain([format!("{id}:child/only")]);
+            for step in steps {
+                let (done, undone) = (has(&format!("{step}/do")), has(&format!("{step}/undo")));
+                let is_right = match state {
+                    ProcessState::Processed => done && !undone,
+                    ProcessState::Undone => undone || !done,
+                    ProcessState::Error
+                    | ProcessState::Pending
+                    | ProcessState::Processing
+                    | ProcessState::Undoing => true,
+                };
+                if !is_right {
+                    wrong
+                        .push(format!("{id} is {state}, but {step}: done {done}, undone {undone}"));
+                }
+            }
+        }
+        wrong
+    }
+}
+
+/// What the service makes of a call without a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoResult {
+    /// It refuses the call.
+    Refused,
+    /// The call took effect, and its response is lost.
+    Lost,
+}
+
+impl DrillService {
+    /// Handles a call.
+    pub(super) fn respond(&self, path: &str, key: &str, body: &Value) -> Result<Value, NoResult> {
+        if path == "/refused" && body["refuse"] == true {
+            return Err(NoResult::Refused);
+        }
+        let mut ledger = self.0.lock().unwrap();
+        let text = body.to_string();
+        let first = ledger.bodies.entry(key.to_owned()).or_insert_with(|| text.clone());
+        if *first != text {
+            ledger.conflicts.insert(key.to_owned());
+        }
+        let effects = ledger.effects.entry(key.to_owned()).or_default();
+        let is_new = *effects == 0;
+        if is_new || path == "/once" {
+            *effects += 1;
+        }
+        if let Some(token) = body["token"].as_str() {
+            ledger.callbacks.insert(token.to_owned());
+        }
+        if path == "/unknown-once" && is_new {
+            return Err(NoResult::Lost);
+        }
+        let mut output = json!({ "id": key });
+        if let Some(note) = body.get("note").filter(|note| !note.is_null()) {
+            output["note"] = note.clone();
+        }
+        Ok(output)
+    }
+}
+
 impl RemoteService for DrillService {
     async fn call(
         &self,
@@ -62,35 +134,12 @@ impl RemoteService for DrillService {
         _: Option<&str>,
     ) -> Result<CallResponse, CallFault> {
         let body = request.body.as_ref().map_or(Value::Null, |body| body.value().clone());
-        if request.path == "/refused" && body["refuse"] == true {
-            return Err(CallFault::Permanent {
-                reason: "402".to_owned(),
-                may_have_run: false,
-                detail: None,
-            });
-        }
-        let mut ledger = self.0.lock().unwrap();
-        let key = request.idempotency_key.clone();
-        let text = body.to_string();
-        let first = ledger.bodies.entry(key.clone()).or_insert_with(|| text.clone());
-        if *first != text {
-            ledger.conflicts.insert(key.clone());
-        }
-        let effects = ledger.effects.entry(key.clone()).or_default();
-        let is_new = *effects == 0;
-        if is_new || request.path == "/once" {
-            *effects += 1;
-        }
-        if let Some(token) = body["token"].as_str() {
-            ledger.callbacks.insert(token.to_owned());
-        }
-        if request.path == "/unknown-once" && is_new {
-            return Err(CallFault::TimedOut { reason: "the call took too long".to_owned() });
-        }
-        let mut output = json!({ "id": key });
-        if let Some(note) = body.get("note").filter(|note| !note.is_null()) {
-            output["note"] = note.clone();
-        }
-        Ok(output.into())
+        let response = self.respond(&request.path, &request.idempotency_key, &body);
+        response.map(CallResponse::from).map_err(|fault| match fault {
+            NoResult::Refused => {
+                CallFault::Permanent { reason: "402".to_owned(), may_have_run: false, detail: None }
+            }
+            NoResult::Lost => CallFault::TimedOut { reason: "the call took too long".to_owned() },
+        })
     }
 }

@@ -279,33 +279,7 @@ impl World {
 
     /// Side effects that contradict the states of the tasks, or that a key had twice.
     pub(super) async fn wrong_effects(&self) -> Vec<String> {
-        let ledger = self.service.ledger();
-        let twice = ledger.effects.iter().filter(|(_, count)| **count > 1);
-        let mut wrong: Vec<_> =
-            twice.map(|(key, count)| format!("{key} took effect {count} times")).collect();
-        wrong.extend(ledger.conflicts.iter().map(|key| format!("{key} came with two bodies")));
-        let has = |key: &str| ledger.effects.contains_key(key);
-        for (id, state) in self.states().await {
-            let steps =
-                ["reserve", "ship[0]", "ship[2]", "doubt"].map(|step| format!("{id}/{step}"));
-            let steps = steps.into_iter().chain([format!("{id}:child/only")]);
-            for step in steps {
-                let (done, undone) = (has(&format!("{step}/do")), has(&format!("{step}/undo")));
-                let is_right = match state {
-                    ProcessState::Processed => done && !undone,
-                    ProcessState::Undone => undone || !done,
-                    ProcessState::Error
-                    | ProcessState::Pending
-                    | ProcessState::Processing
-                    | ProcessState::Undoing => true,
-                };
-                if !is_right {
-                    wrong
-                        .push(format!("{id} is {state}, but {step}: done {done}, undone {undone}"));
-                }
-            }
-        }
-        wrong
+        self.service.ledger().wrong_effects(&self.states().await)
     }
 
     async fn deliver(&mut self, message: PendingMessage) {

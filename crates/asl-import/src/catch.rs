@@ -125,6 +125,21 @@ impl Importer<'_, '_> {
             }
         }
         self.compensations(machine, order, chains);
+        self.dropped_causes(machine, &normal);
+    }
+
+    /// Reports what the `Fail` states after failures say of them.
+    fn dropped_causes(&mut self, machine: &Machine<'_>, normal: &BTreeSet<&str>) {
+        let is_dropped = |state: &&State<'_>| {
+            let keys = ["Error", "ErrorPath", "Cause", "CausePath"];
+            state.kind == StateKind::Fail
+                && !normal.contains(state.name)
+                && keys.iter().any(|key| state.get(key).is_some())
+        };
+        for state in machine.states.values().filter(is_dropped) {
+            let message = "`Error` and `Cause` are not kept: the error of the task says which step failed, and why";
+            self.report(Level::Note, &state.pointer, &state.pointer, message);
+        }
     }
 
     fn refuse(&mut self, catchers: &[Catcher<'_, '_>], message: &str) {

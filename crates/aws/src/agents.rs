@@ -53,8 +53,17 @@ pub struct AgentStatus {
     pub dead_letters: Option<u64>,
     /// Its last reply, if one was recorded.
     pub last_reply: Option<AgentSighting>,
-    /// The workflows whose newest published versions name it.
+    /// Who uses it.
+    pub users: AgentUsers,
+}
+
+/// The users of an agent: the newest published versions of workflows.
+#[derive(Debug, Clone, Default)]
+pub struct AgentUsers {
+    /// The workflows that name it.
     pub workflows: Vec<WorkflowName>,
+    /// The version of the messages that their steps need. 0 if no workflow names it.
+    pub contract: u32,
 }
 
 /// The queue of an agent.
@@ -100,12 +109,12 @@ pub async fn agent_statuses(ports: &AwsPorts) -> Result<AgentStatuses, PortError
     let agents = names.into_iter().take(AGENTS_MAX).map(|name| {
         let registration = registered.remove(&name);
         let (breaker, last_reply) = (breakers.get(&name).cloned(), replies.get(&name).cloned());
-        let workflows = users.remove(&name).unwrap_or_default();
+        let users = users.remove(&name).unwrap_or_default();
         async move {
             let (queue, dead_letters) =
                 join(queue(ports, &name), dead_letters(ports, registration.as_ref())).await;
             let breaker = breaker.unwrap_or_default();
-            AgentStatus { name, registration, breaker, queue, dead_letters, last_reply, workflows }
+            AgentStatus { name, registration, breaker, queue, dead_letters, last_reply, users }
         }
     });
     let agents: Vec<_> = agents.collect();
@@ -125,10 +134,10 @@ async fn bodies<T: DeserializeOwned>(
     Ok(read.collect())
 }
 
-/// The workflows whose newest published versions name an agent, by agent; and whether there are more workflows.
+/// The users of each agent, and whether there are more workflows.
 async fn users(
     definitions: &DynamoDefinitions,
-) -> Result<(BTreeMap<AgentName, Vec<WorkflowName>>, bool), PortError> {
+) -> Result<(BTreeMap<AgentName, AgentUsers>, bool), PortError> {
     let all = definitions.list().await?;
     let newest = all.chunk_by(|a, b| a.name == b.name);
     let newest = newest.filter_map(|versions| versions.iter().rfind(|one| one.is_published));
@@ -139,12 +148,14 @@ async fn users(
     let plans: Vec<_> = plans.collect();
     let plans: Vec<Option<Arc<Plan>>> =
         stream::iter(plans).buffered(READS_AT_ONCE).try_collect().await?;
-    let mut users: BTreeMap<AgentName, Vec<WorkflowName>> = BTreeMap::new();
+    let mut users: BTreeMap<AgentName, AgentUsers> = BTreeMap::new();
     for plan in plans.into_iter().flatten() {
         let workflow: &Workflow = &plan;
-        let agents: BTreeSet<_> = workflow.steps.values().flat_map(|step| step.agents()).collect();
-        for agent in agents {
-            users.entry(agent.clone()).or_default().push(workflow.name.clone());
+        for (agent, contract) in workflow.agents() {
+            let AgentUsers { workflows, contract: needed } =
+                users.entry(agent.clone()).or_default();
+            workflows.push(workflow.name.clone());
+            *needed = contract.max(*needed);
         }
     }
     Ok((users, is_omitted))

@@ -148,8 +148,7 @@ const HEADER: [&str; 11] = [
 ];
 
 fn row(agent: &AgentStatus, now: Timestamp) -> [String; HEADER.len()] {
-    let AgentStatus { name, registration, breaker, queue, dead_letters, last_reply, workflows } =
-        agent;
+    let AgentStatus { name, registration, breaker, queue, dead_letters, last_reply, users } = agent;
     let registered = registration.as_ref();
     let none = || "–".to_owned();
     let (waiting, in_flight) = match queue {
@@ -164,7 +163,7 @@ fn row(agent: &AgentStatus, now: Timestamp) -> [String; HEADER.len()] {
     };
     let version = registered.and_then(|registered| registered.version.as_ref());
     let calls = registered.and_then(|registered| registered.calls_at_once);
-    let workflows: Vec<_> = workflows.iter().map(ToString::to_string).collect();
+    let workflows: Vec<_> = users.workflows.iter().map(ToString::to_string).collect();
     [
         name.to_string(),
         kind,
@@ -181,8 +180,7 @@ fn row(agent: &AgentStatus, now: Timestamp) -> [String; HEADER.len()] {
 }
 
 fn agent_json(agent: &AgentStatus, deployment: &DeploymentArgs, now: Timestamp) -> Value {
-    let AgentStatus { name, registration, breaker, queue, dead_letters, last_reply, workflows } =
-        agent;
+    let AgentStatus { name, registration, breaker, queue, dead_letters, last_reply, users } = agent;
     let queue = match queue {
         AgentQueue::Exists(depth) => json!({
             "name": depth.name, "waiting": depth.waiting, "in_flight": depth.in_flight, "delayed": depth.delayed,
@@ -206,15 +204,15 @@ fn agent_json(agent: &AgentStatus, deployment: &DeploymentArgs, now: Timestamp) 
         "name": name, "registration": registration,
         "breaker": { "state": breaker_state(breaker, now), "reason": breaker.reason() },
         "queue": queue, "dead_letters": dead_letters, "last_reply": last_reply,
-        "workflows": workflows,
+        "workflows": users.workflows,
         "problems": problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
 fn agent_problems(agent: &AgentStatus, deployment: &DeploymentArgs) -> Vec<AgentProblem> {
     let queue = deployment.agent_queue_name(&agent.name);
-    let is_missing = agent.queue == AgentQueue::Missing;
-    problems(agent.registration.as_ref(), is_missing.then_some(queue.as_str()), 1)
+    let missing = (agent.queue == AgentQueue::Missing).then_some(queue.as_str());
+    problems(agent.registration.as_ref(), missing, agent.users.contract)
 }
 
 async fn forget(name: &AgentName, json: bool, deployment: &DeploymentArgs) -> Result<()> {

@@ -173,7 +173,42 @@ fn a_step_that_never_runs_is_found_and_other_branches_are_variants() {
     let branch = ORDER
         .replace("    agent: shipping\n", "    agent: shipping\n    when: ${ input.express }\n");
     let found = report(&branch);
-    assert_eq!((found.variants, kinds(&found)), (2, vec![]));
+    assert_eq!((found.variants, found.variants_cut, kinds(&found)), (2, 0, vec![]));
+    let limited = FailureSettings { variants_max: 1, ..settings(&branch, false) };
+    let found = analyse(limited, &|| ()).unwrap();
+    assert_eq!((found.variants, found.variants_cut), (1, 1));
+}
+
+#[test]
+fn the_definitions_of_child_tasks_are_examined_too() {
+    let shop = "\
+name: shop
+version: 1
+complete_within: 1h
+overdue: undo
+steps:
+  sell: { workflow: order, input: \"${ input }\" }
+";
+    let child = without(ORDER, "    undo: { request: { path: /refunds } }\n")
+        .replace("    agent: shipping\n", "    agent: shipping\n    when: ${ 1 > 2 }\n");
+    let forecast =
+        ForecastSettings { with: vec![workflow(&child)], ..ForecastSettings::new(workflow(shop)) };
+    let settings = FailureSettings { pairs: false, ..FailureSettings::new(forecast) };
+    let found = analyse(settings, &|| ()).unwrap();
+    for expected in
+        [(FindingKind::NoUndo, "order.steps.charge"), (FindingKind::NeverRuns, "order.steps.ship")]
+    {
+        assert!(kinds(&found).contains(&expected), "{expected:?}: {:?}", found.findings);
+    }
+}
+
+#[test]
+fn an_undo_that_reads_the_output_of_its_step_is_no_short_deadline() {
+    let reads = ORDER.replace("/refunds }", "/refunds, body: \"${ steps.charge.output }\" }");
+    assert!(reads != ORDER && !workflow(&reads).lint().is_empty());
+    let found = report(&reads);
+    let is_short = |(kind, _): &(FindingKind, &str)| *kind == FindingKind::ShortDeadline;
+    assert!(!kinds(&found).iter().any(is_short), "{:?}", found.findings);
 }
 
 #[test]

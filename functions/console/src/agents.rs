@@ -46,7 +46,7 @@ impl AgentRow {
 
     /// How many workflows are not named.
     fn more_workflows(&self) -> usize {
-        self.agent.workflows.len().saturating_sub(WORKFLOWS_SHOWN_MAX)
+        self.agent.users.workflows.len().saturating_sub(WORKFLOWS_SHOWN_MAX)
     }
 }
 
@@ -59,9 +59,8 @@ pub(crate) async fn list(
     let AgentStatuses { agents, omitted, are_workflows_omitted } = statuses;
     let row = |agent: AgentStatus| {
         let queue = console.ports.channel().agent_queue_name(&agent.name);
-        let is_missing = agent.queue == AgentQueue::Missing;
-        let problems =
-            problems(agent.registration.as_ref(), is_missing.then_some(queue.as_str()), 1);
+        let missing = (agent.queue == AgentQueue::Missing).then_some(queue.as_str());
+        let problems = problems(agent.registration.as_ref(), missing, agent.users.contract);
         let problems = problems.iter().map(ToString::to_string).collect();
         AgentRow { breaker: breaker_state(&agent.breaker, frame.now), problems, agent }
     };

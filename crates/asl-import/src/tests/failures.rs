@@ -39,6 +39,19 @@ fn compensations_in_reverse_order_become_undos() {
 }
 
 #[test]
+fn what_a_fail_state_says_of_a_failure_is_noted() {
+    let mut saga = saga();
+    saga["States"]["BookFlight"]["Parameters"] = json!({ "trip.$": "$.trip" });
+    let noted = |saga: &Value| {
+        let findings = imported(saga).report.findings;
+        findings.iter().filter(|finding| finding.message.starts_with("`Error` and `Cause`")).count()
+    };
+    assert_eq!(noted(&saga), 0);
+    saga["States"]["Failed"]["Cause"] = "no seats".into();
+    assert_eq!(noted(&saga), 1);
+}
+
+#[test]
 fn compensations_in_another_order_need_a_decision() {
     let mut saga = saga();
     saga["States"]["BookFlight"]["Parameters"] = json!({ "trip.$": "$.trip" });

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 use steward_scripted_runs::failures::{
-    CASES_MAX, FailureCase, FailureReport, FailureSettings, FindingKind, analyse, rows,
+    CASES_MAX, FailureCase, FailureReport, FailureSettings, FindingKind, VARIANTS_MAX, analyse,
+    rows,
 };
 
 use crate::{
@@ -22,12 +23,15 @@ pub(crate) struct FailureArgs {
     #[command(flatten)]
     assumptions: AssumptionArgs,
     /// Exit with 1 if there is such a finding: leftovers, no-undo, half-done, short-deadline, never-runs. Repeatable, or
-    /// separated by commas.
+    /// separated by commas. Also exit with 1 if cases or variants were not run.
     #[arg(long, value_name = "FINDING", value_delimiter = ',')]
     fail_on: Vec<FindingKind>,
     /// The largest number of cases: single failures first, then pairs.
     #[arg(long, default_value_t = CASES_MAX)]
     cases: usize,
+    /// The largest number of variants: different sets of steps that run.
+    #[arg(long, default_value_t = VARIANTS_MAX)]
+    variants: usize,
     /// Print all pairs of failures. Without it, only those that leave side effects, and at most ten.
     #[arg(long)]
     pairs: bool,
@@ -40,9 +44,10 @@ pub(crate) struct FailureArgs {
 }
 
 pub(super) async fn run(args: FailureArgs) -> Result<()> {
-    let FailureArgs { assumptions, fail_on, cases, pairs, singles, json } = args;
+    let FailureArgs { assumptions, fail_on, cases, variants, pairs, singles, json } = args;
     let settings = FailureSettings {
         cases_max: cases,
+        variants_max: variants,
         pairs: !singles,
         ..FailureSettings::new(assumptions.settings(1)?)
     };
@@ -56,16 +61,28 @@ pub(super) async fn run(args: FailureArgs) -> Result<()> {
         true => outln!("{}", serde_json::to_string_pretty(&report)?),
         false => show(&report, pairs),
     }
+    gate(&report, &fail_on)
+}
+
+/// Fails if there is a finding of one of these kinds, or if there could be one in a case that was not run.
+fn gate(report: &FailureReport, fail_on: &[FindingKind]) -> Result<()> {
+    let found = |kind: &FindingKind| report.findings.iter().any(|finding| finding.kind == *kind);
     let failed: Vec<_> = FindingKind::ALL
         .into_iter()
-        .filter(|kind| fail_on.contains(kind))
-        .filter(|kind| report.findings.iter().any(|finding| finding.kind == *kind))
+        .filter(|kind| fail_on.contains(kind) && found(kind))
         .map(FindingKind::name)
         .collect();
-    match failed.as_slice() {
-        [] => Ok(()),
-        kinds => Err(UnexpectedOutcome(format!("findings of {}", kinds.join(", "))).into()),
+    if !failed.is_empty() {
+        return Err(UnexpectedOutcome(format!("findings of {}", failed.join(", "))).into());
     }
+    let FailureReport { cases_cut, variants_cut, .. } = report;
+    if !fail_on.is_empty() && (*cases_cut > 0 || *variants_cut > 0) {
+        let cut = format!(
+            "{cases_cut} cases and {variants_cut} variants were not run: raise --cases and --variants"
+        );
+        return Err(UnexpectedOutcome(cut).into());
+    }
+    Ok(())
 }
 
 fn show(report: &FailureReport, all_pairs: bool) {
@@ -77,7 +94,7 @@ fn show(report: &FailureReport, all_pairs: bool) {
     );
     if report.cases_cut > 0 || report.variants_cut > 0 {
         outln!(
-            "not run: {} cases beyond --cases, {} variants",
+            "not run: {} cases beyond --cases, {} variants beyond --variants",
             report.cases_cut,
             report.variants_cut
         );

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use steward_asl_import::{Definition, Import, Level, Options, Status, import};
@@ -52,9 +52,7 @@ pub(crate) fn run(args: ImportArgs) -> Result<()> {
     let text = read(&args.file)?;
     let import = import(&text, &options).with_context(|| file.clone())?;
     if let Some(out) = &args.out {
-        for (index, definition) in import.definitions.iter().enumerate() {
-            write(out, index, definition, args.force)?;
-        }
+        write(out, &import.definitions, args.force)?;
     }
     let status = import.report.status();
     if args.json {
@@ -126,15 +124,20 @@ fn read(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Writes the definition to `out`, and the definitions of child tasks next to it.
-fn write(out: &Path, index: usize, definition: &Definition, force: bool) -> Result<()> {
-    let path = match index {
+/// Writes the definition to `out`, and the definitions of child tasks next to it. Writes nothing if one of the files exists.
+fn write(out: &Path, definitions: &[Definition], force: bool) -> Result<()> {
+    let path = |(index, definition): (usize, &Definition)| match index {
         0 => out.to_owned(),
         _ => out.with_file_name(format!("{}.yaml", definition.name)),
     };
-    let exists = path.exists();
-    ensure!(force || !exists, "{} exists; use --force to overwrite it", path.display());
-    std::fs::write(&path, &definition.yaml).with_context(|| path.display().to_string())
+    let paths: Vec<_> = definitions.iter().enumerate().map(path).collect();
+    if let Some(path) = paths.iter().find(|path| !force && path.exists()) {
+        bail!("{} exists; use --force to overwrite it", path.display());
+    }
+    for (path, definition) in paths.iter().zip(definitions) {
+        std::fs::write(path, &definition.yaml).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
 #[expect(clippy::print_stderr, reason = "a command's output")]

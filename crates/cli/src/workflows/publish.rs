@@ -1,9 +1,6 @@
 //! `steward workflow publish` and `unpublish`.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -54,15 +51,8 @@ fn warn(file: &Path, workflow: &Workflow) {
 /// deployed later. Until then its steps fail immediately, with an alert.
 #[expect(clippy::print_stderr, reason = "a command's output")]
 pub(super) async fn warn_of_agents(workflow: &Workflow, deployment: &DeploymentArgs) {
-    let mut named = BTreeMap::new();
-    for step in workflow.steps.values() {
-        for agent in step.agents() {
-            let needs = named.entry(agent).or_insert(1);
-            *needs = step.agent_contract().max(*needs);
-        }
-    }
     let store = deployment.store().await;
-    for (agent, needs) in named {
+    for (agent, needs) in workflow.agents() {
         let has_queue = deployment.has_agent_queue(agent).await;
         let found = match (has_queue, agents::registration(&store, agent).await) {
             (Ok(has_queue), Ok(registration)) => {

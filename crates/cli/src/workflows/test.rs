@@ -42,12 +42,19 @@ pub(super) async fn run(args: TestArgs) -> Result<()> {
 fn run_files(args: &TestArgs) -> Result<()> {
     let started = Instant::now();
     // All files are read first, so that a mistake in the last one is found at once.
-    let tests = args.files.iter().map(|file| read_tests(file)).collect::<Result<Vec<_>, _>>()?;
+    let read: Vec<_> = args.files.iter().map(|file| (file, read_tests(file))).collect();
+    let not_read = read.iter().filter_map(|(file, tests)| {
+        let error = tests.as_ref().err()?;
+        Some(FileResult::not_read(file, error.to_string()))
+    });
+    let not_read: Vec<_> = not_read.collect();
+    if !not_read.is_empty() {
+        write_junit(args, &not_read)?;
+    }
+    let tests = read.into_iter().map(|(_, tests)| tests).collect::<Result<Vec<_>, _>>()?;
     let results: Vec<_> = tests.iter().map(run_tests).collect();
     let seconds = started.elapsed().as_secs_f64();
-    if let Some(path) = &args.junit {
-        std::fs::write(path, junit(&results)?).with_context(|| path.display().to_string())?;
-    }
+    write_junit(args, &results)?;
     if args.json {
         let failed: usize = results.iter().map(FileResult::failed).sum();
         let report = json!({ "failed": failed, "files": results });
@@ -72,6 +79,11 @@ fn run_files(args: &TestArgs) -> Result<()> {
         (false, false) => outln!("{cases} {words} passed in {seconds:.2} s"),
     }
     Ok(())
+}
+
+fn write_junit(args: &TestArgs, results: &[FileResult]) -> Result<()> {
+    let Some(path) = &args.junit else { return Ok(()) };
+    std::fs::write(path, junit(results)?).with_context(|| path.display().to_string())
 }
 
 fn print_file(file: &FileResult) {

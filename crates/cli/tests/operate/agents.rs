@@ -23,6 +23,29 @@ async fn agents_are_listed_with_their_queues_and_workflows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_does_not_know_the_messages_of_its_steps_is_listed_with_the_problem() {
+    let harness = OperatorHarness::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("parcel.json");
+    let request = json!({ "path": "/packs" });
+    let step = json!({ "agent": "shop", "request": request, "output": "${ response.status }" });
+    let definition = json!({ "name": "parcel", "version": 1, "steps": { "pack": step } });
+    std::fs::write(&file, definition.to_string()).unwrap();
+    let publish = ["workflow", "publish", file.to_str().unwrap()];
+    assert_eq!(harness.steward(&publish).await.err, "");
+    let store = harness.host.ports.store();
+    let name = "shop".parse().unwrap();
+    let mut registration = agents::registration(store, &name).await.unwrap().unwrap();
+    registration.contract = 1;
+    agents::register(store, &name, &registration).await.unwrap();
+
+    let warning =
+        "agent `shop` understands version 1 of the messages, and its steps need version 2";
+    let listed = harness.steward(&["agents"]).await;
+    assert!(listed.err.contains(warning), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_registration_is_forgotten_and_check_warns_of_the_agent() {
     let harness = OperatorHarness::start().await;
     let dir = tempfile::tempdir().unwrap();

@@ -328,8 +328,7 @@ impl StepDefinition {
 
     /// The version of the messages that the step's agent must understand, as in
     /// [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
-    #[must_use]
-    pub fn agent_contract(&self) -> u32 {
+    pub(super) fn agent_contract(&self) -> u32 {
         if self.output.is_some() { 2 } else { 1 }
     }
 

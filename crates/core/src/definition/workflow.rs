@@ -40,7 +40,7 @@ use crate::{
     model::{
         attempt::Action,
         lifecycle::LifecycleEventKinds,
-        names::{StepName, WorkflowName},
+        names::{AgentName, StepName, WorkflowName},
         responses::ResponseOverrides,
         task::Task,
     },
@@ -332,6 +332,20 @@ impl Workflow {
             let path: Vec<_> = track.path().iter().map(path_segment).collect();
             DefinitionProblem { at: path.join("."), message: error.to_string(), hint: None }
         })
+    }
+
+    /// The agents that steps name, each with the version of the messages that its steps need, as in
+    /// [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
+    #[must_use]
+    pub fn agents(&self) -> BTreeMap<&AgentName, u32> {
+        let mut agents = BTreeMap::new();
+        for step in self.steps.values() {
+            for agent in step.agents() {
+                let needed = agents.entry(agent).or_default();
+                *needed = step.agent_contract().max(*needed);
+            }
+        }
+        agents
     }
 
     /// The events that steps wait for, by step.

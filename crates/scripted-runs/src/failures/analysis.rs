@@ -25,6 +25,9 @@ use crate::parallel::in_parallel;
 /// The default limit of the number of cases.
 pub const CASES_MAX: usize = 20_000;
 
+/// The default limit of the number of variants.
+pub const VARIANTS_MAX: usize = 8;
+
 /// What is analysed.
 #[derive(Debug, Clone)]
 pub struct FailureSettings {
@@ -32,6 +35,8 @@ pub struct FailureSettings {
     pub forecast: ForecastSettings,
     /// The largest number of cases. Single failures come first.
     pub cases_max: usize,
+    /// The largest number of variants.
+    pub variants_max: usize,
     /// Whether pairs of failures are analysed too.
     pub pairs: bool,
 }
@@ -40,7 +45,7 @@ impl FailureSettings {
     /// The whole analysis.
     #[must_use]
     pub fn new(forecast: ForecastSettings) -> Self {
-        Self { forecast, cases_max: CASES_MAX, pairs: true }
+        Self { forecast, cases_max: CASES_MAX, variants_max: VARIANTS_MAX, pairs: true }
     }
 }
 
@@ -59,15 +64,15 @@ pub fn analyse(
     settings: FailureSettings,
     done: &(dyn Fn() + Sync),
 ) -> Result<FailureReport, AnalysisError> {
-    let FailureSettings { mut forecast, cases_max, pairs } = settings;
-    let original = forecast.workflow.clone();
+    let FailureSettings { mut forecast, cases_max, variants_max, pairs } = settings;
+    let (original, children) = (forecast.workflow.clone(), forecast.with.clone());
     forecast.workflow = without_jitter(&forecast.workflow);
     forecast.with = forecast.with.iter().map(without_jitter).collect();
     let workflows: Vec<_> =
         std::iter::once(&forecast.workflow).chain(&forecast.with).cloned().collect();
     let plan = ScriptedPlan::new(forecast, |_, _| false)?;
     plan.check_samples()?;
-    let (variants, variants_cut) = variants::find(&plan, &workflows)?;
+    let (variants, variants_cut) = variants::find(&plan, &workflows, variants_max)?;
     let analysis = Analysis { plan: &plan, workflows: &workflows, variants: &variants };
     let singles = analysis.single_cases();
     let singles_cut = singles.len().saturating_sub(cases_max);
@@ -85,7 +90,7 @@ pub fn analyse(
     }
     let singles: Vec<_> = singles.into_iter().map(|(_, case)| case).collect();
     let pairs: Vec<_> = pair_cases.into_iter().map(|(_, case)| case).collect();
-    let findings = findings::find(&original, &variants, &singles, &pairs);
+    let findings = findings::find(&original, &children, &variants, &singles, &pairs);
     Ok(FailureReport {
         workflow: original.name.to_string(),
         version: original.version,

@@ -1,6 +1,10 @@
 //! What the analysis finds: definitions that may leave side effects, or stop half-way.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 use serde::Serialize;
 use steward_core::{
@@ -80,19 +84,33 @@ pub struct Finding {
     pub message: String,
 }
 
-/// All findings, in the order of their kinds.
+/// All findings, in the order of their kinds. `children` are the workflows of child tasks.
 pub(super) fn find(
     workflow: &Workflow,
+    children: &[Workflow],
     variants: &[Variant],
     singles: &[FailureCase],
     pairs: &[FailureCase],
 ) -> Vec<Finding> {
     let mut found = leftovers(singles, pairs);
-    found.extend(no_undo(workflow));
     found.extend(half_done(singles));
-    found.extend(short_deadlines(workflow));
+    found.extend(of_definition(workflow));
     found.extend(never_runs(workflow, variants));
+    for child in children {
+        let of_child = of_definition(child).into_iter().chain(never_called(child, variants));
+        found.extend(of_child.map(|finding| {
+            let at = format!("{}.{}", child.name, finding.at);
+            Finding { at, ..finding }
+        }));
+    }
     found.sort_by_key(|finding| finding.kind);
+    found
+}
+
+/// What a definition shows without a run.
+fn of_definition(workflow: &Workflow) -> Vec<Finding> {
+    let mut found = no_undo(workflow);
+    found.extend(short_deadlines(workflow));
     found
 }
 
@@ -219,8 +237,10 @@ fn half_done(singles: &[FailureCase]) -> Vec<Finding> {
 
 /// Deadlines that do not fit together, as `steward workflow check` finds them.
 fn short_deadlines(workflow: &Workflow) -> Vec<Finding> {
+    let is_deadline =
+        |at: &str| ["recovery", "complete_within"].iter().any(|key| at.ends_with(key));
     let warnings = workflow.lint().into_iter().filter(|finding| {
-        finding.severity == Severity::Warning && !finding.problem.at.ends_with(".idempotent")
+        finding.severity == Severity::Warning && is_deadline(&finding.problem.at)
     });
     let findings = warnings.map(|finding| {
         let hint = finding.problem.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -238,13 +258,29 @@ fn never_runs(workflow: &Workflow, variants: &[Variant]) -> Vec<Finding> {
         .steps
         .keys()
         .filter(|name| variants.iter().all(|variant| variant.skipped.contains(name.as_str())));
-    let finding = |name: &StepName| {
-        Finding {
+    skipped.map(never_ran).collect()
+}
+
+/// Steps of a child task that none of its runs called, although others were called.
+fn never_called(child: &Workflow, variants: &[Variant]) -> Vec<Finding> {
+    let called: BTreeSet<_> = variants
+        .iter()
+        .flat_map(|variant| variant.called.keys())
+        .filter(|site| site.workflow == child.name)
+        .map(|site| &site.step)
+        .collect();
+    if called.is_empty() {
+        return Vec::new();
+    }
+    let calls = child.steps.iter().filter(|(_, step)| can_fail(step)).map(|(name, _)| name);
+    calls.filter(|name| !called.contains(name)).map(never_ran).collect()
+}
+
+fn never_ran(name: &StepName) -> Finding {
+    Finding {
         kind: FindingKind::NeverRuns,
         at: format!("steps.{name}"),
         message: "its `when` is false for all values that were tried; give values for which it is true (--input, --output)"
             .to_owned(),
     }
-    };
-    skipped.map(finding).collect()
 }

@@ -24,7 +24,7 @@ mod run_task;
 mod service;
 mod variants;
 
-pub use analysis::{AnalysisError, CASES_MAX, FailureSettings, analyse};
+pub use analysis::{AnalysisError, CASES_MAX, FailureSettings, VARIANTS_MAX, analyse};
 pub use cases::{FailureCase, NamedFault};
 pub use fault::Fault;
 pub use findings::{Finding, FindingKind};

@@ -22,9 +22,6 @@ use super::{
 /// How many times the values of a workflow are generated. With n independent conditions there are 2ⁿ variants.
 const DRAWS: u64 = 32;
 
-/// The largest number of variants that are analysed.
-pub(super) const VARIANTS_MAX: usize = 8;
-
 /// A run without failures.
 #[derive(Debug, Clone)]
 pub(super) struct Variant {
@@ -56,10 +53,11 @@ pub enum AnalysisError {
     },
 }
 
-/// The variants of a workflow, and how many were found beyond the limit.
+/// The variants of a workflow, at most `most`, and how many more were found.
 pub(super) fn find(
     plan: &ScriptedPlan,
     workflows: &[Workflow],
+    most: usize,
 ) -> Result<(Vec<Variant>, usize), AnalysisError> {
     let mut found: BTreeMap<Vec<Site>, Variant> = BTreeMap::new();
     let mut order = Vec::new();
@@ -73,8 +71,8 @@ pub(super) fn find(
             entry.insert(variant);
         }
     }
-    let cut = order.len().saturating_sub(VARIANTS_MAX);
-    let kept = order.iter().take(VARIANTS_MAX);
+    let cut = order.len().saturating_sub(most);
+    let kept = order.iter().take(most);
     Ok((kept.filter_map(|key| found.remove(key)).collect(), cut))
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,6 +37,23 @@ pub struct FileResult {
     pub file: String,
     /// The results of its cases, in their order.
     pub cases: Vec<CaseResult>,
+}
+
+impl FileResult {
+    /// The result of a test file that cannot be read.
+    #[must_use]
+    pub fn not_read(file: &Path, reason: String) -> Self {
+        let case = CaseResult {
+            name: "the test file is valid".to_owned(),
+            line: 1,
+            outcome: CaseOutcome::NotRun { reason },
+            task_ms: None,
+            timeline: Vec::new(),
+            ran_for: Duration::ZERO,
+            observed: None,
+        };
+        Self { file: file.display().to_string(), cases: vec![case] }
+    }
 }
 
 /// The result of a case.

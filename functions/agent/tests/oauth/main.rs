@@ -23,9 +23,14 @@ use steward_agent::{
 use steward_core::model::messages::StepRequest;
 use tempfile::NamedTempFile;
 
-use crate::server::{CA, CERTIFICATE, HANG, KEY, Server};
+use crate::{
+    server::{HANG, Server},
+    tls::{CA, CERTIFICATE, KEY},
+};
 
 mod server;
+#[path = "../tls/mod.rs"]
+mod tls;
 
 fn request(more: Value) -> StepRequest {
     let mut request = json!({

@@ -1,7 +1,6 @@
 //! A server that is both the token endpoint and the service.
 
 use std::{
-    io,
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
@@ -19,24 +18,9 @@ use steward_agent::{
     http::{HttpService, HttpSettings},
     oauth::OauthSettings,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        ServerConfig,
-        crypto::aws_lc_rs,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    },
-    server::TlsStream,
-};
+use tokio::{net::TcpListener, task::JoinSet};
 
-pub(crate) const CA: &str = include_str!("../tls/ca.pem");
-/// A certificate of that authority, for `localhost`, and its key.
-pub(crate) const CERTIFICATE: &str = include_str!("../tls/server.pem");
-pub(crate) const KEY: &str = include_str!("../tls/server.key");
+use crate::tls::TlsListener;
 
 /// A response of the token endpoint: status, `Retry-After` and body.
 pub(crate) type TokenResponse = (u16, Option<&'static str>, String);
@@ -71,17 +55,8 @@ impl Server {
     }
 
     pub(crate) async fn with_tls() -> Self {
-        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://localhost:{}", tcp.local_addr().unwrap().port());
-        let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
-        Self::serve(url, TlsListener { tcp, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        let listener = TlsListener::bind().await;
+        Self::serve(listener.url(), listener)
     }
 
     fn serve<L: Listener<Addr = SocketAddr>>(url: String, listener: L) -> Self {
@@ -179,28 +154,4 @@ async fn service(State(exchange): State<Arc<Mutex<Exchange>>>, headers: HeaderMa
     let is_refused = exchange.refused.contains(&authorization.as_str());
     exchange.calls.push(authorization);
     if is_refused { StatusCode::UNAUTHORIZED } else { StatusCode::OK }
-}
-
-struct TlsListener {
-    tcp: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let (socket, address) = self.tcp.accept().await.unwrap();
-            // A client that does not trust the certificate breaks off.
-            if let Ok(stream) = self.acceptor.accept(socket).await {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
-    }
 }

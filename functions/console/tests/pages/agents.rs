@@ -77,6 +77,22 @@ async fn agents_that_are_missing_deleted_or_not_registered_are_shown_with_the_pr
 }
 
 #[tokio::test]
+async fn an_agent_that_does_not_know_the_messages_of_its_steps_is_shown_with_the_problem() {
+    let console = TestConsole::new().await;
+    let mut definition = workflow("order", &["a"]);
+    definition["steps"]["a"]["output"] = json!("${ response.status }");
+    console.publish(definition).await;
+    let too_old = "a ✕ understands version 1 of the messages, and its steps need version 2";
+    console.get("/console/agents").await.assert_absent(&[too_old]);
+    let key = SharedRecordKey { kind: SharedRecordKind::Agent, name: "a".to_owned() };
+    let record = console.ports.store().shared_record(&key).await.unwrap().unwrap();
+    let mut body = record.body;
+    body["contract"] = json!(1);
+    save(&console, SharedRecordKind::Agent, "a", record.revision + 1, body).await;
+    console.get("/console/agents").await.assert_text(&[too_old]);
+}
+
+#[tokio::test]
 async fn an_unreadable_registration_hides_no_other_agent() {
     let console = TestConsole::new().await;
     save(&console, SharedRecordKind::Agent, "b", 1, json!({ "kind": 1 })).await;
