@@ -146,6 +146,10 @@ impl Replacements<'_> {
         } else {
             format!("[Steward]({})", self.repository)
         };
+        // The first line of a workflow and of its tests names a schema of the release, for editors.
+        let schema_line = text.split_once('\n').filter(|(line, _)| line.contains("$schema="));
+        let without_schema = schema_line.filter(|_| self.releases.is_empty());
+        let text = without_schema.map_or(text, |(_, rest)| rest);
         text.replace("[Steward](https://repository.invalid)", &steward)
             .replace("AGENT_SECTION", self.agent.section())
             .replace("LOCAL_AGENT", self.agent.local_option())

@@ -57,6 +57,10 @@ fn no_placeholder_is_left_in_a_project() {
                 assert!(!file.display().to_string().contains(placeholder));
             }
         }
+        let workflow = fs::read_to_string(project.join("workflows/shop.yaml")).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let schema = format!("$schema={RELEASES}/v{version}/steward-workflow.schema.json\n");
+        assert!(workflow.starts_with(&format!("# yaml-language-server: {schema}")), "{workflow}");
         let release = fs::read_to_string(project.join("release.env")).unwrap();
         assert!(release.contains(&format!("STEWARD_VERSION={}\n", env!("CARGO_PKG_VERSION"))));
         assert!(release.contains(&format!("STEWARD_RELEASES={RELEASES}\n")));
@@ -101,6 +105,8 @@ fn the_scripts_of_a_project_say_what_is_missing() {
     let output = steward(folder.path(), &["new", "shop"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("STEWARD_PACKAGE"), "{output:?}");
     let project = folder.path().join("shop");
+    let workflow = fs::read_to_string(project.join("workflows/shop.yaml")).unwrap();
+    assert!(!workflow.contains("$schema="), "{workflow}");
     let run = |script: &str, argument: &str| {
         let output = Command::new(project.join(script)).arg(argument).output().unwrap();
         assert!(!output.status.success());
