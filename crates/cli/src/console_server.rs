@@ -30,6 +30,7 @@ use tokio::net::TcpListener;
 use crate::{
     client::{DeploymentArgs, sdk_config},
     operate::operator_name,
+    stop_signal::stop_signal,
 };
 
 /// The request headers that are forwarded to the function.
@@ -94,7 +95,7 @@ pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
     };
     tokio::select! {
         served = axum::serve(listener, routes) => served.context("serve the console"),
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("wait for Ctrl-C"),
+        stopped = stop_signal() => stopped,
     }
 }
 

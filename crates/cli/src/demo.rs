@@ -29,7 +29,7 @@ use steward_emulator::{
 };
 use steward_runtime::metrics;
 
-use crate::table::table;
+use crate::{stop_signal::stop_signal, table::table};
 
 mod chaos;
 mod client;
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     if args.stay {
         services.heal();
         eprintln!("running until Ctrl-C");
-        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+        stop_signal().await?;
     }
     Ok(())
 }

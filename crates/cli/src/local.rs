@@ -20,7 +20,10 @@ use steward_emulator::{
     resources,
 };
 
-use crate::endpoint::{self, EndpointArgs};
+use crate::{
+    endpoint::{self, EndpointArgs},
+    stop_signal::stop_signal,
+};
 
 /// Options of `steward local`.
 #[derive(Debug, Args)]
@@ -181,7 +184,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     );
     // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
-    tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+    stop_signal().await
 }
 
 /// Checks options that contradict each other.

@@ -39,6 +39,7 @@ mod restore;
 mod retry_all;
 mod scale;
 mod show;
+mod stop_signal;
 mod submit;
 mod table;
 mod tasks;

@@ -34,7 +34,8 @@ use std::{
 use tempfile::TempDir;
 
 /// The beginnings of commands that need no deployment and no server: each such block is run.
-const OFFLINE: [&str; 9] = [
+const OFFLINE: [&str; 10] = [
+    "steward new ",
     "steward workflow check ",
     "steward workflow diff ",
     "steward workflow failures ",

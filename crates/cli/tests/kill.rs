@@ -254,3 +254,15 @@ async fn wait_until(description: &str, condition: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// `docker stop` and service managers send SIGTERM.
+#[cfg(unix)]
+#[tokio::test]
+async fn sigterm_ends_the_command_normally() {
+    let data = tempfile::tempdir().unwrap();
+    let services = MockServices::start(&DemoService::ORDER, FaultPlan::none(1)).await.unwrap();
+    let mut steward = Steward::start(data.path(), &services);
+    let id = steward.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert_eq!(steward.process.wait().unwrap().code(), Some(0));
+}
