@@ -47,7 +47,12 @@ fn the_exit_code_of_an_import_says_what_is_left_to_do() {
     assert_eq!(report["status"], "complete");
     assert_eq!(report["definitions"][0]["name"], "pay");
 
-    let open = import(dir.path(), &plain, &[]);
+    // A failure that leads to a message.
+    let mut notifies = machine(&json!({
+        "Catch": [{ "ErrorEquals": ["States.ALL"], "Next": "Notify" }],
+    }));
+    notifies["States"]["Notify"] = plain["States"]["Call"].clone();
+    let open = import(dir.path(), &notifies, &["--set", FUNCTION]);
     assert_eq!(open.status.code(), Some(3), "{}", errors(&open));
     // A failure that leads back into the machine.
     let branches = machine(&json!({

@@ -187,7 +187,7 @@ version: 1
 complete_within: 1h
 overdue: undo
 steps:
-  sell: { workflow: order, input: \"${ input }\" }
+  sell: { workflow: { name: order, input: \"${ input }\" } }
 ";
     let child = without(ORDER, "    undo: { request: { path: /refunds } }\n")
         .replace("    agent: shipping\n", "    agent: shipping\n    when: ${ 1 > 2 }\n");
