@@ -77,13 +77,24 @@ fn actions_of(policy: &Value) -> BTreeSet<String> {
     actions
 }
 
+/// The templates of `steward new`, which the pipeline of a project deploys with this role.
+fn templates_of_projects() -> [Value; 3] {
+    [
+        include_str!("../../crates/cli/src/new/none/template.yaml"),
+        include_str!("../../crates/cli/src/new/python/template.yaml"),
+        include_str!("../../crates/cli/src/new/rust/template.yaml"),
+    ]
+    .map(parse_yaml)
+}
+
 #[test]
 fn cloudformation_may_create_every_resource_of_the_templates() {
     let role = deployment_role();
     let allowed = actions_of(&properties(&role, "ExecutionRole")["Policies"]);
     let operations = parse_yaml(include_str!("../../infra/operations.yaml"));
     let schedule = parse_yaml(include_str!("../../infra/schedule.yaml"));
-    for template in [template(), agent_template(), operations, schedule] {
+    let templates = [template(), agent_template(), operations, schedule];
+    for template in templates.into_iter().chain(templates_of_projects()) {
         for (name, resource) in template["Resources"].as_object().unwrap() {
             let kind = resource["Type"].as_str().unwrap();
             if kind == "Custom::StewardAgent" {
@@ -103,7 +114,7 @@ fn cloudformation_may_create_every_resource_of_the_templates() {
 fn the_boundary_permits_what_the_functions_roles_do() {
     let role = deployment_role();
     let boundary = actions_of(&properties(&role, "FunctionBoundary")["PolicyDocument"]);
-    for template in [template(), agent_template()] {
+    for template in [template(), agent_template()].into_iter().chain(templates_of_projects()) {
         for (name, role) in super::all(&template, "AWS::IAM::Role") {
             assert_eq!(role["PermissionsBoundary"][1], "PermissionsBoundaryArn", "{name}");
             // `Actions`: what the operator of an agent adds.
