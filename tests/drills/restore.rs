@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use steward_core::model::task::ProcessState;
+use steward_emulator::resources;
 
 use super::{
     network::PendingMessage,
@@ -25,7 +26,7 @@ const COPY_EVERY: usize = 150;
 /// What happens to the messages in the queues.
 #[derive(Debug, Clone, Copy)]
 enum Queues {
-    /// They are purged, as the procedure says.
+    /// Those of scheduler, commands and agents are purged, as the procedure says. Submissions and events stay.
     Purged,
     /// The newest ones stay: the operator forgot to purge them, or the region failed over to empty tables.
     Kept,
@@ -75,7 +76,11 @@ async fn restore(tasks: &Moment, documents: &Moment, now: &Moment, queues: Queue
         tables::restore_table(&world.dynamodb, table, &moment.tables[table]).await;
     }
     let pending: Vec<PendingMessage> = match queues {
-        Queues::Purged => Vec::new(),
+        Queues::Purged => {
+            let stays = [resources::SUBMISSIONS_QUEUE, resources::EVENTS_QUEUE];
+            let messages = now.messages.iter();
+            messages.filter(|message| stays.contains(&&*message.queue)).cloned().collect()
+        }
         Queues::Kept => now.messages.clone(),
         Queues::Old => tasks.messages.clone(),
     };
