@@ -16,6 +16,7 @@ use steward_core::{
         command::Command,
         document::DocumentKey,
         items::ItemRecords,
+        messages::{ReplyOutcome, StepReply},
         names::{AgentName, Part},
         step::{Progress, StepState},
         task::{ProcessState, Task},
@@ -95,6 +96,9 @@ pub(super) struct ModelState {
     /// Whether a part took effect that counted as not run. Undos of earlier parts may have started before that was
     /// known.
     pub(super) late_news: bool,
+    /// Whether a step took effect at the service of one agent, and may have at that of another. The task stopped in Error,
+    /// and an operator decides: further requests go to the agent in use.
+    pub(super) ran_at_two_agents: bool,
     pub(super) budget: Budget,
 }
 
@@ -113,6 +117,7 @@ impl ModelState {
             pending_confirmation: None,
             last_command: None,
             late_news: false,
+            ran_at_two_agents: false,
             budget: workflow.budget,
         }
     }
@@ -125,6 +130,24 @@ impl ModelState {
                 && dispatch.sent
                 && dispatch.known_outcome != KnownOutcome::DidNotRun
         })
+    }
+
+    /// Whether a reply reports the effect of an attempt, and the step has moved on to another agent since, or will.
+    pub(super) fn is_effect_elsewhere(
+        &self,
+        workflow: &ExploredWorkflow,
+        reply: &StepReply,
+    ) -> bool {
+        let StepReply { step, action, attempt, outcome, .. } = reply;
+        let is_effect =
+            matches!(outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
+        let has_several = workflow.definition.steps[&step.step].agents().len() > 1;
+        let of = |number| AttemptId { step: step.clone(), action: Action::Do, number };
+        let own = self.dispatches.get(&of(*attempt)).and_then(|own| own.agent.as_ref());
+        let mut later = self.dispatches.range(of(*attempt)..=of(u32::MAX));
+        let is_elsewhere =
+            later.any(|(_, dispatch)| dispatch.agent.as_ref() != own || dispatch.refused);
+        *action == Action::Do && is_effect && has_several && is_elsewhere
     }
 
     /// The time until which a call of `part` or of its undo may be in progress at its service. An agent whose clock is
@@ -189,7 +212,7 @@ impl ModelState {
             ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, workflow)).hash(to));
         }
-        (self.alerted, self.late_news, self.budget).hash(to);
+        (self.alerted, self.late_news, self.ran_at_two_agents, self.budget).hash(to);
         let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
         self.pending_confirmation.map(|of| Some(of) == ended_at).hash(to);
         let command = self.last_command.as_ref();

@@ -8,7 +8,7 @@ use steward_core::{
         command::{CommandAction, ReceivedCommand},
         messages::{ChildOutcome, ReplyOutcome, StepReply},
         names::{CallbackFence, Part},
-        step::StepState,
+        step::{Progress, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -48,7 +48,10 @@ pub(super) fn save(
         after.dispatches.entry(attempt).or_insert(dispatch);
     }
     match event {
-        Event::ReplyReceived(reply) => record_reply(workflow, after, before, reply),
+        Event::ReplyReceived(reply) => {
+            after.ran_at_two_agents |= after.is_effect_elsewhere(workflow, reply);
+            record_reply(workflow, after, before, reply);
+        }
         Event::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), .. } => {
             let attempt = AttemptId { step: step.clone(), action: Action::Do, number: *attempt };
             // The call that passes on the token may not have returned.
@@ -79,7 +82,8 @@ pub(super) fn save(
         }
         // A deferred attempt without a later reply may have run after all.
         Event::Swept => {
-            for (step, action, number, _) in before.awaited_attempts() {
+            let awaited = before.awaited_attempts();
+            for (step, action, number, _) in awaited.filter(|of| !workflow.awaits_event(&of.0)) {
                 let given_up = !task.progress(&step, action).is_some_and(is_awaited);
                 let dispatch = after.dispatches.get_mut(&AttemptId { step, action, number });
                 if let Some(dispatch) = dispatch.filter(|_| given_up) {
@@ -189,7 +193,7 @@ fn record_child_report(after: &mut ModelState, step: &Part, outcome: &ChildOutco
     }
 }
 
-/// Records an operator's statement that the failed or waiting parts did not run.
+/// Records an operator's statement that the failed or waiting parts did not run. It names one of them, or concerns all.
 fn record_did_not_run(after: &mut ModelState, before: &Task, order: &CommandAction) {
     let stuck = |state: &StepState| match state {
         StepState::Failed { .. } => true,
@@ -200,9 +204,25 @@ fn record_did_not_run(after: &mut ModelState, before: &Task, order: &CommandActi
         | StepState::Completed { .. }
         | StepState::Skipped { .. } => false,
     };
+    let named = match order {
+        CommandAction::Resubmit { step, .. } | CommandAction::Skip { step, .. } => step.as_ref(),
+        CommandAction::Complete { .. }
+        | CommandAction::Approve { .. }
+        | CommandAction::Reject { .. }
+        | CommandAction::Undo
+        | CommandAction::Cancel
+        | CommandAction::Pause
+        | CommandAction::Resume => None,
+    };
+    let concerns = |part: &Part| {
+        named.is_none_or(|named| named == part || (named.item.is_none() && named.step == part.step))
+    };
     for (attempt, dispatch) in &mut after.dispatches {
         let progress = before.progress(&attempt.step, attempt.action);
-        if before.direction() == attempt.action && progress.is_some_and(|p| stuck(&p.state)) {
+        // It does not concern the attempt that the command starts.
+        let stated = |p: &Progress| attempt.number <= p.state.attempt_count() && stuck(&p.state);
+        let is_direction = before.direction() == attempt.action;
+        if is_direction && concerns(&attempt.step) && progress.is_some_and(stated) {
             dispatch.known_outcome = KnownOutcome::DidNotRun;
         }
     }

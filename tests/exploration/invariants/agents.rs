@@ -7,7 +7,7 @@ use crate::exploration::model_state::{Dispatch, KnownOutcome};
 
 impl CheckedTransition<'_> {
     /// A request goes to another agent only if no attempt at an earlier agent may have run. That also holds for an undo: it
-    /// goes to the only agent that may have run the step.
+    /// goes to the only agent that may have run the step. If an agent contradicted itself, an operator decides.
     pub(super) fn check_agents(&self, violated: &mut Vec<String>) {
         for StepRequest { step, action, attempt, agent, exclusive, .. } in self.requests() {
             let sent = self.before.dispatches.iter().filter(|(of, dispatch)| {
@@ -30,7 +30,7 @@ impl CheckedTransition<'_> {
             };
             check(
                 "no request while an earlier one may have run at another agent",
-                !may_have_run_elsewhere,
+                !may_have_run_elsewhere || self.before.ran_at_two_agents,
             );
             check("a request goes to a declared agent", agents.contains(agent));
             let has_several = agents.len() > 1 && *action == Action::Do;

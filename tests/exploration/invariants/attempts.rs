@@ -102,9 +102,11 @@ impl CheckedTransition<'_> {
                 )
                 | None => false,
             };
+            // An effect at another agent's service is news, even if the step may have run at this one.
+            let is_elsewhere = self.before.is_effect_elsewhere(self.workflow, reply);
             check(
                 "a reply to the newest attempt is accepted until the attempt is given up",
-                newest && counts || is_earlier && is_news && is_proof,
+                newest && counts || is_earlier && is_proof && (is_news || is_elsewhere),
             );
             let count = |task: &Task| {
                 task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)

@@ -143,13 +143,12 @@ impl CheckedTransition<'_> {
                 !ended || commanded || over.is_none_or(|over| over <= soon),
             );
             check("a wait is not over when it begins", !ended || commanded || old.is_some());
-            let is_active =
-                after.process_state == ProcessState::Processing && after.paused_at.is_none();
             let waits = until.is_some_and(|until| until <= now);
             check("a wait that is over is ended", !waits || !self.starts(after));
             let waited = over.is_some() && until.is_some();
             let resubmitted = accepted && named == Some(Some(&part));
-            check("a resubmit of a wait ends it at once", !resubmitted || !is_active || !waited);
+            let starts = self.starts(after);
+            check("a resubmit of a wait ends it at once", !resubmitted || !starts || !waited);
             let unnamed = named == Some(None) && over.is_some_and(|over| over > now);
             check("a resubmit without a step ends no wait", !unnamed || until == over);
             let backward = after.process_state == ProcessState::Undoing;

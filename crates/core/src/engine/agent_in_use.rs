@@ -70,24 +70,25 @@ pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepRepl
     let since = progress.and_then(|progress| progress.agent_since);
     let is_of_earlier_agent = since.is_some_and(|since| (1..since).contains(&reply.attempt));
     let agents = case.inputs.plan.find(&reply.step.step).and_then(CompiledStep::agents);
-    // A request to a chosen agent is not exclusive: a failure after a redelivery says nothing new.
+    // The newest refusal. An attempt before it may have failed, and an operator repeated it: then a failure of another
+    // delivery says nothing new. The same holds for a request to a chosen agent, which is not exclusive.
+    let is_refused = since.and_then(|since| since.checked_sub(1)) == Some(reply.attempt)
+        && agents.is_some_and(StepAgents::falls_back);
     let proves = match reply.outcome {
         ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. } => true,
         ReplyOutcome::Failed { .. } | ReplyOutcome::Deferred { .. } => {
-            reply.outcome.may_have_run() && agents.is_some_and(StepAgents::falls_back)
+            reply.outcome.may_have_run() && is_refused
         }
     };
     reply.action == Action::Do && is_of_earlier_agent && proves
 }
 
-/// Whether an earlier delivery of this deferral has started the newest attempt, at the next agent.
-pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
-    let next = reply.attempt.checked_add(1);
+/// Whether an earlier delivery of this deferral may have started the newest attempt, at the next agent.
+pub(crate) fn may_have_moved_on(task: &Task, reply: &StepReply) -> bool {
     let progress = task.progress(&reply.step, reply.action);
     matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. })
-        && progress.is_some_and(|progress| {
-            progress.agent_since == next && progress.state.newest_attempt() == next
-        })
+        && progress
+            .is_some_and(|progress| reply.attempt.checked_add(1) == progress.state.newest_attempt())
 }
 
 /// Records that an agent ran a step, or may have, although it had certainly refused an earlier attempt, and the step has

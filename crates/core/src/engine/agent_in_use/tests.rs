@@ -284,6 +284,37 @@ fn a_late_refusal_contradicts_nothing() {
 }
 
 #[test]
+fn a_second_failure_of_an_attempt_that_was_not_refused_contradicts_nothing() {
+    let alert = json!({ "recovery": { "then": "alert" } });
+    let mut run = Run::new(&json!(["a", "b"]), &alert, &Value::Null);
+    run.send(&Event::Wake);
+    run.reply(1, failed(false));
+    assert_eq!(run.send(&resubmit(None, false)), ["a #2 exclusive"]);
+    assert_eq!(run.reply(2, deferred(true)), ["b #3 exclusive"]);
+    // An agent that receives request 1 again and finds its claim may say so.
+    let decided = run.decide(&reply(1, failed(true)));
+    let expected = Transition::Ignore { reason: IgnoreReason::StaleReply, effects: Vec::new() };
+    assert_eq!(decided, expected);
+    run.reply(1, completed());
+    assert_eq!(run.task.process_state, ProcessState::Error, "that is an effect at two services");
+}
+
+#[test]
+fn a_contradiction_between_a_refusal_and_its_redelivery_loses_no_request() {
+    let alert = json!({ "recovery": { "then": "alert" } });
+    let mut run = Run::new(&json!(["a", "b"]), &alert, &Value::Null);
+    run.send(&Event::Wake);
+    run.reply(1, failed(false));
+    run.send(&resubmit(None, false));
+    run.reply(2, deferred(true));
+    run.reply(1, completed());
+    run.send(&resubmit(None, false));
+    assert_eq!(run.task.process_state, ProcessState::Processing);
+    run.redelivered = true;
+    assert_eq!(run.reply(2, deferred(true)), ["b #3"], "it may have run, so b has to do it");
+}
+
+#[test]
 fn a_paused_task_moves_on_when_it_is_resumed() {
     let mut run = Run::in_order();
     run.send(&command(CommandAction::Pause));
