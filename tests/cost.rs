@@ -140,6 +140,39 @@ async fn documents_beyond_the_first_kilobyte_cost_a_write_unit_each() {
     assert_eq!(found[4..], [(10, 23.0, 11.0), (20, 44.0, 21.0)]);
 }
 
+/// A task of one step with an input or an output of this many bytes.
+fn one_step_with(bytes: usize, is_input: bool) -> UsageScenario {
+    let of = |is_long: bool, name| document_of(if is_long { bytes } else { 20 }, name);
+    UsageScenario { input: of(is_input, "n"), output: of(!is_input, "id"), ..sequence_of(1) }
+}
+
+/// Up to the largest document that fits, no save makes the item exceed its kilobyte. One byte more is a separate document:
+/// an input makes the submission a transaction, which costs twice, and an output costs a write unit. Beside a large input, the
+/// small output does not fit.
+#[tokio::test]
+async fn a_byte_beyond_the_first_kilobyte_costs_a_separate_document() {
+    let (in_item, output_apart, input_apart) = ([2.0, 4.0], [2.0, 5.0], [5.0, 4.0]);
+    for (is_input, inline, apart) in
+        [(true, vec![in_item, output_apart], input_apart), (false, vec![in_item], output_apart)]
+    {
+        let is_inline = async |bytes| {
+            let costs = one_step_with(bytes, is_input).measure().await;
+            let found = [costs.submission, costs.scheduler].map(|cost| cost.rounded()[0]);
+            assert!(inline.contains(&found) || found == apart, "{bytes} bytes cost {found:?}");
+            found != apart
+        };
+        let (mut largest, mut too_large) = (20, 1_024);
+        while largest + 1 < too_large {
+            let middle = usize::midpoint(largest, too_large);
+            if is_inline(middle).await { largest = middle } else { too_large = middle }
+        }
+        assert!(largest > 300, "the item has room for more than {largest} bytes");
+        for below in 1..10 {
+            assert!(is_inline(largest - below).await, "{below} bytes below the limit");
+        }
+    }
+}
+
 /// The item grows with each step that has begun, and a save costs a write unit for each KB: one for up to twenty steps,
 /// 1.7 on average for the next eighty. Each document is separate.
 #[tokio::test]
