@@ -156,3 +156,39 @@ async fn a_forgotten_task_has_no_data_left_and_is_not_repeated() {
     assert_eq!(harness.shop.paths("order-1"), calls);
     harness.steward(&forget("order-2", &[])).await.fails(&["task `order-2` does not exist"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_in_progress_is_not_forgotten_and_one_without_documents_asks_for_an_operator() {
+    let harness = OperatorHarness::start().await;
+    harness.shop.hold(true);
+    harness.submit("order", "order-1", "").await;
+    harness.until_state("order-1", "Processing").await;
+    let forget = ["forget", "order-1", "--force", "--why", "a test"];
+    harness.steward(&forget).await.fails(&["it is Processing", "`steward cancel`"]);
+    harness.shop.hold(false);
+    harness.until_state("order-1", "Processed").await;
+    harness.steward(&forget).await.has(&["order-1: erased"]);
+    // Its undos read its input, which is gone.
+    harness.steward(&["undo", "order-1", "--why", "a test"]).await;
+    harness.until_state("order-1", "Error").await;
+    harness.steward(&["show", "order-1"]).await.has(&["is missing: it has expired or was deleted"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_task_is_forgotten_after_its_parent() {
+    let harness = OperatorHarness::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("parent.json");
+    let child = json!({ "workflow": { "name": "order", "input": "${ input }" } });
+    let parent = json!({ "name": "parent", "version": 1, "steps": { "k": child } });
+    std::fs::write(&file, parent.to_string()).unwrap();
+    harness.steward(&["workflow", "publish", file.to_str().unwrap()]).await.has(&["parent"]);
+    harness.submit("parent", "parent-1", "").await;
+    harness.until_state("parent-1", "Processed").await;
+    let forget = ["forget", "parent-1:k", "--why", "a test"];
+    harness.steward(&forget).await.fails(&["a child of task parent-1", "Forget the parent first"]);
+    let parent = ["forget", "parent-1", "--why", "a test"];
+    harness.steward(&parent).await.has(&["child tasks (`parent-1:STEP`)"]);
+    let forced = [&forget[..], &["--force"]].concat();
+    harness.steward(&forced).await.has(&["parent-1:k: erased"]);
+}

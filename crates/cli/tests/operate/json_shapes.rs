@@ -58,11 +58,9 @@ impl Recorder {
     }
 
     fn submission(&self, id: &str, workflow: &str, refuse: &str) -> String {
-        let file = self.folder.path().join(format!("{id}.json"));
         let submission =
             json!({ "task_id": id, "workflow": workflow, "input": { "refuse": refuse } });
-        fs::write(&file, submission.to_string()).unwrap();
-        file.to_str().unwrap().to_owned()
+        self.file(&format!("{id}.json"), &submission.to_string())
     }
 
     async fn record_tasks(&mut self) {
@@ -101,11 +99,38 @@ impl Recorder {
         self.record("agents", &["agents", "--json"]).await;
     }
 
+    /// Writes a file, and returns its path.
+    fn file(&self, name: &str, content: &str) -> String {
+        let file = self.folder.path().join(name);
+        fs::write(&file, content).unwrap();
+        file.to_str().unwrap().to_owned()
+    }
+
+    async fn record_changes_of_definitions(&mut self) {
+        let definition = |path| {
+            let request = json!({ "path": path, "body": { "id": "${ task.id }" } });
+            let a = json!({ "agent": "shop", "complete_within": "60s", "request": request });
+            json!({ "name": "new", "version": 1, "steps": { "a": a } }).to_string()
+        };
+        let old = self.file("old.yaml", &definition("/a"));
+        let new = self.file("new.yaml", &definition("/b"));
+        self.record("workflow diff", &["workflow", "diff", &old, &new, "--json"]).await;
+        self.record("workflow publish", &["workflow", "publish", &old, "--json"]).await;
+        let machine = json!({ "StartAt": "Call", "States": {
+            "Call": { "Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "Next": "Fork",
+                "Parameters": { "FunctionName": "f", "Payload.$": "$" },
+                "Catch": [{ "ErrorEquals": ["States.ALL"], "Next": "Refused" }] },
+            "Fork": { "Type": "Choice", "Choices": [], "Default": "Call" },
+            "Refused": { "Type": "Fail", "Error": "Refused" },
+        } });
+        let machine = self.file("machine.asl.json", &machine.to_string());
+        self.record("workflow import", &["workflow", "import", &machine, "--json"]).await;
+    }
+
     async fn record_definitions(&mut self) {
         self.record("workflow list", &["workflow", "list", "--json"]).await;
-        let invalid = self.folder.path().join("invalid.yaml");
-        fs::write(&invalid, "name: a\nversion: 1\nsteps: { a: { agnet: x } }\n").unwrap();
-        let invalid = invalid.to_str().unwrap().to_owned();
+        let invalid =
+            self.file("invalid.yaml", "name: a\nversion: 1\nsteps: { a: { agnet: x } }\n");
         self.record("workflow check", &["workflow", "check", "--format", "json", &invalid]).await;
         self.record("workflow check sarif", &["workflow", "check", "--format", "sarif", &invalid])
             .await;
@@ -128,6 +153,7 @@ async fn commands_print_every_field_of_earlier_releases() {
     recorder.record_tasks().await;
     recorder.record_queues().await;
     recorder.record_definitions().await;
+    recorder.record_changes_of_definitions().await;
     let Recorder { fields, .. } = recorder;
     if let Ok(release) = env::var("STEWARD_FREEZE") {
         assert_eq!(release, env!("CARGO_PKG_VERSION"), "only the files of this release change");
