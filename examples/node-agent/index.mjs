@@ -12,6 +12,7 @@ import { DeleteMessageCommand, ReceiveMessageCommand, SendMessageCommand, SQSCli
 
 const { QUEUE_URL, REPLY_QUEUE_URL, SERVICE_URL, AGENT_NAME } = process.env;
 const OUTPUT_BYTES_MAX = 128 * 1024;
+const DETAIL_BYTES_MAX = 4 * 1024;
 const CALL_WITHIN_MS_MAX = 100_000;
 const WAIT_MS_MAX = 30 * 24 * 3_600_000; // The scheduler waits no longer.
 const GREETINGS = new Map([["en", "Hello"], ["fr", "Bonjour"], ["de", "Guten Tag"]]);
@@ -145,9 +146,15 @@ async function firstBytes({ body }) {
   return bytes;
 }
 
-/** The outcome that a response stands for, by the contract's table of responses. */
-function outcomeOf({ may_have_run, action }, { ok, status, headers }, answer, redelivered) {
-  if (ok) return completed(answer, redelivered);
+/** The outcome that a response stands for. What the service says in an error is for operators only (R22). */
+function outcomeOf(request, response, answer, redelivered) {
+  if (response.ok) return completed(answer, redelivered);
+  const detail = new TextDecoder().decode(answer.subarray(0, DETAIL_BYTES_MAX)) || undefined;
+  return { ...outcomeOfError(request, response, redelivered), detail };
+}
+
+/** The outcome that the status of an error stands for, by the contract's table of responses. */
+function outcomeOfError({ may_have_run, action }, { status, headers }, redelivered) {
   const reason = `the service responded ${status}`;
   const wait = retryAfterMs(headers);
   if (status === 425 || status === 429) return deferred(reason, wait ?? 10_000, redelivered); // R15

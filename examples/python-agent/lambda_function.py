@@ -31,6 +31,7 @@ SERVICE = urlsplit(os.environ["SERVICE_URL"])
 AGENT_NAME = os.environ["AGENT_NAME"]
 
 OUTPUT_BYTES_MAX = 128 * 1024
+DETAIL_BYTES_MAX = 4 * 1024
 CALL_WITHIN_MS_MAX = 100_000
 WAIT_MS_MAX = 30 * 24 * 3_600_000  # The scheduler waits no longer.
 
@@ -160,12 +161,19 @@ def call(request, traceparent, redelivered, timeout):
 
 
 def outcome_of(request, response, answer, redelivered):
-    """The outcome that a response stands for, by the contract's table of responses."""
+    """The outcome that a response stands for. What the service says in an error is for operators only (R22)."""
+    if 200 <= response.status < 300:
+        return completed(answer, redelivered)
+    outcome = outcome_of_error(request, response, redelivered)
+    detail = answer[:DETAIL_BYTES_MAX].decode(errors="replace")
+    return outcome | {"detail": detail} if detail else outcome
+
+
+def outcome_of_error(request, response, redelivered):
+    """The outcome that the status of an error stands for, by the contract's table of responses."""
     status = response.status
     reason = f"the service responded {status}"
     wait_ms = retry_after_ms(response.headers.get("Retry-After", ""))
-    if 200 <= status < 300:
-        return completed(answer, redelivered)
     if status in (425, 429):  # R15
         return deferred(reason, 10_000 if wait_ms is None else wait_ms, may_have_run=redelivered)
     # An earlier call with the same key may still be in progress.

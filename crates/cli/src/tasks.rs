@@ -16,7 +16,7 @@ use crate::{client::DeploymentArgs, table::table};
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks in this state.
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     state: Option<StateFilter>,
     /// Only tasks of this workflow.
     #[arg(long)]

@@ -117,6 +117,64 @@ fn the_scripts_of_a_project_say_what_is_missing() {
     assert!(run("deploy", "staging").contains("steward.toml has no [staging.deploy.parameters]"));
 }
 
+/// A deployment package with this version and this content.
+fn package(folder: &Path, version: &str, content: &str) -> PathBuf {
+    let root = folder.join(format!("{version}-{content}/steward"));
+    fs::create_dir_all(&root).unwrap();
+    fs::write(root.join("version"), version).unwrap();
+    fs::write(root.join("content"), content).unwrap();
+    let file = folder.join(format!("{version}-{content}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.arg("-czf").arg(&file).arg("-C").arg(root.parent().unwrap()).arg("steward");
+    assert!(tar.status().unwrap().success());
+    file
+}
+
+#[test]
+fn another_package_leaves_the_one_before_in_place_for_a_running_emulator() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(steward(folder.path(), &["new", "shop"]).status.success());
+    let project = folder.path().join("shop");
+    let fetch = |package: Option<&Path>| {
+        let mut command = Command::new(project.join("fetch"));
+        command.arg("package").env_remove("STEWARD_PACKAGE");
+        let output = command.envs(package.map(|file| ("STEWARD_PACKAGE", file))).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let content = || fs::read_to_string(project.join(".steward/content")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(fetch(Some(&package(folder.path(), version, "one"))), (true, String::new()));
+    let first = project.join(".steward").canonicalize().unwrap();
+    fs::write(project.join(".steward/local.env"), "export A=1").unwrap();
+
+    let (fetched, error) = fetch(Some(&package(folder.path(), "9.9.9", "wrong")));
+    assert!(!fetched && error.contains("the package has version 9.9.9"), "{error}");
+    assert_eq!(content(), "one");
+    assert_eq!(fetch(Some(&package(folder.path(), version, "two"))), (true, String::new()));
+    assert_eq!((content().as_str(), first.join("content").exists()), ("two", true));
+    assert!(
+        project.join(".steward/local.env").exists(),
+        "the variables of an environment are kept"
+    );
+    assert_eq!(fetch(None), (true, String::new()), "a package that was given stays");
+    assert_eq!(content(), "two");
+    let left = fs::read_dir(project.join(".releases")).unwrap().count();
+    assert_eq!(left, 2, "nothing else is left");
+}
+
+#[test]
+fn a_command_of_another_version_deploys_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(steward(folder.path(), &["new", "shop"]).status.success());
+    let project = folder.path().join("shop");
+    fs::write(project.join("release.env"), "STEWARD_VERSION=9.9.9\nSTEWARD_RELEASES=\n").unwrap();
+    let commands = Path::new(env!("CARGO_BIN_EXE_steward")).parent().unwrap().display();
+    let path = format!("{commands}:{}", std::env::var("PATH").unwrap());
+    let deploy = Command::new(project.join("deploy")).arg("local").env("PATH", path).output();
+    let error = String::from_utf8(deploy.unwrap().stderr).unwrap();
+    assert!(error.starts_with("deploy: release.env has 9.9.9, and the command is"), "{error}");
+}
+
 #[test]
 fn nothing_is_overwritten() {
     let folder = tempfile::tempdir().unwrap();

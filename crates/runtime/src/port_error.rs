@@ -39,14 +39,18 @@ impl PortError {
     }
 }
 
-/// The messages of an error and of all its causes, for a log line.
+/// The messages of an error and of all its causes, for a log line. A cause that says nothing new is left out: the SDK's errors
+/// repeat their service's error.
 #[must_use]
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
         cause = error.source();
     }
     text

@@ -78,7 +78,8 @@ impl DynamoDefinitions {
 
     /// The newest published version. It is almost always the newest of all versions, so each request reads only one.
     async fn read_newest(&self, name: &WorkflowName) -> Result<Option<Workflow>, PortError> {
-        let operation = || format!("read the newest version of workflow {name}");
+        let operation =
+            || format!("read the newest version of workflow {name} from table {}", self.table);
         let query = self.query_versions(name).scan_index_forward(false).limit(1);
         let mut items = query.into_paginator().items().send();
         while let Some(item) = items.next().await {

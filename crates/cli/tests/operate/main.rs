@@ -143,7 +143,9 @@ async fn a_processed_task_is_undone_and_a_failed_undo_is_resubmitted() {
         "resubmit reserve by berta",
         "Undone",
     ]);
-    harness.steward(&["list", "--state", "undone"]).await.has(&["order-1"]);
+    for state in ["undone", "Undone"] {
+        harness.steward(&["list", "--state", state]).await.has(&["order-1"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
