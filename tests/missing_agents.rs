@@ -165,3 +165,23 @@ async fn a_step_with_two_agents_moves_on_from_the_one_without_a_queue_and_counts
     let task = deployment.task("t").await;
     assert_eq!((task.process_state.to_string().as_str(), task.failure_count), ("Processed", 0));
 }
+
+/// The first refusal is recorded. If the request is sent again, it is repeated, and does not say that the agent may have run the
+/// step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_in_place_of_an_agent_is_repeated_if_the_request_is_sent_again() {
+    let step = json!({ "agent": ["unregistered", "a"], "request": { "path": "/x" } });
+    let workflow = json!({ "name": "line", "version": 1, "steps": { "charge": step } });
+    let deployment = TestDeployment::new(&serde_json::from_value(workflow).unwrap()).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    let mut outcomes = Vec::new();
+    for receive_count in [1, 2] {
+        deliver(&deployment, [wake_message("t")], receive_count).await;
+        let replies = deployment.take_scheduler_messages().await;
+        let replies = replies.iter().map(|text| serde_json::from_str::<Value>(text).unwrap());
+        outcomes.extend(replies.filter(|it| it["type"] == "reply").map(|it| it["outcome"].clone()));
+    }
+    assert_eq!(outcomes.len(), 2);
+    assert_eq!(outcomes[0]["certain"], true, "{outcomes:?}");
+    assert_eq!(outcomes[1], outcomes[0]);
+}

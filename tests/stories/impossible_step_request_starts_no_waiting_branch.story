@@ -1,5 +1,5 @@
 # If the request of a resubmitted step cannot be created, no other step starts. Branches that were
-# waiting continue to wait until the task continues.
+# waiting wait until the task continues, with the edited input and the operator's statement.
 workflow within 10m
   reserve: body ${ input.item }
   invoice: within 60s
@@ -13,11 +13,11 @@ agent defers invoice #1 for 60s "breaker open"
                              => invoice waiting until 60s (reason kept); wake scheduler in 60s
 clock +122s
 ann resubmits with input {"item":null}, it did not run
-                             => Error; reserve failed (failures 1, reason kept); input {} kept; due
-                                152s; alert reserve "step reserve: expression `input.item`: there is
-                                no `item`"; published: resubmit invoice, reserve with edited input
+                             => Error; reserve failed (failures 1, reason kept); invoice waiting;
+                                input {} kept; due 152s; alert reserve "step reserve: expression
+                                `input.item`: there is no `item`"; published: resubmit invoice, reserve
+                                with edited input
 clock +1s
-ann skips reserve            => Processing; task by 723s; reserve skipped; invoice running (may have
-                                run, call may be in progress until 122s); due 183s; request invoice #2 by
-                                183s; published: skip reserve
+ann skips reserve            => Processing; task by 723s; reserve skipped; due 183s; request invoice #2
+                                by 183s under key o-1/invoice/do/c-1; published: skip reserve
 agent completes invoice #2   => Processed; invoice completed (output kept); no longer due

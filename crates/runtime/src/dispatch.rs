@@ -194,15 +194,13 @@ impl RequestSummary {
 
     /// Refuses an exclusive request for certain, so that the step may use another agent. The claim prevents a call by the
     /// agent, if its queue is created now and the request is sent again. `None` if the request is not exclusive, or if
-    /// the agent may have received it.
+    /// the agent may have received it and has not refused it; then the claim prevents that it refuses it later.
     async fn refuse<P: Ports>(
         &mut self,
         ports: &P,
         reason: &str,
     ) -> Result<Option<Refusal>, PortError> {
-        let Some(complete_by) = self.exclusive_until.filter(|_| !self.may_have_run) else {
-            return Ok(None);
-        };
+        let Some(complete_by) = self.exclusive_until else { return Ok(None) };
         let Self { task_id, step, action, attempt, incarnation, .. } = self;
         let number = *attempt;
         let attempt = AttemptId { step: step.clone(), action: *action, number };
@@ -210,9 +208,10 @@ impl RequestSummary {
         let key = ClaimKey { task_id, incarnation, attempt, complete_by };
         let retry_after_ms = MISSING_AGENT_RETRY_MS;
         let refusal = Refusal { reason: reason.to_owned(), retry_after_ms };
-        let other = claim(ports, &key, self.agent.as_str(), Some(&refusal)).await?;
+        let refusal = (!self.may_have_run).then_some(refusal);
+        let other = claim(ports, &key, self.agent.as_str(), refusal.as_ref()).await?;
         Ok(match other {
-            None => Some(refusal),
+            None => refusal,
             Some(OtherClaim::Refused(earlier)) => Some(earlier),
             Some(OtherClaim::Call) => {
                 self.may_have_run = true;

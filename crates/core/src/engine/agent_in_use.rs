@@ -9,7 +9,10 @@
 //! In both cases the undo goes to the agent of the run.
 
 use crate::{
-    definition::{plan::CompiledStep, step_agents::StepAgents},
+    definition::{
+        plan::{CompiledStep, Plan},
+        step_agents::StepAgents,
+    },
     engine::{decision_input::DecisionInput, task_change::TaskChange, values::ValueError},
     limits,
     model::{
@@ -63,56 +66,96 @@ pub(crate) fn move_on<'a>(
     Some(name)
 }
 
-/// Whether the reply shows that an agent ran the step, or may have, although the step has moved on to another agent because
-/// the first certainly would not run it.
+/// Whether the reply is that of an agent which the step does not use any more.
+pub(crate) fn is_of_earlier_agent(task: &Task, reply: &StepReply) -> bool {
+    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);
+    reply.action == Action::Do && since.is_some_and(|since| (1..since).contains(&reply.attempt))
+}
+
+/// Whether the reply of an earlier agent shows that it ran the step, or may have, although that attempt counts as one that
+/// did not. A redelivery of the reply shows nothing new.
 pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
-    let progress = case.task.progress(&reply.step, Action::Do);
-    let since = progress.and_then(|progress| progress.agent_since);
-    let is_of_earlier_agent = since.is_some_and(|since| (1..since).contains(&reply.attempt));
-    let agents = case.inputs.plan.find(&reply.step.step).and_then(CompiledStep::agents);
-    // The newest refusal. An attempt before it may have failed, and an operator repeated it: then a failure of another
-    // delivery says nothing new. The same holds for a request to a chosen agent, which is not exclusive.
-    let is_refused = since.and_then(|since| since.checked_sub(1)) == Some(reply.attempt)
-        && agents.is_some_and(StepAgents::falls_back);
+    if !is_of_earlier_agent(case.task, reply) {
+        return false;
+    }
+    let is_refused = is_newest_refusal(case.task, case.inputs.plan, reply);
     let proves = match reply.outcome {
-        ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. } => true,
-        ReplyOutcome::Failed { .. } | ReplyOutcome::Deferred { .. } => {
+        // The call of a step with a callback does not complete it, and an operator knew of it.
+        ReplyOutcome::Completed { .. } => is_refused || !awaits_callback(case.inputs.plan, reply),
+        // An earlier attempt may have failed, or its outcome was unknown: an operator repeated it, or stated that it did not
+        // run. Then another delivery that says so again says nothing new.
+        ReplyOutcome::Unknown { .. } | ReplyOutcome::Failed { .. } => {
             reply.outcome.may_have_run() && is_refused
         }
+        ReplyOutcome::Deferred { .. } => false,
     };
-    reply.action == Action::Do && is_of_earlier_agent && proves
+    let text = contradiction(reply, is_refused);
+    let is_recorded = case.task.error.as_ref().is_some_and(|error| error.contains(&text));
+    proves && !is_recorded
 }
 
-/// Whether an earlier delivery of this deferral may have started the newest attempt, at the next agent.
-pub(crate) fn may_have_moved_on(task: &Task, reply: &StepReply) -> bool {
+/// Whether the attempt of the reply was the last one at the agent before, and that agent refused it.
+fn is_newest_refusal(task: &Task, plan: &Plan, reply: &StepReply) -> bool {
+    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);
+    let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
+    agents.is_some_and(StepAgents::falls_back)
+        && since.and_then(|since| since.checked_sub(1)) == Some(reply.attempt)
+}
+
+fn awaits_callback(plan: &Plan, reply: &StepReply) -> bool {
+    plan.find(&reply.step.step).is_some_and(|step| step.callback().is_some())
+}
+
+/// What a contradiction is about: the beginning of its text.
+fn contradiction(StepReply { step, attempt, .. }: &StepReply, is_refused: bool) -> String {
+    let counted = if is_refused { "was refused" } else { "counted as not run" };
+    format!("attempt {attempt} of step {step} {counted}, and may have run")
+}
+
+/// Whether an earlier delivery of this deferral has started the newest attempt, at the next agent.
+pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
+    let next = reply.attempt.checked_add(1);
     let progress = task.progress(&reply.step, reply.action);
     matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. })
-        && progress
-            .is_some_and(|progress| reply.attempt.checked_add(1) == progress.state.newest_attempt())
+        && progress.is_some_and(|progress| {
+            progress.agent_since == next && progress.state.newest_attempt() == next
+        })
 }
 
-/// Records that an agent ran a step, or may have, although it had certainly refused an earlier attempt, and the step has
-/// moved on to another agent since. Two services may have run the step, so the task stops in Error, also if it had ended.
+/// Records that an earlier agent ran a step, or may have. Two services may have run it, so the task stops in Error, also if it
+/// had ended. If the agent in use has no request yet, the step returns to the earlier one, which alone may have run it.
 pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepReply) {
-    let StepReply { step, attempt, agent, .. } = reply;
-    let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
-    progress.may_have_run = true;
-    // A redelivery of the reply is not recorded again.
-    progress.agent_since = Some(*attempt);
-    let position = progress.agent;
+    let StepReply { step, agent, outcome, .. } = reply;
+    let is_refused = is_newest_refusal(&change.task, change.plan(), reply);
     let agents = change.plan().step(&step.step).agents();
-    let in_use = agents.and_then(|agents| agents.at(position)).map(AgentName::as_str);
-    let by = agent.as_ref().map_or("another agent", AgentName::as_str);
-    let reason = format!(
-        "step {step} may have run at {}, and also at {by}, which had refused attempt {attempt}",
-        in_use.unwrap_or("another agent")
-    );
-    let earlier = change.task.error.take().map(|error| format!("{error}; "));
-    let reason = format!("{}{reason}", earlier.unwrap_or_default());
+    let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
+    let earlier = agents.zip(agent.as_ref()).and_then(|(agents, name)| {
+        u32::try_from(agents.names().iter().position(|other| other == name)?).ok()
+    });
+    let in_use = agents.and_then(|agents| agents.at(progress.agent)).map(AgentName::as_str);
+    let is_alone = progress.agent_since > Some(progress.state.attempt_count());
+    if is_alone && !progress.may_have_run && earlier.is_some() {
+        progress.agent = earlier;
+    }
+    let also = match is_alone {
+        true => String::new(),
+        false => format!("; the step may also have run at {}", in_use.unwrap_or(ANOTHER)),
+    };
+    progress.may_have_run = true;
+    let by = agent.as_ref().map_or(ANOTHER, AgentName::as_str);
+    let reason = format!("{} at {by}{also}", contradiction(reply, is_refused));
+    if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
+        change.block_undo_on_call_started_by(change.now(), step, Action::Do);
+    }
+    let before = change.task.error.take().map(|error| format!("; {error}"));
+    let reason = format!("{reason}{}", before.unwrap_or_default());
     change.task.process_state = ProcessState::Error;
     change.task.error = Some(limits::short_line(&reason, limits::ERROR_CHARS_MAX));
     change.reports_end_again = true;
 }
+
+/// An agent whose name is not known.
+const ANOTHER: &str = "another agent";
 
 #[cfg(test)]
 mod tests;

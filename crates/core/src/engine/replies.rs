@@ -41,7 +41,7 @@ pub(crate) fn reply_received<'a>(
     if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
         return late_effect(case, step, Some(&reply.outcome));
     }
-    if agent_in_use::may_have_moved_on(case.task, reply) {
+    if agent_in_use::has_moved_on(case.task, reply) {
         return case.stale_and_own_next(step, *action);
     }
     let progress = match case.progress(step, *action, *attempt, "a reply") {
@@ -305,6 +305,7 @@ fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
     let progress = task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
         reply.action == Action::Do
+            && !agent_in_use::is_of_earlier_agent(task, reply)
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run
             && !matches!(progress.state, StepState::Completed { .. })

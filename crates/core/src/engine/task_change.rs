@@ -40,13 +40,21 @@ pub(crate) struct Inputs<'a> {
     pub(crate) wait_tolerance: Duration,
 }
 
+/// A part that starts and needs a request.
+pub(crate) struct StartedPart {
+    pub(crate) part: Part,
+    pub(crate) action: Action,
+    /// The progress just before the start. `None` if there was none.
+    pub(crate) before: Option<Progress>,
+}
+
 /// The changed task before it is saved.
 pub(crate) struct TaskChange<'a> {
     pub(crate) inputs: Inputs<'a>,
     /// The changed task.
     pub(crate) task: Task,
     /// The parts that start and need a request.
-    pub(crate) starts: Vec<(Part, Action)>,
+    pub(crate) starts: Vec<StartedPart>,
     /// The parts that should start, but whose request cannot be rendered, with the reason.
     pub(crate) unrenderable: Vec<(Part, Action, String)>,
     /// The documents to store before the task is saved.
@@ -129,6 +137,7 @@ impl<'a> TaskChange<'a> {
                 self.task.progress(&part, Action::Do).and_then(|run| run.input_edit_id.clone())
             }
         };
+        let before = self.task.progress(&part, action).cloned();
         let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };
         let attempt = progress.state.attempt_count() + 1;
         if attempt == 1 {
@@ -140,7 +149,7 @@ impl<'a> TaskChange<'a> {
             self.block_undo_on_deferred_attempt(deferred, &part, action);
         }
         self.task.locked_by = Some(self.inputs.context.actor.to_owned());
-        self.starts.push((part, action));
+        self.starts.push(StartedPart { part, action, before });
     }
 
     /// Blocks the undo on a deferred attempt: another delivery of its request may still make a call until
@@ -215,7 +224,15 @@ impl<'a> TaskChange<'a> {
         let running = self.task.running_attempts();
         let waiting = running.filter(|(part, ..)| plan.step(&part.step).awaits_event());
         let waiting: Vec<_> = waiting.map(|(part, action, ..)| (part, action)).collect();
-        self.starts.extend(waiting);
+        self.send_again(waiting);
+    }
+
+    /// Sends the requests of parts in progress again.
+    pub(crate) fn send_again(&mut self, parts: Vec<(Part, Action)>) {
+        for (part, action) in parts {
+            let before = self.task.progress(&part, action).cloned();
+            self.starts.push(StartedPart { part, action, before });
+        }
     }
 
     /// The parts whose wait has ended.

@@ -168,7 +168,7 @@ pub fn transition(
     let transition = match case.decide(event) {
         PendingDecision::Change(mut change) => {
             change.notifications.extend(case.lost_although_it_changes(event));
-            let requests = render_requests(&mut change, task);
+            let requests = render_requests(&mut change);
             case.within_size(settle(change, task, requests), event)
         }
         PendingDecision::Ignore { reason, resend, notify } => {
@@ -380,7 +380,7 @@ impl<'a> DecisionInput<'a, '_> {
             return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, events);
         }
         // Also send the requests that the first delivery may have lost.
-        change.starts.extend(again);
+        change.send_again(again);
         PendingDecision::Change(change)
     }
 

@@ -45,7 +45,7 @@ impl Oracle {
             let wrong = self.wrong_move(after, (&part, action), (old, new), ledger);
             found.extend(wrong.map(|wrong| format!("{of}: {wrong}")));
         }
-        let is_contradiction = |error: &String| error.contains("which had refused attempt");
+        let is_contradiction = |error: &String| error.contains("was refused, and may have run");
         if after.error.as_ref().is_some_and(is_contradiction) {
             let error = after.error.as_deref().unwrap_or_default();
             found.push(format!("{}: an agent contradicted its refusal: {error}", after.task_id));

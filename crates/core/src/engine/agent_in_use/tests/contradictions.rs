@@ -1,0 +1,226 @@
+//! Replies of agents that the step does not use any more: which of them stop the task in Error, and what follows.
+
+use super::*;
+
+fn unknown() -> ReplyOutcome {
+    ReplyOutcome::Unknown { reason: "cut".to_owned(), detail: None }
+}
+
+fn alerting(agent: &Value, input: &Value) -> Run {
+    let mut run =
+        Run::new(agent, &json!({ "recovery": { "attempts": 1, "then": "alert" } }), input);
+    run.send(&Event::Wake);
+    run
+}
+
+/// A reply that names its agent.
+fn reply_of(agent: &str, attempt: u32, outcome: ReplyOutcome) -> Event {
+    let Event::ReplyReceived(mut reply) = reply(attempt, outcome) else { unreachable!() };
+    reply.agent = Some(agent.parse().unwrap());
+    Event::ReplyReceived(reply)
+}
+
+/// Undoes the task after all calls must have ended. Returns the requests.
+fn undone(run: &mut Run) -> Vec<String> {
+    let mut sent = run.send(&command(CommandAction::Undo));
+    run.now += 200;
+    sent.extend(run.send(&Event::Wake));
+    sent
+}
+
+#[test]
+fn a_second_delivery_that_says_what_was_known_contradicts_nothing() {
+    let (list, choice) = (json!(["a", "b"]), json!({ "choose": "${ input }", "of": ["eu", "us"] }));
+    for (first, again) in [
+        (failed(false), failed(true)),
+        (unknown(), unknown()),
+        (failed(true), failed(true)),
+        (unknown(), failed(true)),
+    ] {
+        for agent in [&list, &choice] {
+            let mut run = alerting(agent, &json!("eu"));
+            run.reply(1, first.clone());
+            run.now += 200;
+            let edit = (*agent == choice).then(|| json!("us"));
+            let second = run.send(&resubmit(edit, true));
+            if *agent == list {
+                assert_eq!(run.reply(2, deferred(true)), ["b #3 exclusive"]);
+            } else {
+                assert_eq!(second, ["us #2"]);
+            }
+            run.redelivered = true;
+            run.reply(1, again.clone());
+            assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+            assert!(!run.run().may_have_run);
+            run.redelivered = false;
+            run.reply(1, completed());
+            assert_eq!(run.task.process_state, ProcessState::Error, "an effect at two services");
+        }
+    }
+}
+
+#[test]
+fn a_second_delivery_of_a_call_that_began_a_callback_contradicts_nothing() {
+    let more = json!({
+        "recovery": { "then": "alert" }, "callback": { "within": "5m" },
+        "request": { "body": "${ callback.token }" },
+    });
+    let mut run = Run::new(&json!(["a", "b"]), &more, &Value::Null);
+    run.send(&Event::Wake);
+    run.reply(1, completed());
+    run.send(&command(CommandAction::Reject { step: None }));
+    run.send(&resubmit(None, true));
+    assert_eq!(run.reply(2, deferred(true)), ["b #3 exclusive"]);
+    run.reply(1, completed());
+    assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+    run.reply(2, completed());
+    assert_eq!(run.task.process_state, ProcessState::Error, "2 was refused, and called");
+}
+
+#[test]
+fn a_late_deferral_after_a_refusal_contradicts_nothing() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    let ReplyOutcome::Deferred { reason, retry_after_ms, detail, .. } = deferred(false) else {
+        unreachable!()
+    };
+    let late = ReplyOutcome::Deferred {
+        reason,
+        retry_after_ms,
+        may_have_run: true,
+        certain: false,
+        detail,
+    };
+    run.reply(1, late);
+    assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+}
+
+#[test]
+fn each_agent_that_contradicts_itself_stops_the_task_and_each_redelivery_nothing() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(2, deferred(true));
+    for (agent, attempt) in [("a", 1), ("b", 2)] {
+        run.send(&reply_of(agent, attempt, completed()));
+        let error = run.task.error.clone().unwrap();
+        let counted = if attempt == 2 { "was refused" } else { "counted as not run" };
+        let expected = format!(
+            "attempt {attempt} of step a {counted}, and may have run at {agent}; the step may also have run at c"
+        );
+        assert_eq!(error, expected);
+        let again = run.decide(&reply_of(agent, attempt, completed()));
+        assert!(matches!(again, Transition::Ignore { .. }), "{again:?}");
+        run.send(&resubmit(None, false));
+        assert_eq!(run.task.process_state, ProcessState::Processing);
+    }
+}
+
+#[test]
+fn an_attempt_that_failed_before_the_refusal_contradicts_nothing_after_a_contradiction_either() {
+    let mut run = alerting(&json!(["a", "b"]), &Value::Null);
+    run.reply(1, failed(false));
+    run.send(&resubmit(None, false));
+    run.reply(2, deferred(true));
+    run.send(&reply_of("a", 2, completed()));
+    run.send(&resubmit(None, false));
+    run.reply(1, failed(true));
+    assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+}
+
+#[test]
+fn a_redelivered_contradiction_is_old_after_the_next_refusal() {
+    let mut run = alerting(&json!(["a", "b"]), &Value::Null);
+    run.reply(1, deferred(true));
+    run.reply(1, unknown());
+    run.reply(2, failed(false));
+    run.now += 300;
+    assert_eq!(run.send(&resubmit(None, true)), ["b #3 exclusive"]);
+    run.reply(3, deferred(true));
+    run.reply(1, unknown());
+    assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+}
+
+#[test]
+fn an_agent_that_ran_the_step_before_the_next_one_got_a_request_undoes_it() {
+    // After the last agent, the step waits for the first one.
+    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    run.send(&Event::Wake);
+    run.reply(1, deferred(true));
+    run.reply(2, deferred(true));
+    run.send(&reply_of("b", 2, completed()));
+    let error = run.task.error.clone().unwrap();
+    assert_eq!(error, "attempt 2 of step a was refused, and may have run at b");
+    run.send(&reply_of("b", 2, completed()));
+    assert_eq!(undone(&mut run), ["undo at b #1"]);
+
+    let mut paused = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    paused.send(&Event::Wake);
+    paused.send(&command(CommandAction::Pause));
+    paused.reply(1, deferred(true));
+    paused.send(&reply_of("a", 1, completed()));
+    assert_eq!(undone(&mut paused), ["undo at a #1"]);
+
+    let choice = json!({ "choose": "${ input }", "of": ["eu", "us"] });
+    let more = json!({ "recovery": { "then": "alert" } });
+    let mut edited = Run::new(&choice, &more, &json!("eu"));
+    edited.send(&Event::Wake);
+    edited.reply(1, unknown());
+    edited.send(&command(CommandAction::Pause));
+    edited.now += 100;
+    assert_eq!(edited.send(&resubmit(Some(json!("us")), true)), [""; 0]);
+    edited.send(&reply_of("eu", 1, completed()));
+    assert_eq!(undone(&mut edited), ["undo at eu #1"]);
+}
+
+#[test]
+fn a_contradiction_by_a_call_that_may_be_in_progress_delays_the_undo() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(2, failed(false));
+    run.reply(1, unknown());
+    assert_eq!(run.send(&resubmit(None, false)), [""; 0], "the call may be in progress");
+    run.now += 200;
+    assert_eq!(run.send(&Event::Wake), ["undo at b #1"]);
+}
+
+#[test]
+fn an_unknown_outcome_of_one_item_contradicts_nothing_after_a_refusal_of_it() {
+    let more = json!({ "for_each": { "items": "${ input }", "at_once": 3 },
+        "recovery": { "attempts": 1, "then": "alert" } });
+    let mut run = Run::new(&json!(["a", "b"]), &more, &json!([1, 2, 3]));
+    run.send(&Event::Wake);
+    run.send(&reply_of_item(1, 1, unknown()));
+    run.now += 200;
+    run.send(&resubmit(None, true));
+    run.send(&reply_of_item(1, 2, deferred(true)));
+    run.send(&reply_of_item(1, 1, unknown()));
+    assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+}
+
+fn reply_of_item(item: u32, attempt: u32, outcome: ReplyOutcome) -> Event {
+    let Event::ReplyReceived(mut reply) = reply(attempt, outcome) else { unreachable!() };
+    reply.step = format!("a[{item}]").parse().unwrap();
+    Event::ReplyReceived(reply)
+}
+
+#[test]
+fn a_command_that_starts_more_requests_than_one_decision_sends_starts_all_of_them() {
+    let more = json!({
+        "for_each": { "items": "${ input }", "at_once": 30 }, "request": { "body": "x".repeat(60_000) },
+        "recovery": { "attempts": 1, "then": "alert" },
+    });
+    let items: Vec<u32> = (0..30).collect();
+    let mut run = Run::new(&json!(["a", "b"]), &more, &json!(items));
+    let sent: usize = (0..4).map(|_| run.send(&Event::Wake).len()).sum();
+    assert_eq!(sent, 30);
+    for item in 0..30 {
+        run.send(&reply_of_item(item, 1, failed(item == 29)));
+    }
+    run.now += 200;
+    let first = run.send(&resubmit(None, true)).len();
+    let rest: usize = (0..4).map(|_| run.send(&Event::Wake).len()).sum();
+    assert!(first < 30, "one decision sends no more than fit");
+    assert_eq!(first + rest, 30);
+    let items = run.task.steps["a"].items.as_ref().unwrap();
+    assert!(items.iter().all(|record| !record.run.may_have_run), "the statement is kept");
+}
