@@ -79,14 +79,15 @@ pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepRepl
         return false;
     }
     let is_refused = is_newest_refusal(case.task, case.inputs.plan, reply);
+    let plan = case.inputs.plan;
+    let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
+    // Requests to agents that are tried in order are exclusive: one delivery acts. So what an earlier attempt says again was known,
+    // and an operator repeated it, or stated that it did not run. The call of a step with a callback does not complete it.
+    let is_exclusive = agents.is_some_and(StepAgents::falls_back) && !is_refused;
     let proves = match reply.outcome {
-        // The call of a step with a callback does not complete it, and an operator knew of it.
-        ReplyOutcome::Completed { .. } => is_refused || !awaits_callback(case.inputs.plan, reply),
-        // An earlier attempt may have failed, or its outcome was unknown: an operator repeated it, or stated that it did not
-        // run. Then another delivery that says so again says nothing new.
-        ReplyOutcome::Unknown { .. } | ReplyOutcome::Failed { .. } => {
-            reply.outcome.may_have_run() && is_refused
-        }
+        ReplyOutcome::Completed { .. } => !is_exclusive || !awaits_callback(plan, reply),
+        ReplyOutcome::Unknown { .. } => !is_exclusive,
+        ReplyOutcome::Failed { may_have_run, .. } => may_have_run && is_refused,
         ReplyOutcome::Deferred { .. } => false,
     };
     let text = contradiction(reply, is_refused);
@@ -125,7 +126,7 @@ pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
 /// Records that an earlier agent ran a step, or may have. Two services may have run it, so the task stops in Error, also if it
 /// had ended. If the agent in use has no request yet, the step returns to the earlier one, which alone may have run it.
 pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepReply) {
-    let StepReply { step, agent, outcome, .. } = reply;
+    let StepReply { step, attempt, agent, outcome, .. } = reply;
     let is_refused = is_newest_refusal(&change.task, change.plan(), reply);
     let agents = change.plan().step(&step.step).agents();
     let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
@@ -136,6 +137,7 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     let is_alone = progress.agent_since > Some(progress.state.attempt_count());
     if is_alone && !progress.may_have_run && earlier.is_some() {
         progress.agent = earlier;
+        progress.agent_since = Some(*attempt);
     }
     let also = match is_alone {
         true => String::new(),

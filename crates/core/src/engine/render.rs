@@ -13,6 +13,7 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         names::Part,
+        step::Progress,
     },
 };
 
@@ -72,10 +73,13 @@ fn cancel_starts(
 }
 
 /// Restores the progress of a part just before its start. What the decision recorded of it before stays: a reply, or an
-/// operator's command.
+/// operator's command; and so does what the end of its child task's retention means.
 fn revert_start(change: &mut TaskChange<'_>, StartedPart { part, action, before }: &StartedPart) {
     match (action, before, change.task.part_record_mut(part)) {
-        (Action::Do, Some(before), Some(record)) => record.run = before.clone(),
+        (Action::Do, Some(before), Some(record)) => {
+            let child_revision = record.run.child_revision;
+            record.run = Progress { child_revision, ..before.clone() };
+        }
         (Action::Undo, before, Some(record)) => record.undo.clone_from(before),
         (Action::Do, None, _) => drop(change.task.steps.remove(&part.step)),
         (_, _, None) => {}

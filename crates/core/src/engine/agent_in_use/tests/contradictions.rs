@@ -30,32 +30,44 @@ fn undone(run: &mut Run) -> Vec<String> {
 
 #[test]
 fn a_second_delivery_that_says_what_was_known_contradicts_nothing() {
-    let (list, choice) = (json!(["a", "b"]), json!({ "choose": "${ input }", "of": ["eu", "us"] }));
     for (first, again) in [
         (failed(false), failed(true)),
         (unknown(), unknown()),
         (failed(true), failed(true)),
         (unknown(), failed(true)),
     ] {
-        for agent in [&list, &choice] {
-            let mut run = alerting(agent, &json!("eu"));
-            run.reply(1, first.clone());
-            run.now += 200;
-            let edit = (*agent == choice).then(|| json!("us"));
-            let second = run.send(&resubmit(edit, true));
-            if *agent == list {
-                assert_eq!(run.reply(2, deferred(true)), ["b #3 exclusive"]);
-            } else {
-                assert_eq!(second, ["us #2"]);
-            }
-            run.redelivered = true;
-            run.reply(1, again.clone());
-            assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
-            assert!(!run.run().may_have_run);
-            run.redelivered = false;
-            run.reply(1, completed());
-            assert_eq!(run.task.process_state, ProcessState::Error, "an effect at two services");
-        }
+        let mut run = alerting(&json!(["a", "b"]), &Value::Null);
+        run.reply(1, first.clone());
+        run.now += 200;
+        run.send(&resubmit(None, true));
+        assert_eq!(run.reply(2, deferred(true)), ["b #3 exclusive"]);
+        run.redelivered = true;
+        run.reply(1, again.clone());
+        assert_eq!(run.task.process_state, ProcessState::Processing, "{:?}", run.task.error);
+        assert!(!run.run().may_have_run);
+        run.redelivered = false;
+        run.reply(1, completed());
+        assert_eq!(run.task.process_state, ProcessState::Error, "an effect at two services");
+    }
+}
+
+/// Requests to a chosen agent are not exclusive: a second delivery may call after the first one failed.
+#[test]
+fn a_second_delivery_to_the_agent_chosen_before_an_edit_may_have_run_the_step() {
+    let callback =
+        json!({ "callback": { "within": "5m" }, "request": { "body": "${ callback.token }" } });
+    for (more, outcome) in
+        [(json!({}), unknown()), (json!({}), completed()), (callback, completed())]
+    {
+        let mut more = more;
+        json_patch::merge(&mut more, &json!({ "recovery": { "then": "alert" } }));
+        let choice = json!({ "choose": "${ input }", "of": ["eu", "us"] });
+        let mut run = Run::new(&choice, &more, &json!("eu"));
+        run.send(&Event::Wake);
+        run.reply(1, failed(false));
+        assert_eq!(run.send(&resubmit(Some(json!("us")), false)), ["us #2"]);
+        run.reply(1, outcome);
+        assert_eq!(run.task.process_state, ProcessState::Error);
     }
 }
 
@@ -152,6 +164,16 @@ fn an_agent_that_ran_the_step_before_the_next_one_got_a_request_undoes_it() {
     assert_eq!(error, "attempt 2 of step a was refused, and may have run at b");
     run.send(&reply_of("b", 2, completed()));
     assert_eq!(undone(&mut run), ["undo at b #1"]);
+
+    let mut repeated = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    repeated.send(&Event::Wake);
+    repeated.send(&command(CommandAction::Pause));
+    repeated.reply(1, deferred(true));
+    repeated.send(&reply_of("a", 1, completed()));
+    assert_eq!(repeated.send(&resubmit(None, false)), ["a #2"]);
+    repeated.send(&reply_of("a", 2, completed()));
+    repeated.send(&reply_of("a", 1, completed()));
+    assert_eq!(repeated.task.process_state, ProcessState::Processed, "one service, one key");
 
     let mut paused = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
     paused.send(&Event::Wake);
