@@ -156,7 +156,7 @@ async fn a_byte_beyond_the_first_kilobyte_costs_a_separate_document() {
         [(true, vec![in_item, output_apart], input_apart), (false, vec![in_item], output_apart)]
     {
         let is_inline = async |bytes| {
-            let costs = one_step_with(bytes, is_input).measure().await;
+            let costs = Box::pin(one_step_with(bytes, is_input).measure()).await;
             let found = [costs.submission, costs.scheduler].map(|cost| cost.rounded()[0]);
             assert!(inline.contains(&found) || found == apart, "{bytes} bytes cost {found:?}");
             found != apart
