@@ -246,3 +246,35 @@ fn a_command_that_starts_more_requests_than_one_decision_sends_starts_all_of_the
     let items = run.task.steps["a"].items.as_ref().unwrap();
     assert!(items.iter().all(|record| !record.run.may_have_run), "the statement is kept");
 }
+
+#[test]
+fn a_child_that_may_have_begun_long_ago_counts_as_begun_also_if_its_request_is_postponed() {
+    let more = json!({
+        "agent": null, "request": null, "undo": null, "complete_within": "30s",
+        "for_each": { "items": "${ input }", "at_once": 30 },
+        "workflow": { "name": "child", "input": "x".repeat(60_000) },
+        "recovery": { "attempts": 1, "then": "alert" },
+    });
+    let items: Vec<u32> = (0..30).collect();
+    let mut run = Run::new(&Value::Null, &more, &json!(items));
+    let submissions = |decided: Transition| {
+        let (Transition::Apply { effects, .. } | Transition::Ignore { effects, .. }) = decided
+        else {
+            panic!("an illegal event")
+        };
+        let begun = effects.iter().filter_map(|effect| {
+            let Effect::Submit(submission) = effect else { return None };
+            Some(submission.has_begun)
+        });
+        begun.collect::<Vec<_>>()
+    };
+    let sent: usize = (0..4).map(|_| submissions(run.decide(&Event::Wake)).len()).sum();
+    assert_eq!(sent, 30);
+    run.now += 60;
+    run.send(&Event::Swept);
+    run.now += 60 * 24 * 3_600;
+    let mut again = submissions(run.decide(&resubmit(None, false)));
+    assert!((1..30).contains(&again.len()));
+    (0..4).for_each(|_| again.extend(submissions(run.decide(&Event::Wake))));
+    assert_eq!(again, [true; 30]);
+}
