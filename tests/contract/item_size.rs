@@ -15,7 +15,7 @@ use steward_core::{
     model::{
         inline_documents::InlineDocuments,
         items::ItemRecords,
-        step::{Progress, StepRecord, StepState},
+        step::{Contradiction, Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -141,7 +141,11 @@ impl SeededRandom {
 
     fn record(&mut self, has_undo: bool) -> StepRecord {
         let undo = (has_undo && self.chance()).then(|| self.progress());
-        StepRecord { run: self.progress(), undo, items: None }
+        let contradictions = (0..self.below(6))
+            .map(|_| Contradiction { attempt: self.number(), completed: self.chance() })
+            .collect();
+        let run = Progress { no_request_yet: self.chance(), contradictions, ..self.progress() };
+        StepRecord { run, undo, items: None }
     }
 
     /// A definition with a few steps, some with items and some with an undo; and a task of that definition.
@@ -150,7 +154,8 @@ impl SeededRandom {
         let mut steps = std::collections::BTreeMap::new();
         for n in 0..1 + self.below(12) {
             let (has_items, has_undo) = (self.chance(), self.chance());
-            let mut definition = serde_json::json!({ "agent": "a", "request": { "path": "/x" } });
+            let mut definition =
+                serde_json::json!({ "agent": ["a", "b"], "request": { "path": "/x" } });
             if has_items {
                 definition["for_each"] =
                     serde_json::json!({ "items": "${ input.items }", "at_once": 100 });

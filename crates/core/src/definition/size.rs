@@ -27,7 +27,7 @@ use crate::{
         names::{Incarnation, Part, StepName, TaskId},
         payload::PayloadPlace,
         retention::DocumentRetention,
-        step::{Progress, StepRecord, StepState},
+        step::{Contradiction, Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -94,6 +94,7 @@ pub struct LargestStep {
 struct LargestSizes {
     with_undo: usize,
     without_undo: usize,
+    several_agents: usize,
     command: usize,
     rest: usize,
 }
@@ -101,6 +102,7 @@ struct LargestSizes {
 static LARGEST_SIZES: LazyLock<LargestSizes> = LazyLock::new(|| LargestSizes {
     with_undo: bytes_of(&largest_record(true)),
     without_undo: bytes_of(&largest_record(false)),
+    several_agents: several_agents_bytes(),
     // `UNKNOWN` would refuse every definition. It never occurs: the tests unwrap both values. The 1 is the byte of the
     // list entry.
     command: largest_command().map_or(UNKNOWN, |command| 1 + bytes_of(&command)),
@@ -143,7 +145,15 @@ impl Workflow {
 #[must_use]
 pub fn largest_part(step: &StepDefinition) -> usize {
     let has_undo = step.action(Action::Undo).is_some();
-    if has_undo { LARGEST_SIZES.with_undo } else { LARGEST_SIZES.without_undo }
+    let record = if has_undo { LARGEST_SIZES.with_undo } else { LARGEST_SIZES.without_undo };
+    record + more_for_agents(step)
+}
+
+/// What the record of a part needs more if its step has several agents.
+fn more_for_agents(step: &StepDefinition) -> usize {
+    let has_several =
+        step.agent.as_ref().is_some_and(|agents| agents.falls_back() || agents.choice().is_some());
+    if has_several { LARGEST_SIZES.several_agents } else { 0 }
 }
 
 /// The size of the record of one part without its items, in bytes.
@@ -237,7 +247,8 @@ fn items_bytes(count: u32, at_once: u32, step: &StepDefinition) -> usize {
     let largest = largest_part(step);
     let (all, at_once) = (of(count, largest) + distinct_runs_bytes(count), at_once.min(count));
     let has_undo = step.action(Action::Undo).is_some();
-    let awaited = if has_undo { of(at_once, LARGEST_SIZES.without_undo) } else { 0 };
+    let awaited =
+        if has_undo { of(at_once, LARGEST_SIZES.without_undo + more_for_agents(step)) } else { 0 };
     let open = of(at_once, largest) + awaited + distinct_runs_bytes(2 * at_once);
     let passed = of(PASSED_RECORDS, largest) + PASSED_RUNS_BYTES;
     entry + none + names + all.min(open + passed)
@@ -270,9 +281,20 @@ fn largest_progress() -> Progress {
         child_revision: Some(u64::MAX),
         agent: Some(u32::MAX),
         agent_since: Some(u32::MAX),
+        no_request_yet: false,
+        contradictions: Vec::new(),
     };
     let all = every_state().map(of);
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))
+}
+
+/// What several agents add to the progress of a run.
+fn several_agents_bytes() -> usize {
+    let contradiction = Contradiction { attempt: u32::MAX, completed: true };
+    let without = Progress::new(StepState::RunningItems);
+    let contradictions = vec![contradiction; limits::CONTRADICTIONS_MAX];
+    let with = Progress { no_request_yet: true, contradictions, ..without.clone() };
+    bytes_of(&with) - bytes_of(&without)
 }
 
 /// Each state, with the values that need most space.

@@ -19,7 +19,7 @@ use crate::{
         attempt::{Action, AttemptId},
         messages::{ReplyOutcome, StepReply},
         names::{AgentName, Part},
-        step::StepState,
+        step::{Contradiction, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -67,19 +67,29 @@ pub(crate) fn move_on<'a>(
 }
 
 /// Whether the reply is that of an agent which the step does not use any more.
-pub(crate) fn is_of_earlier_agent(task: &Task, reply: &StepReply) -> bool {
-    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);
-    reply.action == Action::Do && since.is_some_and(|since| (1..since).contains(&reply.attempt))
+pub(crate) fn is_of_earlier_agent(task: &Task, plan: &Plan, reply: &StepReply) -> bool {
+    let Some(progress) = task.progress(&reply.step, Action::Do) else { return false };
+    let Some(since) = progress.agent_since else { return false };
+    // After a contradiction, the step may have returned to an agent before the one that replies.
+    let names_another = || {
+        let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
+        let in_use = agents.and_then(|agents| agents.at(progress.agent));
+        reply.agent.as_ref().zip(in_use).is_some_and(|(by, in_use)| by != in_use)
+    };
+    let newest = progress.state.attempt_count();
+    reply.action == Action::Do
+        && reply.attempt > 0
+        && (reply.attempt < since || (reply.attempt <= newest && names_another()))
 }
 
 /// Whether the reply of an earlier agent shows that it ran the step, or may have, although that attempt counts as one that
 /// did not. A redelivery of the reply shows nothing new.
 pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
-    if !is_of_earlier_agent(case.task, reply) {
+    let plan = case.inputs.plan;
+    if !is_of_earlier_agent(case.task, plan, reply) {
         return false;
     }
-    let is_refused = is_newest_refusal(case.task, case.inputs.plan, reply);
-    let plan = case.inputs.plan;
+    let is_refused = is_newest_refusal(case.task, plan, reply);
     let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
     // Requests to agents that are tried in order are exclusive: one delivery acts. So what an earlier attempt says again was known,
     // and an operator repeated it, or stated that it did not run. The call of a step with a callback does not complete it.
@@ -90,9 +100,16 @@ pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepRepl
         ReplyOutcome::Failed { may_have_run, .. } => may_have_run && is_refused,
         ReplyOutcome::Deferred { .. } => false,
     };
-    let text = contradiction(reply, is_refused);
-    let is_recorded = case.task.error.as_ref().is_some_and(|error| error.contains(&text));
-    proves && !is_recorded
+    let completed = is_completed(reply);
+    let says_more = |known: &Contradiction| completed && !known.completed;
+    let known = case.task.progress(&reply.step, Action::Do).and_then(|progress| {
+        progress.contradictions.iter().find(|known| known.attempt == reply.attempt)
+    });
+    proves && known.is_none_or(says_more)
+}
+
+fn is_completed(reply: &StepReply) -> bool {
+    matches!(reply.outcome, ReplyOutcome::Completed { .. })
 }
 
 /// Whether the attempt of the reply was the last one at the agent before, and that agent refused it.
@@ -105,12 +122,6 @@ fn is_newest_refusal(task: &Task, plan: &Plan, reply: &StepReply) -> bool {
 
 fn awaits_callback(plan: &Plan, reply: &StepReply) -> bool {
     plan.find(&reply.step.step).is_some_and(|step| step.callback().is_some())
-}
-
-/// What a contradiction is about: the beginning of its text.
-fn contradiction(StepReply { step, attempt, .. }: &StepReply, is_refused: bool) -> String {
-    let counted = if is_refused { "was refused" } else { "counted as not run" };
-    format!("attempt {attempt} of step {step} {counted}, and may have run")
 }
 
 /// Whether an earlier delivery of this deferral has started the newest attempt, at the next agent.
@@ -134,18 +145,26 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
         u32::try_from(agents.names().iter().position(|other| other == name)?).ok()
     });
     let in_use = agents.and_then(|agents| agents.at(progress.agent)).map(AgentName::as_str);
-    let is_alone = progress.agent_since > Some(progress.state.attempt_count());
-    if is_alone && !progress.may_have_run && earlier.is_some() {
+    let is_alone = progress.no_request_yet;
+    if is_alone && earlier.is_some() {
         progress.agent = earlier;
         progress.agent_since = Some(*attempt);
+        progress.no_request_yet = false;
     }
+    let completed = is_completed(reply);
+    progress.contradictions.retain(|known| known.attempt != *attempt);
+    let excess = (progress.contradictions.len() + 1).saturating_sub(limits::CONTRADICTIONS_MAX);
+    progress.contradictions.drain(..excess);
+    progress.contradictions.push(Contradiction { attempt: *attempt, completed });
     let also = match is_alone {
         true => String::new(),
         false => format!("; the step may also have run at {}", in_use.unwrap_or(ANOTHER)),
     };
     progress.may_have_run = true;
     let by = agent.as_ref().map_or(ANOTHER, AgentName::as_str);
-    let reason = format!("{} at {by}{also}", contradiction(reply, is_refused));
+    let counted = if is_refused { "was refused" } else { "counted as not run" };
+    let reason =
+        format!("attempt {attempt} of step {step} {counted}, and may have run at {by}{also}");
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
         change.block_undo_on_call_started_by(change.now(), step, Action::Do);
     }

@@ -35,6 +35,9 @@ pub(crate) fn render_requests(change: &mut TaskChange<'_>) -> Vec<Effect> {
         match rendered {
             Ok(request) => {
                 bytes = bytes.saturating_add(request.estimated_bytes());
+                if let Some(progress) = change.task.progress_mut(part, *action) {
+                    progress.no_request_yet = false;
+                }
                 requests.push(request);
             }
             Err(ValueError::Invalid(reason)) => unrenderable.push((part.clone(), *action, reason)),

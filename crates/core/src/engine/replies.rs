@@ -38,7 +38,7 @@ pub(crate) fn reply_received<'a>(
     }
     // An event that comes too late is no side effect.
     let awaits_event = case.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
-    if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
+    if !awaits_event && is_late_reply_of_earlier_attempt(case, reply) {
         return late_effect(case, step, Some(&reply.outcome));
     }
     if agent_in_use::has_moved_on(case.task, reply) {
@@ -301,11 +301,11 @@ fn awaits_callback(case: &DecisionInput<'_, '_>, part: &Part, action: Action) ->
 
 /// Whether the reply shows that an earlier attempt took effect, or may have, which was recorded as one that did not,
 /// and another attempt has started since.
-fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
-    let progress = task.progress(&reply.step, reply.action);
+fn is_late_reply_of_earlier_attempt(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
+    let progress = case.task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
         reply.action == Action::Do
-            && !agent_in_use::is_of_earlier_agent(task, reply)
+            && !agent_in_use::is_of_earlier_agent(case.task, case.inputs.plan, reply)
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run
             && !matches!(progress.state, StepState::Completed { .. })

@@ -268,6 +268,24 @@ pub struct Progress {
     /// agent.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub agent_since: Option<u32>,
+    /// Whether no request has been sent to that agent since it replaced another one. An attempt may count all the same: its
+    /// request could not be rendered, or an operator completed the step.
+    #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_request_yet: bool,
+    /// The replies of earlier agents that stopped the task in Error, the newest last. Only the newest are kept.
+    #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
+    pub contradictions: Vec<Contradiction>,
+}
+
+/// A reply of an agent that the step does not use any more, which said that it ran the step, or may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contradiction {
+    /// The attempt of the reply.
+    #[serde(rename = "a")]
+    pub attempt: u32,
+    /// Whether it certainly ran the step.
+    #[serde(rename = "c", default, skip_serializing_if = "std::ops::Not::not")]
+    pub completed: bool,
 }
 
 impl Progress {
@@ -284,6 +302,8 @@ impl Progress {
             child_revision: None,
             agent: None,
             agent_since: None,
+            no_request_yet: false,
+            contradictions: Vec::new(),
         }
     }
 
@@ -292,6 +312,7 @@ impl Progress {
     pub(crate) fn use_agent(&mut self, position: Option<u32>) {
         self.agent = position;
         self.agent_since = Some(self.state.attempt_count().saturating_add(1));
+        self.no_request_yet = true;
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.

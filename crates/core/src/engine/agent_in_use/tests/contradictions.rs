@@ -140,6 +140,61 @@ fn an_attempt_that_failed_before_the_refusal_contradicts_nothing_after_a_contrad
 }
 
 #[test]
+fn a_contradiction_stays_known_after_the_operator_continues_and_other_contradictions() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(2, deferred(true));
+    let both = [reply_of("a", 1, completed()), reply_of("b", 2, unknown())];
+    for reply in &both {
+        run.send(reply);
+        assert_eq!(run.task.process_state, ProcessState::Error);
+        run.send(&resubmit(None, false));
+    }
+    for reply in &both {
+        assert!(matches!(run.decide(reply), Transition::Ignore { .. }));
+    }
+    run.send(&reply_of("b", 2, completed()));
+    assert_eq!(run.task.process_state, ProcessState::Error, "b says more than before");
+}
+
+#[test]
+fn an_attempt_without_a_request_is_no_run_at_the_next_agent() {
+    let choice = json!({ "choose": "${ input }", "of": ["eu", "us"] });
+    let more = json!({ "recovery": { "then": "alert" } });
+    let mut not_rendered = Run::new(&choice, &more, &json!("eu"));
+    not_rendered.send(&Event::Wake);
+    not_rendered.reply(1, failed(false));
+    assert_eq!(not_rendered.send(&resubmit(Some(json!("nowhere")), false)), [""; 0]);
+    assert_eq!(not_rendered.run().state.newest_attempt(), Some(2));
+    not_rendered.send(&reply_of("eu", 1, completed()));
+    assert_eq!(undone(&mut not_rendered), ["undo at eu #1"]);
+
+    let mut completed_by_hand = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    completed_by_hand.send(&Event::Wake);
+    completed_by_hand.send(&command(CommandAction::Pause));
+    completed_by_hand.reply(1, deferred(true));
+    let step = "a".parse().ok();
+    completed_by_hand.send(&command(CommandAction::Complete { step, output: Value::Null }));
+    completed_by_hand.send(&reply_of("a", 1, completed()));
+    let error = completed_by_hand.task.error.clone().unwrap();
+    assert_eq!(error, "attempt 1 of step a was refused, and may have run at a");
+    assert_eq!(undone(&mut completed_by_hand), ["undo at a #1"]);
+}
+
+#[test]
+fn an_agent_after_the_one_to_which_the_step_returned_may_have_run_it_too() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.send(&command(CommandAction::Pause));
+    run.reply(2, deferred(true));
+    run.send(&reply_of("a", 1, completed()));
+    run.send(&reply_of("b", 2, completed()));
+    let error = run.task.error.as_deref().unwrap();
+    assert!(error.contains("attempt 2 of step a counted as not run, and may have run at b; the step may also have run at a"), "{error}");
+    assert_eq!(run.run().state.name(), "waiting");
+}
+
+#[test]
 fn a_redelivered_contradiction_is_old_after_the_next_refusal() {
     let mut run = alerting(&json!(["a", "b"]), &Value::Null);
     run.reply(1, deferred(true));
