@@ -55,3 +55,29 @@ pub fn error_chain(error: &dyn Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, io};
+
+    use super::error_chain;
+
+    /// An error with a message, and a cause that the message may contain already.
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Caused {
+        text: &'static str,
+        #[source]
+        cause: Box<dyn Error>,
+    }
+
+    #[test]
+    fn an_error_names_each_cause_once() {
+        let caused = |text, cause: Box<dyn Error>| Box::new(Caused { text, cause });
+        let root = || io::Error::other("table tasks not found");
+        let repeated = caused("service error: table tasks not found", Box::new(root()));
+        assert_eq!(error_chain(&*repeated), "service error: table tasks not found");
+        let chain = caused("cannot save", caused("service error", Box::new(root())));
+        assert_eq!(error_chain(&*chain), "cannot save: service error: table tasks not found");
+    }
+}
