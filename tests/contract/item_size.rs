@@ -144,7 +144,7 @@ impl SeededRandom {
         let contradictions = (0..self.below(6))
             .map(|_| Contradiction { attempt: self.number(), completed: self.chance() })
             .collect();
-        let run = Progress { no_request_yet: self.chance(), contradictions, ..self.progress() };
+        let run = Progress { sent_shared: self.chance(), contradictions, ..self.progress() };
         StepRecord { run, undo, items: None }
     }
 

@@ -281,7 +281,7 @@ fn largest_progress() -> Progress {
         child_revision: Some(u64::MAX),
         agent: Some(u32::MAX),
         agent_since: Some(u32::MAX),
-        no_request_yet: false,
+        sent_shared: false,
         contradictions: Vec::new(),
     };
     let all = every_state().map(of);
@@ -293,7 +293,7 @@ fn several_agents_bytes() -> usize {
     let contradiction = Contradiction { attempt: u32::MAX, completed: true };
     let without = Progress::new(StepState::RunningItems);
     let contradictions = vec![contradiction; limits::CONTRADICTIONS_MAX];
-    let with = Progress { no_request_yet: true, contradictions, ..without.clone() };
+    let with = Progress { sent_shared: true, contradictions, ..without.clone() };
     bytes_of(&with) - bytes_of(&without)
 }
 

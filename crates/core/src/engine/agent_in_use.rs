@@ -13,7 +13,9 @@ use crate::{
         plan::{CompiledStep, Plan},
         step_agents::StepAgents,
     },
-    engine::{decision_input::DecisionInput, task_change::TaskChange, values::ValueError},
+    engine::{
+        decision_input::DecisionInput, effect::Effect, task_change::TaskChange, values::ValueError,
+    },
     limits,
     model::{
         attempt::{Action, AttemptId},
@@ -47,7 +49,8 @@ pub(crate) fn may_change(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
     let falls_back = |agents: &StepAgents| attempt.action == Action::Do && agents.falls_back();
     let agents = change.plan().step(&attempt.step.step).agents();
     let progress = change.task.progress(&attempt.step, attempt.action);
-    agents.is_some_and(falls_back) && progress.is_some_and(|progress| !progress.may_have_run)
+    agents.is_some_and(falls_back)
+        && progress.is_some_and(|progress| !progress.may_have_run && !progress.sent_shared)
 }
 
 /// Moves on to the next agent, which gets a request at once. Returns its name. If there is none, the step has to wait, and
@@ -66,29 +69,29 @@ pub(crate) fn move_on<'a>(
     Some(name)
 }
 
+/// Records that two deliveries of a request may act, if the step has several agents in order.
+pub(crate) fn record_request(change: &mut TaskChange<'_>, part: &Part, effect: &Effect) {
+    let Effect::Request(request) = effect else { return };
+    let agents = change.plan().step(&part.step).agents();
+    if request.action == Action::Do
+        && !request.exclusive
+        && agents.is_some_and(StepAgents::falls_back)
+        && let Some(progress) = change.task.progress_mut(part, Action::Do)
+    {
+        progress.sent_shared = true;
+    }
+}
+
 /// Whether the reply is that of an agent which the step does not use any more.
-pub(crate) fn is_of_earlier_agent(task: &Task, plan: &Plan, reply: &StepReply) -> bool {
-    let Some(progress) = task.progress(&reply.step, Action::Do) else { return false };
-    let Some(since) = progress.agent_since else { return false };
-    // After a contradiction, the step may have returned to an agent before the one that replies.
-    let names_another = || {
-        let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
-        let in_use = agents.and_then(|agents| agents.at(progress.agent));
-        reply.agent.as_ref().zip(in_use).is_some_and(|(by, in_use)| by != in_use)
-    };
-    let newest = progress.state.attempt_count();
-    reply.action == Action::Do
-        && reply.attempt > 0
-        && (reply.attempt < since || (reply.attempt <= newest && names_another()))
+pub(crate) fn is_of_earlier_agent(task: &Task, reply: &StepReply) -> bool {
+    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);
+    reply.action == Action::Do && since.is_some_and(|since| (1..since).contains(&reply.attempt))
 }
 
 /// Whether the reply of an earlier agent shows that it ran the step, or may have, although that attempt counts as one that
 /// did not. A redelivery of the reply shows nothing new.
 pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
     let plan = case.inputs.plan;
-    if !is_of_earlier_agent(case.task, plan, reply) {
-        return false;
-    }
     let is_refused = is_newest_refusal(case.task, plan, reply);
     let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
     // Requests to agents that are tried in order are exclusive: one delivery acts. So what an earlier attempt says again was known,
@@ -134,37 +137,29 @@ pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
         })
 }
 
-/// Records that an earlier agent ran a step, or may have. Two services may have run it, so the task stops in Error, also if it
-/// had ended. If the agent in use has no request yet, the step returns to the earlier one, which alone may have run it.
+/// Records that an earlier agent ran a step, or may have. The undo of the step does not revert that, so the task stops in Error,
+/// also if it had ended, and an operator decides before the step is tried again.
 pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepReply) {
     let StepReply { step, attempt, agent, outcome, .. } = reply;
-    let is_refused = is_newest_refusal(&change.task, change.plan(), reply);
     let agents = change.plan().step(&step.step).agents();
     let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
-    let earlier = agents.zip(agent.as_ref()).and_then(|(agents, name)| {
-        u32::try_from(agents.names().iter().position(|other| other == name)?).ok()
-    });
-    let in_use = agents.and_then(|agents| agents.at(progress.agent)).map(AgentName::as_str);
-    let is_alone = progress.no_request_yet;
-    if is_alone && earlier.is_some() {
-        progress.agent = earlier;
-        progress.agent_since = Some(*attempt);
-        progress.no_request_yet = false;
+    if matches!(progress.state, StepState::Waiting { .. }) {
+        progress.state = StepState::Failed { attempt: progress.state.newest_attempt() };
     }
+    progress.may_have_run = true;
     let completed = is_completed(reply);
     progress.contradictions.retain(|known| known.attempt != *attempt);
     let excess = (progress.contradictions.len() + 1).saturating_sub(limits::CONTRADICTIONS_MAX);
     progress.contradictions.drain(..excess);
     progress.contradictions.push(Contradiction { attempt: *attempt, completed });
-    let also = match is_alone {
-        true => String::new(),
-        false => format!("; the step may also have run at {}", in_use.unwrap_or(ANOTHER)),
+    let undo = match agents.filter(|agents| agents.falls_back()) {
+        Some(agents) => format!("goes to {}", agents.shown(progress.agent)),
+        // It was chosen anew after an edit of the input, with which the idempotency key changed.
+        None => "does not revert it".to_owned(),
     };
-    progress.may_have_run = true;
     let by = agent.as_ref().map_or(ANOTHER, AgentName::as_str);
-    let counted = if is_refused { "was refused" } else { "counted as not run" };
     let reason =
-        format!("attempt {attempt} of step {step} {counted}, and may have run at {by}{also}");
+        format!("attempt {attempt} of step {step} may have run at {by}; the step's undo {undo}");
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
         change.block_undo_on_call_started_by(change.now(), step, Action::Do);
     }

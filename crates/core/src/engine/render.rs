@@ -35,9 +35,7 @@ pub(crate) fn render_requests(change: &mut TaskChange<'_>) -> Vec<Effect> {
         match rendered {
             Ok(request) => {
                 bytes = bytes.saturating_add(request.estimated_bytes());
-                if let Some(progress) = change.task.progress_mut(part, *action) {
-                    progress.no_request_yet = false;
-                }
+                agent_in_use::record_request(change, part, &request);
                 requests.push(request);
             }
             Err(ValueError::Invalid(reason)) => unrenderable.push((part.clone(), *action, reason)),

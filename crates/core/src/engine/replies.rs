@@ -31,18 +31,13 @@ pub(crate) fn reply_received<'a>(
     reply: &StepReply,
 ) -> PendingDecision<'a> {
     let StepReply { step, action, attempt, .. } = reply;
-    if agent_in_use::contradicts_refusal(case, reply) {
-        let mut change = case.change();
-        agent_in_use::record_contradiction(&mut change, reply);
-        return PendingDecision::Change(change);
+    if agent_in_use::is_of_earlier_agent(case.task, reply) {
+        return reply_of_earlier_agent(case, reply);
     }
     // An event that comes too late is no side effect.
     let awaits_event = case.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
-    if !awaits_event && is_late_reply_of_earlier_attempt(case, reply) {
+    if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
         return late_effect(case, step, Some(&reply.outcome));
-    }
-    if agent_in_use::has_moved_on(case.task, reply) {
-        return case.stale_and_own_next(step, *action);
     }
     let progress = match case.progress(step, *action, *attempt, "a reply") {
         Ok(progress) => progress,
@@ -85,6 +80,22 @@ pub(crate) fn reply_received<'a>(
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => case.duplicate(step),
+    }
+}
+
+/// Decides on a reply of an agent that the step does not use any more.
+fn reply_of_earlier_agent<'a>(
+    case: &DecisionInput<'a, '_>,
+    reply: &StepReply,
+) -> PendingDecision<'a> {
+    if agent_in_use::contradicts_refusal(case, reply) {
+        let mut change = case.change();
+        agent_in_use::record_contradiction(&mut change, reply);
+        PendingDecision::Change(change)
+    } else if agent_in_use::has_moved_on(case.task, reply) {
+        case.stale_and_own_next(&reply.step, reply.action)
+    } else {
+        case.stale(&reply.step, reply.action)
     }
 }
 
@@ -301,11 +312,10 @@ fn awaits_callback(case: &DecisionInput<'_, '_>, part: &Part, action: Action) ->
 
 /// Whether the reply shows that an earlier attempt took effect, or may have, which was recorded as one that did not,
 /// and another attempt has started since.
-fn is_late_reply_of_earlier_attempt(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
-    let progress = case.task.progress(&reply.step, reply.action);
+fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
+    let progress = task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
         reply.action == Action::Do
-            && !agent_in_use::is_of_earlier_agent(case.task, case.inputs.plan, reply)
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run
             && !matches!(progress.state, StepState::Completed { .. })

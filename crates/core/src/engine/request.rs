@@ -90,6 +90,7 @@ impl AgentCall<'_> {
         let task = sources.task;
         let progress = task.progress(part, action);
         let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
+        let sent_shared = progress.is_some_and(|progress| progress.sent_shared);
         let Some((StepState::Running { attempt, complete_by }, edit)) =
             progress.map(|progress| (progress.state.clone(), progress.input_edit_id.as_ref()))
         else {
@@ -115,7 +116,7 @@ impl AgentCall<'_> {
             idempotent,
             call_within_ms: u64::try_from(definition.call_within.as_millis()).ok(),
             responses: definition.responses.clone(),
-            exclusive: falls_back && !may_have_run,
+            exclusive: falls_back && !may_have_run && !sent_shared,
             may_have_run,
             agent: agent.clone(),
             method: template.method,

@@ -268,10 +268,10 @@ pub struct Progress {
     /// agent.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub agent_since: Option<u32>,
-    /// Whether no request has been sent to that agent since it replaced another one. An attempt may count all the same: its
-    /// request could not be rendered, or an operator completed the step.
+    /// Whether a request was sent of which two deliveries may act, to one of several agents that are tried in order. Then the
+    /// part stays with its agent, also if an operator states that it did not run.
     #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
-    pub no_request_yet: bool,
+    pub sent_shared: bool,
     /// The replies of earlier agents that stopped the task in Error, the newest last. Only the newest are kept.
     #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<Contradiction>,
@@ -302,7 +302,7 @@ impl Progress {
             child_revision: None,
             agent: None,
             agent_since: None,
-            no_request_yet: false,
+            sent_shared: false,
             contradictions: Vec::new(),
         }
     }
@@ -312,7 +312,6 @@ impl Progress {
     pub(crate) fn use_agent(&mut self, position: Option<u32>) {
         self.agent = position;
         self.agent_since = Some(self.state.attempt_count().saturating_add(1));
-        self.no_request_yet = true;
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.

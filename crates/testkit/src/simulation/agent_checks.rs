@@ -35,20 +35,19 @@ impl Oracle {
     pub(super) fn observe_agents(&mut self, before: &Task, after: &Task, ledger: &EffectLedger) {
         let mut found = Vec::new();
         for (part, action, new) in after.started_actions() {
-            let old = before.progress(&part, action);
-            let Some(old) = old.filter(|old| old.agent != new.agent) else { continue };
             if self.agents(after, &part).is_none_or(|agents| !is_in_order(agents)) {
                 continue;
             }
-            self.agent_moves += u64::from(new.agent.is_some());
             let of = describe(&after.task_id, &part, action);
+            if let Some(contradiction) = new.contradictions.last() {
+                let attempt = contradiction.attempt;
+                found.push(format!("{of}: an agent contradicted its refusal of attempt {attempt}"));
+            }
+            let old = before.progress(&part, action);
+            let Some(old) = old.filter(|old| old.agent != new.agent) else { continue };
+            self.agent_moves += u64::from(new.agent.is_some());
             let wrong = self.wrong_move(after, (&part, action), (old, new), ledger);
             found.extend(wrong.map(|wrong| format!("{of}: {wrong}")));
-        }
-        let is_contradiction = |error: &String| error.contains("was refused, and may have run");
-        if after.error.as_ref().is_some_and(is_contradiction) {
-            let error = after.error.as_deref().unwrap_or_default();
-            found.push(format!("{}: an agent contradicted its refusal: {error}", after.task_id));
         }
         self.violations.extend(found);
     }

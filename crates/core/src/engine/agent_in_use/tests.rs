@@ -264,8 +264,8 @@ fn an_agent_that_ran_a_step_after_its_refusal_stops_the_task_in_error_in_every_s
             run.reply(1, outcome.clone());
             assert_eq!(run.task.process_state, ProcessState::Error);
             let error = run.task.error.clone().unwrap();
-            let expected = "attempt 1 of step a was refused, and may have run at another agent; \
-                            the step may also have run at b";
+            let expected =
+                "attempt 1 of step a may have run at another agent; the step's undo goes to b";
             assert_eq!(error, expected);
             let again = run.decide(&reply(1, outcome.clone()));
             let stale = matches!(again, Transition::Ignore { .. });
@@ -360,7 +360,7 @@ fn an_edited_input_chooses_another_agent_only_if_the_step_did_not_run() {
     assert_eq!(run.send(&resubmit(Some(json!("us")), true)), ["us #2"]);
     run.reply(1, completed());
     let error = run.task.error.clone().unwrap();
-    assert!(error.ends_with("the step may also have run at us"), "{error}");
+    assert!(error.ends_with("the step's undo does not revert it"), "{error}");
 }
 
 #[test]
