@@ -143,6 +143,8 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     let StepReply { step, attempt, agent, outcome, .. } = reply;
     let agents = change.plan().step(&step.step).agents();
     let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
+    // Another delivery of a deferred request may still make a call.
+    let deferred = progress.state.deferred_by();
     if matches!(progress.state, StepState::Waiting { .. }) {
         progress.state = StepState::Failed { attempt: progress.state.newest_attempt() };
     }
@@ -162,6 +164,9 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
         format!("attempt {attempt} of step {step} may have run at {by}; the step's undo {undo}");
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
         change.block_undo_on_call_started_by(change.now(), step, Action::Do);
+    }
+    if let Some(complete_by) = deferred {
+        change.block_undo_on_call_started_by(complete_by, step, Action::Do);
     }
     let before = change.task.error.take().map(|error| format!("; {error}"));
     let reason = format!("{reason}{}", before.unwrap_or_default());

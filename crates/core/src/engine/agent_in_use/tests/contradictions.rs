@@ -199,6 +199,17 @@ fn after_a_contradiction_no_request_of_the_step_goes_out_before_an_operator_stat
 }
 
 #[test]
+fn a_statement_after_a_contradiction_waits_for_another_delivery_of_a_deferred_request() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(2, deferred(false));
+    run.reply(1, completed());
+    assert_eq!(run.send(&resubmit(None, true)), [""; 0], "attempt 2 may still make a call");
+    run.now += 200;
+    assert_eq!(run.send(&resubmit(None, true)), ["b #3 exclusive"]);
+}
+
+#[test]
 fn the_error_says_which_agent_the_undo_does_not_reach() {
     let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
