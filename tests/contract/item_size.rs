@@ -142,7 +142,11 @@ impl SeededRandom {
     fn record(&mut self, has_undo: bool) -> StepRecord {
         let undo = (has_undo && self.chance()).then(|| self.progress());
         let contradictions = (0..self.below(6))
-            .map(|_| Contradiction { attempt: self.number(), completed: self.chance() })
+            .map(|_| Contradiction {
+                attempt: self.number(),
+                completed: self.chance(),
+                settled: self.chance(),
+            })
             .collect();
         let run = Progress { sent_shared: self.chance(), contradictions, ..self.progress() };
         StepRecord { run, undo, items: None }

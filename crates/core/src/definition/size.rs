@@ -290,7 +290,7 @@ fn largest_progress() -> Progress {
 
 /// What several agents add to the progress of a run.
 fn several_agents_bytes() -> usize {
-    let contradiction = Contradiction { attempt: u32::MAX, completed: true };
+    let contradiction = Contradiction { attempt: u32::MAX, completed: true, settled: true };
     let without = Progress::new(StepState::RunningItems);
     let contradictions = vec![contradiction; limits::CONTRADICTIONS_MAX];
     let with = Progress { sent_shared: true, contradictions, ..without.clone() };

@@ -153,7 +153,7 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     progress.contradictions.retain(|known| known.attempt != *attempt);
     let excess = (progress.contradictions.len() + 1).saturating_sub(limits::CONTRADICTIONS_MAX);
     progress.contradictions.drain(..excess);
-    progress.contradictions.push(Contradiction { attempt: *attempt, completed });
+    progress.contradictions.push(Contradiction { attempt: *attempt, completed, settled: false });
     let undo = match agents.filter(|agents| agents.falls_back()) {
         Some(agents) => format!("goes to {}", agents.shown(progress.agent)),
         // It was chosen anew after an edit of the input, with which the idempotency key changed.

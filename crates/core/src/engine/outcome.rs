@@ -23,7 +23,7 @@ use crate::{
         error_detail::ErrorDetail,
         messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::Part,
-        step::StepState,
+        step::{Progress, StepState},
         task::ProcessState,
         time::later,
     },
@@ -302,7 +302,7 @@ fn defer(
     pause: Duration,
     (may_have_run, did_not_run): (bool, bool),
 ) {
-    let repeatable = change.plan().step(&attempt.step.step).is_repeatable(attempt.action);
+    let repeatable = is_repeatable(change, &attempt);
     // Another delivery of an earlier attempt's request may have made a call.
     let progress = change.task.progress(&attempt.step, attempt.action);
     let may_have_run = may_have_run || progress.is_some_and(|progress| progress.may_have_run);
@@ -399,12 +399,20 @@ fn recovery_decision(change: &TaskChange<'_>, attempt: &AttemptId) -> RecoveryDe
     let Some(policy) = definition.action(*action) else {
         return RecoveryDecision::GiveUp(FinalAction::Alert);
     };
-    let is_repeated = definition.is_repeatable(*action) && !definition.awaits_event();
+    let is_repeated = is_repeatable(change, attempt) && !definition.awaits_event();
     if !is_repeated || is_abandoned(change, attempt) {
         return RecoveryDecision::GiveUp(policy.recovery.then);
     }
     let failures = change.task.progress(step, *action).map_or(0, |p| p.failure_count) + 1;
     policy.recovery.verdict(failures, seed(&change.task.task_id, step, *action, *number))
+}
+
+/// Whether Steward may send another request after one that may have taken effect. The agent in use does not know the key of an
+/// earlier one that ran the step, so an operator decides first.
+fn is_repeatable(change: &TaskChange<'_>, AttemptId { step, action, .. }: &AttemptId) -> bool {
+    let progress = change.task.progress(step, *action);
+    change.plan().step(&step.step).is_repeatable(*action)
+        && !progress.is_some_and(Progress::is_contradicted)
 }
 
 fn final_action(change: &TaskChange<'_>, attempt: &AttemptId) -> FinalAction {

@@ -198,10 +198,10 @@ impl CommandExecutor<'_, '_> {
             check_call_is_over(step, progress, until, now)?;
         }
         progress.may_have_run &= !did_not_run;
+        progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
         // An edited request has another idempotency key, so the service does not recognise the first call by it.
         // So does an agent other than the one that ran it.
-        let ran_elsewhere = action == Action::Do && !progress.contradictions.is_empty();
-        let another_key = edited || !repeatable || ran_elsewhere;
+        let another_key = edited || !repeatable || progress.is_contradicted();
         let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
         if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
             return Err(format!(

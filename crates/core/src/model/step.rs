@@ -286,6 +286,9 @@ pub struct Contradiction {
     /// Whether it certainly ran the step.
     #[serde(rename = "c", default, skip_serializing_if = "std::ops::Not::not")]
     pub completed: bool,
+    /// Whether an operator has stated since then that the step did not run.
+    #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
+    pub settled: bool,
 }
 
 impl Progress {
@@ -312,6 +315,12 @@ impl Progress {
     pub(crate) fn use_agent(&mut self, position: Option<u32>) {
         self.agent = position;
         self.agent_since = Some(self.state.attempt_count().saturating_add(1));
+    }
+
+    /// Whether an earlier agent ran the step, or may have, and no operator has stated since then that it did not run.
+    #[must_use]
+    pub fn is_contradicted(&self) -> bool {
+        self.contradictions.iter().any(|contradiction| !contradiction.settled)
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.

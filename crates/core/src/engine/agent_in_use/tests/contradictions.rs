@@ -199,6 +199,25 @@ fn after_a_contradiction_no_request_of_the_step_goes_out_before_an_operator_stat
 }
 
 #[test]
+fn a_contradicted_step_whose_request_is_out_gets_no_other_one_before_the_statement_either() {
+    for outcome in [deferred(true), deferred(false), unknown()] {
+        let mut run = alerting(&json!(["a", "b"]), &Value::Null);
+        run.reply(1, deferred(true));
+        run.reply(1, completed());
+        assert_eq!(run.send(&resubmit(None, false)), [""; 0]);
+        assert_eq!(run.reply(2, outcome), [""; 0]);
+        run.now += 400;
+        assert_eq!(run.send(&Event::Wake), [""; 0]);
+        assert_eq!(run.task.process_state, ProcessState::Error);
+        assert_eq!(run.send(&resubmit(None, true)), ["b #3 exclusive"]);
+        // Now only b may have run it, with its own key.
+        run.reply(3, failed(true));
+        run.now += 300;
+        assert_eq!(run.send(&resubmit(None, false)), ["b #4"]);
+    }
+}
+
+#[test]
 fn a_statement_after_a_contradiction_waits_for_another_delivery_of_a_deferred_request() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
