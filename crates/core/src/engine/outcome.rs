@@ -307,6 +307,11 @@ fn defer(
     let progress = change.task.progress(&attempt.step, attempt.action);
     let may_have_run = may_have_run || progress.is_some_and(|progress| progress.may_have_run);
     if may_have_run && !repeatable {
+        // Of an idempotent step, another delivery of the request may still make a call.
+        let step = change.plan().step(&attempt.step.step);
+        if step.is_repeatable(attempt.action) && !did_not_run {
+            block_undo_on_call(change, &attempt);
+        }
         return fail(change, attempt, reason, may_have_run);
     }
     let pause = pause.clamp(limits::STEP_WITHIN_MIN, limits::WAIT_MAX);

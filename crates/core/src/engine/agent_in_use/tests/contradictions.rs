@@ -223,9 +223,15 @@ fn a_statement_after_a_contradiction_waits_for_another_delivery_of_a_deferred_re
     run.reply(1, deferred(true));
     run.reply(2, deferred(false));
     run.reply(1, completed());
-    assert_eq!(run.send(&resubmit(None, true)), [""; 0], "attempt 2 may still make a call");
-    run.now += 200;
-    assert_eq!(run.send(&resubmit(None, true)), ["b #3 exclusive"]);
+    let mut running = Run::in_order();
+    running.reply(1, deferred(true));
+    running.reply(1, completed());
+    running.reply(2, deferred(false));
+    for run in [&mut run, &mut running] {
+        assert_eq!(run.send(&resubmit(None, true)), [""; 0], "attempt 2 may still make a call");
+        run.now += 200;
+        assert_eq!(run.send(&resubmit(None, true)), ["b #3 exclusive"]);
+    }
 }
 
 #[test]
