@@ -200,7 +200,7 @@ impl CommandExecutor<'_, '_> {
         progress.may_have_run &= !did_not_run;
         progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
         // An edited request has another idempotency key, so the service does not recognise the first call by it.
-        // So does an agent other than the one that ran it.
+        // Neither does the service of another agent than the one that ran it.
         let another_key = edited || !repeatable || progress.is_contradicted();
         let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
         if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
