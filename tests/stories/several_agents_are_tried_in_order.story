@@ -41,13 +41,13 @@ wake                         => Processing; request charge #1 to visa by 101s
 agent defers charge #1 for 10s "breaker open", for certain
                              => document step/charge/1/deferral; request charge #2 to backup by 101s
 agent completes charge #2    => Processed; charge completed (output kept); no longer due
-agent completes charge #1    => Error; charge completed (may have run); due 111s; alert "attempt
-                                1 of step charge may have run at another agent; the step's undo goes
-                                to backup"
+agent completes charge #1    => Error; charge completed (may have run); due 111s; alert "step
+                                charge: the undo goes to backup, but attempt 1 may have run at
+                                another agent"
 submit                       => Pending; due 101s
 wake                         => Processing; request charge #1 to visa by 101s
 agent defers charge #1 for 10s "breaker open", for certain
                              => document step/charge/1/deferral; request charge #2 to backup by 101s
-agent completes charge #1    => Error; charge running #2 (may have run); due 111s; alert "attempt
-                                1 of step charge may have run at another agent; the step's undo goes
-                                to backup"
+agent completes charge #1    => Error; charge running #2 (may have run); due 111s; alert "step
+                                charge: the undo goes to backup, but attempt 1 may have run at
+                                another agent"

@@ -14,6 +14,10 @@ agent fails invoice #1 "no address"
                              => Undoing because "step invoice: no address";
                                 invoice failed (failures 1, reason kept)
 wake                         => ignored: NothingReady
+ann completes reserve        => refused: the undo of step reserve cannot begin: the point of no return runs
+                                or has run
+ann skips reserve            => refused: the undo of step reserve cannot begin: the point of no return runs
+                                or has run
 clock +1s
 agent completes ship #1      => Error; ship completed (output kept); due 31s;
                                 alert invoice "not undone, past the point of no return ship: step
@@ -73,6 +77,8 @@ agent fails invoice #1 "no address"
                                 invoice failed (failures 1, reason kept)
 ann pauses                   => paused; due 123s; published: pause
 agent completes ship #1      => ship completed (output kept)
+ann skips reserve            => refused: the undo of step reserve cannot begin: the point of no return runs
+                                or has run
 ann resumes                  => Error; no longer paused; due 93s;
                                 alert invoice "not undone, past the point of no return ship: step
                                 invoice: no address"; published: resume

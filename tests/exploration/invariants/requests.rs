@@ -45,6 +45,10 @@ impl CheckedTransition<'_> {
                 "no undo is requested while the task is not undone",
                 backward || *action == Action::Do,
             );
+            check(
+                "no step is requested once an undo has begun",
+                *action == Action::Undo || !has_begun_undo(after),
+            );
             let passed =
                 |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
             let is_next = steps[&step.step].after.iter().all(passed);
@@ -262,11 +266,20 @@ impl CheckedTransition<'_> {
         check("an undo waits for the attempt of its own part", !own.is_some_and(is_awaited));
         let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
         check("only a part that may have run is undone", ran);
+        // Once an undo has begun, nothing cancels it.
+        let goes_on = has_begun_undo(self.tasks().0);
         for (other, record) in after.started_parts() {
             let may_have = self.after.may_have_run(&other) || is_awaited(record);
             let is_point_of_no_return =
                 !self.workflow.definition.steps[&other.step].point_of_no_return;
-            check("no undo past the point of no return", is_point_of_no_return || !may_have);
+            check(
+                "no undo past the point of no return",
+                goes_on || is_point_of_no_return || !may_have,
+            );
         }
     }
+}
+
+fn has_begun_undo(task: &Task) -> bool {
+    task.started_parts().any(|(_, record)| record.undo.is_some())
 }

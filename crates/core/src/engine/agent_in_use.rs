@@ -13,16 +13,14 @@ use crate::{
         plan::{CompiledStep, Plan},
         step_agents::StepAgents,
     },
-    engine::{
-        decision_input::DecisionInput, effect::Effect, task_change::TaskChange, values::ValueError,
-    },
+    engine::{decision_input::DecisionInput, task_change::TaskChange, values::ValueError},
     limits,
     model::{
         attempt::{Action, AttemptId},
         messages::{ReplyOutcome, StepReply},
         names::{AgentName, Part},
         step::{Contradiction, StepState},
-        task::{ProcessState, Task},
+        task::Task,
     },
 };
 
@@ -69,16 +67,15 @@ pub(crate) fn move_on<'a>(
     Some(name)
 }
 
-/// Records that two deliveries of a request may act, if the step has several agents in order.
-pub(crate) fn record_request(change: &mut TaskChange<'_>, part: &Part, effect: &Effect) {
-    let Effect::Request(request) = effect else { return };
+/// Records at the start of an attempt that two deliveries of its request may act, if the step has several agents in order and an
+/// earlier attempt may have run. A request that is sent again is what it was at first, whatever has become known since.
+pub(crate) fn record_start(change: &mut TaskChange<'_>, part: &Part, action: Action) {
     let agents = change.plan().step(&part.step).agents();
-    if request.action == Action::Do
-        && !request.exclusive
+    if action == Action::Do
         && agents.is_some_and(StepAgents::falls_back)
-        && let Some(progress) = change.task.progress_mut(part, Action::Do)
+        && let Some(progress) = change.task.progress_mut(part, action)
     {
-        progress.sent_shared = true;
+        progress.sent_shared |= progress.may_have_run;
     }
 }
 
@@ -105,10 +102,14 @@ pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepRepl
     };
     let completed = is_completed(reply);
     let says_more = |known: &Contradiction| completed && !known.completed;
-    let known = case.task.progress(&reply.step, Action::Do).and_then(|progress| {
-        progress.contradictions.iter().find(|known| known.attempt == reply.attempt)
-    });
-    proves && known.is_none_or(says_more)
+    let known =
+        case.task.progress(&reply.step, Action::Do).map(|progress| &*progress.contradictions);
+    let known = known.unwrap_or_default();
+    let same = known.iter().find(|known| known.attempt == reply.attempt);
+    // Below the attempts that are kept, one may have been dropped.
+    let may_be_dropped = known.len() >= limits::CONTRADICTIONS_MAX
+        && known.iter().all(|known| known.attempt > reply.attempt);
+    proves && !may_be_dropped && same.is_none_or(says_more)
 }
 
 fn is_completed(reply: &StepReply) -> bool {
@@ -141,7 +142,8 @@ pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
 /// also if it had ended, and an operator decides before the step is tried again.
 pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepReply) {
     let StepReply { step, attempt, agent, outcome, .. } = reply;
-    let agents = change.plan().step(&step.step).agents();
+    let plan = change.plan();
+    let agents = plan.step(&step.step).agents();
     let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
     // Another delivery of a deferred request may still make a call.
     let deferred = progress.state.deferred_by();
@@ -150,29 +152,30 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     }
     progress.may_have_run = true;
     let completed = is_completed(reply);
-    progress.contradictions.retain(|known| known.attempt != *attempt);
-    let excess = (progress.contradictions.len() + 1).saturating_sub(limits::CONTRADICTIONS_MAX);
-    progress.contradictions.drain(..excess);
-    progress.contradictions.push(Contradiction { attempt: *attempt, completed, settled: false });
-    let undo = match agents.filter(|agents| agents.falls_back()) {
-        Some(agents) => format!("goes to {}", agents.shown(progress.agent)),
-        // It was chosen anew after an edit of the input, with which the idempotency key changed.
-        None => "does not revert it".to_owned(),
-    };
+    let known = &mut progress.contradictions;
+    known.retain(|known| known.attempt != *attempt);
+    known.push(Contradiction { attempt: *attempt, completed, settled: false });
+    known.sort_unstable_by_key(|known| known.attempt);
+    known.drain(..known.len().saturating_sub(limits::CONTRADICTIONS_MAX));
     let by = agent.as_ref().map_or(ANOTHER, AgentName::as_str);
-    let reason =
-        format!("attempt {attempt} of step {step} may have run at {by}; the step's undo {undo}");
+    let effect = format!("attempt {attempt} may have run at {by}");
+    // What an operator needs first is not cut off.
+    let reason = match agents.filter(|agents| agents.falls_back()) {
+        _ if plan.step(&step.step).undo().is_none() => format!("step {step}: {effect}"),
+        Some(agents) => {
+            let undone_by = agents.shown(progress.agent);
+            format!("step {step}: the undo goes to {undone_by}, but {effect}")
+        }
+        // It was chosen anew after an edit of the input, with which the idempotency key changed.
+        None => format!("step {step}: the undo does not revert its earlier call: {effect}"),
+    };
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
         change.block_undo_on_call_started_by(change.now(), step, Action::Do);
     }
     if let Some(complete_by) = deferred {
         change.block_undo_on_call_started_by(complete_by, step, Action::Do);
     }
-    let before = change.task.error.take().map(|error| format!("; {error}"));
-    let reason = format!("{reason}{}", before.unwrap_or_default());
-    change.task.process_state = ProcessState::Error;
-    change.task.error = Some(limits::short_line(&reason, limits::ERROR_CHARS_MAX));
-    change.reports_end_again = true;
+    change.fail_task_again(&reason);
 }
 
 /// An agent whose name is not known.

@@ -37,9 +37,13 @@ pub enum PointOfNoReturn {
     Passed(StepName),
 }
 
-/// Determines whether `task` has passed its point of no return.
+/// Determines whether `task` has passed its point of no return. Once the undo of a part has begun, the task can no longer be
+/// completed as a whole: nothing cancels the undo then, not even a report that the step took effect.
 #[must_use]
 pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
+    if has_begun_undo(task) {
+        return PointOfNoReturn::Ahead;
+    }
     let mut found = PointOfNoReturn::Ahead;
     for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
@@ -52,6 +56,12 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
         }
     }
     found
+}
+
+/// Whether the undo of a part has begun.
+#[must_use]
+pub fn has_begun_undo(task: &Task) -> bool {
+    task.part_runs().any(|(_, record)| record.undo.is_some())
 }
 
 /// The steps that can start: they have not started, and all their predecessors have completed or were skipped.

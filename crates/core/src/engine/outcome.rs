@@ -14,7 +14,7 @@ use crate::{
         recovery::{FinalAction, RecoveryDecision, seed},
         step::CallbackDefinition,
     },
-    engine::{agent_in_use, request::size_error, task_change::TaskChange, undo},
+    engine::{agent_in_use, order, request::size_error, task_change::TaskChange, undo},
     limits,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
@@ -150,7 +150,8 @@ pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revi
 }
 
 /// Records that an attempt took effect, or may have, although it was recorded as one that did not: its request was
-/// delivered twice. If the task is Undone, the effect remains, and the task stops in Error. Returns whether the task
+/// delivered twice. If the task is Undone, or the step is the point of no return and the undo has begun, the effect remains, and the
+/// task stops in Error. Returns whether the task
 /// may continue now.
 pub(crate) fn record_late_effect(
     change: &mut TaskChange<'_>,
@@ -166,9 +167,12 @@ pub(crate) fn record_late_effect(
     if !is_over {
         change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
-    if change.task.process_state == ProcessState::Undone {
-        change.fail_task(&format!("step {part} took effect after the task was undone"));
-        change.reports_end_again = true;
+    // The point of no return cancels an undo that has not begun.
+    let is_return = change.plan().step(&part.step).definition.point_of_no_return;
+    let is_undone = change.task.process_state == ProcessState::Undone;
+    if is_undone || is_return && order::has_begun_undo(&change.task) {
+        let end = if is_undone { "task was undone" } else { "undo began" };
+        change.fail_task_again(&format!("step {part} took effect after the {end}"));
     }
     let state = change.task.progress(part, Action::Do).map(|progress| progress.state.clone());
     if let Some(StepState::Waiting { attempt: Some(number), .. }) = state {

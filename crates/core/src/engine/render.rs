@@ -35,7 +35,6 @@ pub(crate) fn render_requests(change: &mut TaskChange<'_>) -> Vec<Effect> {
         match rendered {
             Ok(request) => {
                 bytes = bytes.saturating_add(request.estimated_bytes());
-                agent_in_use::record_request(change, part, &request);
                 requests.push(request);
             }
             Err(ValueError::Invalid(reason)) => unrenderable.push((part.clone(), *action, reason)),

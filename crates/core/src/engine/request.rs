@@ -116,7 +116,7 @@ impl AgentCall<'_> {
             idempotent,
             call_within_ms: u64::try_from(definition.call_within.as_millis()).ok(),
             responses: definition.responses.clone(),
-            exclusive: falls_back && !may_have_run && !sent_shared,
+            exclusive: falls_back && !sent_shared,
             may_have_run,
             agent: agent.clone(),
             method: template.method,

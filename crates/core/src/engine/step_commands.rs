@@ -7,7 +7,8 @@ use crate::{
     definition::plan::CompiledStep,
     engine::{
         command_executor::{CommandExecutor, RefusalReason},
-        order, outcome,
+        order::{self, PointOfNoReturn},
+        outcome,
         request::{child_id, size_error},
         task_change::started_progress,
     },
@@ -33,15 +34,17 @@ impl CommandExecutor<'_, '_> {
         let plan = self.change.plan();
         // A wait is shortened only if the operator names it.
         let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
-        let is_eligible = |part: &Part, state: &StepState| match state {
+        // The statement is about the agents before: the attempt in progress goes on.
+        let settles = |progress: &Progress| did_not_run && !edited && progress.is_contradicted();
+        let is_eligible = |part: &Part, progress: &Progress| match progress.state {
             StepState::Failed { .. } => true,
             StepState::Waiting { .. } => !only_waits(part),
             // It waits for its event again, with another subscription.
-            StepState::Running { .. } => only == Some(part) && plan.step(&part.step).awaits_event(),
-            StepState::AwaitingCallback { .. }
-            | StepState::RunningItems
-            | StepState::Completed { .. }
-            | StepState::Skipped { .. } => false,
+            StepState::Running { .. } if plan.step(&part.step).awaits_event() => only == Some(part),
+            StepState::Running { .. } | StepState::AwaitingCallback { .. } => settles(progress),
+            StepState::RunningItems | StepState::Completed { .. } | StepState::Skipped { .. } => {
+                false
+            }
         };
         let steps: Vec<_> = self
             .change
@@ -49,7 +52,7 @@ impl CommandExecutor<'_, '_> {
             .started_actions()
             .filter(|(name, action, progress)| {
                 *action == direction
-                    && is_eligible(name, &progress.state)
+                    && is_eligible(name, progress)
                     && only.is_none_or(|only| is_covered_by(only, name))
             })
             .map(|(name, ..)| name)
@@ -187,7 +190,8 @@ impl CommandExecutor<'_, '_> {
         did_not_run: bool,
         edited: bool,
     ) -> Result<(), RefusalReason> {
-        let repeatable = self.change.plan().step(&step.step).is_repeatable(action);
+        let definition = self.change.plan().step(&step.step);
+        let repeatable = definition.is_repeatable(action);
         let now = self.change.now();
         let until = self.deferred_call_until(step, action);
         if did_not_run {
@@ -199,6 +203,9 @@ impl CommandExecutor<'_, '_> {
         }
         progress.may_have_run &= !did_not_run;
         progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
+        if progress.state.reply_due_by().is_some() && !definition.awaits_event() {
+            return Ok(());
+        }
         // An edited request has another idempotency key, so the service does not recognise the first call by it.
         // Neither does the service of another agent than the one that ran it.
         let another_key = edited || !repeatable || progress.is_contradicted();
@@ -303,8 +310,16 @@ impl CommandExecutor<'_, '_> {
         let task = &self.change.task;
         let progress = task.progress(step, direction);
         let is_left = || order::parts_left_to_undo(self.change.plan(), task).contains(step);
-        if direction == Action::Undo && progress.is_none() && !is_left() {
-            return Err(format!("step {step} has nothing to undo"));
+        if direction == Action::Undo && progress.is_none() {
+            if !is_left() {
+                return Err(format!("step {step} has nothing to undo"));
+            }
+            // The first undo, also by hand, would make the undo of the task final.
+            if order::point_of_no_return(self.change.plan(), task) != PointOfNoReturn::Ahead {
+                return Err(format!(
+                    "the undo of step {step} cannot begin: the point of no return runs or has run"
+                ));
+            }
         }
         Ok(progress.map(|progress| &progress.state))
     }

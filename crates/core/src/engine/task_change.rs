@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::{
     definition::{plan::Plan, step::ActionDefinition},
     engine::{
+        agent_in_use,
         decision::DecisionContext,
         effect::Effect,
         values::{DocumentCache, ValueSources},
@@ -148,6 +149,7 @@ impl<'a> TaskChange<'a> {
         if let Some(deferred) = deferred {
             self.block_undo_on_deferred_attempt(deferred, &part, action);
         }
+        agent_in_use::record_start(self, &part, action);
         self.task.locked_by = Some(self.inputs.context.actor.to_owned());
         self.starts.push(StartedPart { part, action, before });
     }
@@ -206,6 +208,15 @@ impl<'a> TaskChange<'a> {
             self.task.process_state = ProcessState::Error;
             self.task.error = Some(limits::short_line(reason, limits::ERROR_CHARS_MAX));
         }
+    }
+
+    /// Stops the task in Error with an alert, also if it had stopped or ended before.
+    pub(crate) fn fail_task_again(&mut self, reason: &str) {
+        let before = self.task.error.take().map(|error| format!("; {error}")).unwrap_or_default();
+        self.task.process_state = ProcessState::Error;
+        let reason = format!("{reason}{before}");
+        self.task.error = Some(limits::short_line(&reason, limits::ERROR_CHARS_MAX));
+        self.reports_end_again = true;
     }
 
     /// Reopens an ended task, and gives it the full `complete_within` of its workflow again.

@@ -272,7 +272,7 @@ pub struct Progress {
     /// part stays with its agent, also if an operator states that it did not run.
     #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
     pub sent_shared: bool,
-    /// The replies of earlier agents that stopped the task in Error, the newest last. Only the newest are kept.
+    /// The replies of earlier agents that stopped the task in Error, by attempt. Only those of the latest attempts are kept.
     #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<Contradiction>,
 }

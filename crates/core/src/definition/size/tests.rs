@@ -89,7 +89,8 @@ fn usual_records_have_the_size_of_the_constants() {
 
 #[test]
 fn the_upper_bounds_are_large_enough() {
-    assert!(bytes_of(&largest_record(true)) + 50 < PART_BYTES_BOUND);
+    let largest = bytes_of(&largest_record(true)) + LARGEST_SIZES.several_agents;
+    assert!(largest + 50 < PART_BYTES_BOUND);
     let rest = task_bytes(&largest_without_steps().unwrap());
     assert!(rest < REST_BYTES_BOUND, "{rest}");
     assert!(!is_over_limit(&largest_task_value(&wide(3, true))));

@@ -15,11 +15,12 @@ use crate::{
         event::Event,
         transition::transition,
     },
-    model::{command::CommandAction, messages::StepRequest, time::Timing},
+    model::{command::CommandAction, messages::StepRequest, task::ProcessState, time::Timing},
     submission::{accept, parse},
 };
 
 mod contradictions;
+mod requests_sent_again;
 
 /// A task of a workflow with the step `a`, and everything that it stored.
 struct Run {
@@ -265,7 +266,7 @@ fn an_agent_that_ran_a_step_after_its_refusal_stops_the_task_in_error_in_every_s
             assert_eq!(run.task.process_state, ProcessState::Error);
             let error = run.task.error.clone().unwrap();
             let expected =
-                "attempt 1 of step a may have run at another agent; the step's undo goes to b";
+                "step a: the undo goes to b, but attempt 1 may have run at another agent";
             assert_eq!(error, expected);
             let again = run.decide(&reply(1, outcome.clone()));
             let stale = matches!(again, Transition::Ignore { .. });
@@ -297,7 +298,7 @@ fn a_contradiction_between_a_refusal_and_its_redelivery_loses_no_request() {
     run.send(&resubmit(None, false));
     assert_eq!(run.task.process_state, ProcessState::Processing);
     run.redelivered = true;
-    assert_eq!(run.reply(2, deferred(true)), ["b #3"], "it may have run, so b has to do it");
+    assert_eq!(run.reply(2, deferred(true)), ["b #3 exclusive"], "as it was sent at first");
 }
 
 #[test]
@@ -360,7 +361,7 @@ fn an_edited_input_chooses_another_agent_only_if_the_step_did_not_run() {
     assert_eq!(run.send(&resubmit(Some(json!("us")), true)), ["us #2"]);
     run.reply(1, completed());
     let error = run.task.error.clone().unwrap();
-    assert!(error.ends_with("the step's undo does not revert it"), "{error}");
+    assert!(error.contains("the undo does not revert its earlier call"), "{error}");
 }
 
 #[test]

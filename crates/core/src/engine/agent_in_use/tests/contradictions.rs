@@ -115,9 +115,8 @@ fn each_agent_that_contradicts_itself_stops_the_task_and_each_redelivery_nothing
     for (agent, attempt) in [("a", 1), ("b", 2)] {
         run.send(&reply_of(agent, attempt, completed()));
         let error = run.task.error.clone().unwrap();
-        let expected = format!(
-            "attempt {attempt} of step a may have run at {agent}; the step's undo goes to c"
-        );
+        let expected =
+            format!("step a: the undo goes to c, but attempt {attempt} may have run at {agent}");
         assert_eq!(error, expected);
         let again = run.decide(&reply_of(agent, attempt, completed()));
         assert!(matches!(again, Transition::Ignore { .. }), "{again:?}");
@@ -244,8 +243,88 @@ fn the_error_says_which_agent_the_undo_does_not_reach() {
     run.send(&command(CommandAction::Complete { step, output: Value::Null }));
     run.send(&reply_of("a", 1, completed()));
     let error = run.task.error.clone().unwrap();
-    assert_eq!(error, "attempt 1 of step a may have run at a; the step's undo goes to b");
+    assert_eq!(error, "step a: the undo goes to b, but attempt 1 may have run at a");
     assert_eq!(undone(&mut run), ["undo at b #1"]);
+}
+
+#[test]
+fn the_error_says_no_undo_if_the_step_has_none_and_names_the_agent_of_the_undo_also_if_names_are_long()
+ {
+    let long = |last: char| format!("{}{last}", "x".repeat(crate::limits::NAME_CHARS_MAX - 1));
+    let agents = json!([long('a'), long('b')]);
+    for (more, undo) in [(json!({}), Some(long('b'))), (json!({ "undo": null }), None)] {
+        let mut run = Run::new(&agents, &more, &Value::Null);
+        run.send(&Event::Wake);
+        run.reply(1, deferred(true));
+        run.send(&reply_of(&long('a'), 1, completed()));
+        let error = run.task.error.clone().unwrap();
+        assert!(error.contains("attempt 1 may have run at xxx"), "{error}");
+        match undo {
+            Some(agent) => assert!(error.contains(&format!("undo goes to {agent}")), "{error}"),
+            None => assert!(!error.contains("undo"), "{error}"),
+        }
+    }
+}
+
+/// The agents break the contract in every attempt.
+#[test]
+fn more_contradictions_than_are_kept_stop_the_task_once_each_too() {
+    let agents: Vec<_> = ('a'..='d').map(String::from).collect();
+    let mut run = Run::new(&json!(agents), &json!({}), &Value::Null);
+    run.send(&Event::Wake);
+    for attempt in 1..=7 {
+        run.reply(attempt, deferred(true));
+        if attempt == 4 {
+            run.now += 400;
+            assert_eq!(run.send(&Event::Wake), ["a #5 exclusive"]);
+        }
+    }
+    let mut stopped = 0;
+    for attempt in (1..=7).cycle().take(7 * 4) {
+        if matches!(run.decide(&reply(attempt, completed())), Transition::Apply { .. }) {
+            stopped += 1;
+            assert_eq!(run.task.process_state, ProcessState::Error);
+            run.send(&resubmit(None, false));
+        }
+    }
+    assert_eq!(stopped, 7);
+    assert_eq!(run.run().contradictions.len(), crate::limits::CONTRADICTIONS_MAX);
+}
+
+#[test]
+fn the_statement_counts_while_a_request_to_the_next_agent_is_out() {
+    for step in [None, "a".parse().ok()] {
+        let mut run = Run::in_order();
+        run.reply(1, deferred(true));
+        run.reply(1, completed());
+        let order = CommandAction::Resubmit { step, input: None, did_not_run: true };
+        assert_eq!(run.send(&command(order)), [""; 0], "the request goes on");
+        assert_eq!(run.task.commands.last().unwrap().refused, None);
+        assert_eq!(run.task.process_state, ProcessState::Processing);
+        assert_eq!(run.reply(2, deferred(true)), ["c #3 exclusive"]);
+    }
+}
+
+#[test]
+fn the_statement_waits_for_the_end_of_a_call_of_the_agent_before() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(1, unknown());
+    for (wait, refused) in [(0, true), (200, false)] {
+        run.now += wait;
+        run.send(&resubmit(None, true));
+        assert_eq!(run.task.commands.last().unwrap().refused.is_some(), refused);
+    }
+}
+
+#[test]
+fn an_edit_changes_no_request_that_is_out_after_a_contradiction() {
+    let mut run = Run::in_order();
+    run.reply(1, deferred(true));
+    run.reply(1, completed());
+    run.send(&resubmit(Some(json!({ "n": 1 })), true));
+    assert_eq!(run.run().input_edit_id, None, "attempt 2 has the input of the submission");
+    assert!(run.run().is_contradicted(), "the statement was about no part");
 }
 
 #[test]
