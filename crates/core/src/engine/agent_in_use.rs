@@ -13,7 +13,9 @@ use crate::{
         plan::{CompiledStep, Plan},
         step_agents::StepAgents,
     },
-    engine::{decision_input::DecisionInput, task_change::TaskChange, values::ValueError},
+    engine::{
+        decision_input::DecisionInput, order, task_change::TaskChange, undo, values::ValueError,
+    },
     limits,
     model::{
         attempt::{Action, AttemptId},
@@ -174,6 +176,9 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     }
     if let Some(complete_by) = deferred {
         change.block_undo_on_call_started_by(complete_by, step, Action::Do);
+    }
+    if order::is_undo_final(&change.task) {
+        undo::go_on(change);
     }
     change.fail_task_again(&reason);
 }

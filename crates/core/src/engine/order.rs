@@ -22,7 +22,7 @@ use crate::{
         names::{Part, StepName},
         part_run::PartRun,
         step::{StepRecord, StepState},
-        task::Task,
+        task::{ProcessState, Task},
     },
 };
 
@@ -37,20 +37,17 @@ pub enum PointOfNoReturn {
     Passed(StepName),
 }
 
-/// Determines whether `task` has passed its point of no return. Once the undo of a part has begun, the task can no longer be
-/// completed as a whole: nothing cancels the undo then, not even a report that the step took effect.
+/// Determines whether `task` has passed its point of no return. An effect that an undo has come before does not count: the part
+/// has the record of an undo then ([`undo::go_on`](super::undo::go_on)).
 #[must_use]
 pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
-    if has_begun_undo(task) {
-        return PointOfNoReturn::Ahead;
-    }
     let mut found = PointOfNoReturn::Ahead;
     for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
         for (_, part) in record.part_runs(name) {
             if part.run.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
-            } else if has_effect(part) {
+            } else if has_effect(part) && part.undo.is_none() {
                 return PointOfNoReturn::Passed(name.clone());
             }
         }
@@ -58,10 +55,11 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     found
 }
 
-/// Whether the undo of a part has begun.
+/// Whether nothing can cancel the undo of the task any more: a part is being undone, or the task was undone.
 #[must_use]
-pub fn has_begun_undo(task: &Task) -> bool {
-    task.part_runs().any(|(_, record)| record.undo.is_some())
+pub fn is_undo_final(task: &Task) -> bool {
+    let begun = || task.part_runs().any(|(_, record)| record.undo.is_some());
+    task.process_state == ProcessState::Undone || task.direction() == Action::Undo && begun()
 }
 
 /// The steps that can start: they have not started, and all their predecessors have completed or were skipped.
@@ -182,7 +180,7 @@ fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {
     has_undo(plan, name) && has_effect(record) && !passed
 }
 
-fn has_undo(plan: &Plan, name: &StepName) -> bool {
+pub(crate) fn has_undo(plan: &Plan, name: &StepName) -> bool {
     plan.step(name).undo().is_some()
 }
 
@@ -192,6 +190,6 @@ fn is_awaited(record: &StepRecord) -> bool {
 }
 
 /// Whether the part completed, or may have run.
-fn has_effect(record: &StepRecord) -> bool {
+pub(crate) fn has_effect(record: &StepRecord) -> bool {
     matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
 }

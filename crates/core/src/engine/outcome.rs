@@ -167,10 +167,10 @@ pub(crate) fn record_late_effect(
     if !is_over {
         change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
-    // The point of no return cancels an undo that has not begun.
     let is_return = change.plan().step(&part.step).definition.point_of_no_return;
     let is_undone = change.task.process_state == ProcessState::Undone;
-    if is_undone || is_return && order::has_begun_undo(&change.task) {
+    if is_undone || is_return && order::is_undo_final(&change.task) {
+        undo::go_on(change);
         let end = if is_undone { "task was undone" } else { "undo began" };
         change.fail_task_again(&format!("step {part} took effect after the {end}"));
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    definition::plan::CompiledStep,
+    definition::{plan::CompiledStep, step_agents::StepAgents},
     engine::{
         command_executor::{CommandExecutor, RefusalReason},
         order::{self, PointOfNoReturn},
@@ -34,7 +34,6 @@ impl CommandExecutor<'_, '_> {
         let plan = self.change.plan();
         // A wait is shortened only if the operator names it.
         let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
-        // The statement is about the agents before: the attempt in progress goes on.
         let settles = |progress: &Progress| did_not_run && !edited && progress.is_contradicted();
         let is_eligible = |part: &Part, progress: &Progress| match progress.state {
             StepState::Failed { .. } => true,
@@ -201,9 +200,13 @@ impl CommandExecutor<'_, '_> {
         if did_not_run {
             check_call_is_over(step, progress, until, now)?;
         }
-        progress.may_have_run &= !did_not_run;
+        // The statement is about the attempts before one that is in progress, and about none at the agent in use.
+        let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
+        let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
+        let is_about_agent_in_use = !goes_on || falls_back && !progress.sent_shared;
+        progress.may_have_run &= !(did_not_run && is_about_agent_in_use);
         progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
-        if progress.state.reply_due_by().is_some() && !definition.awaits_event() {
+        if goes_on {
             return Ok(());
         }
         // An edited request has another idempotency key, so the service does not recognise the first call by it.

@@ -305,6 +305,38 @@ fn the_statement_counts_while_a_request_to_the_next_agent_is_out() {
     }
 }
 
+/// The statement is about the agents before, and does not lose what the agent in use may have done.
+#[test]
+fn the_statement_during_an_attempt_keeps_what_may_have_run_at_the_agent_in_use() {
+    let in_order = json!(["a", "b"]);
+    let choice = json!({ "choose": "${ input }", "of": ["a", "b"] });
+    for (agent, next) in [(in_order, "b #3"), (choice, "b #3")] {
+        let mut run = Run::new(&agent, &json!({ "call_within": "1s" }), &json!("a"));
+        run.send(&Event::Wake);
+        if agent.is_array() {
+            run.reply(1, deferred(true));
+        } else {
+            run.send(&command(CommandAction::Pause));
+            run.reply(1, unknown());
+            run.now += 60;
+            run.send(&resubmit(Some(json!("b")), true));
+            run.send(&command(CommandAction::Resume));
+        }
+        run.reply(2, unknown());
+        run.now += 40;
+        assert_eq!(run.send(&Event::Wake), [next]);
+        run.reply(1, completed());
+        run.now += 40;
+        run.send(&resubmit(None, true));
+        assert!(!run.run().is_contradicted());
+        run.reply(3, failed(false));
+        run.now += 200;
+        let undo = run.send(&Event::Wake);
+        assert!(run.run().may_have_run && run.task.undo_reason.is_some(), "{:?}", run.task.error);
+        assert!(undo == ["undo at b #1"] || run.task.steps["a"].undo.is_some());
+    }
+}
+
 #[test]
 fn the_statement_waits_for_the_end_of_a_call_of_the_agent_before() {
     let mut run = Run::in_order();
