@@ -69,18 +69,6 @@ pub(crate) fn move_on<'a>(
     Some(name)
 }
 
-/// Records at the start of an attempt that two deliveries of its request may act, if the step has several agents in order and an
-/// earlier attempt may have run. A request that is sent again is what it was at first, whatever has become known since.
-pub(crate) fn record_start(change: &mut TaskChange<'_>, part: &Part, action: Action) {
-    let agents = change.plan().step(&part.step).agents();
-    if action == Action::Do
-        && agents.is_some_and(StepAgents::falls_back)
-        && let Some(progress) = change.task.progress_mut(part, action)
-    {
-        progress.sent_shared |= progress.may_have_run;
-    }
-}
-
 /// Whether the reply is that of an agent which the step does not use any more.
 pub(crate) fn is_of_earlier_agent(task: &Task, reply: &StepReply) -> bool {
     let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);

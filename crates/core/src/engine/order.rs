@@ -38,7 +38,7 @@ pub enum PointOfNoReturn {
 }
 
 /// Determines whether `task` has passed its point of no return. An effect that an undo has come before does not count: the part
-/// has the record of an undo then ([`undo::go_on`](super::undo::go_on)).
+/// has the record of an undo then.
 #[must_use]
 pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     let mut found = PointOfNoReturn::Ahead;

@@ -10,9 +10,8 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::Timestamp;
 
 use crate::{
-    definition::{plan::Plan, step::ActionDefinition},
+    definition::{plan::Plan, step::ActionDefinition, step_agents::StepAgents},
     engine::{
-        agent_in_use,
         decision::DecisionContext,
         effect::Effect,
         values::{DocumentCache, ValueSources},
@@ -149,9 +148,21 @@ impl<'a> TaskChange<'a> {
         if let Some(deferred) = deferred {
             self.block_undo_on_deferred_attempt(deferred, &part, action);
         }
-        agent_in_use::record_start(self, &part, action);
+        self.record_shared_request(&part, action);
         self.task.locked_by = Some(self.inputs.context.actor.to_owned());
         self.starts.push(StartedPart { part, action, before });
+    }
+
+    /// Records at the start of an attempt that two deliveries of its request may act, if the step has several agents in order and
+    /// an earlier attempt may have run. A request that is sent again is what it was at first, whatever has become known since.
+    fn record_shared_request(&mut self, part: &Part, action: Action) {
+        let agents = self.plan().step(&part.step).agents();
+        if action == Action::Do
+            && agents.is_some_and(StepAgents::falls_back)
+            && let Some(progress) = self.task.progress_mut(part, action)
+        {
+            progress.sent_shared |= progress.may_have_run;
+        }
     }
 
     /// Blocks the undo on a deferred attempt: another delivery of its request may still make a call until
