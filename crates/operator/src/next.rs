@@ -68,9 +68,11 @@ pub fn next_events(
             return vec![NextEvent::new("The task has ended")];
         }
         ProcessState::Error if task.undo_reason.is_some() => {
-            return vec![NextEvent::new(
-                "An operator must resubmit, skip or complete the failed undo",
-            )];
+            let undos = || task.part_runs().filter_map(|(_, record)| record.undo.as_ref());
+            return vec![NextEvent::new(match undos().any(|undo| undo.state.is_failed()) {
+                true => "An operator must resubmit, skip or complete the failed undo",
+                false => "An operator must check the error, and resubmit to continue the undo",
+            })];
         }
         ProcessState::Error => {
             let has_failed_step = task.part_runs().any(|(_, record)| record.run.state.is_failed());
@@ -438,7 +440,13 @@ mod tests {
                 json!({ "process_state": "Error", "steps": { "a": { "s": "f", "a": 1, "f": 1 } } }),
                 "the failed step, or undo the task",
             ),
-            (json!({ "process_state": "Error", "undo_reason": "x" }), "the failed undo"),
+            (json!({ "process_state": "Error", "undo_reason": "x" }), "to continue the undo"),
+            (
+                json!({ "process_state": "Error", "undo_reason": "x", "steps": {
+                    "a": { "s": "c", "a": 1, "x": { "s": "f", "a": 1, "f": 1 } },
+                } }),
+                "the failed undo",
+            ),
         ] {
             let events = events(fields);
             assert!(events[0].ends_with(what), "{events:?}");

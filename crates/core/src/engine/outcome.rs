@@ -150,9 +150,8 @@ pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revi
 }
 
 /// Records that an attempt took effect, or may have, although it was recorded as one that did not: its request was
-/// delivered twice. If the task is Undone, or the step is the point of no return and the undo has begun, the effect remains, and the
-/// task stops in Error. Returns whether the task
-/// may continue now.
+/// delivered twice. If the task is Undone, or the step is the point of no return and the undo has begun, the effect
+/// remains, and the task stops in Error. Returns whether the task may continue now.
 pub(crate) fn record_late_effect(
     change: &mut TaskChange<'_>,
     part: &Part,
@@ -167,9 +166,9 @@ pub(crate) fn record_late_effect(
     if !is_over {
         change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
-    let is_return = change.plan().step(&part.step).definition.point_of_no_return;
+    let is_point_of_no_return = change.plan().step(&part.step).definition.point_of_no_return;
     let is_undone = change.task.process_state == ProcessState::Undone;
-    if is_undone || is_return && order::is_undo_final(&change.task) {
+    if is_undone || is_point_of_no_return && order::is_undo_final(&change.task) {
         undo::go_on(change);
         let end = if is_undone { "task was undone" } else { "undo began" };
         change.fail_task_again(&format!("step {part} took effect after the {end}"));

@@ -200,11 +200,11 @@ impl CommandExecutor<'_, '_> {
         if did_not_run {
             check_call_is_over(step, progress, until, now)?;
         }
-        // The statement is about the attempts before one that is in progress, and about none at the agent in use.
+        // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
         let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
         let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
-        let is_about_agent_in_use = !goes_on || falls_back && !progress.sent_shared;
-        progress.may_have_run &= !(did_not_run && is_about_agent_in_use);
+        let may_have_run_at_agent_in_use = goes_on && (progress.sent_shared || !falls_back);
+        progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
         progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
         if goes_on {
             return Ok(());
