@@ -52,6 +52,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         due: Some(time(30)),
         error: None,
         undo_reason: None,
+        undo_is_final: false,
         paused_at: None,
         input_edit_id: None,
         parent: None,

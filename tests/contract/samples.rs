@@ -59,6 +59,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         traceparent: None,
         error: None,
         undo_reason: None,
+        undo_is_final: false,
         paused_at: None,
         input_edit_id: None,
         commands: Vec::new(),
@@ -117,6 +118,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
         tenant: Some("acme".parse().unwrap()),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         undo_reason: Some("requested by ann".to_owned()),
+        undo_is_final: true,
         paused_at: Some(at(101)),
         input_edit_id: Some("c-1".parse().unwrap()),
         commands: [None, Some("the task is Processed".to_owned())]

@@ -87,6 +87,9 @@ fn task_changes(before: &Task, after: &Task) -> Vec<String> {
         texts
             .push(if after.paused_at.is_some() { "paused" } else { "no longer paused" }.to_owned());
     }
+    if after.undo_is_final != before.undo_is_final {
+        texts.push("the undo is final".to_owned());
+    }
     texts
 }
 

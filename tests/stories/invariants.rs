@@ -169,6 +169,10 @@ fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
             !(undone || is_undoing(after)) || after.undo_reason.is_some(),
         ),
         (
+            "a task whose undo is final does not go forward again",
+            !after.undo_is_final || after.undo_reason.is_some(),
+        ),
+        (
             "the client is notified of the end",
             !ends || notifications == usize::from(after.reply_to.is_some()),
         ),

@@ -26,7 +26,7 @@ agent fails reserve #1 "HTTP 401"
                                 1, reason kept); request undo of check #1 by 60s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
-agent completes reserve #1   => Error; reserve failed (may have run); due 30s; alert: left to undo
+agent completes reserve #1   => Error; the undo is final; reserve failed (may have run); due 30s; alert: left to undo
                                 reserve "step reserve took effect after the task was undone"
 ann resubmits                => Undoing; due 60s; request undo of reserve #1 by 60s; published: resubmit
 agent completes undo of reserve #1
@@ -42,7 +42,7 @@ agent fails reserve #1 "HTTP 401"
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 agent cuts reserve #1 "the call took longer than 60s"
-                             => Error; reserve failed (may have run, call may be in progress until 62s); due
+                             => Error; the undo is final; reserve failed (may have run, call may be in progress until 62s); due
                                 30s; alert: left to undo reserve "step reserve took effect after the
                                 task was undone"
 ann resubmits                => Undoing; task by 662s; due 92s; published: resubmit

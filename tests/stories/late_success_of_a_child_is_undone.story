@@ -9,7 +9,7 @@ child of pack is Undone "no boxes"
                              => Undone because "step pack: its child task was undone: no boxes"; pack
                                 failed (failures 1, reason kept); no longer due
 child of pack is Processed with {"box":1}
-                             => Error; pack failed (may have run); due 30s; alert: left to undo pack
+                             => Error; the undo is final; pack failed (may have run); due 30s; alert: left to undo pack
                                 "step pack took effect after the task was undone"
 ann resubmits                => Undoing; due 7200s; submit o-1:pack to packing with null, undo; published: resubmit
 child of pack is Undone "asked to"
@@ -21,5 +21,5 @@ child of pack is Undone "no boxes"
                              => Undone because "step pack: its child task was undone: no boxes"; pack
                                 failed (failures 1, reason kept); no longer due
 child of pack is in Error "step box: no"
-                             => Error; pack failed (may have run); due 30s; alert: left to undo pack
+                             => Error; the undo is final; pack failed (may have run); due 30s; alert: left to undo pack
                                 "step pack took effect after the task was undone"

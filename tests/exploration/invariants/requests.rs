@@ -281,5 +281,5 @@ impl CheckedTransition<'_> {
 }
 
 fn has_begun_undo(task: &Task) -> bool {
-    task.started_parts().any(|(_, record)| record.undo.is_some())
+    task.undo_is_final || task.started_parts().any(|(_, record)| record.undo.is_some())
 }

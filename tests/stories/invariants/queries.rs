@@ -170,6 +170,7 @@ pub(super) fn submitted_values(task: &Task) -> Task {
         retention_start: None,
         error: None,
         undo_reason: None,
+        undo_is_final: false,
         paused_at: None,
         input_edit_id: None,
         commands: Vec::new(),

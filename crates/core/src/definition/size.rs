@@ -394,6 +394,7 @@ fn largest_without_steps() -> Option<Task> {
         traceparent: Some("x".repeat(limits::TRACEPARENT_CHARS_MAX)),
         error: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_reason: Some(widest(limits::ERROR_CHARS_MAX)),
+        undo_is_final: true,
         paused_at: Some(time),
         input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         commands: vec![command; limits::COMMAND_RECORDS_MAX],

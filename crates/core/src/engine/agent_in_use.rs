@@ -13,9 +13,7 @@ use crate::{
         plan::{CompiledStep, Plan},
         step_agents::StepAgents,
     },
-    engine::{
-        decision_input::DecisionInput, order, task_change::TaskChange, undo, values::ValueError,
-    },
+    engine::{decision_input::DecisionInput, order, task_change::TaskChange, values::ValueError},
     limits,
     model::{
         attempt::{Action, AttemptId},
@@ -165,9 +163,7 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     if let Some(complete_by) = deferred {
         change.block_undo_on_call_started_by(complete_by, step, Action::Do);
     }
-    if order::is_undo_final(&change.task) {
-        undo::go_on(change);
-    }
+    change.task.undo_is_final = order::is_undo_final(&change.task);
     change.fail_task_again(&reason);
 }
 

@@ -37,8 +37,8 @@ pub enum PointOfNoReturn {
     Passed(StepName),
 }
 
-/// Determines whether `task` has passed its point of no return. An effect that an undo has come before does not count: the part
-/// has the record of an undo then.
+/// Determines whether `task` has passed its point of no return. An effect that came to light after the undo had begun or
+/// ended does not count.
 #[must_use]
 pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     let mut found = PointOfNoReturn::Ahead;
@@ -47,7 +47,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
         for (_, part) in record.part_runs(name) {
             if part.run.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
-            } else if has_effect(part) && part.undo.is_none() {
+            } else if has_effect(part) && !task.undo_is_final {
                 return PointOfNoReturn::Passed(name.clone());
             }
         }
@@ -59,7 +59,9 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
 #[must_use]
 pub fn is_undo_final(task: &Task) -> bool {
     let begun = || task.part_runs().any(|(_, record)| record.undo.is_some());
-    task.process_state == ProcessState::Undone || task.direction() == Action::Undo && begun()
+    task.undo_is_final
+        || task.process_state == ProcessState::Undone
+        || task.direction() == Action::Undo && begun()
 }
 
 /// The steps that can start: they have not started, and all their predecessors have completed or were skipped.
@@ -180,7 +182,7 @@ fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {
     has_undo(plan, name) && has_effect(record) && !passed
 }
 
-pub(crate) fn has_undo(plan: &Plan, name: &StepName) -> bool {
+fn has_undo(plan: &Plan, name: &StepName) -> bool {
     plan.step(name).undo().is_some()
 }
 
@@ -190,6 +192,6 @@ fn is_awaited(record: &StepRecord) -> bool {
 }
 
 /// Whether the part completed, or may have run.
-pub(crate) fn has_effect(record: &StepRecord) -> bool {
+fn has_effect(record: &StepRecord) -> bool {
     matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
 }

@@ -1,7 +1,5 @@
 //! Backward execution (compensation): decides which undos start, and starts them.
 
-use jiff::Timestamp;
-
 use crate::{
     engine::{
         order::{self, PointOfNoReturn},
@@ -10,9 +8,9 @@ use crate::{
     limits,
     model::{
         attempt::Action,
-        names::{Part, StepName},
-        step::{Progress, StepRecord, StepState},
-        task::{ProcessState, Task},
+        names::StepName,
+        step::{StepRecord, StepState},
+        task::ProcessState,
         time::later,
     },
 };
@@ -23,7 +21,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     match order::point_of_no_return(change.plan(), &change.task) {
         PointOfNoReturn::Running => return,
         PointOfNoReturn::Passed(step) if order::is_undo_final(&change.task) => {
-            go_on(change);
+            change.task.undo_is_final = true;
             return change
                 .fail_task_again(&format!("step {step} took effect after the undo began"));
         }
@@ -37,8 +35,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     let now = change.now();
     if now < change.task.complete_by {
         let ready = order::ready_undos(change.plan(), &change.task, now);
-        let mut waited = change.parts_ready_to_start(Action::Undo);
-        waited.retain(|part| !waits_for_a_call(&change.task, part, now));
+        let waited = change.parts_ready_to_start(Action::Undo);
         for part in ready.into_iter().chain(waited) {
             change.start(part, Action::Undo);
         }
@@ -59,34 +56,6 @@ pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
     change.task.complete_by = later(change.now(), change.plan().complete_within);
     abandon_forward_steps(change);
     change.extend_undo_deadline();
-}
-
-/// Whether the first attempt at the undo has to wait for a call that may be in progress.
-fn waits_for_a_call(task: &Task, part: &Part, now: Timestamp) -> bool {
-    let undo = task.progress(part, Action::Undo);
-    let run = task.progress(part, Action::Do);
-    undo.is_some_and(|undo| undo.state.newest_attempt().is_none())
-        && run.is_some_and(|run| run.in_progress(now).is_some())
-}
-
-/// Continues an undo that has begun, or ended, although the point of no return took effect: the task cannot be completed as a
-/// whole any more. If that step has no undo, an operator reverts the effect.
-pub(crate) fn go_on(change: &mut TaskChange<'_>) {
-    let (plan, now) = (change.plan(), change.now());
-    for (name, record) in &mut change.task.steps {
-        if !plan.step(name).definition.point_of_no_return {
-            continue;
-        }
-        for part in record.part_records_mut() {
-            if order::has_effect(part) && part.undo.is_none() {
-                let state = match order::has_undo(plan, name) {
-                    true => StepState::waiting(None, part.run.in_progress(now).unwrap_or(now)),
-                    false => StepState::Skipped { attempt: None },
-                };
-                part.undo = Some(Progress::new(state));
-            }
-        }
-    }
 }
 
 /// Abandons all forward steps. The undo waits for an attempt that an agent is processing, and for a deferred one that

@@ -192,6 +192,10 @@ pub struct Task {
     /// The shortened reason of the undo. If present, the task is being undone, or was when it stopped in Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_reason: Option<String>,
+    /// Whether an effect came to light after the undo had begun or ended. Nothing cancels the undo then, not even the point of
+    /// no return.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo_is_final: bool,
     /// When an operator paused the task. While it is paused, nothing starts.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,

@@ -144,6 +144,7 @@ fn near_the_limit() -> (Plan, Task) {
         steps: steps.collect(),
         commands: Vec::new(),
         ended_at: None,
+        undo_is_final: false,
         paused_at: None,
         error: None,
         undo_reason: None,

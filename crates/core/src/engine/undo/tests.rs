@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
@@ -15,7 +16,9 @@ use crate::{
     },
     model::{
         command::{Command, CommandAction},
-        step::StepRecord,
+        messages::{ReplyOutcome, StepReply},
+        step::{Progress, StepRecord},
+        task::Task,
         time::Timing,
     },
 };
@@ -93,4 +96,45 @@ fn an_undo_that_has_begun_waits_for_a_running_point_of_no_return() {
     let undoing = commanded(&plan, &task, "c-1", CommandAction::Undo);
     assert_eq!(undoing.process_state, ProcessState::Undoing);
     assert_eq!(order::point_of_no_return(&plan, &undoing), PointOfNoReturn::Running);
+}
+
+/// The reply that `p` has run after all.
+fn late_success() -> Event {
+    let outcome = ReplyOutcome::Completed { output: json!({}), may_continue: false };
+    Event::ReplyReceived(StepReply {
+        task_id: "t".parse().unwrap(),
+        step: "p".parse().unwrap(),
+        action: Action::Do,
+        attempt: 1,
+        outcome,
+        incarnation: None,
+        times: Default::default(),
+        agent: None,
+    })
+}
+
+#[test]
+fn a_task_that_went_forward_again_goes_on_after_its_point_of_no_return() {
+    let (plan, task) = stored("Processing", None, StepState::Failed { attempt: Some(1) });
+    let after = decide(&plan, &task, &late_success());
+    assert_eq!((after.error, after.undo_is_final), (None, false));
+}
+
+#[test]
+fn the_undo_of_a_late_point_of_no_return_waits_for_the_undo_of_the_step_after_it() {
+    let (plan, mut task) =
+        stored("Undoing", Some("z failed"), StepState::Failed { attempt: Some(1) });
+    let mut definition = serde_json::to_value(&*plan).unwrap();
+    definition["steps"]["p"]["undo"] = json!({ "request": { "path": "/undo" } });
+    definition["steps"]["a"]["after"] = json!(["p"]);
+    let plan: Plan = serde_json::from_value(definition).unwrap();
+    let a = task.steps.get_mut("a").unwrap();
+    a.undo.as_mut().unwrap().state = StepState::Failed { attempt: Some(1) };
+    let stopped = decide(&plan, &task, &late_success());
+    assert_eq!(stopped.process_state, ProcessState::Error);
+    let order = || CommandAction::Resubmit { step: None, input: None, did_not_run: false };
+    let undoing = commanded(&plan, &stopped, "c-1", order());
+    let undo = |name: &str| undoing.steps[name].undo.clone().map(|undo| undo.state);
+    assert!(matches!(undo("a"), Some(StepState::Running { .. })), "{:?}", undo("a"));
+    assert_eq!(undo("p"), None);
 }
