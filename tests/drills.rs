@@ -8,6 +8,7 @@ mod compatibility;
 mod failover;
 mod function_process;
 mod network;
+mod records;
 mod restore;
 mod scenario;
 mod service;

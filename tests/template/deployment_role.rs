@@ -158,3 +158,73 @@ fn only_the_environment_of_the_repository_may_assume_the_pipelines_role() {
     );
     assert_eq!(condition["token.actions.githubusercontent.com:aud"], "sts.amazonaws.com");
 }
+
+/// Actions without a resource that IAM could name, or whose resource is not known before: they may be allowed for all.
+const FOR_ALL_RESOURCES: [&str; 3] =
+    ["kms:CreateKey", "logs:DescribeLogGroups", "secretsmanager:GetRandomPassword"];
+
+/// What a resource or a condition contains if it names the stacks or what belongs to this one.
+const OF_THE_STACKS: [&str; 6] = [
+    "${Stacks}",
+    "Artifacts.Arn",
+    "${Artifacts.Arn}",
+    "ExecutionRole.Arn",
+    ":aws:transform/Serverless-",
+    ":secret:",
+];
+
+#[test]
+fn each_permission_is_limited_to_the_stacks() {
+    let template = deployment_role();
+    let mut statements = 0;
+    for role in ["ExecutionRole", "PipelineRole"] {
+        let policy = &properties(&template, role)["Policies"][0]["PolicyDocument"];
+        for statement in policy["Statement"].as_array().unwrap() {
+            statements += 1;
+            let id = &statement["Sid"];
+            let actions = actions_of(statement);
+            assert!(actions.iter().all(|action| !action.contains('*')), "{id}: {actions:?}");
+            if actions.iter().all(|action| FOR_ALL_RESOURCES.contains(&action.as_str())) {
+                continue;
+            }
+            let resource = &statement["Resource"];
+            let resources =
+                resource.as_array().map_or(std::slice::from_ref(resource), Vec::as_slice);
+            let condition = statement["Condition"].to_string();
+            for resource in resources.iter().map(|resource| resource.as_str().unwrap()) {
+                let is_limited = |text: &str| OF_THE_STACKS.iter().any(|part| text.contains(part));
+                // The ids of event source mappings are generated; to read and tag them harms nobody.
+                let is_mapping = resource.ends_with(":event-source-mapping:*");
+                assert!(
+                    is_limited(resource) || is_limited(&condition) || is_mapping,
+                    "{id}: {resource}"
+                );
+            }
+        }
+    }
+    assert!(statements > 30, "{statements}");
+}
+
+#[test]
+fn the_pipeline_changes_stacks_only_through_cloudformation() {
+    let template = deployment_role();
+    let policy = &properties(&template, "PipelineRole")["Policies"][0]["PolicyDocument"];
+    let allowed = actions_of(policy);
+    for needed in ["CreateChangeSet", "ExecuteChangeSet", "DescribeChangeSet", "DescribeStacks"] {
+        assert!(allowed.contains(&format!("cloudformation:{needed}")), "{needed}");
+    }
+    let of_services = ["cloudformation:", "dynamodb:", "events:", "iam:PassRole", "s3:", "sqs:"];
+    for action in &allowed {
+        assert!(of_services.iter().any(|service| action.starts_with(service)), "{action}");
+        let deletes = action.contains("Delete") || action.contains("Stack");
+        let is_harmless = action.contains(":Describe") || action.contains(":List");
+        let of_own = ["cloudformation:DeleteChangeSet", "events:DeleteRule"];
+        assert!(!deletes || is_harmless || of_own.contains(&action.as_str()), "{action}");
+    }
+    let pass = policy["Statement"].as_array().unwrap().iter();
+    let pass: Vec<_> = pass.filter(|it| actions_of(it).contains("iam:PassRole")).collect();
+    assert_eq!(pass.len(), 1);
+    assert_eq!(pass[0]["Resource"], "ExecutionRole.Arn");
+    let to = &pass[0]["Condition"]["StringEquals"]["iam:PassedToService"];
+    assert_eq!(to, "cloudformation.amazonaws.com");
+}

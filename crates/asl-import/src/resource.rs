@@ -76,18 +76,17 @@ fn integrated(
 
 fn lambda(function: &str, body: Option<Symbol>, result: ResultShape) -> Call {
     let function = function.trim_end_matches(":$LATEST");
-    let (mut name, is_substitution) = resource(function);
-    // A function with a version or an alias: `…:function:charge:live`.
-    if let Some((_, rest)) = function.split_once(":function:")
-        && let Some((function, _)) = rest.split_once(':')
-        && !is_substitution
-    {
-        name = function.to_owned();
-    }
-    let target = function.split_once(":function:").map_or(name.as_str(), |(_, rest)| rest);
+    let (of_resource, is_substitution) = resource(function);
+    // An ARN, `ACCOUNT:function:charge` or the name only, each with or without a version or an alias: `charge:live`.
+    let target = match function.split_once(":function:") {
+        Some((_, target)) => target,
+        None if is_substitution || function.starts_with("arn:") => &of_resource,
+        None => function,
+    };
+    let name = target.split_once(':').map_or(target, |(name, _)| name);
     let path = if is_substitution { "/".to_owned() } else { format!("/{target}") };
     let kind = AgentKind::Lambda(function.to_owned());
-    let mut call = call(&name, kind, Symbol::Scalar(path.into()), body);
+    let mut call = call(name, kind, Symbol::Scalar(path.into()), body);
     call.result = result;
     call
 }

@@ -147,6 +147,21 @@ fn a_point_of_no_return_before_a_step_that_can_fail_is_found() {
     let late = ORDER
         .replace("    agent: shipping\n", "    agent: shipping\n    point_of_no_return: true\n");
     assert!(!kinds(&self::report(&late)).iter().any(|(kind, _)| *kind == FindingKind::HalfDone));
+    // It is not known whether it has run, so nothing is undone, and the next step does not start.
+    let case = single(&report, "charge", Fault::SilentTookEffect);
+    assert_eq!((case.state.as_str(), &case.not_done), ("Error", &vec!["ship".to_owned()]));
+    assert!(kinds(&report).contains(&(FindingKind::HalfDone, "steps.charge")));
+}
+
+#[test]
+fn two_steps_side_by_side_fail_in_one_pair() {
+    let beside = ORDER.replace("    after: [charge]\n", "    after: [reserve]\n");
+    let report = analyse(settings(&beside, true), &|| ()).unwrap();
+    let of = |case: &FailureCase| {
+        case.faults.iter().map(|fault| (fault.step.clone(), fault.action)).collect::<Vec<_>>()
+    };
+    let both = vec![("charge".to_owned(), Action::Do), ("ship".to_owned(), Action::Do)];
+    assert!(report.pairs.iter().any(|case| of(case) == both), "{:#?}", report.pairs);
 }
 
 #[test]

@@ -85,6 +85,23 @@ fn a_function_is_an_agent_and_its_payload_the_body() {
 }
 
 #[test]
+fn a_function_is_called_by_its_name_with_its_qualifier() {
+    let invoked = |parameters: Value| {
+        let steps = steps(&resource("arn:aws:states:::lambda:invoke", parameters, json!({})));
+        (steps["a"]["agent"].clone(), steps["a"]["request"]["path"].clone())
+    };
+    let live = (json!("charge"), json!("/charge:live"));
+    for name in ["charge", "123456789012:function:charge", &function("charge")] {
+        let qualified = json!({ "FunctionName": name, "Qualifier": "live", "Payload": {} });
+        assert_eq!(invoked(qualified), live, "{name}");
+        let alias = json!({ "FunctionName": format!("{name}:live"), "Payload": {} });
+        assert_eq!(invoked(alias), live, "{name}");
+        let plain = json!({ "FunctionName": name, "Payload": {} });
+        assert_eq!(invoked(plain), (json!("charge"), json!("/charge")), "{name}");
+    }
+}
+
+#[test]
 fn messages_and_events_are_bodies_of_their_agents() {
     let parameters = json!({
         "QueueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/orders",

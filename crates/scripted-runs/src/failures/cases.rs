@@ -4,8 +4,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 use steward_core::{
-    definition::workflow::Workflow,
-    model::{attempt::Action, events::BusEvent, step::StepState, task::Task},
+    definition::{step::StepDefinition, workflow::Workflow},
+    model::{
+        attempt::Action,
+        events::BusEvent,
+        names::StepName,
+        step::StepState,
+        task::{ProcessState, Task},
+    },
 };
 use steward_forecast::cost::{
     ForecastError,
@@ -159,21 +165,28 @@ fn alerts(run: &ScriptedRun, ledger: &Ledger) -> (Vec<&'static str>, Option<Dura
     (alerts.into_iter().map(|(_, name)| name).collect(), longest)
 }
 
-/// The steps of a task that has passed its point of no return, and stopped before the end.
+/// The other steps that are not done in a task that stopped after its point of no return completed, or may have run.
 fn not_done(task: &Task, workflows: &[Workflow]) -> Vec<String> {
     let Some(workflow) = workflows.iter().find(|workflow| workflow.name == task.workflow) else {
         return Vec::new();
     };
-    let is_completed = |name: &steward_core::model::names::StepName| {
+    let is_completed = |name: &StepName| {
         task.steps.get(name).is_some_and(|record| {
             matches!(record.run.state, StepState::Completed { .. } | StepState::Skipped { .. })
         })
     };
-    let passed =
-        workflow.steps.iter().any(|(name, step)| step.point_of_no_return && is_completed(name));
-    if !passed || task.process_state.to_string() != "Error" {
+    let may_have_run = |name: &StepName| {
+        task.steps
+            .get(name)
+            .is_some_and(|record| record.part_runs(name).any(|(_, part)| part.run.may_have_run))
+    };
+    let has_passed = |(name, step): &(&StepName, &StepDefinition)| {
+        step.point_of_no_return && (is_completed(name) || may_have_run(name))
+    };
+    let Some((passed, _)) = workflow.steps.iter().find(has_passed) else { return Vec::new() };
+    if task.process_state != ProcessState::Error {
         return Vec::new();
     }
-    let open = workflow.steps.keys().filter(|name| !is_completed(name));
+    let open = workflow.steps.keys().filter(|name| *name != passed && !is_completed(name));
     open.map(ToString::to_string).collect()
 }
