@@ -195,3 +195,32 @@ async fn missing_documents_are_alerted() {
     }
     assert!(found.is_empty(), "{found:#?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn missing_tasks_are_copied_beside_the_newer_ones() {
+    let course = course().await;
+    // Their child tasks have ids that begin with theirs.
+    let is_missing = |item: &Value| {
+        let id = item["task_id"].as_str().unwrap();
+        ["plain-1", "undone-1", "by-hand-1", "large-1"]
+            .iter()
+            .any(|missing| id.starts_with(missing))
+    };
+    let mut found = Vec::new();
+    for (n, copy) in course.copies.iter().enumerate() {
+        // As `steward restore` does without `--overwrite`: what the deployment has stays.
+        let mut restored = course.end.clone();
+        for (table, items) in &mut restored.tables {
+            if table == "steward-tasks" || table == "steward-documents" {
+                items.retain(|item| !is_missing(item));
+                items.extend(copy.tables[table].iter().filter(|item| is_missing(item)).cloned());
+            }
+        }
+        for (documents, loss) in [(&restored, Loss::SameSecond), (&course.end, Loss::NoDocument)] {
+            let world = restore(&restored, documents, &course.end, Queues::Purged).await;
+            let problems = problems(&world, loss, &[]).await;
+            found.extend(problems.iter().map(|problem| format!("copy {n}, {loss:?}: {problem}")));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -168,7 +168,10 @@ pub(crate) fn record_late_effect(
     }
     let is_point_of_no_return = change.plan().step(&part.step).definition.point_of_no_return;
     let is_undone = change.task.process_state == ProcessState::Undone;
-    if is_undone || is_point_of_no_return && order::is_undo_final(&change.task) {
+    let has_stopped_again =
+        change.task.undo_is_final && change.task.process_state == ProcessState::Error;
+    let cancels_nothing = is_point_of_no_return && order::is_undo_final(&change.task);
+    if is_undone || has_stopped_again || cancels_nothing {
         change.task.undo_is_final = true;
         let end = if is_undone { "task was undone" } else { "undo began" };
         change.fail_task_again(&format!("step {part} took effect after the {end}"));
