@@ -150,8 +150,8 @@ pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revi
 }
 
 /// Records that an attempt took effect, or may have, although it was recorded as one that did not: its request was
-/// delivered twice. If the task is Undone, or the step is the point of no return and the undo has begun, the effect
-/// remains, and the task stops in Error. Returns whether the task may continue now.
+/// delivered twice. If the task is Undone, or stopped for another such effect, or the step is the point of no return and the
+/// undo has begun, the effect remains, and the task stops in Error. Returns whether the task may continue now.
 pub(crate) fn record_late_effect(
     change: &mut TaskChange<'_>,
     part: &Part,
