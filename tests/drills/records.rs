@@ -1,5 +1,6 @@
 //! Records with a value in every field. The scenario does not reach every field: those of steps with several agents are
-//! absent, because the previous release may not know such steps. The literals below do not compile without a new field.
+//! absent, because the previous release may not know such steps. A new field does not compile until
+//! the literals below have it.
 
 use jiff::Timestamp;
 use serde_json::json;

@@ -18,20 +18,6 @@ const TEMPLATES: [(&str, &str); 7] = [
     ("infra/operations.yaml", include_str!("../../infra/operations.yaml")),
 ];
 
-#[test]
-fn every_template_of_infra_is_listed() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra");
-    let listed =
-        |name: &str| TEMPLATES.iter().any(|(path, _)| path.strip_prefix("infra/") == Some(name));
-    let unlisted = folder.read_dir().unwrap().map(|file| file.unwrap().path()).filter(|path| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.ends_with(".yaml")
-            && std::fs::read_to_string(path).unwrap().contains("AWSTemplateFormatVersion")
-            && !listed(name)
-    });
-    assert_eq!(unlisted.collect::<Vec<_>>(), Vec::<PathBuf>::new());
-}
-
 const HEADER: &str = "| parameter | default | meaning | change it |\n| --- | --- | --- | --- |\n";
 
 fn page() -> PathBuf {
@@ -118,4 +104,18 @@ fn the_page_of_parameters_lists_those_of_all_templates() {
     for ((template, name), advice) in written_advice(&expected) {
         assert!(!advice.is_empty(), "{template}: {name}: write when to change it");
     }
+}
+
+#[test]
+fn every_template_of_infra_is_listed() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra");
+    let listed =
+        |name: &str| TEMPLATES.iter().any(|(path, _)| path.strip_prefix("infra/") == Some(name));
+    let unlisted = folder.read_dir().unwrap().map(|file| file.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".yaml")
+            && std::fs::read_to_string(path).unwrap().contains("AWSTemplateFormatVersion")
+            && !listed(name)
+    });
+    assert_eq!(unlisted.collect::<Vec<_>>(), Vec::<PathBuf>::new());
 }
