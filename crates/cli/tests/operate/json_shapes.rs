@@ -116,6 +116,7 @@ impl Recorder {
         let new = self.file("new.yaml", &definition("/b"));
         self.record("workflow diff", &["workflow", "diff", &old, &new, "--json"]).await;
         self.record("workflow publish", &["workflow", "publish", &old, "--json"]).await;
+        self.record("workflow unpublish", &["workflow", "unpublish", "new", "1", "--json"]).await;
         let machine = json!({ "StartAt": "Call", "States": {
             "Call": { "Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "Next": "Fork",
                 "Parameters": { "FunctionName": "f", "Payload.$": "$" },
