@@ -9,13 +9,16 @@ use fastrand::Rng;
 use serde_json::Value;
 
 use super::{
-    restore::{Loss, course, problems},
+    restore::{COPY_EVERY, Loss, course, problems},
     tables,
     world::{Moment, World},
 };
 
 /// How long a drill may take by its own clock.
 const HOURS_MAX: i64 = 30;
+
+/// Steps whose writes a replica with a short lag may lack.
+const FEW_STEPS: usize = 8;
 
 /// Different losses for each pair of moments.
 const SEEDS: u64 = 2;
@@ -51,9 +54,9 @@ async fn fail_over(older: &Moment, newer: &Moment, random: &mut Rng) -> World {
     world
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_fail_over_with_a_lost_tail_of_writes_repeats_no_effect_and_strands_no_task() {
-    let course = course().await;
+/// Fails over from each copy to the next one, with different losses. Returns what the oracle finds.
+async fn problems_of(copy_every: usize) -> Vec<String> {
+    let course = course(copy_every).await;
     let mut found = Vec::new();
     for (n, pair) in course.copies.windows(2).enumerate() {
         let [older, newer] = pair else { continue };
@@ -65,5 +68,19 @@ async fn a_fail_over_with_a_lost_tail_of_writes_repeats_no_effect_and_strands_no
                 .extend(problems.iter().map(|problem| format!("copy {n}, seed {seed}: {problem}")));
         }
     }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fail_over_with_a_lost_tail_of_writes_repeats_no_effect_and_strands_no_task() {
+    let found = problems_of(COPY_EVERY).await;
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// As a replica with a lag of a second or less: a few writes are missing, at any moment of the run.
+#[tokio::test(start_paused = true)]
+#[ignore = "long"]
+async fn a_fail_over_that_loses_the_last_few_writes_repeats_no_effect_and_strands_no_task() {
+    let found = problems_of(FEW_STEPS).await;
     assert!(found.is_empty(), "{found:#?}");
 }

@@ -21,7 +21,7 @@ use super::{
 const HOURS_MAX: i64 = 30;
 
 /// Steps between the copies that are restored.
-const COPY_EVERY: usize = 150;
+pub(super) const COPY_EVERY: usize = 150;
 
 /// What happens to the messages in the queues.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +42,13 @@ pub(super) struct Course {
     alerts: BTreeSet<String>,
 }
 
-/// Runs the scenario to its end.
-pub(super) async fn course() -> Course {
+/// Runs the scenario to its end, with a copy each `copy_every` steps.
+pub(super) async fn course(copy_every: usize) -> Course {
     let mut world = World::new().await;
     world.submit_missing().await;
     let mut copies = Vec::new();
     for n in 0.. {
-        if n % COPY_EVERY == COPY_EVERY / 2 {
+        if n % copy_every == copy_every / 2 {
             copies.push(world.moment().await);
         }
         if world.has_ended().await {
@@ -149,7 +149,7 @@ fn queues_of(n: usize) -> &'static [Queues] {
 
 #[tokio::test(start_paused = true)]
 async fn a_restore_to_an_earlier_second_repeats_no_effect_and_strands_no_task() {
-    let course = course().await;
+    let course = course(COPY_EVERY).await;
     assert!(course.copies.len() >= 3, "{} copies", course.copies.len());
     assert!(!course.alerts.is_empty());
     let mut found = Vec::new();
@@ -167,7 +167,7 @@ async fn a_restore_to_an_earlier_second_repeats_no_effect_and_strands_no_task() 
 
 #[tokio::test(start_paused = true)]
 async fn with_the_newest_documents_no_step_is_called_twice_that_must_not_be() {
-    let course = course().await;
+    let course = course(COPY_EVERY).await;
     let mut found = Vec::new();
     let lost = ["plain-1", "large-1"];
     for (n, copy) in course.copies.iter().enumerate() {
@@ -185,7 +185,7 @@ async fn with_the_newest_documents_no_step_is_called_twice_that_must_not_be() {
 
 #[tokio::test(start_paused = true)]
 async fn missing_documents_are_alerted() {
-    let course = course().await;
+    let course = course(COPY_EVERY).await;
     let mut found = Vec::new();
     for (n, pair) in course.copies.windows(2).enumerate() {
         let [documents, tasks] = pair else { continue };
@@ -198,7 +198,7 @@ async fn missing_documents_are_alerted() {
 
 #[tokio::test(start_paused = true)]
 async fn missing_tasks_are_copied_beside_the_newer_ones() {
-    let course = course().await;
+    let course = course(COPY_EVERY).await;
     // Their child tasks have ids that begin with theirs.
     let is_missing = |item: &Value| {
         let id = item["task_id"].as_str().unwrap();

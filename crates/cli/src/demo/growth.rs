@@ -23,6 +23,12 @@ const MIB_IGNORED: f64 = 8.0;
 /// Growth of latency that does not count, in milliseconds.
 const MS_IGNORED: f64 = 50.0;
 
+/// How many tasks must have ended in a quarter before its p99 says something: with fewer, one outage decides it.
+const TASKS_FOR_P99_MIN: u64 = 1_000;
+
+/// Growth of the p99 that does not count, in milliseconds: outages of services last for seconds.
+const P99_MS_IGNORED: f64 = 10_000.0;
+
 /// One look at the running process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
@@ -91,6 +97,10 @@ pub(super) fn growth(quarters: &[QuarterFigures; QUARTERS]) -> Vec<String> {
     compare("the number of running tasks", "tasks", running, LATENCY_FACTOR_MAX, 5.0);
     let p50 = (early.p50_ms, late.p50_ms);
     compare("the median latency", "ms", p50, LATENCY_FACTOR_MAX, MS_IGNORED);
+    if early.ended.min(late.ended) >= TASKS_FOR_P99_MIN {
+        let p99 = (early.p99_ms, late.p99_ms);
+        compare("the p99 of the latency", "ms", p99, LATENCY_FACTOR_MAX, P99_MS_IGNORED);
+    }
     if early.ended == 0 || late.ended == 0 {
         grown.push(format!("nothing to compare: {} and {} tasks ended", early.ended, late.ended));
     }
@@ -134,6 +144,13 @@ mod tests {
         assert_eq!(growth(&files), ["the data files grew from 60.0 to 120.0 MiB"]);
         let slower = quarters(|n, figures| figures.p50_ms = 120.0 * (n + 1) as f64);
         assert_eq!(growth(&slower), ["the median latency grew from 240.0 to 480.0 ms"]);
+        let tail = |ended| {
+            growth(&quarters(|n, figures| {
+                *figures = QuarterFigures { ended, p99_ms: 20_000.0 * n as f64, ..figures.clone() };
+            }))
+        };
+        assert_eq!(tail(4_500), ["the p99 of the latency grew from 20000.0 to 60000.0 ms"]);
+        assert_eq!(tail(600), [""; 0]);
         let stuck = quarters(|n, figures| figures.running = 10.0 * (n + 1) as f64);
         assert_eq!(growth(&stuck), ["the number of running tasks grew from 20.0 to 40.0 tasks"]);
     }
