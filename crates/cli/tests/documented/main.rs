@@ -1,0 +1,91 @@
+//! The commands of the documentation print what the documentation says. To renew the pages:
+//! `STEWARD_RENEW=1 cargo test --workspace --test documented -- --include-ignored`.
+//!
+//! Every ```` ```console ```` block that shows output is run, or has a flag `not-run=REASON`. The reasons are in `blocks.rs`.
+//!
+//! A block ```` ```console run ```` is run by a shell, in a folder of its own for each page. `run-long` blocks take minutes in a build
+//! without optimisation, so they are run only with `--ignored`. The folder contains:
+//!
+//! - `workflows`, the repository's;
+//! - the blocks of the page that have a name, such as ```` ```yaml definition file=order.yaml ````, from their place on. A page may write a
+//!   file again;
+//! - the files in `tests/documented/PAGE`, for files that a page describes and does not show, and those beside that folder for the
+//!   pages of one folder, such as `tests/documented/operations`.
+//!
+//! Variables and the working directory last until the page ends. With `terminal` commands run in a pseudo-terminal, by `script`. Output and
+//! errors are compared together. What differs from run to run is not compared ([`output`]), and with `any-numbers` no number is. A line `…`
+//! stands for any lines.
+//!
+//! A page may need servers. A command of a block `server` that starts one runs until the page ends or the page starts the same
+//! program again. The blocks that need a server are marked `served`. Servers get free ports in place of those of the page. A page in a folder
+//! with a README begins with the blocks of that README: the pages of `docs/operations` share a deployment.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
+mod blocks;
+mod output;
+mod page;
+
+use std::{fs, process::Command, thread};
+
+use blocks::blocks;
+use page::{differences, repository};
+
+/// The pages of the documentation, relative to the repository.
+fn pages() -> Vec<String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "docs/*.md", "README.md"])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Runs the blocks with one of these flags, of all pages that have a block with the first, at the same time; fails if one prints
+/// something else.
+fn assert_prints_what_it_says(flags: &[&str]) {
+    let pages = pages();
+    let has_blocks = |page: &&String| {
+        let text = fs::read_to_string(repository().join(page)).unwrap();
+        blocks(&text).iter().any(|block| block.is(flags[0]))
+    };
+    let found: Vec<String> = thread::scope(|scope| {
+        let selected = pages.iter().filter(has_blocks);
+        let running: Vec<_> =
+            selected.map(|page| scope.spawn(move || differences(page, flags))).collect();
+        running.into_iter().flat_map(|page| page.join().unwrap()).collect()
+    });
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn commands_print_what_the_documentation_says() {
+    assert_prints_what_it_says(&["run"]);
+}
+
+#[test]
+#[ignore = "long"]
+fn long_commands_print_what_the_documentation_says() {
+    assert_prints_what_it_says(&["run-long"]);
+}
+
+/// Pages with servers are run from the beginning to the end.
+#[test]
+fn commands_for_servers_print_what_the_documentation_says() {
+    assert_prints_what_it_says(&["served", "server", "run"]);
+}
+
+#[test]
+fn every_block_that_shows_output_is_run_or_says_why_not() {
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(repository().join(&page)).unwrap()) {
+            let wrong = block.wrong_flags();
+            assert!(wrong.is_none(), "{page}:{}: {}", block.line, wrong.unwrap_or_default());
+        }
+    }
+}
