@@ -54,7 +54,7 @@ fn normalised_line(line: &str) -> String {
         Some((before, after)) if after.ends_with(" s") => format!("{before} in # s"),
         Some(_) | None => line.to_owned(),
     };
-    let end_of = |mark: &&str| Some(line.find(**mark)? + mark.len());
+    let end_of = |mark: &&str| Some(line.find(*mark)? + mark.len());
     let line = BEFORE_A_STATE.iter().find_map(end_of).map_or(line.as_str(), |end| &line[..end]);
     narrowed(&without_versions(&without_variables(line)))
 }
