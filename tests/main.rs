@@ -25,6 +25,7 @@ mod aws_limits;
 mod bad_input;
 mod batching;
 mod coalesced_reads;
+mod coalesced_sends;
 mod coalesced_writes;
 mod commands;
 mod contract;

@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | [`agents`] | what is known about each agent, for people |
 //! | [`batch`] | batches of SQS messages in the format of Lambda |
+//! | `coalescer` | concurrent reads, writes and sends that share requests |
 //! | `callback_keys`, `webhook_secrets`, `secret` | keys of callback URLs, and other secrets of Secrets Manager; with the feature `secrets` |
 //! | [`config`], [`function`] | configuration and start of a function |
 //! | [`dead_letters`] | reading and redriving dead letters |
@@ -27,6 +28,7 @@ pub mod bus;
 #[cfg(feature = "secrets")]
 pub mod callback_keys;
 pub mod channel;
+mod coalescer;
 pub mod config;
 pub mod dead_letters;
 pub mod definitions;

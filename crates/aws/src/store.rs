@@ -17,13 +17,12 @@
 //! | `state_store` | the port of the state store |
 //! | `indices` | lists and counts of tasks |
 //! | `extend`, `unresolved` | extension of expiries; the tasks of a workflow version |
-//! | `reads`, `writes`, `coalescer` | reads and writes that share requests |
+//! | `reads`, `writes` | reads and writes that share requests |
 //! | `batch_support`, `backoff` | what to do after a refused batch; pauses |
 //! | `item_fields` | the contents of items |
 
 mod backoff;
 mod batch_support;
-mod coalescer;
 mod dynamo_store;
 mod extend;
 mod indices;

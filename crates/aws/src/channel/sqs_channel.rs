@@ -1,6 +1,7 @@
-//! Sends messages to the queues of a deployment, in batches, and finds its dead-letter queues.
+//! Sends messages to the queues of a deployment, in batches, and finds its dead-letter queues. Concurrent sends
+//! [share](crate::coalescer) their batches.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use aws_sdk_sqs::{
     Client,
@@ -11,6 +12,7 @@ use steward_core::limits;
 use steward_runtime::ports::{Channel, OutgoingMessage, PortError, Queue, error_chain};
 
 use crate::{
+    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
     dead_letters::{DeadLetterQueue, DeadLettersError, SUFFIX},
     errors::{corrupt, failed, for_each},
     sqs::{BATCH_MESSAGES_MAX, QueueUrls, beside, queue_name},
@@ -23,6 +25,15 @@ const BATCH_BYTES_MAX: usize = 256 * 1024;
 /// The number of concurrent requests to SQS.
 pub(super) const BATCHES_AT_ONCE: usize = 16;
 
+/// Messages of concurrent sends that share their batches: as many as the concurrent requests can carry.
+const SHARED_MESSAGES_MAX: usize = BATCHES_AT_ONCE * BATCH_MESSAGES_MAX;
+
+/// The operation in errors of sends whose batches were not sent.
+const OPERATION: &str = "send messages";
+
+/// A result for each message of a send.
+type SendResults = Vec<Result<(), PortError>>;
+
 /// The queues of a deployment.
 #[derive(Debug, Clone)]
 pub struct SqsChannel {
@@ -30,6 +41,7 @@ pub struct SqsChannel {
     pub(super) queues: QueueUrls,
     /// The URLs of the dead-letter queues that the configuration lists.
     pub(super) dead_letters: Vec<String>,
+    sends: Arc<RequestCoalescer<Vec<OutgoingMessage>, SendResults>>,
 }
 
 impl SqsChannel {
@@ -37,7 +49,7 @@ impl SqsChannel {
     /// queues of submissions, of the scheduler, of commands and of events.
     #[must_use]
     pub fn new(client: Client, queues: QueueUrls, dead_letters: Vec<String>) -> Self {
-        Self { client, queues, dead_letters }
+        Self { client, queues, dead_letters, sends: Arc::default() }
     }
 
     /// The URL of a queue.
@@ -135,6 +147,49 @@ impl SqsChannel {
         counts.map_err(|error| corrupt(operation())(error.into()))
     }
 
+    /// Sends the messages of concurrent sends, and answers each of them.
+    async fn send_shared(&self, sends: Vec<PendingRequest<Vec<OutgoingMessage>, SendResults>>) {
+        let (sends, callers): (Vec<_>, Vec<_>) = sends.into_iter().unzip();
+        let counts: Vec<_> = sends.iter().map(Vec::len).collect();
+        let mut results = self.send_all(sends.into_iter().flatten().collect()).await.into_iter();
+        for (caller, count) in callers.into_iter().zip(counts) {
+            // It fails if the caller was cancelled.
+            drop(caller.send(results.by_ref().take(count).collect()));
+        }
+    }
+
+    /// Sends messages, each queue's in batches. Returns a result for each, by position.
+    async fn send_all(&self, messages: Vec<OutgoingMessage>) -> SendResults {
+        let mut results: SendResults = messages.iter().map(|_| Ok(())).collect();
+        let mut queues: BTreeMap<String, Vec<MessageBatch>> = BTreeMap::new();
+        for (position, message) in messages.into_iter().enumerate() {
+            let batches = queues.entry(self.url(&message.queue)).or_default();
+            let bytes = size(&message);
+            match batches.last_mut() {
+                Some(batch) if batch.has_room_for(bytes) => batch.add(position, message, bytes),
+                Some(_) | None => {
+                    let mut batch = MessageBatch::default();
+                    batch.add(position, message, bytes);
+                    batches.push(batch);
+                }
+            }
+        }
+        let batches = queues
+            .into_iter()
+            .flat_map(|(url, batches)| batches.into_iter().map(move |batch| (url.clone(), batch)));
+        let mut sending = stream::iter(batches)
+            .map(|(url, batch)| async move { self.send_batch(&url, batch).await })
+            .buffer_unordered(BATCHES_AT_ONCE);
+        while let Some(sent) = sending.next().await {
+            for (position, result) in sent {
+                if let Some(slot) = results.get_mut(position) {
+                    *slot = result;
+                }
+            }
+        }
+        results
+    }
+
     /// Sends one batch. Returns a result for each of its messages, by position.
     async fn send_batch(
         &self,
@@ -178,35 +233,14 @@ impl SqsChannel {
 }
 
 impl Channel for SqsChannel {
-    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
-        let mut results: Vec<Result<(), PortError>> = messages.iter().map(|_| Ok(())).collect();
-        let mut queues: BTreeMap<String, Vec<MessageBatch>> = BTreeMap::new();
-        for (position, message) in messages.into_iter().enumerate() {
-            let batches = queues.entry(self.url(&message.queue)).or_default();
-            let bytes = size(&message);
-            match batches.last_mut() {
-                Some(batch) if batch.has_room_for(bytes) => batch.add(position, message, bytes),
-                Some(_) | None => {
-                    let mut batch = MessageBatch::default();
-                    batch.add(position, message, bytes);
-                    batches.push(batch);
-                }
-            }
-        }
-        let batches = queues
-            .into_iter()
-            .flat_map(|(url, batches)| batches.into_iter().map(move |batch| (url.clone(), batch)));
-        let mut sending = stream::iter(batches)
-            .map(|(url, batch)| async move { self.send_batch(&url, batch).await })
-            .buffer_unordered(BATCHES_AT_ONCE);
-        while let Some(sent) = sending.next().await {
-            for (position, result) in sent {
-                if let Some(slot) = results.get_mut(position) {
-                    *slot = result;
-                }
-            }
-        }
-        results
+    async fn send(&self, messages: Vec<OutgoingMessage>) -> SendResults {
+        let count = messages.len();
+        let has_room = |sends: &[PendingRequest<Vec<_>, _>], more: &Vec<_>| {
+            let shared: usize = sends.iter().map(|(messages, _)| messages.len()).sum();
+            shared + more.len() <= SHARED_MESSAGES_MAX
+        };
+        let results = self.sends.request(messages, has_room, |sends| self.send_shared(sends)).await;
+        results.unwrap_or_else(|| for_each(leader_cancelled(OPERATION), count).map(Err).collect())
     }
 
     fn configured_dead_letter_queues(&self) -> Vec<String> {

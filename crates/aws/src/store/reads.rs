@@ -1,4 +1,4 @@
-//! [Coalesces](super::coalescer) concurrent reads: one `BatchGetItem` for the tasks of a batch, and one for the
+//! [Coalesces](crate::coalescer) concurrent reads: one `BatchGetItem` for the tasks of a batch, and one for the
 //! documents that they need, instead of a `GetItem` for each. The read units stay the same, with fewer requests to sign,
 //! send and wait for.
 
@@ -11,11 +11,9 @@ use aws_sdk_dynamodb::{Client, types::KeysAndAttributes};
 use steward_runtime::ports::PortError;
 use tokio::sync::oneshot::Sender;
 
-use super::{
-    backoff::Backoff,
-    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
-};
+use super::backoff::Backoff;
 use crate::{
+    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
     errors::{corrupt, failed, for_each},
     items::{ItemAttributes, text},
 };

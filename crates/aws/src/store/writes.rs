@@ -1,4 +1,4 @@
-//! [Coalesces](super::coalescer) concurrent writes. Conditional puts become statements of one `BatchExecuteStatement`,
+//! [Coalesces](crate::coalescer) concurrent writes. Conditional puts become statements of one `BatchExecuteStatement`,
 //! each with its own condition and result. New tasks share one transaction. The write units stay the same, with fewer
 //! requests. If a batch refuses an item, the item is written again in its own request, and only that response counts
 //! (`docs/adr/0021`).
@@ -20,10 +20,10 @@ use steward_runtime::ports::{PortError, error_chain};
 use super::{
     backoff::Backoff,
     batch_support::{AfterFailure, BatchSupport},
-    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
     reads::{ItemKey, ItemReader},
 };
 use crate::{
+    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
     errors::{corrupt, failed, for_each, is_permanent},
     items::{self, ItemAttributes, task_attributes, time},
 };

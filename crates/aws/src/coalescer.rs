@@ -11,14 +11,14 @@ use tokio::{
 };
 
 /// A request that waits in a batch, with the channel for its response.
-pub(super) type PendingRequest<Q, A> = (Q, Sender<A>);
+pub(crate) type PendingRequest<Q, A> = (Q, Sender<A>);
 
 /// A batch that accepts more requests.
 type OpenBatch<Q, A> = Arc<Mutex<Vec<PendingRequest<Q, A>>>>;
 
 /// Collects requests of one kind into batches. Contains the open batch, if a caller is about to send one.
 #[derive(Debug)]
-pub(super) struct RequestCoalescer<Q, A>(Mutex<Option<OpenBatch<Q, A>>>);
+pub(crate) struct RequestCoalescer<Q, A>(Mutex<Option<OpenBatch<Q, A>>>);
 
 impl<Q, A> Default for RequestCoalescer<Q, A> {
     fn default() -> Self {
@@ -30,7 +30,7 @@ impl<Q, A> RequestCoalescer<Q, A> {
     /// Adds `request` to the open batch and waits for its response. `has_room` returns whether the batch has room for the
     /// request; otherwise the request starts a new batch. `send` sends a batch and answers each of its requests.
     /// Returns `None` if the caller that leads the batch was [cancelled](leader_cancelled).
-    pub(super) async fn request<F: Future<Output = ()>>(
+    pub(crate) async fn request<F: Future<Output = ()>>(
         &self,
         request: Q,
         has_room: impl Fn(&[PendingRequest<Q, A>], &Q) -> bool,
@@ -91,7 +91,7 @@ impl<Q, A> Drop for BatchLeader<'_, Q, A> {
 }
 
 /// The error of a request whose batch was not sent, because the caller that led it was cancelled.
-pub(super) fn leader_cancelled(operation: &str) -> PortError {
+pub(crate) fn leader_cancelled(operation: &str) -> PortError {
     let source = "the caller that was to send the batch was cancelled".into();
     PortError { operation: operation.to_owned(), retryable: true, source }
 }
