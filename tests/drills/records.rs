@@ -78,7 +78,7 @@ fn progress() -> Progress {
         completed_by: Some("c-1".parse().unwrap()),
         child_revision: Some(1),
         agent: Some(1),
-        agent_since: Some(1),
+        key_since: Some(1),
         sent_shared: true,
         contradictions: vec![Contradiction { attempt: 1, completed: true, settled: true }],
     }

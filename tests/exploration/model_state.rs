@@ -132,7 +132,8 @@ impl ModelState {
         })
     }
 
-    /// Whether a reply reports the effect of an attempt, and the step has moved on to another agent since, or will.
+    /// Whether a reply reports the effect of an attempt, and the step has moved on to another agent since, or will, or uses another
+    /// idempotency key since an edit of its input.
     pub(super) fn is_effect_elsewhere(
         &self,
         workflow: &ExploredWorkflow,
@@ -147,7 +148,13 @@ impl ModelState {
         let mut later = self.dispatches.range(of(*attempt)..=of(u32::MAX));
         let is_elsewhere =
             later.any(|(_, dispatch)| dispatch.agent.as_ref() != own || dispatch.refused);
-        *action == Action::Do && is_effect && has_several && is_elsewhere
+        let progress = self.task.as_ref().and_then(|task| task.progress(step, Action::Do));
+        let has_other_key =
+            progress.and_then(|run| run.key_since).is_some_and(|since| *attempt < since);
+        // The reply does not name its agent, so it may be another one that had refused.
+        let is_unclear = has_several && has_other_key && outcome.may_have_run();
+        let is_news = is_effect && (has_several && is_elsewhere || has_other_key);
+        *action == Action::Do && (is_news || is_unclear)
     }
 
     /// The time until which a call of `part` or of its undo may be in progress at its service. An agent whose clock is

@@ -255,7 +255,7 @@ fn undo_invariants(
         ("only a part that may have run is undone", undos().all(had_effect)),
         (
             "past the point of no return nothing is undone",
-            can_be_undone || undos().next().is_none(),
+            can_be_undone || after.undo_is_final || undos().next().is_none(),
         ),
     ]
 }

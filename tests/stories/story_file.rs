@@ -139,6 +139,9 @@ fn step(name: &str, text: &str) -> Result<Value, String> {
         definition.remove("request");
         definition.insert("after".to_owned(), after);
         definition.insert("workflow".to_owned(), json!({ "name": child, "input": body }));
+        if found.remove("point of no return").is_some() {
+            definition.insert("point_of_no_return".to_owned(), json!(true));
+        }
         for_each(&mut found, &mut definition)?;
         return Ok(with_when(&mut found, definition.into()));
     }

@@ -106,7 +106,7 @@ impl CheckedTransition<'_> {
             let is_elsewhere = self.before.is_effect_elsewhere(self.workflow, reply);
             check(
                 "a reply to the newest attempt is accepted until the attempt is given up",
-                newest && counts || is_earlier && is_proof && (is_news || is_elsewhere),
+                newest && counts || is_earlier && (is_proof && is_news || is_elsewhere),
             );
             let count = |task: &Task| {
                 task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)

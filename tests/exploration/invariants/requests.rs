@@ -107,6 +107,7 @@ impl CheckedTransition<'_> {
             matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
         let is_settled = old.is_some_and(|old| {
             matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
+                || old.key_since.is_some_and(|since| reply.attempt < since)
         });
         if is_settled && !is_proof {
             return;

@@ -15,7 +15,7 @@ use steward_core::{
 
 use super::CheckedTransition;
 use crate::exploration::{
-    progress::{has_passed, is_awaited, is_completed, waits_until},
+    progress::{has_passed, is_completed, waits_until},
     recording::brings_late_news,
 };
 
@@ -152,15 +152,13 @@ impl CheckedTransition<'_> {
             let unnamed = named == Some(None) && over.is_some_and(|over| over > now);
             check("a resubmit without a step ends no wait", !unnamed || until == over);
             let backward = after.process_state == ProcessState::Undoing;
-            let mut is_point_of_no_return = after
-                .started_parts()
-                .filter(|(part, _)| self.workflow.definition.steps[&part.step].point_of_no_return);
-            let may_be_abandoned = is_point_of_no_return.any(|(_, record)| is_awaited(&record.run));
+            let is_undone = after.process_state == ProcessState::Undone;
+            let is_final_undo = after.started_parts().any(|(_, record)| record.undo.is_some());
             let paused = after.paused_at.is_some();
             check(
-                "no wait continues in an undo that cannot be abandoned",
+                "no wait continues in an undo that is final",
                 !backward
-                    || may_be_abandoned
+                    || !is_final_undo
                     || paused
                     || until.is_none()
                     || *self.event == Event::Swept,
@@ -168,7 +166,7 @@ impl CheckedTransition<'_> {
             let skipped = matches!(record.run.state, StepState::Skipped { .. });
             check(
                 "no wait is given up in an undo that may be abandoned",
-                !skipped || over.is_none() || commanded || !may_be_abandoned,
+                !skipped || over.is_none() || commanded || is_final_undo || is_undone,
             );
             let abandoned =
                 before.process_state == ProcessState::Undoing && after.undo_reason.is_none();

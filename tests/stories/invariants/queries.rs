@@ -69,21 +69,26 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
             step,
             outcome: ChildOutcome::Processed { .. } | ChildOutcome::Error { .. },
             ..
-        } => step,
+        }
+        // The call that contains the token was made.
+        | Event::CallbackReceived { step, .. } => step,
         Event::Wake
         | Event::Swept
         | Event::ReplyReceived(_)
-        | Event::CallbackReceived { .. }
         | Event::CommandReceived(_)
         | Event::ParentRequested(_)
         | Event::ChildEnded { .. }
         | Event::AlertPublished { .. } => return false,
     };
-    let may_have_run = |task: &Task| task.record(step).is_some_and(|r| r.run.may_have_run);
     let had_ended = matches!(before.process_state, ProcessState::Undone | ProcessState::Processed);
-    (had_ended && after.process_state == ProcessState::Error)
-        && !may_have_run(before)
-        && may_have_run(after)
+    let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
+    let is_passed = |undo: &Option<Progress>| {
+        undo.as_ref().is_some_and(|undo| undo.state.is_completed_or_skipped())
+    };
+    let shows_effect = !old.run.may_have_run && new.run.may_have_run
+        || old.run.contradictions != new.run.contradictions
+        || is_passed(&old.undo) && !is_passed(&new.undo);
+    had_ended && after.process_state == ProcessState::Error && shows_effect
 }
 
 pub(super) fn has_effect(record: &StepRecord) -> bool {

@@ -280,7 +280,7 @@ fn largest_progress() -> Progress {
         input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         child_revision: Some(u64::MAX),
         agent: Some(u32::MAX),
-        agent_since: Some(u32::MAX),
+        key_since: Some(u32::MAX),
         sent_shared: false,
         contradictions: Vec::new(),
     };

@@ -67,14 +67,14 @@ pub(crate) fn move_on<'a>(
     Some(name)
 }
 
-/// Whether the reply is that of an agent which the step does not use any more.
-pub(crate) fn is_of_earlier_agent(task: &Task, reply: &StepReply) -> bool {
-    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);
+/// Whether the reply is to an attempt with another idempotency key than the step uses now.
+pub(crate) fn is_of_earlier_key(task: &Task, reply: &StepReply) -> bool {
+    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.key_since);
     reply.action == Action::Do && since.is_some_and(|since| (1..since).contains(&reply.attempt))
 }
 
-/// Whether the reply of an earlier agent shows that it ran the step, or may have, although that attempt counts as one that
-/// did not. A redelivery of the reply shows nothing new.
+/// Whether the reply to an attempt with an earlier key shows that it ran the step, or may have, although it counts as one
+/// that did not. A redelivery of the reply shows nothing new.
 pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
     let plan = case.inputs.plan;
     let is_refused = is_newest_refusal(case.task, plan, reply);
@@ -106,10 +106,15 @@ fn is_completed(reply: &StepReply) -> bool {
 
 /// Whether the attempt of the reply was the last one at the agent before, and that agent refused it.
 fn is_newest_refusal(task: &Task, plan: &Plan, reply: &StepReply) -> bool {
-    let since = task.progress(&reply.step, Action::Do).and_then(|progress| progress.agent_since);
-    let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
-    agents.is_some_and(StepAgents::falls_back)
-        && since.and_then(|since| since.checked_sub(1)) == Some(reply.attempt)
+    let Some(progress) = task.progress(&reply.step, Action::Do) else { return false };
+    let Some(agents) = plan.find(&reply.step.step).and_then(CompiledStep::agents) else {
+        return false;
+    };
+    // At the agent in use, there was an edit of the input in between.
+    let is_elsewhere = reply.agent.is_none() || agents.at(progress.agent) != reply.agent.as_ref();
+    agents.falls_back()
+        && is_elsewhere
+        && progress.key_since.and_then(|since| since.checked_sub(1)) == Some(reply.attempt)
 }
 
 fn awaits_callback(plan: &Plan, reply: &StepReply) -> bool {
@@ -122,7 +127,7 @@ pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
     let progress = task.progress(&reply.step, reply.action);
     matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. })
         && progress.is_some_and(|progress| {
-            progress.agent_since == next && progress.state.newest_attempt() == next
+            progress.key_since == next && progress.state.newest_attempt() == next
         })
 }
 
@@ -145,8 +150,14 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     known.push(Contradiction { attempt: *attempt, completed, settled: false });
     known.sort_unstable_by_key(|known| known.attempt);
     known.drain(..known.len().saturating_sub(limits::CONTRADICTIONS_MAX));
-    let by = agent.as_ref().map_or(ANOTHER, AgentName::as_str);
-    let effect = format!("attempt {attempt} may have run at {by}");
+    let in_use = agents.and_then(|agents| agents.at(progress.agent));
+    let earlier = match agent {
+        Some(agent) if in_use != Some(agent) => format!("at {agent}"),
+        Some(_) => BEFORE_EDIT.to_owned(),
+        None if agents.is_some_and(|agents| agents.names().len() > 1) => ANOTHER.to_owned(),
+        None => BEFORE_EDIT.to_owned(),
+    };
+    let effect = format!("attempt {attempt} may have run {earlier}");
     // What an operator needs first is not cut off.
     let reason = match agents.filter(|agents| agents.falls_back()) {
         _ if plan.step(&step.step).undo().is_none() => format!("step {step}: {effect}"),
@@ -154,7 +165,7 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
             let undone_by = agents.shown(progress.agent);
             format!("step {step}: the undo goes to {undone_by}, but {effect}")
         }
-        // It was chosen anew after an edit of the input, with which the idempotency key changed.
+        // The idempotency key has changed with an edit of the input.
         None => format!("step {step}: the undo does not revert its earlier call: {effect}"),
     };
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
@@ -167,8 +178,11 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     change.fail_task_again(&reason);
 }
 
-/// An agent whose name is not known.
-const ANOTHER: &str = "another agent";
+/// Where an attempt may have run: at an agent whose name is not known.
+const ANOTHER: &str = "at another agent";
+
+/// At the agent in use, under another key.
+const BEFORE_EDIT: &str = "with the input before its edit";
 
 #[cfg(test)]
 mod tests;

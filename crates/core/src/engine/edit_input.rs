@@ -60,8 +60,10 @@ impl CommandExecutor<'_, '_> {
                 progress.child_revision = None;
                 let agents = plan.step(&step.step).agents();
                 let is_chosen = agents.is_some_and(|agents| agents.choice().is_some());
-                if direction == Action::Do && is_chosen {
-                    progress.use_agent(None);
+                match direction {
+                    Action::Do if is_chosen => progress.use_agent(None),
+                    Action::Do => progress.use_new_key(),
+                    Action::Undo => {}
                 }
             }
         }

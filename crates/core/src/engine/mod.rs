@@ -14,8 +14,8 @@
 //! | `decision_input`, `replies` | the task and the event of a decision; replies, callbacks, ends of child tasks |
 //! | [`callback_check`], [`awaited_callback`] | whether a step awaits a callback, for its senders; who is to answer it |
 //! | `operate`, `command_executor`, `step_commands`, `edit_input` | operators' commands |
-//! | `task_change`, `outcome` | the changed task before it is saved; the outcome of an attempt |
-//! | `agent_in_use` | the agent that a part uses, if its step has several |
+//! | `task_change`, `outcome`, `child_outcome` | the changed task before it is saved; the outcome of an attempt, of a child task |
+//! | `agent_in_use` | the agent that a part uses, if its step has several, and replies under an earlier key |
 //! | `advance`, `forward`, `undo` | which steps start, and which undos |
 //! | [`order`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
@@ -27,6 +27,7 @@ mod advance;
 mod agent_in_use;
 pub mod awaited_callback;
 pub mod callback_check;
+mod child_outcome;
 mod command_executor;
 pub mod decision;
 mod decision_input;

@@ -8,7 +8,7 @@ use crate::{
     definition::plan::CompiledStep,
     engine::{
         advance::advance,
-        agent_in_use,
+        agent_in_use, child_outcome,
         decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
         lifecycle::MayHaveLost,
@@ -31,11 +31,11 @@ pub(crate) fn reply_received<'a>(
     reply: &StepReply,
 ) -> PendingDecision<'a> {
     let StepReply { step, action, attempt, .. } = reply;
-    if agent_in_use::is_of_earlier_agent(case.task, reply) {
-        return reply_of_earlier_agent(case, reply);
-    }
     // An event that comes too late is no side effect.
     let awaits_event = case.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
+    if !awaits_event && agent_in_use::is_of_earlier_key(case.task, reply) {
+        return reply_of_earlier_key(case, reply);
+    }
     if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
         return late_effect(case, step, Some(&reply.outcome));
     }
@@ -83,8 +83,9 @@ pub(crate) fn reply_received<'a>(
     }
 }
 
-/// Decides on a reply of an agent that the step does not use any more.
-fn reply_of_earlier_agent<'a>(
+/// Decides on a reply to an attempt with another idempotency key: at an agent that the step does not use any more, or before an
+/// edit of the input.
+fn reply_of_earlier_key<'a>(
     case: &DecisionInput<'a, '_>,
     reply: &StepReply,
 ) -> PendingDecision<'a> {
@@ -209,7 +210,7 @@ pub(crate) fn child_ended<'a>(
             let mut change = case.change();
             let step = step.clone();
             let attempt = AttemptId { step, action, number };
-            outcome::record_child(&mut change, attempt, outcome, revision);
+            child_outcome::record_child(&mut change, attempt, outcome, revision);
             advance(&mut change);
             PendingDecision::Change(change)
         }
@@ -229,7 +230,17 @@ pub(crate) fn child_ended<'a>(
                 && matches!(outcome, ChildOutcome::Undone { .. }) =>
         {
             let mut change = case.change();
-            outcome::record_undone_child(&mut change, step, revision);
+            child_outcome::record_undone_child(&mut change, step, revision);
+            PendingDecision::Change(change)
+        }
+        // An operator has settled its undo, and the child task has completed since.
+        StepState::Completed { .. } | StepState::Skipped { .. }
+            if action == Action::Undo
+                && matches!(outcome, ChildOutcome::Processed { .. })
+                && record.run.child_revision.is_some_and(|last| revision > Some(last)) =>
+        {
+            let mut change = case.change();
+            child_outcome::record_completed_after_undo(&mut change, step, revision);
             PendingDecision::Change(change)
         }
         StepState::AwaitingCallback { .. }

@@ -83,6 +83,7 @@ impl CommandExecutor<'_, '_> {
         let until = self.deferred_call_until(&step, direction);
         if did_not_run {
             self.check_outcome_is_known(&step, direction)?;
+            self.check_run_is_over(&step, direction)?;
         }
         let progress = started_progress(&mut self.change.task, &step, direction, now);
         let progress = progress.ok_or_else(|| not_started_reason(&step))?;
@@ -109,6 +110,7 @@ impl CommandExecutor<'_, '_> {
         output: &Value,
     ) -> Result<(), RefusalReason> {
         let (step, action) = self.part_to_settle(step)?;
+        self.check_run_is_over(&step, action)?;
         if let Some(reason) = size_error("output", output) {
             return Err(reason);
         }
@@ -254,6 +256,21 @@ impl CommandExecutor<'_, '_> {
         Err(format!(
             "step {part} runs task `{child}`, which may be running or completed: undo that task, or this task as a whole"
         ))
+    }
+
+    /// Refuses the statement that a step was undone or did not run while it may still take effect.
+    fn check_run_is_over(&self, part: &Part, action: Action) -> Result<(), RefusalReason> {
+        let run = self.change.task.progress(part, Action::Do);
+        let Some(run) = run.filter(|_| action == Action::Undo) else { return Ok(()) };
+        if run.state.reply_due_by().is_some() {
+            return Err(format!("step {part} is {}: wait for its outcome", run.state.name()));
+        }
+        match run.in_progress(self.change.now()) {
+            None => Ok(()),
+            Some(until) => Err(format!(
+                "a call of step {part} may be in progress until {until}: wait until then"
+            )),
+        }
     }
 
     /// Returns the part that an operator skips or completes: the named one, or the only one that failed.

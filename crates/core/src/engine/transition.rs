@@ -23,7 +23,7 @@
 //! | Processing | step failed, impossible            | Error                  | undo incomplete; alert       |
 //! | Processing | step deferred                      | Processing             | waits, not counted; wake     |
 //! | Processing | step unknown                       | Processing             | failure counted, waits; wake |
-//! | Processing | step ran after all                 | Processing             | recorded                     |
+//! | Processing | step ran after all                 | Processing, Error      | recorded                     |
 //! | Processing | swept, nothing past due            | Processing             | due later; wake              |
 //! | Processing | swept, step past due               | Processing             | failure counted, waits; wake |
 //! | Processing | swept, attempts used up            | Undoing, Error         | the policy decides           |
@@ -70,6 +70,8 @@
 //! | Processed  | step ran after all                 | Processed, Error       | recorded                     |
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
+//! | Undone     | step failed                        | Error                  | its callback shows a call    |
+//! | Undone     | undo failed                        | Error                  | its child task completed     |
 //! | Undone     | corrupt reply                      | illegal                |                              |
 //! | Error      | any reply                          | Error                  | recorded; nothing starts     |
 //! | Error      | step ran after all                 | Error                  | recorded                     |

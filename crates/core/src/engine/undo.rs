@@ -29,7 +29,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
             let reason = change.task.undo_reason.clone().unwrap_or_default();
             return fail_past_point_of_no_return(change, &reason, &step);
         }
-        PointOfNoReturn::Ahead => end_waits(change),
+        PointOfNoReturn::Ahead => {}
     }
     change.extend_undo_deadline();
     let now = change.now();
@@ -42,6 +42,9 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     }
     if order::is_undone(change.plan(), &change.task, now) {
         change.task.process_state = ProcessState::Undone;
+    }
+    if order::is_undo_final(&change.task) {
+        end_waits(change);
     }
 }
 
@@ -60,7 +63,7 @@ pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
 
 /// Abandons all forward steps. The undo waits for an attempt that an agent is processing, and for a deferred one that
 /// an agent may still process. A child task is undone in any state. Callbacks are no longer awaited, except that of
-/// the point of no return: while that step runs, its completion can still cancel the undo, so waits continue.
+/// the point of no return. Waits go on until the undo is final: until then, a point of no return can cancel it.
 fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     let (plan, now) = (change.plan(), change.now());
     let past_deferrals: Vec<_> = change
@@ -106,9 +109,6 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
                 | StepState::Skipped { .. } => continue,
             };
         }
-    }
-    if order::point_of_no_return(plan, &change.task) != PointOfNoReturn::Running {
-        end_waits(change);
     }
 }
 

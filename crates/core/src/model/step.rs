@@ -264,10 +264,10 @@ pub struct Progress {
     /// of several, or has not chosen one. The undo goes to the agent of the run.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<u32>,
-    /// The first attempt at that agent. The attempts before certainly did not run the step. Absent if there was no other
-    /// agent.
+    /// The first attempt with the idempotency key in use: the first at the agent in use, or the first after an edit of the input.
+    /// The attempts before count as ones that did not run the step. Absent if there was no other key.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
-    pub agent_since: Option<u32>,
+    pub key_since: Option<u32>,
     /// Whether a request was sent of which two deliveries may act, to one of several agents that are tried in order. Then the
     /// part stays with its agent, also if an operator states that it did not run.
     #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
@@ -304,7 +304,7 @@ impl Progress {
             completed_by: None,
             child_revision: None,
             agent: None,
-            agent_since: None,
+            key_since: None,
             sent_shared: false,
             contradictions: Vec::new(),
         }
@@ -314,7 +314,12 @@ impl Progress {
     /// still to be chosen.
     pub(crate) fn use_agent(&mut self, position: Option<u32>) {
         self.agent = position;
-        self.agent_since = Some(self.state.attempt_count().saturating_add(1));
+        self.use_new_key();
+    }
+
+    /// Uses another idempotency key from the next attempt on.
+    pub(crate) fn use_new_key(&mut self) {
+        self.key_since = Some(self.state.attempt_count().saturating_add(1));
     }
 
     /// Whether an earlier agent ran the step, or may have, and no operator has stated since then that it did not run.

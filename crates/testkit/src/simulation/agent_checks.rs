@@ -71,7 +71,7 @@ impl Oracle {
         if new.agent.is_some_and(|next| next != old.agent.unwrap_or(0) + 1) {
             return Some(format!("moved on from agent {:?} to {:?}", old.agent, new.agent));
         }
-        let refused = new.agent_since.unwrap_or(0).saturating_sub(1);
+        let refused = new.key_since.unwrap_or(0).saturating_sub(1);
         if !self.certain_refusals.contains(&(id.clone(), part.clone(), action, refused)) {
             return Some(format!(
                 "moved on after attempt {refused}, which was not refused for certain"

@@ -171,7 +171,7 @@ fn a_certain_refusal_moves_the_step_on_to_the_next_agent_at_once_and_counts_no_f
     assert_eq!(run.reply(2, deferred(true)), ["c #3 exclusive"]);
     assert_eq!(run.reply(3, completed()), [""; 0]);
     assert_eq!((run.task.process_state, run.task.failure_count), (ProcessState::Processed, 0));
-    assert_eq!((run.run().agent, run.run().agent_since), (Some(2), Some(3)));
+    assert_eq!((run.run().agent, run.run().key_since), (Some(2), Some(3)));
 }
 
 #[test]

@@ -1,0 +1,17 @@
+# The point of no return is refused, and its late success cancels the undo. A concurrent wait goes on
+# until then, so the task does not ship too early.
+workflow within 2h
+  pay:    within 60s, then undo, point of no return
+  cool:   wait 30m
+  notify: within 60s, undo
+  ship:   after pay and cool
+
+submit => Pending; due 30s
+wake                         => Processing; cool waiting until 1800s; request pay #1 by 60s; request notify #1 by 60s
+agent fails pay #1 "HTTP 401"  => Undoing because "step pay: HTTP 401"; pay failed (failures 1, reason kept)
+agent completes pay #1        => Error; pay failed (may have run); alert pay "not undone, past the point of no return pay: step pay: HTTP 401"
+agent completes notify #1     => notify completed (output kept)
+ann resubmits pay             => Processing; pay running (failures 0); due 60s; request pay #2 by 60s; published: resubmit pay
+agent completes pay #2        => pay completed (output kept)
+clock +1800s
+wake                         => cool completed; request ship #1 by 1860s
