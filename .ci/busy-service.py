@@ -22,7 +22,7 @@ class BusyService(Service):
         if self.path == "/charges" and os.path.exists("busy"):
             print("busy", self.path, order, flush=True)
             self.send_response(429)
-            self.send_header("Retry-After", "1")
+            self.send_header("Retry-After", "5")
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
