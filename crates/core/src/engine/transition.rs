@@ -305,11 +305,18 @@ impl<'a> DecisionInput<'a, '_> {
     }
 
     /// Replaces a decision that makes the task's item larger, and larger than its limit: the task stops in Error, which
-    /// needs little space. If the task has ended, it stays as it is. Decisions up to the limit are not replaced.
+    /// needs little space. If the task has ended, it stays as it is. Decisions up to the limit are not replaced, nor those
+    /// that stop an ended task again, because an effect came to light: what DynamoDB accepts beyond the limit is for them.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
+        let is_report = !matches!(event, Event::CommandReceived(_));
+        let stops_again = |task: &Task| {
+            is_report && self.task.process_state.is_final() && task.error != self.task.error
+        };
         let grows = match &decided {
             Transition::Apply { task, .. } => {
-                size::is_over_limit(task) && size::task_bytes(task) > size::task_bytes(self.task)
+                size::is_over_limit(task)
+                    && size::task_bytes(task) > size::task_bytes(self.task)
+                    && !stops_again(task)
             }
             Transition::Ignore { .. } | Transition::Illegal(_) => false,
         };

@@ -15,7 +15,11 @@ use crate::{
         event::Event,
         transition::transition,
     },
-    model::{command::Command, time::Timing},
+    model::{
+        command::Command,
+        messages::{ReplyOutcome, StepReply},
+        time::Timing,
+    },
 };
 
 /// A workflow with this many parallel steps with items, and names of the maximum length.
@@ -165,20 +169,7 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
     let (plan, task) = near_the_limit();
     let before = task_bytes(&task);
     assert!((300_000..limits::TASK_ITEM_BYTES_MAX).contains(&before), "{before}");
-    let timing = Timing {
-        pickup_within: Duration::from_secs(60),
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let context = DecisionContext {
-        now,
-        actor: "supervisor",
-        redelivered: false,
-        lost_starts: None,
-        timing,
-        callback_urls: None,
-    };
+    let context = context();
     let no_documents = LoadedDocuments::new();
 
     // The sweep abandons every part, which needs more space than there is.
@@ -190,7 +181,6 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
     assert_eq!((stopped.process_state, documents.len()), (ProcessState::Error, 0));
     assert!(stopped.error.as_ref().unwrap().contains("350 KB"), "{:?}", stopped.error);
     assert!(task_bytes(&stopped) < before + 700);
-    let is_alert = |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.alerted_end().is_some());
     assert_eq!(effects.iter().filter(is_alert).count(), 1);
 
     // Commands are recorded until there is no space left. Further commands are refused with an event.
@@ -229,4 +219,49 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
         assert!(task_bytes(&task) <= limits::TASK_ITEM_BYTES_MAX + 700);
     }
     assert!(refused > 0);
+}
+
+#[test]
+fn an_effect_that_comes_to_light_in_a_full_task_that_is_undone_has_an_alert() {
+    let (plan, mut task) = near_the_limit();
+    task.process_state = ProcessState::Undone;
+    (task.ended_at, task.due) = (Some(Timestamp::UNIX_EPOCH), None);
+    let failed = StepRecord::new(StepState::Failed { attempt: Some(1) });
+    task.steps.insert("more".parse().unwrap(), failed);
+    task.undo_reason = Some(String::new());
+    task.undo_reason = Some("x".repeat(limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)));
+    let reply = Event::ReplyReceived(StepReply {
+        task_id: task.task_id.clone(),
+        step: "more".parse().unwrap(),
+        action: Action::Do,
+        attempt: 1,
+        outcome: ReplyOutcome::Completed { output: json!(null), may_continue: false },
+        incarnation: None,
+        times: Default::default(),
+        agent: None,
+    });
+    let decided = transition(&plan, &task, &LoadedDocuments::new(), &reply, context()).unwrap();
+    let Transition::Apply { task: stopped, effects, .. } = decided else { panic!("{decided:?}") };
+    assert!(task_bytes(&stopped) > limits::TASK_ITEM_BYTES_MAX);
+    assert_eq!(effects.iter().filter(is_alert).count(), 1);
+}
+
+/// A decision of a supervisor in 2027.
+fn context() -> DecisionContext<'static> {
+    DecisionContext {
+        now: Timestamp::from_second(1_800_000_000).unwrap(),
+        actor: "supervisor",
+        redelivered: false,
+        lost_starts: None,
+        timing: Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        },
+        callback_urls: None,
+    }
+}
+
+fn is_alert(effect: &&Effect) -> bool {
+    matches!(effect, Effect::Publish(event) if event.alerted_end().is_some())
 }
