@@ -46,38 +46,46 @@ fn pages() -> Vec<String> {
     String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Runs the blocks with one of these flags, of all pages that have a block with the first, at the same time; fails if one prints
-/// something else.
-fn assert_prints_what_it_says(flags: &[&str]) {
-    let pages = pages();
-    let has_blocks = |page: &&String| {
+/// The pages that have a block with this flag.
+fn pages_with(flag: &str) -> Vec<String> {
+    let has_block = |page: &String| {
         let text = fs::read_to_string(repository().join(page)).unwrap();
-        blocks(&text).iter().any(|block| block.is(flags[0]))
+        blocks(&text).iter().any(|block| block.is(flag))
     };
-    let found: Vec<String> = thread::scope(|scope| {
-        let selected = pages.iter().filter(has_blocks);
-        let running: Vec<_> =
-            selected.map(|page| scope.spawn(move || differences(page, flags))).collect();
+    pages().into_iter().filter(has_block).collect()
+}
+
+/// Runs the blocks with one of these flags, of all pages that have a block with the first, at the same time; returns what
+/// differs.
+fn differences_of_pages(flags: &[&str]) -> Vec<String> {
+    let pages = pages_with(flags[0]);
+    thread::scope(|scope| {
+        let run = |page| scope.spawn(move || differences(page, flags));
+        let running: Vec<_> = pages.iter().map(String::as_str).map(run).collect();
         running.into_iter().flat_map(|page| page.join().unwrap()).collect()
-    });
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    })
 }
 
 #[test]
 fn commands_print_what_the_documentation_says() {
-    assert_prints_what_it_says(&["run"]);
+    let found = differences_of_pages(&["run"]);
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// One after the other, because each uses the whole machine.
 #[test]
 #[ignore = "long"]
 fn long_commands_print_what_the_documentation_says() {
-    assert_prints_what_it_says(&["run-long"]);
+    let pages = pages_with("run-long");
+    let found: Vec<_> = pages.iter().flat_map(|page| differences(page, &["run-long"])).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// Pages with servers are run from the beginning to the end.
 #[test]
 fn commands_for_servers_print_what_the_documentation_says() {
-    assert_prints_what_it_says(&["served", "server", "run"]);
+    let found = differences_of_pages(&["served", "server", "run"]);
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
