@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use futures_util::{StreamExt, stream};
@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 
 use super::{options::DemoArgs, progress::DemoProgress};
 
-/// How long the demo waits for all tasks to end. It then audits the tasks as they are.
+/// How long the demo waits for all tasks to end. If all were submitted by then, it audits them as they are.
 pub(super) const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long the audit waits until the services have read their queues.
@@ -101,16 +101,24 @@ impl DemoClient {
 
     /// Submits `count` tasks as fast as slots become free, and waits until all have ended.
     pub(super) async fn submit_all(&self, host: &Host, count: usize, quiet: bool) -> Result<()> {
-        let bar = progress_bar(count, self.scenario.nouns().1, quiet)?;
+        let nouns = self.scenario.nouns().1;
+        let bar = progress_bar(count, nouns, quiet)?;
         let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
         let mut next = 0;
         let deadline = Instant::now() + RUN_TIMEOUT;
         loop {
             let running = self.progress.lock().running.len();
             bar.set_position((next - running) as u64);
-            if (next == count && running == 0) || Instant::now() > deadline {
+            let is_late = Instant::now() > deadline;
+            if next == count && (running == 0 || is_late) {
                 break;
             }
+            ensure!(
+                !is_late,
+                "stopped after {} s: {next} of {count} {nouns} were submitted, and {running} of them have not ended. The machine is \
+                 too slow or too busy for this many: choose fewer with --tasks",
+                RUN_TIMEOUT.as_secs()
+            );
             let slots = self.progress.free_slots.available_permits().min(BATCH).min(count - next);
             if slots == 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
