@@ -11,7 +11,6 @@ use crate::{
         attempt::{Action, AttemptId},
         messages::ChildOutcome,
         names::Part,
-        step::StepState,
     },
 };
 
@@ -53,21 +52,4 @@ pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revi
         progress.may_have_run = false;
         progress.child_revision = revision.max(progress.child_revision);
     }
-}
-
-/// Records that a child task completed although an operator had settled its undo. The effect remains, so the undo of the
-/// step counts as failed, and the task stops in Error.
-pub(crate) fn record_completed_after_undo(
-    change: &mut TaskChange<'_>,
-    part: &Part,
-    revision: Option<u64>,
-) {
-    if let Some(record) = change.task.part_record_mut(part) {
-        record.run.child_revision = revision;
-        if let Some(undo) = &mut record.undo {
-            undo.state = StepState::Failed { attempt: undo.state.newest_attempt() };
-        }
-    }
-    change.task.undo_is_final = true;
-    change.fail_task_again(&format!("the child task of step {part} completed after its undo"));
 }

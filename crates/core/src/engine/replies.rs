@@ -233,16 +233,6 @@ pub(crate) fn child_ended<'a>(
             child_outcome::record_undone_child(&mut change, step, revision);
             PendingDecision::Change(change)
         }
-        // An operator has settled its undo, and the child task has completed since.
-        StepState::Completed { .. } | StepState::Skipped { .. }
-            if action == Action::Undo
-                && matches!(outcome, ChildOutcome::Processed { .. })
-                && record.run.child_revision.is_some_and(|last| revision > Some(last)) =>
-        {
-            let mut change = case.change();
-            child_outcome::record_completed_after_undo(&mut change, step, revision);
-            PendingDecision::Change(change)
-        }
         StepState::AwaitingCallback { .. }
         | StepState::RunningItems
         | StepState::Completed { .. }

@@ -71,7 +71,6 @@
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
 //! | Undone     | step failed                        | Error                  | its callback shows a call    |
-//! | Undone     | undo failed                        | Error                  | its child task completed     |
 //! | Undone     | corrupt reply                      | illegal                |                              |
 //! | Error      | any reply                          | Error                  | recorded; nothing starts     |
 //! | Error      | step ran after all                 | Error                  | recorded                     |
