@@ -153,9 +153,8 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
     let in_use = agents.and_then(|agents| agents.at(progress.agent));
     let earlier = match agent {
         Some(agent) if in_use != Some(agent) => format!("at {agent}"),
-        Some(_) => BEFORE_EDIT.to_owned(),
         None if agents.is_some_and(|agents| agents.names().len() > 1) => ANOTHER.to_owned(),
-        None => BEFORE_EDIT.to_owned(),
+        Some(_) | None => BEFORE_EDIT.to_owned(),
     };
     let effect = format!("attempt {attempt} may have run {earlier}");
     // What an operator needs first is not cut off.
