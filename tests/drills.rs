@@ -7,6 +7,7 @@
 mod compatibility;
 mod failover;
 mod function_process;
+mod interfaces;
 mod network;
 mod records;
 mod restore;

@@ -8,6 +8,8 @@
 //! - `records.txt`: the fields that the item of a task can have, and that the scenario does not reach. They count as a part of
 //!   `shape.txt`.
 //! - `payload-reference.json`: a reference to a payload, as documents contain it.
+//! - `interfaces/*.json`: the schemas of definitions and of workflow tests, and the HTTP interfaces. What is gone from them, or
+//!   required now, counts as a part of `shape.txt`, too.
 //! - `contract/*.json`: the schemas for agents and consumers of events. A change needs another version of the contract.
 //!
 //! `STEWARD_FREEZE=0.3.0 cargo test --workspace --test steward drills::compatibility` writes the files of a release. It
@@ -22,7 +24,7 @@ use serde_json::Value;
 use steward_core::{contract::ContractDocument, model::payload::PayloadReference};
 
 use super::{
-    records,
+    interfaces, records,
     scenario::TASKS,
     shape::{self, Shape},
     world::{Moment, World},
@@ -199,6 +201,7 @@ fn freeze(release: &str, recording: &Recording) {
         let text = format!("{:#}\n", schema.generate());
         std::fs::write(folder.join("contract").join(schema.file_name()), text).unwrap();
     }
+    interfaces::freeze(&folder.join("interfaces"));
     let write = |file: &str, shape: &Shape| {
         let lines: String = shape.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(folder.join(file), lines).unwrap();
@@ -286,7 +289,8 @@ async fn what_this_release_stores_and_sends_is_known_to_every_earlier_release() 
         let lines = |file| std::fs::read_to_string(golden(&release).join(file)).unwrap();
         let texts = [lines("shape.txt"), lines("records.txt")];
         let old: Shape = texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
-        let differences = shape::difference(&old, &new);
+        let mut differences = shape::difference(&old, &new);
+        differences.extend(interfaces::differences(&golden(&release).join("interfaces")));
         let unexplained = unexplained(&differences, &noted(&release));
         assert!(
             unexplained.is_empty(),
