@@ -82,8 +82,12 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
     };
     let had_ended = matches!(before.process_state, ProcessState::Undone | ProcessState::Processed);
     let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
+    let is_passed = |undo: &Option<Progress>| {
+        undo.as_ref().is_some_and(|undo| undo.state.is_completed_or_skipped())
+    };
     let shows_effect = !old.run.may_have_run && new.run.may_have_run
-        || old.run.contradictions != new.run.contradictions;
+        || old.run.contradictions != new.run.contradictions
+        || is_passed(&old.undo) && !is_passed(&new.undo);
     had_ended && after.process_state == ProcessState::Error && shows_effect
 }
 

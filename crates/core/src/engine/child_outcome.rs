@@ -11,6 +11,7 @@ use crate::{
         attempt::{Action, AttemptId},
         messages::ChildOutcome,
         names::Part,
+        step::{Progress, StepState},
     },
 };
 
@@ -52,4 +53,44 @@ pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revi
         progress.may_have_run = false;
         progress.child_revision = revision.max(progress.child_revision);
     }
+}
+
+/// Whether the report of a child task shows that it has taken effect since `undo` was recorded as done. A child that was
+/// undone reports an Error if one of its steps takes effect late. After an undo by hand, the operator knows about the
+/// child's Error, but not that an operator has completed the child since.
+pub(crate) fn is_effect_after_undo(
+    run: &Progress,
+    undo: &Progress,
+    outcome: &ChildOutcome,
+    revision: Option<u64>,
+) -> bool {
+    let by_hand = undo.completed_by.is_some();
+    let shows_effect = match outcome {
+        ChildOutcome::Processed { .. } => true,
+        ChildOutcome::Error { .. } => !by_hand,
+        ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
+    };
+    // A completed step has recorded this report before, without its revision.
+    let is_new = match run.child_revision {
+        Some(last) => revision > Some(last),
+        None => !matches!(run.state, StepState::Completed { .. }),
+    };
+    shows_effect && is_new
+}
+
+/// Records that a child task has taken effect since its undo was recorded as done. The effect remains: the undo counts as
+/// failed, and the task stops in Error.
+pub(crate) fn record_effect_after_undo(
+    change: &mut TaskChange<'_>,
+    part: &Part,
+    revision: Option<u64>,
+) {
+    if let Some(record) = change.task.part_record_mut(part) {
+        record.run.child_revision = revision.max(record.run.child_revision);
+        if let Some(undo) = &mut record.undo {
+            undo.state = StepState::Failed { attempt: undo.state.newest_attempt() };
+        }
+    }
+    change.task.undo_is_final = true;
+    change.fail_task_again(&format!("the child task of step {part} took effect after its undo"));
 }

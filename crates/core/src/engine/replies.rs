@@ -233,6 +233,19 @@ pub(crate) fn child_ended<'a>(
             child_outcome::record_undone_child(&mut change, step, revision);
             PendingDecision::Change(change)
         }
+        StepState::Completed { .. }
+            if action == Action::Undo
+                && child_outcome::is_effect_after_undo(
+                    &record.run,
+                    progress,
+                    outcome,
+                    revision,
+                ) =>
+        {
+            let mut change = case.change();
+            child_outcome::record_effect_after_undo(&mut change, step, revision);
+            PendingDecision::Change(change)
+        }
         StepState::AwaitingCallback { .. }
         | StepState::RunningItems
         | StepState::Completed { .. }

@@ -71,6 +71,7 @@
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
 //! | Undone     | step failed                        | Error                  | its callback shows a call    |
+//! | Undone     | undo failed                        | Error                  | its child task ran after all |
 //! | Undone     | corrupt reply                      | illegal                |                              |
 //! | Error      | any reply                          | Error                  | recorded; nothing starts     |
 //! | Error      | step ran after all                 | Error                  | recorded                     |

@@ -21,7 +21,10 @@ use super::{
     ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
     plan::operator_output,
-    task_record::{awaited_by, describe, executes_command, has_commands, is_final, resubmit_count},
+    task_record::{
+        awaited_by, describe, executes_command, has_commands, is_final, resubmit_count,
+        took_effect_late,
+    },
     virtual_time::{Millis, since_start},
 };
 
@@ -138,10 +141,7 @@ impl ObservedSave<'_> {
             && parent.is_some_and(|parent| parent.undo_reason.is_some());
         let changed_state = is_final(before) && before.process_state != after.process_state;
         let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
-        // A redelivery of a refused call took effect.
-        let ran_after_all = (old, new) == (ProcessState::Undone, ProcessState::Error)
-            && after.error.as_ref().is_some_and(|error| error.contains("took effect after"));
-        if ran_after_all {
+        if old == ProcessState::Undone && took_effect_late(after) {
             return None;
         }
         (changed_state && !undone && !executes_command(before, after))
@@ -178,7 +178,8 @@ impl ObservedSave<'_> {
             found.extend(children.filter(|(part, _)| !is_settled(part, Action::Undo)).filter_map(
                 |(part, child)| {
                     let state = child.process_state;
-                    (state != ProcessState::Undone).then(|| {
+                    // The parent has not received that report yet.
+                    (state != ProcessState::Undone && !took_effect_late(child)).then(|| {
                         format!(
                             "{id}: Undone, but {}, the child task of step {part}, is {state}",
                             child.task_id
