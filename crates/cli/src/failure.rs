@@ -29,6 +29,10 @@ const REFUSED_CREDENTIALS: [&str; 5] = [
     "UnrecognizedClient",
 ];
 
+/// Error codes of AWS for a table, queue or function that does not exist.
+const MISSING: [&str; 3] =
+    ["ResourceNotFoundException", "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"];
+
 /// Prints the error, and returns the exit code.
 #[expect(clippy::print_stderr, reason = "a command's output")]
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
@@ -56,7 +60,15 @@ fn message(error: &anyhow::Error, endpoint: Option<&str>) -> String {
             format!("no connection to AWS_ENDPOINT_URL={endpoint}: {innermost}")
         }
         (false, true, None) => format!("no connection to AWS: {innermost}"),
-        (false, false, _) => format!("{error:#}"),
+        (false, false, _) => {
+            let text = format!("{error:#}");
+            match MISSING.iter().any(|code| text.contains(code)) {
+                true => format!(
+                    "{text}: check the names of the deployment's tables and queues (the variables of `infra/outputs`), the account and the Region"
+                ),
+                false => text,
+            }
+        }
     }
 }
 

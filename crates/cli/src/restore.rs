@@ -13,7 +13,7 @@ use crate::{client::DeploymentArgs, table::table};
 
 mod copy;
 
-use copy::{CopyCounts, CopyOptions, copy_table};
+use copy::{CopyCounts, CopyOptions, copy_table, with_children};
 
 /// Options of `steward restore`.
 #[derive(Debug, Args)]
@@ -24,8 +24,8 @@ pub(crate) struct RestoreArgs {
     /// The restored table of documents. It is copied before the tasks.
     #[arg(long)]
     from_documents: Option<String>,
-    /// Only these tasks. By default all, with the records that instances share.
-    #[arg(long = "task")]
+    /// Only these tasks and their child tasks. By default all, with the records that instances share.
+    #[arg(long = "task", requires = "from_tasks")]
     tasks: Vec<TaskId>,
     /// Replace items that the deployment has, too. Without it they stay: they are newer than the backup. A replaced task
     /// repeats what it did since.
@@ -55,8 +55,13 @@ pub(crate) async fn run(args: RestoreArgs) -> Result<()> {
         bail!("`{same}` is a table of the deployment itself; name the restored table");
     }
     let client = args.deployment.dynamodb().await;
-    let options =
-        CopyOptions { tasks: args.tasks.clone(), overwrite: args.overwrite, dry_run: args.dry_run };
+    let tasks = match &args.from_tasks {
+        Some(from) if !args.tasks.is_empty() => {
+            Some(with_children(&client, from, &args.tasks).await?)
+        }
+        Some(_) | None => None,
+    };
+    let options = CopyOptions { tasks, overwrite: args.overwrite, dry_run: args.dry_run };
     let written = if args.dry_run { "would be written" } else { "written" };
     let mut rows = table(&["from", "to", written, "kept", "expired"]);
     let mut report = Vec::new();

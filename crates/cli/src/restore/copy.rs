@@ -4,13 +4,13 @@
 //! An item that the deployment has is kept, unless the copy overwrites it: the deployment's item is the newer one, and a
 //! claim or an output that it has proves that a call was made. So a copy can be repeated, after a failure too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use aws_sdk_dynamodb::{Client, operation::put_item::PutItemError, types::AttributeValue};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
-use steward_core::model::names::TaskId;
+use steward_core::{limits, model::names::TaskId};
 
 /// The number of items that are written concurrently. Each costs at least one write unit, so a table without warm capacity
 /// throttles some of them, and the SDK retries those.
@@ -25,8 +25,8 @@ const EXPIRES_AT: &str = "expires_at";
 /// What a copy does.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CopyOptions {
-    /// Only the items of these tasks. Empty: all.
-    pub(super) tasks: Vec<TaskId>,
+    /// Only the items of these tasks. `None`: all, with the records that instances share.
+    pub(super) tasks: Option<BTreeSet<String>>,
     /// Whether items that the deployment has are replaced.
     pub(super) overwrite: bool,
     /// Whether nothing is written.
@@ -67,7 +67,7 @@ pub(super) async fn copy_table(
         let scan = client.scan().table_name(from).limit(PAGE).set_exclusive_start_key(start);
         let page = scan.send().await.with_context(|| format!("scan {from}"))?;
         let (mut items, last) = (page.items.unwrap_or_default(), page.last_evaluated_key);
-        items.retain(|item| is_of(item, &options.tasks));
+        items.retain(|item| is_of(item, options.tasks.as_ref()));
         let before = items.len();
         items.retain(|item| !has_expired(item, now));
         counts.expired += (before - items.len()) as u64;
@@ -119,9 +119,42 @@ async fn copy_item(
     }
 }
 
+/// The tasks with these ids in a restored table of tasks, their child tasks, and the children of those.
+///
+/// # Errors
+/// The table cannot be read, or does not have one of the tasks.
+pub(super) async fn with_children(
+    client: &Client,
+    table: &str,
+    named: &[TaskId],
+) -> Result<BTreeSet<String>> {
+    let scan = client.scan().table_name(table).projection_expression("task_id, #parent");
+    let scan = scan.expression_attribute_names("#parent", "parent").into_paginator().items();
+    let items = scan.send().try_collect().await.with_context(|| format!("scan {table}"))?;
+    let parents: HashMap<&str, Option<&str>> =
+        items.iter().filter_map(|item| Some((task_of(item)?, parent_of(item)))).collect();
+    let missing: Vec<_> =
+        named.iter().map(TaskId::as_str).filter(|id| !parents.contains_key(id)).collect();
+    ensure!(missing.is_empty(), "{table} does not have the task {}", missing.join(", "));
+    let is_below_named = |id: &&&str| {
+        let mut above = Some(**id);
+        // As many steps as there may be levels of children.
+        (0..=limits::CHILD_DEPTH_MAX).any(|_| {
+            let is_named = above.is_some_and(|id| named.iter().any(|task| task.as_str() == id));
+            above = above.and_then(|id| *parents.get(id)?);
+            is_named
+        })
+    };
+    Ok(parents.keys().filter(is_below_named).map(|id| (*id).to_owned()).collect())
+}
+
 /// Whether the item belongs to one of the tasks. Records that instances share belong to none.
-fn is_of(item: &HashMap<String, AttributeValue>, tasks: &[TaskId]) -> bool {
-    tasks.is_empty() || task_of(item).is_some_and(|id| tasks.iter().any(|task| task.as_str() == id))
+fn is_of(item: &HashMap<String, AttributeValue>, tasks: Option<&BTreeSet<String>>) -> bool {
+    tasks.is_none_or(|tasks| task_of(item).is_some_and(|id| tasks.contains(id)))
+}
+
+fn parent_of(item: &HashMap<String, AttributeValue>) -> Option<&str> {
+    item.get("parent")?.as_m().ok()?.get("task_id")?.as_s().ok().map(String::as_str)
 }
 
 fn task_of(item: &HashMap<String, AttributeValue>) -> Option<&str> {

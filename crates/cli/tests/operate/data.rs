@@ -74,8 +74,49 @@ async fn restored_tables_are_copied_and_newer_items_of_the_deployment_stay() {
     let args = restore(&["--overwrite", "--task", "order-2"]);
     harness.steward(&args).await.has(&["tasks-restored"]);
     assert_eq!(revision(&item_of(&client, "order-2").await.unwrap()), revision(&old));
+    let misspelt = restore(&["--task", "order-2", "--task", "ordre-2"]);
+    let misspelt = harness.steward(&misspelt).await;
+    misspelt.fails(&["tasks-restored does not have the task ordre-2"]);
     let same = ["restore", "--from-tasks", TASKS];
     harness.steward(&same).await.fails(&["is a table of the deployment itself"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_restored_with_its_child_tasks() {
+    let harness = OperatorHarness::start().await;
+    let client = Client::new(&harness.host.aws.sdk_config());
+    let folder = tempfile::tempdir().unwrap();
+    for (name, runs) in [("parcel", "order"), ("pallet", "parcel")] {
+        let step = json!({ "workflow": { "name": runs, "input": "${ input }" } });
+        let definition = json!({ "name": name, "version": 1, "steps": { "first": step } });
+        let file = folder.path().join(name).with_extension("json");
+        std::fs::write(&file, definition.to_string()).unwrap();
+        let publish = ["workflow", "publish", file.to_str().unwrap()];
+        harness.steward(&publish).await.has(&["published"]);
+    }
+    for id in ["pallet-1", "pallet-12"] {
+        harness.submit("pallet", id, "").await;
+        harness.until_state(id, "Processed").await;
+    }
+    let ids = ["pallet-1", "pallet-1:first", "pallet-1:first:first"];
+    restored(&client, TASKS, "tasks-restored").await;
+    restored(&client, DOCUMENTS, "documents-restored").await;
+    for (table, keys) in [(TASKS, &["task_id"][..]), (DOCUMENTS, &["task_id", "document"])] {
+        for mut item in items(&client, table).await {
+            item.retain(|name, _| keys.contains(&name.as_str()));
+            client.delete_item().table_name(table).set_key(Some(item)).send().await.unwrap();
+        }
+    }
+    let from = ["--from-tasks", "tasks-restored", "--from-documents", "documents-restored"];
+    let restore = [&["restore"][..], &from, &["--task", "pallet-1"]].concat();
+    harness.steward(&restore).await.has(&["tasks-restored"]);
+    for id in ids {
+        assert!(item_of(&client, id).await.is_some(), "{id}");
+    }
+    let restored = items(&client, TASKS).await;
+    assert_eq!(restored.len(), ids.len(), "{restored:#?}");
+    let documents = ["restore", "--from-documents", "documents-restored", "--task", "pallet-1"];
+    harness.steward(&documents).await.fails(&["--from-tasks"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
