@@ -260,7 +260,11 @@ fn noted(release: &str) -> Vec<String> {
             assert!(text.contains(heading), "{} has no paragraph `{heading}`", path.display());
         }
         if text.lines().any(|line| line == format!("From: {release}")) {
-            let is_change = |line: &&str| line.starts_with("- ") || line.starts_with("+ ");
+            // Fields of commands are held to their notes by `json_shapes`.
+            let is_change = |line: &&str| {
+                !line.starts_with("- steward ")
+                    && (line.starts_with("- ") || line.starts_with("+ "))
+            };
             let block = text.split("```diff").nth(1).and_then(|rest| rest.split("```").next());
             lines.extend(block.unwrap_or_default().lines().filter(is_change).map(str::to_owned));
         }
