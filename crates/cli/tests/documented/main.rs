@@ -1,7 +1,7 @@
 //! The commands of the documentation print what the documentation says. To renew the pages:
 //! `STEWARD_RENEW=1 cargo test --workspace --test documented -- --include-ignored`.
 //!
-//! Every ```` ```console ```` block that shows output is run, or has a flag `not-run=REASON`. The reasons are in `blocks.rs`.
+//! Every ```` ```console ```` block is run, or has a flag `not-run=REASON`. The reasons are in `blocks.rs`.
 //!
 //! A block ```` ```console run ```` is run by a shell, in a folder of its own for each page. `run-long` blocks take minutes in a build
 //! without optimisation, so they are run only with `--ignored`. The folder contains:
@@ -36,10 +36,16 @@ use std::{fs, process::Command, thread};
 use blocks::blocks;
 use page::{differences, repository};
 
-/// The pages of the documentation, relative to the repository.
-fn pages() -> Vec<String> {
+/// The pages of the documentation, relative to the repository. Their commands are run.
+const PAGES: [&str; 2] = ["docs/*.md", "README.md"];
+
+/// Other pages with commands.
+const OTHER_PAGES: [&str; 3] = ["infra/*.md", "examples/*.md", "benches/*.md"];
+
+fn pages(patterns: &[&str]) -> Vec<String> {
     let listed = Command::new("git")
-        .args(["ls-files", "docs/*.md", "README.md"])
+        .arg("ls-files")
+        .args(patterns)
         .current_dir(repository())
         .output()
         .unwrap();
@@ -52,7 +58,7 @@ fn pages_with(flag: &str) -> Vec<String> {
         let text = fs::read_to_string(repository().join(page)).unwrap();
         blocks(&text).iter().any(|block| block.is(flag))
     };
-    pages().into_iter().filter(has_block).collect()
+    pages(&PAGES).into_iter().filter(has_block).collect()
 }
 
 /// Runs the blocks with one of these flags, of all pages that have a block with the first, at the same time; returns what
@@ -89,8 +95,8 @@ fn commands_for_servers_print_what_the_documentation_says() {
 }
 
 #[test]
-fn every_block_that_shows_output_is_run_or_says_why_not() {
-    for page in pages() {
+fn every_console_block_is_run_or_says_why_not() {
+    for page in pages(&[&PAGES[..], &OTHER_PAGES].concat()) {
         for block in blocks(&fs::read_to_string(repository().join(&page)).unwrap()) {
             let wrong = block.wrong_flags();
             assert!(wrong.is_none(), "{page}:{}: {}", block.line, wrong.unwrap_or_default());
