@@ -186,7 +186,8 @@ pub(super) fn violated_by_transition(transition: &CheckedTransition<'_>) -> Vec<
         violated.extend(transition.after.expires_too_early());
         transition.check_due(after, &mut violated);
         transition.check_attempts(before, after, &mut violated);
-        transition.check_failures(before, after, &mut violated);
+        transition.check_reply(before, after, &mut violated);
+        transition.check_overdue(before, after, &mut violated);
         transition.check_wakes(before, after, &mut violated);
         transition.check_end(before, after, &mut violated);
         transition.check_items(after, &mut violated);

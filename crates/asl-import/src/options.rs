@@ -1,4 +1,4 @@
-//! What the caller of an import says.
+//! The options of an import: values that the state machine does not contain.
 
 use std::collections::BTreeMap;
 

@@ -288,7 +288,7 @@ fn limits(report: &ScaleReport) -> comfy_table::Table {
             number(row.needed),
             number(row.available),
             percent(row.utilisation),
-            number(row.bears),
+            number(row.sustained_rate),
         ]);
     }
     table
@@ -305,15 +305,15 @@ fn raises(report: &ScaleReport) -> comfy_table::Table {
 fn verdict(report: &ScaleReport) -> Vec<String> {
     let ScaleReport { latency, cost, .. } = report;
     let mut lines = Vec::new();
-    lines.push(match &report.binds {
+    lines.push(match &report.bottleneck {
         Some((bound, share)) => format!(
             "bottleneck: {bound} ({} of all waiting time); sustainable rate: {} submissions per second",
             percent(*share),
-            number(report.bears)
+            number(report.sustained_rate)
         ),
         None => format!(
             "no queue has a backlog of more than a second; sustainable rate: {} submissions per second",
-            number(report.bears)
+            number(report.sustained_rate)
         ),
     });
     let calculated = seconds(report.drained_after_by_arithmetic_s);

@@ -84,7 +84,7 @@ pub fn routes_for(caller: Caller, console: Console) -> Router {
     reject_foreign_hosts(routes(console).layer(Extension(caller)))
 }
 
-/// Rejects requests whose `Host` is not this machine's address or `localhost`: they come from the page of another site.
+/// Rejects requests whose `Host` is a name other than `localhost`: they come from the page of another site (DNS rebinding).
 pub fn reject_foreign_hosts(routes: Router) -> Router {
     routes.layer(from_fn(access::require_local_address))
 }

@@ -5,10 +5,12 @@
 //! message independent of the others.
 
 use std::sync::Arc;
-use steward_core::definition::plan::Plan;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::submission::{event::ReceivedEvent, is_traceparent};
+use steward_core::{
+    definition::plan::Plan,
+    submission::{event::ReceivedEvent, is_traceparent},
+};
 use steward_runtime::{
     ports::{Definitions, PortError, Ports},
     trace::{SpanKind, TraceSpan},
@@ -25,7 +27,7 @@ const TASKS_AT_ONCE: usize = 16;
 /// Records the tasks that an event submits, concurrently. The refusal of one workflow does not affect the other tasks.
 ///
 /// # Errors
-/// A port failed; the next delivery repeats the event.
+/// A port failed; SQS redelivers the message.
 pub(crate) async fn receive<P: Ports>(
     ports: &P,
     event: &ReceivedEvent,
@@ -55,7 +57,7 @@ async fn record<P: Ports>(
         |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
     let mut span = TraceSpan::begin(SPAN, SpanKind::Consumer, traceparent);
     let traceparent = task_traceparent(&span, traceparent.map(str::to_owned));
-    let receipt = match event.submission(&workflow) {
+    let result = match event.submission(&workflow) {
         Ok(submission) => {
             set_task(&mut span, &submission);
             let task_id = Some(submission.task_id.to_string());
@@ -66,5 +68,5 @@ async fn record<P: Ports>(
         }
         Err(refusal) => refused(refusal, None, traceparent),
     };
-    Ok(receipt.end_span(span))
+    Ok(result.end_span(span))
 }

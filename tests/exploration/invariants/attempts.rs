@@ -18,7 +18,7 @@ use crate::exploration::progress::{
 };
 
 impl CheckedTransition<'_> {
-    /// Attempt numbers increase by one, and attempts start only when they may.
+    /// Attempt numbers increase by at most one, and attempts start only when they may.
     pub(super) fn check_attempts(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
         for (step, action, progress) in after.started_actions() {
             let old = before.progress(&step, action);
@@ -31,7 +31,7 @@ impl CheckedTransition<'_> {
                 }
             };
             check(
-                "attempt numbers increase by one",
+                "attempt numbers increase by at most one",
                 (old_number..=old_number + 1).contains(&number),
             );
             let by_hand = matches!(self.event, Event::CommandReceived(_)) && has_passed(progress);
@@ -43,10 +43,10 @@ impl CheckedTransition<'_> {
                     after.progress(&step, Action::Do).and_then(|run| run.input_edit_id.as_ref());
                 check(
                     "an undo uses the input of its step",
-                    by_hand || progress.input_edit_id.as_ref() == done,
+                    progress.input_edit_id.as_ref() == done,
                 );
             }
-            // The next agent gets a request at once.
+            // After a certain refusal the request to the next agent starts at once, although the refused attempt was awaited.
             let is_refused = matches!(self.event, Event::ReplyReceived(reply)
                 if reply.step == step
                     && matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. }));
@@ -68,56 +68,61 @@ impl CheckedTransition<'_> {
         }
     }
 
-    /// Replies are accepted in time, failures are counted once, and the recovery policy is followed.
-    pub(super) fn check_failures(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
-        let now = self.after.now;
+    /// Replies are accepted in time, and deferrals are not counted as failures.
+    pub(super) fn check_reply(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        let Event::ReplyReceived(reply) = self.event else { return };
         let mut check = |text: &str, holds: bool| {
             if !holds {
                 violated.push(text.to_owned());
             }
         };
-        if let Event::ReplyReceived(reply) = self.event {
-            let old = before.progress(&reply.step, reply.action);
-            let state = old.map(|old| &old.state);
-            let newest = state.is_some_and(|state| state.attempt_count() == reply.attempt);
-            let completed = matches!(reply.outcome, ReplyOutcome::Completed { .. });
-            let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
-            let is_news = ran && old.is_some_and(|old| !old.may_have_run);
-            // A second failure reports nothing new.
-            let is_proof = matches!(
-                reply.outcome,
-                ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. }
-            );
-            let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt_count());
-            let counts = match state {
-                Some(StepState::Running { .. }) => true,
-                // The attempt was given up, and the next one has not started.
-                Some(StepState::Waiting { .. }) => completed || is_news,
-                // The part counts as not run.
-                Some(StepState::Failed { .. } | StepState::Skipped { .. }) => is_news && is_proof,
-                Some(
-                    StepState::AwaitingCallback { .. }
-                    | StepState::RunningItems
-                    | StepState::Completed { .. },
-                )
-                | None => false,
-            };
-            // An effect at another agent's service is news, even if the step may have run at this one.
-            let is_elsewhere = self.before.is_effect_elsewhere(self.workflow, reply);
-            check(
-                "a reply to the newest attempt is accepted until the attempt is given up",
-                newest && counts || is_earlier && (is_proof && is_news || is_elsewhere),
-            );
-            let count = |task: &Task| {
-                task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)
-            };
-            let failed = after.progress(&reply.step, reply.action).is_some_and(is_failed);
-            let deferred = matches!(reply.outcome, ReplyOutcome::Deferred { .. }) && !failed;
-            check("a deferral is not counted", !deferred || count(before) == count(after));
-        }
+        let old = before.progress(&reply.step, reply.action);
+        let state = old.map(|old| &old.state);
+        let newest = state.is_some_and(|state| state.attempt_count() == reply.attempt);
+        let completed = matches!(reply.outcome, ReplyOutcome::Completed { .. });
+        let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
+        let is_news = ran && old.is_some_and(|old| !old.may_have_run);
+        // A second failure reports nothing new.
+        let is_effect =
+            matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
+        let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt_count());
+        let counts = match state {
+            Some(StepState::Running { .. }) => true,
+            // The attempt was given up, and the next one has not started.
+            Some(StepState::Waiting { .. }) => completed || is_news,
+            // A failed or skipped step counts as one that did not run, until it is known better.
+            Some(StepState::Failed { .. } | StepState::Skipped { .. }) => is_news && is_effect,
+            Some(
+                StepState::AwaitingCallback { .. }
+                | StepState::RunningItems
+                | StepState::Completed { .. },
+            )
+            | None => false,
+        };
+        // An effect at another agent's service is news, even if the step may have run at this one.
+        let is_elsewhere = self.before.is_effect_elsewhere(self.workflow, reply);
+        check(
+            "a reply to the newest attempt is accepted until the attempt is given up",
+            newest && counts || is_earlier && (is_effect && is_news || is_elsewhere),
+        );
+        let count =
+            |task: &Task| task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count);
+        let failed = after.progress(&reply.step, reply.action).is_some_and(is_failed);
+        let deferred = matches!(reply.outcome, ReplyOutcome::Deferred { .. }) && !failed;
+        check("a deferral is not counted", !deferred || count(before) == count(after));
+    }
+
+    /// An overdue attempt is given up, its failure is counted once, and the recovery policy is followed.
+    pub(super) fn check_overdue(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
         if *self.event != Event::Swept || is_final(before) {
             return;
         }
+        let mut check = |text: &str, holds: bool| {
+            if !holds {
+                violated.push(text.to_owned());
+            }
+        };
+        let now = self.after.now;
         let past = |at: Timestamp| later(at, self.workflow.timing.clock_skew) <= now;
         for (step, action, old) in before.started_actions() {
             let Some(new) = after.progress(&step, action) else { continue };

@@ -22,7 +22,7 @@ use crate::{
 pub const SUFFIX: &str = "-dead-letters";
 
 /// The suffixes of the names of the queue of rejected submissions, and of the queue that they came from. The submission
-/// function moves them itself, so SQS does not know the source.
+/// function moves the submissions itself, so SQS does not know the source.
 const REJECTED: &str = "-rejected";
 const SUBMISSIONS: &str = "-submissions";
 
@@ -90,7 +90,7 @@ impl DeadLetterQueue {
         let sources = client.list_dead_letter_source_queues().queue_url(&url).max_results(1_000);
         let sources: Result<Vec<String>, _> =
             sources.into_paginator().items().send().try_collect().await;
-        // Not looked up: the console's role may not.
+        // Derived from the name, because the console's role lacks `sqs:GetQueueUrl`.
         let rejected_from = url.strip_suffix(REJECTED).map(|base| format!("{base}{SUBMISSIONS}"));
         let sources = match sources {
             Ok(sources) => sources.into_iter().chain(rejected_from).collect(),

@@ -1,5 +1,5 @@
 //! Redrives dead letters to the queues that they came from. An event on the bus announces the redrive first; then the
-//! messages are sent one by one. A message is deleted after it is sent, so it may be handled twice, but is never lost.
+//! messages are sent individually, up to ten at a time. A message is deleted after it is sent, so it may be handled twice, but is never lost.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -162,7 +162,7 @@ fn attributes(
     let mut attributes = letter.message.message_attributes.clone().unwrap_or_default();
     // Why a submission was refused. It says nothing about the message that is sent now.
     attributes.remove(REFUSAL_ATTRIBUTE);
-    // The console sends the message now, and has not authenticated the operator whom the message names.
+    // The console or the CLI sends the message now. Neither has authenticated the operator whom the message names.
     attributes.remove(AUTHENTICATED_ATTRIBUTE);
     if attributes.len() < ATTRIBUTES_MAX {
         let value = MessageAttributeValue::builder().data_type("String").string_value("true");

@@ -7,9 +7,10 @@ use crate::table::table;
 
 /// Prints the scenario.
 pub(super) fn show(report: &OverloadReport) {
-    let OverloadReport { workflow, version, deployment, binds, bears, load, .. } = report;
+    let OverloadReport { workflow, version, deployment, bottleneck, sustained_rate, load, .. } =
+        report;
     outln!("{workflow} version {version}, size {}", deployment.size);
-    outln!("sustainable rate: {} submissions per second ({binds})", number(*bears));
+    outln!("sustainable rate: {} submissions per second ({bottleneck})", number(*sustained_rate));
     outln!("overload: {}, {OVERLOAD_FACTOR} times as many, and then none", load_text(load));
     let mut table = table(&["", "with intake control", "without"]);
     for (name, value) in ROWS {
@@ -39,9 +40,11 @@ const ROWS: &[Row] = &[
     ("longest wait in an agent's queue", |run| seconds(run.longest_agent_wait_s)),
     ("longest wait in the scheduler's queue", |run| seconds(run.longest_scheduler_wait_s)),
     ("submissions held back at the same time, at most", |run| number(run.held_back_max.round())),
-    ("how often a submission is held back, on average", |run| format!("{:.1}", run.turns)),
+    ("how often a submission is held back, on average", |run| {
+        format!("{:.1}", run.deferrals_per_submission)
+    }),
     ("all tasks done after the last submission", |run| match run.drained_after_s {
         Some(after_s) => seconds(after_s),
-        None => format!("{} tasks not done after four hours", number(run.left)),
+        None => format!("{} tasks not done after four hours", number(run.unfinished)),
     }),
 ];

@@ -1,5 +1,5 @@
 //! Purchases: the budget is committed, the manager approves, the supplier accepts the order, accounting books it and the
-//! goods arrive, or all of it is undone. One purchase in five cannot succeed: the budget is exceeded, the manager rejects,
+//! goods arrive, or the budget, the order and the booking are undone. One purchase in five cannot succeed: the budget is exceeded, the manager rejects,
 //! the supplier refuses, or the parcel is lost and the manager undoes the purchase.
 
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::{
     services::{DemoService, ServiceLedgers},
 };
 
-/// One in this many purchases exceeds the budget; as many are rejected, refused and lost.
-const IMPOSSIBLE_EVERY: usize = 20;
+/// Each of the four obstacles is met by one purchase in this many.
+const EACH_OBSTACLE_EVERY: usize = 20;
 
 pub(super) struct Purchases;
 
@@ -26,7 +26,7 @@ enum Obstacle {
 
 impl Obstacle {
     const fn of(number: usize) -> Option<Self> {
-        match number % IMPOSSIBLE_EVERY {
+        match number % EACH_OBSTACLE_EVERY {
             3 => Some(Self::OverBudget),
             8 => Some(Self::RejectedByManager),
             13 => Some(Self::RefusedBySupplier),

@@ -19,7 +19,7 @@ pub struct LimitRow {
     /// The needed share of what is available.
     pub utilisation: f64,
     /// The submissions per second that the limit sustains.
-    pub bears: f64,
+    pub sustained_rate: f64,
 }
 
 fn as_text<S: serde::Serializer>(bound: &LimitKind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -33,8 +33,8 @@ pub(super) fn rows(settings: &ScaleSettings, model: &QueueModel) -> Vec<LimitRow
     let mut row = |bound: LimitKind, of_a_task: f64, available: f64| {
         if of_a_task > 0.0 {
             let needed = peak * of_a_task;
-            let (utilisation, bears) = (needed / available, available / of_a_task);
-            rows.push(LimitRow { bound, needed, available, utilisation, bears });
+            let (utilisation, sustained_rate) = (needed / available, available / of_a_task);
+            rows.push(LimitRow { bound, needed, available, utilisation, sustained_rate });
         }
     };
     let limits = &settings.limits;
@@ -63,7 +63,7 @@ pub(super) fn rows(settings: &ScaleSettings, model: &QueueModel) -> Vec<LimitRow
     }
     let requests = model.units_per_task(Resource::Events) / limits.events_per_request.value;
     row(LimitKind::Bus, requests, limits.events_per_second.value);
-    rows.sort_by(|one, other| one.bears.total_cmp(&other.bears));
+    rows.sort_by(|one, other| one.sustained_rate.total_cmp(&other.sustained_rate));
     rows
 }
 
@@ -75,7 +75,7 @@ pub(super) fn done_by_s(settings: &ScaleSettings, model: &QueueModel) -> f64 {
     let steady = rows(settings, model)
         .into_iter()
         .filter(|row| !matches!(row.bound, LimitKind::Concurrency(_) | LimitKind::Pollers(_)));
-    let shared = steady.map(|row| total / row.bears);
+    let shared = steady.map(|row| total / row.sustained_rate);
     let pollers = scaling_limits::PollerScaling::of(settings);
     let stages = model.stages.iter().map(|stage| {
         let work_s = total * stage.busy_s(model.batch);

@@ -1,4 +1,4 @@
-//! The overload scenario: twice the load that a deployment sustains for ten minutes, and then nothing. It is simulated with
+//! The overload scenario: for ten minutes twice the load that a deployment sustains, and then nothing. It is simulated with
 //! intake control, as deployed, and without it.
 
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::cost::{Demand, FunctionRole, forecast};
 pub const OVERLOAD_FACTOR: f64 = 2.0;
 
 /// The duration of the load, in seconds.
-const LASTS_S: f64 = 600.0;
+const LOAD_S: f64 = 600.0;
 
 /// The result of the scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,9 +27,9 @@ pub struct OverloadReport {
     /// The deployment.
     pub deployment: DeploymentSizing,
     /// The limit that is the tightest.
-    pub binds: String,
+    pub bottleneck: String,
     /// The submissions per second that the deployment sustains.
-    pub bears: f64,
+    pub sustained_rate: f64,
     /// The load.
     pub load: Load,
     /// With intake control.
@@ -56,11 +56,11 @@ pub struct OverloadRun {
     /// How many submissions were held back at the same time, at most.
     pub held_back_max: f64,
     /// How often a submission was held back, on average.
-    pub turns: f64,
+    pub deferrals_per_submission: f64,
     /// Seconds from the last submission until the last task was done; absent if some were not after four hours.
     pub drained_after_s: Option<f64>,
     /// Tasks that were not done.
-    pub left: f64,
+    pub unfinished: f64,
 }
 
 /// Simulates the overload scenario. The load of `settings` is ignored.
@@ -70,14 +70,14 @@ pub struct OverloadRun {
 pub fn overload(settings: &ScaleSettings) -> Result<OverloadReport, ScaleError> {
     settings.check()?;
     let counted = forecast(settings.forecast.clone(), &|| {})?;
-    let (binds, bears) = sustainable(settings, &counted.demand);
-    let load = Load::steady(OVERLOAD_FACTOR * bears, LASTS_S);
+    let (bottleneck, sustained_rate) = sustainable(settings, &counted.demand);
+    let load = Load::steady(OVERLOAD_FACTOR * sustained_rate, LOAD_S);
     Ok(OverloadReport {
         workflow: counted.workflow.clone(),
         version: counted.version,
         deployment: settings.deployment,
-        binds,
-        bears,
+        bottleneck,
+        sustained_rate,
         load,
         with_intake_control: OverloadRun::simulate(settings, &counted.demand, true),
         without: OverloadRun::simulate(settings, &counted.demand, false),
@@ -86,28 +86,30 @@ pub fn overload(settings: &ScaleSettings) -> Result<OverloadReport, ScaleError> 
 
 /// The tightest limit, and the submissions per second that it sustains.
 fn sustainable(settings: &ScaleSettings, demand: &Demand) -> (String, f64) {
-    let unloaded = ScaleSettings { load: Load::steady(1.0, LASTS_S), ..settings.clone() };
+    let unloaded = ScaleSettings { load: Load::steady(1.0, LOAD_S), ..settings.clone() };
     let rows = limit_rows::rows(&unloaded, &QueueModel::of(&unloaded, demand));
-    rows.first().map_or((String::new(), 0.0), |row| (row.bound.to_string(), row.bears))
+    rows.first().map_or((String::new(), 0.0), |row| (row.bound.to_string(), row.sustained_rate))
 }
 
 impl OverloadRun {
     /// Simulates the scenario with or without intake control.
     pub(super) fn simulate(settings: &ScaleSettings, demand: &Demand, holds_back: bool) -> Self {
-        let (_, bears) = sustainable(settings, demand);
+        let (_, sustained_rate) = sustainable(settings, demand);
         let overload = OverloadHandling { holds_back, ..OverloadHandling::DEPLOYED };
         let deployment = DeploymentSizing { overload, ..settings.deployment };
-        let load = Load::steady(OVERLOAD_FACTOR * bears, LASTS_S);
+        let load = Load::steady(OVERLOAD_FACTOR * sustained_rate, LOAD_S);
         let settings = ScaleSettings { load, deployment, ..settings.clone() };
         let model = QueueModel::of(&settings, demand);
         let result = load_simulation::run(&settings, &model, SIMULATED_AFTER_S);
-        Self::of(&model, bears, &result)
+        Self::of(&model, sustained_rate, &result)
     }
 
-    fn of(model: &QueueModel, bears: f64, result: &LoadResult) -> Self {
-        let minutes = (LASTS_S / 60.0) as usize;
+    fn of(model: &QueueModel, sustained_rate: f64, result: &LoadResult) -> Self {
+        let minutes = (LOAD_S / 60.0) as usize;
         let during: Vec<f64> = (0..minutes)
-            .map(|minute| result.done_by_minute.get(minute).copied().unwrap_or(0.0) / bears / 60.0)
+            .map(|minute| {
+                result.done_by_minute.get(minute).copied().unwrap_or(0.0) / sustained_rate / 60.0
+            })
             .collect();
         let longest = |counts: fn(&FunctionRole) -> bool| {
             let stages = model.stages.iter().zip(&result.stages);
@@ -122,9 +124,9 @@ impl OverloadRun {
             longest_agent_wait_s: longest(|role| matches!(role, FunctionRole::Agent(_))),
             longest_scheduler_wait_s: longest(|role| *role == FunctionRole::Scheduler),
             held_back_max: result.held_back_max,
-            turns: result.turns / result.submitted.max(1.0),
-            drained_after_s: result.done_at_s.map(|at_s| at_s - LASTS_S),
-            left: if result.done_at_s.is_some() { 0.0 } else { result.unfinished },
+            deferrals_per_submission: result.turns / result.submitted.max(1.0),
+            drained_after_s: result.done_at_s.map(|at_s| at_s - LOAD_S),
+            unfinished: if result.done_at_s.is_some() { 0.0 } else { result.unfinished },
         }
     }
 }

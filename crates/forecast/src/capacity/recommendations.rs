@@ -156,14 +156,14 @@ fn warmest(rows: &[LimitRow]) -> f64 {
 fn shards(settings: &ScaleSettings, rows: &[LimitRow], row: &LimitRow) -> Option<Recommendation> {
     let wanted = row.needed / UTILISATION_MAX;
     let warm = settings.deployment.warm_writes.max(warmest(rows));
-    let bears = |shards: u32| {
+    let sustained_rate = |shards: u32| {
         let mut settings = settings.clone();
         settings.deployment.shards = shards;
         settings.deployment.warm_writes = warm;
         TableThroughput::of(&settings, Resource::IndexWrites).partition_limit().unwrap_or(f64::MAX)
     };
     let mut to = settings.deployment.shards.next_power_of_two();
-    while to < SHARDS_RECOMMENDED_MAX && bears(to) < wanted {
+    while to < SHARDS_RECOMMENDED_MAX && sustained_rate(to) < wanted {
         to *= 2;
     }
     let most = match to > SHARDS_MAX {

@@ -36,9 +36,9 @@ pub struct ScaleReport {
     pub limits: Vec<LimitRow>,
     /// The bottleneck: the limit that caused most of the waiting, and its share of all waiting; absent if no queue has a
     /// backlog.
-    pub binds: Option<(String, f64)>,
+    pub bottleneck: Option<(String, f64)>,
     /// The submissions per second that the deployment sustains: those of its tightest limit.
-    pub bears: f64,
+    pub sustained_rate: f64,
     /// Tasks submitted.
     pub submitted: f64,
     /// Tasks that were not done at the end of the simulation.
@@ -166,8 +166,8 @@ impl ScaleReport {
                 .zip(&result.stages)
                 .map(|(stage, result)| stage_row(settings, model, stage, result))
                 .collect(),
-            binds: bottleneck(result),
-            bears: limits.iter().map(|row| row.bears).fold(f64::MAX, f64::min),
+            bottleneck: bottleneck(result),
+            sustained_rate: limits.iter().map(|row| row.sustained_rate).fold(f64::MAX, f64::min),
             submitted: result.submitted,
             left: if result.done_at_s.is_some() { 0.0 } else { result.unfinished },
             drained_after_s: result.done_at_s.map(|at_s| at_s - lasts_s),
@@ -220,7 +220,7 @@ fn stage_row(
 fn intake_cap(settings: &ScaleSettings, model: &QueueModel, limits: &[LimitRow]) -> Option<f64> {
     let rest =
         limits.iter().filter(|row| row.bound != LimitKind::Concurrency(FunctionRole::Submission));
-    let borne = rest.map(|row| row.bears).fold(f64::MAX, f64::min);
+    let borne = rest.map(|row| row.sustained_rate).fold(f64::MAX, f64::min);
     let submission = model.stages.iter().find(|stage| stage.role == FunctionRole::Submission);
     let busy_s = submission.map_or(0.0, |stage| stage.busy_s(model.batch));
     (borne < settings.load.peak()).then(|| (borne * busy_s).floor().max(2.0))

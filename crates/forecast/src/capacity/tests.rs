@@ -132,7 +132,7 @@ fn nothing_waits_while_all_limits_are_sufficient() {
     let mean_s = result.total_task_s / result.done;
     assert_close(mean_s, model.unloaded_s(), 0.15, "latency");
     let report = scale(&settings).unwrap();
-    assert_eq!((report.binds, report.raises), (None, Vec::new()));
+    assert_eq!((report.bottleneck, report.raises), (None, Vec::new()));
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn each_lowered_limit_is_the_bottleneck() {
         let settings = lower(&lowered);
         let report = scale(&settings).unwrap();
         assert_eq!(report.limits[0].bound, *bound, "by arithmetic");
-        let (binds, share) =
-            report.binds.unwrap_or_else(|| panic!("{bound} is not the bottleneck"));
-        assert_eq!(binds, bound.to_string(), "in the simulation");
+        let (bottleneck, share) =
+            report.bottleneck.unwrap_or_else(|| panic!("{bound} is not the bottleneck"));
+        assert_eq!(bottleneck, bound.to_string(), "in the simulation");
         assert!(share > 0.5, "{bound}: {share}");
     }
 }
@@ -295,8 +295,8 @@ fn new_instances_may_be_the_bottleneck() {
     let mut settings = ample(Load::steady(4_000.0, 30.0));
     settings.limits.instances_at_once.value = 1.0;
     settings.limits.instances_per_second.value = 1.0;
-    let (binds, _) = scale(&settings).unwrap().binds.unwrap();
-    assert!(binds.ends_with("new instances"), "{binds}");
+    let (bottleneck, _) = scale(&settings).unwrap().bottleneck.unwrap();
+    assert!(bottleneck.ends_with("new instances"), "{bottleneck}");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn the_event_bus_may_be_the_bottleneck() {
     settings.limits.events_per_second.value = 40.0;
     let report = scale(&settings).unwrap();
     assert_eq!(report.limits[0].bound, LimitKind::Bus);
-    assert_eq!(report.binds.unwrap().0, LimitKind::Bus.to_string());
+    assert_eq!(report.bottleneck.unwrap().0, LimitKind::Bus.to_string());
 }
 
 #[test]
@@ -315,14 +315,14 @@ fn a_spike_leaves_a_backlog_of_what_the_limit_does_not_sustain() {
     let mut settings = ample(Load { spike: 5_000.0, spike_lasts_s: 10.0, ..base });
     settings.deployment.scheduler = 22.0;
     let (model, result) = simulate_load(&settings);
-    let bears = limit_rows::rows(&settings, &model)[0].bears;
+    let sustained_rate = limit_rows::rows(&settings, &model)[0].sustained_rate;
     let mut stages = model.stages.iter().zip(&result.stages);
     let (_, scheduler) = stages.find(|(stage, _)| stage.role == FunctionRole::Scheduler).unwrap();
     let (from, until) = scheduler.backlog_s.unwrap();
     assert!((95.0..98.0).contains(&from), "{from}");
     // The rest of the spike drains together with the load after it.
-    let left = 10.0 * (5_000.0 - bears);
-    assert_close(until - 105.0, left / (bears - 500.0), 0.1, "seconds");
+    let left = 10.0 * (5_000.0 - sustained_rate);
+    assert_close(until - 105.0, left / (sustained_rate - 500.0), 0.1, "seconds");
 }
 
 #[test]
@@ -330,11 +330,11 @@ fn messages_wait_while_pollers_are_added() {
     let mut settings = ample(Load::steady(4_000.0, 60.0));
     settings.deployment.pollers = 0.0;
     let report = scale(&settings).unwrap();
-    let (binds, _) = report.binds.unwrap();
-    assert!(binds.ends_with("pollers of its queue"), "{binds}");
+    let (bottleneck, _) = report.bottleneck.unwrap();
+    assert!(bottleneck.ends_with("pollers of its queue"), "{bottleneck}");
     let raise = report.raises.iter().find(|raise| raise.what.starts_with("pollers")).unwrap();
     settings.deployment.pollers = raise.to;
-    assert_eq!(scale(&settings).unwrap().binds, None);
+    assert_eq!(scale(&settings).unwrap().bottleneck, None);
 }
 
 /// Applies the recommendations, as a user would.
@@ -374,9 +374,10 @@ fn following_the_recommendations_removes_the_backlog() {
         loop {
             let report = scale(&settings).unwrap();
             if report.raises.iter().all(|raise| raise.options.is_empty()) {
-                assert!(report.bears >= rate, "{rate}: {}", report.bears);
+                assert!(report.sustained_rate >= rate, "{rate}: {}", report.sustained_rate);
                 // No option gives a function more than a thousand instances immediately.
-                let slow = report.binds.is_none_or(|(bound, _)| bound.ends_with("new instances"));
+                let slow =
+                    report.bottleneck.is_none_or(|(bound, _)| bound.ends_with("new instances"));
                 assert!(slow && (rate > 10_000.0 || report.raises.is_empty()), "{rate}");
                 let oldest_s = report.stages.iter().map(|stage| stage.oldest_s);
                 assert!(oldest_s.fold(0.0, f64::max) < 10.0, "{rate}: {:?}", report.stages);
@@ -411,7 +412,7 @@ fn capping_intake_avoids_late_replies() {
     let capped = scale(&settings).unwrap();
     assert_eq!(capped.late.share, 0.0);
     assert_eq!(
-        capped.binds.unwrap().0,
+        capped.bottleneck.unwrap().0,
         LimitKind::Concurrency(FunctionRole::Submission).to_string()
     );
     // It takes longer only because the cap is rounded down.

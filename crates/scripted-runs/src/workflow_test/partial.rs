@@ -20,7 +20,10 @@ pub(super) fn mismatch(at: &str, expected: &Value, seen: &Value) -> Option<Strin
                 .into_iter()
                 .find_map(|(n, (expected, seen))| mismatch(&format!("{at}.{n}"), expected, seen))
         }
-        (Value::Number(expected), Value::Number(seen)) if expected.as_f64() == seen.as_f64() => {
+        // Integers are compared exactly, 12 and 12.0 by value.
+        (Value::Number(expected), Value::Number(seen))
+            if (expected.is_f64() || seen.is_f64()) && expected.as_f64() == seen.as_f64() =>
+        {
             None
         }
         _ if expected == seen => None,
@@ -41,6 +44,9 @@ mod tests {
         let expect = |expected| mismatch("body", &expected, &seen);
         assert_eq!(expect(json!({ "order": "o-1", "sum": 12 })), None);
         assert_eq!(expect(json!({ "items": [{ "sku": "tea" }] })), None);
+        let large =
+            mismatch("id", &json!(9_007_199_254_740_993_u64), &json!(9_007_199_254_740_992_u64));
+        assert!(large.is_some());
         let wrong = expect(json!({ "items": [{ "sku": "coffee" }] })).unwrap();
         assert_eq!(wrong, r#"body.items.0.sku: expected "coffee", got "tea""#);
         let absent = expect(json!({ "to": null })).unwrap();

@@ -48,7 +48,7 @@ impl SimulatedDeployment {
         self.set_clock();
         let store = self.memory.store();
         for item in store.expired(self.time()) {
-            if let Some(finding) = self.is_needed(&item) {
+            if let Some(finding) = self.reason_to_keep(&item) {
                 self.state().oracle.add_finding(finding);
             }
             if self.state().random.chance(0.5) {
@@ -59,7 +59,7 @@ impl SimulatedDeployment {
     }
 
     /// The reason why an item must not have expired.
-    fn is_needed(&self, item: &ExpiredItem) -> Option<String> {
+    fn reason_to_keep(&self, item: &ExpiredItem) -> Option<String> {
         match item {
             ExpiredItem::Task(id) => {
                 let task = self.state().oracle.tasks.get(id).cloned()?;
@@ -97,7 +97,7 @@ impl SimulatedDeployment {
 }
 
 impl SimulationState {
-    /// The earliest time of an event that does not recur; `None` if messages are in transit.
+    /// The earliest time of an event that does not recur, or at which a task is due; `None` if messages are in transit.
     fn wakes_at(&self) -> Option<Millis> {
         if !self.network.is_empty() {
             return None;
