@@ -7,7 +7,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use steward_core::{definition::workflow::Workflow, model::attempt::Action};
 use steward_definition_file::{parse, read_file};
@@ -240,6 +240,12 @@ fn the_time_until_an_alert_is_an_upper_bound() {
     // The task's own deadline ends the wait for a busy service.
     let busy = single(&report, "charge", Fault::Busy).alerted_within_ms.unwrap();
     assert!((290_000..500_000).contains(&busy), "{busy}");
+    let rarely =
+        FailureSettings { sweep_every: Duration::from_secs(60), ..settings(&alert, false) };
+    let rarely = analyse(rarely, &|| ()).unwrap();
+    // The supervisor finds the deadline of the task, up to fifty seconds later.
+    let later = single(&rarely, "charge", Fault::Busy).alerted_within_ms.unwrap();
+    assert_eq!(later - busy, 50_000);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `steward workflow failures`: what a task does for every way in which a step can fail.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Args;
 use steward_scripted_runs::failures::{
@@ -32,6 +34,10 @@ pub(crate) struct FailureArgs {
     /// The largest number of variants: different sets of steps that run.
     #[arg(long, default_value_t = VARIANTS_MAX)]
     variants: usize,
+    /// How often the deployment's supervisor looks for overdue tasks, its `SweepEvery`. An alert may come that much later for each
+    /// time that the task waits for it.
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    sweep_every: Duration,
     /// Print all pairs of failures. Without it, only those that leave side effects, and at most ten.
     #[arg(long)]
     pairs: bool,
@@ -44,11 +50,13 @@ pub(crate) struct FailureArgs {
 }
 
 pub(super) async fn run(args: FailureArgs) -> Result<()> {
-    let FailureArgs { assumptions, fail_on, cases, variants, pairs, singles, json } = args;
+    let FailureArgs { assumptions, fail_on, cases, variants, sweep_every, pairs, singles, json } =
+        args;
     let settings = FailureSettings {
         cases_max: cases,
         variants_max: variants,
         pairs: !singles,
+        sweep_every,
         ..FailureSettings::new(assumptions.settings(1)?)
     };
     let progress = progress_bar(0);

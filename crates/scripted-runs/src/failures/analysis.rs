@@ -1,6 +1,9 @@
 //! Runs all single failures, then the pairs that can occur together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use steward_core::{
     definition::workflow::Workflow,
@@ -39,13 +42,21 @@ pub struct FailureSettings {
     pub variants_max: usize,
     /// Whether pairs of failures are analysed too.
     pub pairs: bool,
+    /// The interval of the supervisor's sweeps.
+    pub sweep_every: Duration,
 }
 
 impl FailureSettings {
     /// The whole analysis.
     #[must_use]
     pub fn new(forecast: ForecastSettings) -> Self {
-        Self { forecast, cases_max: CASES_MAX, variants_max: VARIANTS_MAX, pairs: true }
+        Self {
+            forecast,
+            cases_max: CASES_MAX,
+            variants_max: VARIANTS_MAX,
+            pairs: true,
+            sweep_every: Duration::from_secs(10),
+        }
     }
 }
 
@@ -64,7 +75,7 @@ pub fn analyse(
     settings: FailureSettings,
     done: &(dyn Fn() + Sync),
 ) -> Result<FailureReport, AnalysisError> {
-    let FailureSettings { mut forecast, cases_max, variants_max, pairs } = settings;
+    let FailureSettings { mut forecast, cases_max, variants_max, pairs, sweep_every } = settings;
     let (original, children) = (forecast.workflow.clone(), forecast.with.clone());
     forecast.workflow = without_jitter(&forecast.workflow);
     forecast.with = forecast.with.iter().map(without_jitter).collect();
@@ -73,7 +84,8 @@ pub fn analyse(
     let plan = ScriptedPlan::new(forecast, |_, _| false)?;
     plan.check_samples()?;
     let (variants, variants_cut) = variants::find(&plan, &workflows, variants_max)?;
-    let analysis = Analysis { plan: &plan, workflows: &workflows, variants: &variants };
+    let analysis =
+        Analysis { plan: &plan, workflows: &workflows, variants: &variants, sweep_every };
     let singles = analysis.single_cases();
     let singles_cut = singles.len().saturating_sub(cases_max);
     let singles = analysis.run(singles.into_iter().take(cases_max).collect(), done)?;
@@ -114,6 +126,7 @@ struct Analysis<'a> {
     plan: &'a ScriptedPlan,
     workflows: &'a [Workflow],
     variants: &'a [Variant],
+    sweep_every: Duration,
 }
 
 impl Analysis<'_> {
@@ -218,6 +231,7 @@ impl Analysis<'_> {
             let result = run_case(
                 self.plan,
                 self.workflows,
+                self.sweep_every,
                 (case.variant, variant),
                 &case.faults,
                 |site| self.label(site),

@@ -25,9 +25,6 @@ use super::{
     variants::Variant,
 };
 
-/// The interval of the supervisor's sweeps: each sweep may come that much later than in the run.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-
 /// A failure, by the name of its step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct NamedFault {
@@ -88,10 +85,11 @@ impl FailureCase {
     }
 }
 
-/// Runs one case.
+/// Runs one case. Each sweep of the supervisor may come `sweep_every` later than in the run.
 pub(super) fn run_case(
     plan: &ScriptedPlan,
     workflows: &[Workflow],
+    sweep_every: Duration,
     variant: (usize, &Variant),
     faults: &[PlannedFault],
     label: impl Fn(&Site) -> String,
@@ -117,7 +115,7 @@ pub(super) fn run_case(
             .collect(),
     };
     left_behind.sort();
-    let (alerts, alerted) = alerts(&run, &ledger);
+    let (alerts, alerted) = alerts(&run, &ledger, sweep_every);
     Ok(FailureCase {
         variant: number,
         faults: named.collect(),
@@ -142,7 +140,11 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// The names of the alerts, and the longest time until the first one.
-fn alerts(run: &ScriptedRun, ledger: &Ledger) -> (Vec<&'static str>, Option<Duration>) {
+fn alerts(
+    run: &ScriptedRun,
+    ledger: &Ledger,
+    sweep_every: Duration,
+) -> (Vec<&'static str>, Option<Duration>) {
     let name = |event: &BusEvent| {
         let name = event.operator_event()?.data.name();
         (!matches!(name, "breaker_closed" | "operator_command" | "operator_redrive"))
@@ -161,7 +163,7 @@ fn alerts(run: &ScriptedRun, ledger: &Ledger) -> (Vec<&'static str>, Option<Dura
     // A breaker that opens says something about a service, not about this task.
     let of_task = |name: &str| matches!(name, "task_in_error" | "undo_failed");
     let first = alerts.iter().find(|(at, name)| *at >= since && of_task(name)).map(|(at, _)| *at);
-    let longest = first.map(|at| at.saturating_sub(since) + SWEEP_EVERY * run.sweeps);
+    let longest = first.map(|at| at.saturating_sub(since) + sweep_every * run.sweeps);
     (alerts.into_iter().map(|(_, name)| name).collect(), longest)
 }
 
