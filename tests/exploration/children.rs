@@ -284,8 +284,12 @@ pub(super) fn report(step: &Part, end: ChildState) -> Option<Event> {
         }
         ChildState::Undone => ChildOutcome::Undone { reason: reason() },
         ChildState::Refused => ChildOutcome::Refused { reason: reason(), id_taken: false },
-        ChildState::Error => ChildOutcome::Error { reason: reason(), not_undone: false },
-        ChildState::UndoFailed => ChildOutcome::Error { reason: reason(), not_undone: true },
+        ChildState::Error => {
+            ChildOutcome::Error { reason: reason(), not_undone: false, was_processed: false }
+        }
+        ChildState::UndoFailed => {
+            ChildOutcome::Error { reason: reason(), not_undone: true, was_processed: false }
+        }
         ChildState::Absent | ChildState::Running | ChildState::Undoing | ChildState::Expired => {
             return None;
         }

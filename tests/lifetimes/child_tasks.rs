@@ -9,6 +9,7 @@ use steward_memory_ports::ExpiredItem;
 use steward_runtime::ports::{Clock, Ports};
 
 use super::harness::*;
+use crate::support::sqs_event;
 
 #[tokio::test]
 async fn a_child_task_does_not_expire_before_its_parent() {
@@ -148,4 +149,45 @@ async fn a_processed_child_is_not_undone_without_its_parent() {
     let child = deployment.task("t:deliver").await;
     assert_eq!(child.process_state, ProcessState::Processed);
     assert!(child.commands[0].refused.as_ref().is_some_and(|why| why.contains("undo that task")));
+}
+
+/// A child task is undone, and two of its steps take effect after all, in one batch. One report and one alert tell about all.
+#[tokio::test]
+async fn changes_of_a_child_task_in_one_save_are_reported_together() {
+    let step = |name: &str| {
+        json!({ "agent": "a", "recovery": { "then": "undo" }, "request": { "path": format!("/{name}") },
+            "undo": { "request": { "path": format!("/{name}/undo") } } })
+    };
+    let steps = json!({ "box": step("box"), "seal": step("seal"), "tape": step("tape") });
+    let child = json!({ "name": "child", "version": 1, "steps": steps });
+    let deliver = json!({ "workflow": { "name": "child" }, "recovery": { "then": "undo" } });
+    let parent = json!({ "name": "parent", "version": 1, "steps": { "deliver": deliver } });
+    let mut deployment = MemoryDeployment::new(&[parent, child]);
+    deployment.submit(submission("t", "parent")).await.unwrap();
+    let done = || ReplyOutcome::Completed { output: json!(null), may_continue: false };
+    let replies = [
+        ("box", refused_outcome()),
+        ("seal", refused_outcome()),
+        ("tape", refused_outcome()),
+        ("seal", done()),
+        ("tape", done()),
+    ];
+    let replies = replies.map(|(step, outcome)| {
+        let reply = deployment.reply_to("t:deliver", step, outcome);
+        json!(SchedulerMessage::Reply(reply)).to_string()
+    });
+    deployment.schedule_batch(sqs_event(replies, 1)).await;
+    deployment.deliver_all().await;
+    assert_eq!(deployment.process_state("t:deliver").await, ProcessState::Error);
+    let reasons = deployment.alert_reasons("t:deliver");
+    assert!(reasons.last().unwrap().contains("tape"), "{reasons:?}");
+    assert!(reasons.last().unwrap().contains("seal"), "{reasons:?}");
+    assert_eq!(deployment.process_state("t").await, ProcessState::Error);
+
+    // The child is undone, and reports that at another revision.
+    deployment.command("t:deliver", "r-1", json!({ "command": "resubmit" })).await;
+    deployment.deliver_all().await;
+    deployment.complete("t:deliver", "seal", json!(null)).await;
+    deployment.complete("t:deliver", "tape", json!(null)).await;
+    assert_eq!(deployment.process_state("t:deliver").await, ProcessState::Undone);
 }

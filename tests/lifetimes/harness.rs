@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_core::{
     engine::event::Event,
@@ -122,9 +123,14 @@ impl MemoryDeployment {
             true => commands_event([body.to_owned()], Some("AIDAANN")),
             false => sqs_event([body.to_owned()], 1),
         };
+        self.schedule_batch(event).await;
+    }
+
+    /// Delivers a batch to the scheduler.
+    pub(super) async fn schedule_batch(&self, event: SqsEvent) {
         let response =
             steward_scheduler::handle_with(&self.ports, &scheduler_instance(""), event).await;
-        assert_eq!(response.batch_item_failures.len(), 0, "{body}");
+        assert_eq!(response.batch_item_failures, []);
     }
 
     /// Delivers a reply to the latest request of a step.

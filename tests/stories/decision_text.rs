@@ -249,9 +249,10 @@ fn effect_text(effect: &Effect) -> String {
             let outcome = match outcome {
                 ChildOutcome::Processed { output } => format!("Processed with {output}"),
                 ChildOutcome::Undone { reason } => format!("Undone \"{reason}\""),
-                ChildOutcome::Error { reason, not_undone } => {
-                    let more = if *not_undone { ", not undone" } else { "" };
-                    format!("in Error \"{reason}\"{more}")
+                ChildOutcome::Error { reason, not_undone, was_processed } => {
+                    let not_undone = if *not_undone { ", not undone" } else { "" };
+                    let was_processed = if *was_processed { ", was Processed" } else { "" };
+                    format!("in Error \"{reason}\"{not_undone}{was_processed}")
                 }
                 ChildOutcome::Refused { reason, .. } => format!("refused \"{reason}\""),
             };

@@ -170,7 +170,7 @@ fn answer(verb: &str, text: &str) -> Result<CallbackOutcome, String> {
     })
 }
 
-/// Parses `Processed with {...}`, `Undone "no"`, `in Error "no"` (optionally `, not undone`), or `refused "no"`.
+/// Parses `Processed with {...}`, `Undone "no"`, `in Error "no"` (optionally `, not undone` or `, was Processed`), or `refused "no"`.
 fn child_ended(step: &str, attempt: Option<u32>, text: &str) -> Result<Event, String> {
     let reason = text.split('"').nth(1).unwrap_or_default().to_owned();
     let outcome = match text.split([' ', '"']).next().unwrap_or_default() {
@@ -179,7 +179,11 @@ fn child_ended(step: &str, attempt: Option<u32>, text: &str) -> Result<Event, St
             ChildOutcome::Processed { output }
         }
         "Undone" => ChildOutcome::Undone { reason },
-        "in" => ChildOutcome::Error { reason, not_undone: text.ends_with(", not undone") },
+        "in" => ChildOutcome::Error {
+            reason,
+            not_undone: text.ends_with(", not undone"),
+            was_processed: text.ends_with(", was Processed"),
+        },
         "refused" => ChildOutcome::Refused { reason, id_taken: text.ends_with(", id taken") },
         _ => return Err(unknown(text)),
     };

@@ -76,7 +76,7 @@ pub(crate) fn undo_refused(
     tenant: Option<Tenant>,
 ) -> SubmissionResult {
     tracing::warn!(%task_id, reason, "child task cannot be undone");
-    let outcome = ChildOutcome::Error { reason, not_undone: true };
+    let outcome = ChildOutcome::Error { reason, not_undone: true, was_processed: false };
     let effect = Effect::ChildEnded(report_to_parent(parent, outcome));
     let refusal = SubmissionRefusal::IdTaken(task_id.to_string());
     SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent, tenant }] }

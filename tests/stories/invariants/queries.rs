@@ -87,7 +87,9 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
     };
     let shows_effect = !old.run.may_have_run && new.run.may_have_run
         || old.run.contradictions != new.run.contradictions
-        || is_passed(&old.undo) && !is_passed(&new.undo);
+        || is_passed(&old.undo) && !is_passed(&new.undo)
+        // Its child task was Processed, and another effect came to light.
+        || old.run.child_revision != new.run.child_revision;
     had_ended && after.process_state == ProcessState::Error && shows_effect
 }
 

@@ -17,7 +17,7 @@ use crate::{
     limits,
     model::{
         attempt::{Action, AttemptId},
-        messages::{ReplyOutcome, StepReply},
+        messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::{AgentName, Part},
         step::{Contradiction, StepState},
         task::Task,
@@ -104,6 +104,21 @@ fn is_completed(reply: &StepReply) -> bool {
     matches!(reply.outcome, ReplyOutcome::Completed { .. })
 }
 
+/// The last attempt before an edit of the input, if an answer to a callback with the token of that time shows that it made a call,
+/// and this is not known yet.
+pub(crate) fn refused_before_edit(
+    task: &Task,
+    step: &Part,
+    answer: &CallbackOutcome,
+) -> Option<u32> {
+    let progress = task.progress(step, Action::Do)?;
+    let attempt = progress.key_since?.checked_sub(1).filter(|attempt| *attempt > 0)?;
+    let completed = matches!(answer, CallbackOutcome::Completed { .. });
+    let is_known = |known: &Contradiction| known.attempt == attempt && known.completed >= completed;
+    let is_news = !progress.contradictions.iter().any(is_known);
+    (*answer != CallbackOutcome::Heartbeat && is_news).then_some(attempt)
+}
+
 /// Whether the attempt of the reply was the last one at the agent before, and that agent refused it.
 fn is_newest_refusal(task: &Task, plan: &Plan, reply: &StepReply) -> bool {
     let Some(progress) = task.progress(&reply.step, Action::Do) else { return false };
@@ -135,6 +150,19 @@ pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
 /// also if it had ended, and an operator decides before the step is tried again.
 pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepReply) {
     let StepReply { step, attempt, agent, outcome, .. } = reply;
+    if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
+        change.block_undo_on_call_started_by(change.now(), step, Action::Do);
+    }
+    record_effect_elsewhere(change, step, (*attempt, is_completed(reply)), agent.as_ref());
+}
+
+/// Records an effect of an attempt with another key: its number, and whether it certainly took effect.
+pub(crate) fn record_effect_elsewhere(
+    change: &mut TaskChange<'_>,
+    step: &Part,
+    (attempt, completed): (u32, bool),
+    agent: Option<&AgentName>,
+) {
     let plan = change.plan();
     let agents = plan.step(&step.step).agents();
     let Some(progress) = change.task.progress_mut(step, Action::Do) else { return };
@@ -144,14 +172,15 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
         progress.state = StepState::Failed { attempt: progress.state.newest_attempt() };
     }
     progress.may_have_run = true;
-    let completed = is_completed(reply);
     let known = &mut progress.contradictions;
-    known.retain(|known| known.attempt != *attempt);
-    known.push(Contradiction { attempt: *attempt, completed, settled: false });
+    known.retain(|known| known.attempt != attempt);
+    known.push(Contradiction { attempt, completed, settled: false });
     known.sort_unstable_by_key(|known| known.attempt);
     known.drain(..known.len().saturating_sub(limits::CONTRADICTIONS_MAX));
     let in_use = agents.and_then(|agents| agents.at(progress.agent));
+    let has_earlier_key = progress.key_since.is_some_and(|since| attempt < since);
     let earlier = match agent {
+        _ if progress.completed_by.is_some() && !has_earlier_key => BY_HAND.to_owned(),
         Some(agent) if in_use != Some(agent) => format!("at {agent}"),
         None if agents.is_some_and(|agents| agents.names().len() > 1) => ANOTHER.to_owned(),
         Some(_) | None => BEFORE_EDIT.to_owned(),
@@ -167,9 +196,6 @@ pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepRepl
         // The idempotency key has changed with an edit of the input.
         None => format!("step {step}: the undo does not revert its earlier call: {effect}"),
     };
-    if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
-        change.block_undo_on_call_started_by(change.now(), step, Action::Do);
-    }
     if let Some(complete_by) = deferred {
         change.block_undo_on_call_started_by(complete_by, step, Action::Do);
     }
@@ -182,6 +208,9 @@ const ANOTHER: &str = "at another agent";
 
 /// At the agent in use, under another key.
 const BEFORE_EDIT: &str = "with the input before its edit";
+
+/// Although an operator completed the step in another way.
+const BY_HAND: &str = "beside its completion by hand";
 
 #[cfg(test)]
 mod tests;

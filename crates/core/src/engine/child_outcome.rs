@@ -24,9 +24,10 @@ pub(crate) fn record_child(
 ) {
     let undoing = attempt.action == Action::Undo;
     let completes = matches!(outcome, ChildOutcome::Processed { .. });
-    // An earlier report of the child may arrive later, and must not complete the step then.
+    // An earlier report of the child may arrive later, and must not complete the step then. A completed step keeps no revision, so
+    // that equal items stay equal, unless it has one.
     if let Some(progress) = change.task.progress_mut(&attempt.step, Action::Do)
-        && !completes
+        && (!completes || progress.child_revision.is_some())
     {
         progress.child_revision = revision.max(progress.child_revision);
     }
@@ -51,31 +52,37 @@ pub(crate) fn record_child(
 pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revision: Option<u64>) {
     if let Some(progress) = change.task.progress_mut(part, Action::Do) {
         progress.may_have_run = false;
+    }
+    record_revision(change, part, revision);
+}
+
+/// Records the revision of a report. Older ones are ignored from now on.
+pub(crate) fn record_revision(change: &mut TaskChange<'_>, part: &Part, revision: Option<u64>) {
+    if let Some(progress) = change.task.progress_mut(part, Action::Do) {
         progress.child_revision = revision.max(progress.child_revision);
     }
 }
 
-/// Whether the report of a child task shows that it has taken effect since `undo` was recorded as done. A child that was
-/// undone reports an Error if one of its steps takes effect late. After an undo by hand, the operator knows about the
-/// child's Error, but not that an operator has completed the child since.
+/// Whether the report of a child task shows that it has taken effect, or failed, since the undo of the part was recorded as
+/// done, by the child or by an operator.
 pub(crate) fn is_effect_after_undo(
     run: &Progress,
-    undo: &Progress,
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) -> bool {
-    let by_hand = undo.completed_by.is_some();
-    let shows_effect = match outcome {
-        ChildOutcome::Processed { .. } => true,
-        ChildOutcome::Error { .. } => !by_hand,
+    match outcome {
+        ChildOutcome::Processed { .. } => is_new(run, revision),
+        ChildOutcome::Error { .. } => run.child_revision.is_none_or(|last| revision > Some(last)),
         ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
-    };
-    // A completed step has recorded this report before, without its revision.
-    let is_new = match run.child_revision {
+    }
+}
+
+/// Whether a completed part has not recorded this report before. It records that its child completed without the revision.
+fn is_new(run: &Progress, revision: Option<u64>) -> bool {
+    match run.child_revision {
         Some(last) => revision > Some(last),
-        None => !matches!(run.state, StepState::Completed { .. }),
-    };
-    shows_effect && is_new
+        None => !matches!(run.state, StepState::Completed { .. }) || run.completed_by.is_some(),
+    }
 }
 
 /// Records that a child task has taken effect since its undo was recorded as done. The effect remains: the undo counts as
@@ -85,12 +92,34 @@ pub(crate) fn record_effect_after_undo(
     part: &Part,
     revision: Option<u64>,
 ) {
-    if let Some(record) = change.task.part_record_mut(part) {
-        record.run.child_revision = revision.max(record.run.child_revision);
-        if let Some(undo) = &mut record.undo {
-            undo.state = StepState::Failed { attempt: undo.state.newest_attempt() };
-        }
+    record_revision(change, part, revision);
+    if let Some(undo) = change.task.progress_mut(part, Action::Undo) {
+        undo.state = StepState::Failed { attempt: undo.state.newest_attempt() };
     }
     change.task.undo_is_final = true;
     change.fail_task_again(&format!("the child task of step {part} took effect after its undo"));
+}
+
+/// Whether the report says that a child task, which the part has recorded as completed, took effect once more since.
+pub(crate) fn is_effect_after_end(
+    run: &Progress,
+    outcome: &ChildOutcome,
+    revision: Option<u64>,
+) -> bool {
+    matches!(outcome, ChildOutcome::Error { was_processed: true, .. })
+        && run.child_revision.is_none_or(|last| revision > Some(last))
+}
+
+/// Records that a completed child task took effect once more. The task stops in Error, unless it is being undone: then the child is
+/// undone next, and reports what it cannot undo.
+pub(crate) fn record_effect_after_end(
+    change: &mut TaskChange<'_>,
+    part: &Part,
+    outcome: &ChildOutcome,
+    revision: Option<u64>,
+) {
+    record_revision(change, part, revision);
+    if let (ChildOutcome::Error { reason, .. }, Action::Do) = (outcome, change.task.direction()) {
+        change.fail_task_again(&format!("step {part}: its child task is in Error: {reason}"));
+    }
 }

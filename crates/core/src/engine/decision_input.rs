@@ -176,7 +176,7 @@ impl<'a> DecisionInput<'a, '_> {
 
     /// The notifications of the task's end, if it has ended, and the lifecycle events that may have been lost.
     pub(crate) fn lost_notifications(&self, cause: &MayHaveLost<'_>) -> Vec<Effect> {
-        let mut effects = end_of_task_effects(self.sources());
+        let mut effects = end_of_task_effects(self.sources(), self.task.revision);
         if never_began(self.task) {
             effects.retain(|effect| !matches!(effect, Effect::Publish(BusEvent::Lifecycle(_))));
             return effects;

@@ -24,8 +24,8 @@ use crate::{
 };
 
 /// Returns the notifications of the task's end. Returns none while the task is not finished, or after its alert was
-/// published.
-pub(crate) fn end_of_task_effects(sources: ValueSources<'_>) -> Vec<Effect> {
+/// published. `revision` is the one at which the task is stored with this end.
+pub(crate) fn end_of_task_effects(sources: ValueSources<'_>, revision: u64) -> Vec<Effect> {
     let ValueSources { task, plan, .. } = sources;
     let at = task.ended_at.unwrap_or(task.submitted_at);
     let (status, reason) = match task.process_state {
@@ -51,7 +51,7 @@ pub(crate) fn end_of_task_effects(sources: ValueSources<'_>) -> Vec<Effect> {
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
     let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, plan)));
     let lifecycle = lifecycle::end_event(plan, task);
-    notice.chain(alert).chain(lifecycle).chain(parent_notification(sources)).collect()
+    notice.chain(alert).chain(lifecycle).chain(parent_notification(sources, revision)).collect()
 }
 
 /// Returns the output of the task, or `None` if its workflow defines none. The error is the reason why the output is
@@ -85,8 +85,8 @@ pub fn result_key(task: &Task) -> DocumentKey {
 }
 
 /// Returns the report of the task's end to its parent, if it has a parent. Returns `None` while the task is not
-/// finished.
-pub(crate) fn parent_notification(sources: ValueSources<'_>) -> Option<Effect> {
+/// finished. `revision` is the one at which the task is stored with this end, so it orders the reports.
+pub(crate) fn parent_notification(sources: ValueSources<'_>, revision: u64) -> Option<Effect> {
     let task = sources.task;
     let parent = task.parent.as_ref()?;
     let text_or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -94,30 +94,37 @@ pub(crate) fn parent_notification(sources: ValueSources<'_>) -> Option<Effect> {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => return None,
         ProcessState::Processed => match task_output(sources) {
             Ok(output) => ChildOutcome::Processed { output: output.unwrap_or_default() },
-            Err(reason) => ChildOutcome::Error { reason, not_undone: false },
+            Err(reason) => ChildOutcome::Error { reason, not_undone: false, was_processed: false },
         },
         ProcessState::Undone => ChildOutcome::Undone { reason: text_or_empty(&task.undo_reason) },
         ProcessState::Error => {
             let point_of_no_return = order::point_of_no_return(sources.plan, task);
             let passed = matches!(point_of_no_return, PointOfNoReturn::Passed(_));
             let not_undone = passed || task.direction() == Action::Undo;
-            ChildOutcome::Error { reason: text_or_empty(&task.error), not_undone }
+            let was_processed = order::was_processed(sources.plan, task);
+            ChildOutcome::Error { reason: text_or_empty(&task.error), not_undone, was_processed }
         }
     };
-    Some(Effect::ChildEnded(child_ended_message(task, parent, outcome)))
+    Some(Effect::ChildEnded(child_ended_message(task, parent, outcome, revision)))
 }
 
 /// Returns the report to the parent that this task cannot be undone, because it is past its point of no return.
 pub(crate) fn parent_notification_not_undone(task: &Task, step: &StepName) -> Option<Effect> {
     let reason = format!("not undone, past the point of no return {step}");
-    let outcome = ChildOutcome::Error { reason, not_undone: true };
-    Some(Effect::ChildEnded(child_ended_message(task, task.parent.as_ref()?, outcome)))
+    let outcome = ChildOutcome::Error { reason, not_undone: true, was_processed: false };
+    let parent = task.parent.as_ref()?;
+    Some(Effect::ChildEnded(child_ended_message(task, parent, outcome, task.revision)))
 }
 
 /// Creates the message that reports the end of a child task to its parent.
-fn child_ended_message(task: &Task, parent: &ParentStep, outcome: ChildOutcome) -> ChildEnded {
+fn child_ended_message(
+    task: &Task,
+    parent: &ParentStep,
+    outcome: ChildOutcome,
+    revision: u64,
+) -> ChildEnded {
     let ParentStep { task_id, step, incarnation, .. } = parent.clone();
-    let (child, revision) = (Some(task.task_id.clone()), Some(task.revision));
+    let (child, revision) = (Some(task.task_id.clone()), Some(revision));
     ChildEnded { task_id, step, outcome, attempt: None, child, revision, incarnation }
 }
 

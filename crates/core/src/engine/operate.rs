@@ -161,7 +161,11 @@ impl CommandExecutor<'_, '_> {
                 return Err("the undo of the task failed: resubmit to continue it".to_owned());
             }
             // The parent depends on the completed child.
-            ProcessState::Processed if let Some(parent) = &task.parent => {
+            ProcessState::Processed | ProcessState::Error
+                if let Some(parent) = &task.parent
+                    && (task.process_state == ProcessState::Processed
+                        || order::was_processed(self.change.plan(), task)) =>
+            {
                 return Err(format!(
                     "the task ran for step {} of task {}, which depends on it: undo that task instead",
                     parent.step, parent.task_id
@@ -175,6 +179,8 @@ impl CommandExecutor<'_, '_> {
         if let PointOfNoReturn::Passed(step) = order::point_of_no_return(self.change.plan(), task) {
             return Err(format!("the task is past its point of no return, step {step}"));
         }
+        // The operator has seen what is left at other agents, or under an earlier key.
+        self.change.settle_contradictions();
         self.change.reopen();
         undo::begin(self.change, &format!("requested by {}: {}", command.by, command.why));
         Ok(())

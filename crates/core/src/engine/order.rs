@@ -21,7 +21,7 @@ use crate::{
         attempt::Action,
         names::{Part, StepName},
         part_run::PartRun,
-        step::{StepRecord, StepState},
+        step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
 };
@@ -62,6 +62,31 @@ pub fn is_undo_final(task: &Task) -> bool {
     task.undo_is_final
         || task.process_state == ProcessState::Undone
         || task.direction() == Action::Undo && begun()
+}
+
+/// Whether a task in Error was Processed before: all its steps have passed, and an effect came to light since.
+#[must_use]
+pub fn was_processed(plan: &Plan, task: &Task) -> bool {
+    let has_late_effect = |record: &StepRecord| {
+        let run = &record.run;
+        let by_hand = run.completed_by.is_some() || matches!(run.state, StepState::Skipped { .. });
+        run.is_contradicted() || by_hand && run.may_have_run
+    };
+    task.process_state == ProcessState::Error
+        && is_complete(plan, task)
+        && task.part_runs().any(|(_, record)| has_late_effect(record))
+}
+
+/// The parts with an effect that their undo did not revert: at another agent, or under an earlier key. No operator has continued the
+/// undo since, or settled it by hand.
+pub fn contradicted_parts<'a>(plan: &'a Plan, task: &'a Task) -> impl Iterator<Item = Part> + 'a {
+    let by_service = |undo: &Progress| {
+        matches!(undo.state, StepState::Completed { .. }) && undo.completed_by.is_none()
+    };
+    let records = runs(plan, task, move |_, record| {
+        record.run.is_contradicted() && record.undo.as_ref().is_some_and(by_service)
+    });
+    records.flat_map(PartRun::parts)
 }
 
 /// The steps that can start: they have not started, and all their predecessors have completed or were skipped.

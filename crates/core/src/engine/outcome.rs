@@ -117,8 +117,10 @@ pub(crate) fn record_late_effect(
     part: &Part,
     outcome: Option<&ReplyOutcome>,
 ) -> bool {
+    let mut is_by_hand = false;
     if let Some(progress) = change.task.progress_mut(part, Action::Do) {
         progress.may_have_run = true;
+        is_by_hand = matches!(progress.state, StepState::Completed { .. });
     }
     let is_over = outcome.is_none_or(|outcome| {
         matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. })
@@ -135,6 +137,10 @@ pub(crate) fn record_late_effect(
         change.task.undo_is_final = true;
         let end = if is_undone { "task was undone" } else { "undo began" };
         change.fail_task_again(&format!("step {part} took effect after the {end}"));
+    }
+    // Its undo may revert only what the operator did.
+    if is_by_hand && !change.task.undo_is_final {
+        change.fail_task_again(&format!("step {part} took effect, and an operator completed it"));
     }
     let state = change.task.progress(part, Action::Do).map(|progress| progress.state.clone());
     if let Some(StepState::Waiting { attempt: Some(number), .. }) = state {

@@ -37,7 +37,13 @@ pub(crate) fn reply_received<'a>(
         return reply_of_earlier_key(case, reply);
     }
     if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
-        return late_effect(case, step, Some(&reply.outcome));
+        let progress = case.task.progress(step, *action);
+        if progress.is_some_and(|progress| progress.completed_by.is_none()) {
+            return late_effect(case, step, Some(&reply.outcome));
+        }
+        let mut change = case.change();
+        agent_in_use::record_contradiction(&mut change, reply);
+        return PendingDecision::Change(change);
     }
     let progress = match case.progress(step, *action, *attempt, "a reply") {
         Ok(progress) => progress,
@@ -113,6 +119,15 @@ pub(crate) fn callback_received<'a>(
     };
     let number = match attempt_of_callback(case, step, fence) {
         Ok(number) => number,
+        Err(_)
+            if let Some(attempt) = agent_in_use::refused_before_edit(case.task, step, answer) =>
+        {
+            let mut change = case.change();
+            let completed = matches!(answer, CallbackOutcome::Completed { .. });
+            agent_in_use::record_effect_elsewhere(&mut change, step, (attempt, completed), None);
+            change.block_undo_on_call_started_by(change.now(), step, Action::Do);
+            return PendingDecision::Change(change);
+        }
         Err(decision) => return decision,
     };
     let progress = match case.progress(step, Action::Do, number, "a callback") {
@@ -214,15 +229,18 @@ pub(crate) fn child_ended<'a>(
             advance(&mut change);
             PendingDecision::Change(change)
         }
-        StepState::Failed { .. } | StepState::Skipped { .. }
+        state
             if action == Action::Do
                 && !progress.may_have_run
+                && counts_as_not_run(state, progress)
                 && matches!(
                     outcome,
                     ChildOutcome::Processed { .. } | ChildOutcome::Error { .. }
                 ) =>
         {
-            late_effect(case, step, None)
+            let mut change = case.change();
+            child_outcome::record_revision(&mut change, step, revision);
+            record_late_effect(change, step, None)
         }
         StepState::Failed { .. } | StepState::Skipped { .. }
             if action == Action::Do
@@ -235,15 +253,18 @@ pub(crate) fn child_ended<'a>(
         }
         StepState::Completed { .. }
             if action == Action::Undo
-                && child_outcome::is_effect_after_undo(
-                    &record.run,
-                    progress,
-                    outcome,
-                    revision,
-                ) =>
+                && child_outcome::is_effect_after_undo(&record.run, outcome, revision) =>
         {
             let mut change = case.change();
             child_outcome::record_effect_after_undo(&mut change, step, revision);
+            PendingDecision::Change(change)
+        }
+        StepState::Completed { .. }
+            if action == Action::Do
+                && child_outcome::is_effect_after_end(progress, outcome, revision) =>
+        {
+            let mut change = case.change();
+            child_outcome::record_effect_after_end(&mut change, step, outcome, revision);
             PendingDecision::Change(change)
         }
         StepState::AwaitingCallback { .. }
@@ -277,11 +298,30 @@ fn late_effect<'a>(
     step: &Part,
     outcome: Option<&ReplyOutcome>,
 ) -> PendingDecision<'a> {
-    let mut change: Box<TaskChange<'a>> = case.change();
+    record_late_effect(case.change(), step, outcome)
+}
+
+fn record_late_effect<'a>(
+    mut change: Box<TaskChange<'a>>,
+    step: &Part,
+    outcome: Option<&ReplyOutcome>,
+) -> PendingDecision<'a> {
     if outcome::record_late_effect(&mut change, step, outcome) {
         advance(&mut change);
     }
     PendingDecision::Change(change)
+}
+
+/// Whether a part counts as one that no agent ran: it failed, was skipped, or an operator completed it in another way.
+fn counts_as_not_run(state: &StepState, progress: &Progress) -> bool {
+    match state {
+        StepState::Failed { .. } | StepState::Skipped { .. } => true,
+        StepState::Completed { .. } => progress.completed_by.is_some(),
+        StepState::Running { .. }
+        | StepState::Waiting { .. }
+        | StepState::AwaitingCallback { .. }
+        | StepState::RunningItems => false,
+    }
 }
 
 /// Decides on a callback between two attempts that does not complete the step. The token is sent with a call, so the
@@ -332,7 +372,8 @@ fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
         reply.action == Action::Do
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run
-            && !matches!(progress.state, StepState::Completed { .. })
+            && (progress.completed_by.is_some()
+                || !matches!(progress.state, StepState::Completed { .. }))
             && proves_effect(&reply.outcome, &StepState::Failed { attempt: Some(reply.attempt) })
     })
 }

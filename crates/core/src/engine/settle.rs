@@ -46,7 +46,7 @@ pub(crate) fn settle(
     change.task.due = due(&change, ended);
     let mut effects = requests;
     if ended {
-        effects.extend(end_of_task_effects(change.sources()));
+        effects.extend(end_of_task_effects(change.sources(), before.revision.saturating_add(1)));
     }
     let plan = change.plan();
     let TaskChange { mut task, documents, notifications, wakes, .. } = *change;

@@ -65,6 +65,10 @@ impl CommandExecutor<'_, '_> {
         if steps.is_empty() && self.change.task.process_state != ProcessState::Error {
             return Err("no step failed or is waiting".to_owned());
         }
+        // The error named them.
+        if direction == Action::Undo && only.is_none() {
+            self.change.settle_contradictions();
+        }
         for step in &steps {
             self.retry_part(step, direction, did_not_run, edited)?;
         }

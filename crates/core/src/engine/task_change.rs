@@ -230,6 +230,13 @@ impl<'a> TaskChange<'a> {
         self.reports_end_again = true;
     }
 
+    /// Records that an operator knows the effects at other agents, and under earlier keys.
+    pub(crate) fn settle_contradictions(&mut self) {
+        let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
+        let known = records.flat_map(|record| &mut record.run.contradictions);
+        known.for_each(|contradiction| contradiction.settled = true);
+    }
+
     /// Reopens an ended task, and gives it the full `complete_within` of its workflow again.
     pub(crate) fn reopen(&mut self) {
         let complete_by = later(self.now(), self.plan().complete_within);

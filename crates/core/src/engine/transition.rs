@@ -47,7 +47,7 @@
 //! | Undoing    | step completed, impossible         | Error                  | undo incomplete; alert       |
 //! | Undoing    | step failed, impossible            | Error                  | undo incomplete; alert       |
 //! | Undoing    | step ran after all                 | Undoing, Error         | recorded; undos run          |
-//! | Undoing    | undo completed                     | Undoing, Undone        | predecessors are undone      |
+//! | Undoing    | undo completed                     | Undoing, Undone, Error | predecessors are undone      |
 //! | Undoing    | undo completed, impossible         | Error                  | undo incomplete; alert       |
 //! | Undoing    | undo failed                        | Error                  | undo incomplete; alert       |
 //! | Undoing    | undo deferred                      | Undoing                | waits, not counted; wake     |
@@ -67,6 +67,7 @@
 //! | Processed  | undo                               | Undoing, Undone        | undos run                    |
 //! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
 //! | Processed  | undo, impossible                   | Error                  | undo incomplete; alert       |
+//! | Processed  | step completed                     | Error                  | completed by hand, too       |
 //! | Processed  | step ran after all                 | Processed, Error       | recorded                     |
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
@@ -101,7 +102,8 @@
 //! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *pause*, *resume*: the commands of an operator.
 //! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
 //!
-//! A row of Undoing that leads to Error beside other states means that the task has passed its point of no return. Every
+//! A row of Undoing that leads to Error beside other states means that the task has passed its point of no return, or that an effect at
+//! another agent or before an edit of the input remains. Every
 //! end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
 //! a [reason](crate::engine::decision::IgnoreReason).
 //!
@@ -344,7 +346,7 @@ impl<'a> DecisionInput<'a, '_> {
     fn notify_parent(&self) -> PendingDecision<'a> {
         let mut notify = self.notifications_if_redelivered(&MayHaveLost::Wake);
         if !notify.iter().any(|effect| matches!(effect, Effect::ChildEnded(_))) {
-            notify.extend(parent_notification(self.sources()));
+            notify.extend(parent_notification(self.sources(), self.task.revision));
         }
         PendingDecision::ignore_and(IgnoreReason::Ended, Vec::new(), notify)
     }

@@ -41,7 +41,13 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
         }
     }
     if order::is_undone(change.plan(), &change.task, now) {
-        change.task.process_state = ProcessState::Undone;
+        let contradicted = order::contradicted_parts(change.plan(), &change.task).next();
+        match contradicted {
+            None => change.task.process_state = ProcessState::Undone,
+            Some(part) => change.fail_task(&format!(
+                "step {part} is undone, but not its earlier call, which may have run: check that, then resubmit"
+            )),
+        }
     }
     if order::is_undo_final(&change.task) {
         end_waits(change);

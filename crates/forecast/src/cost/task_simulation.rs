@@ -329,7 +329,9 @@ impl TaskSimulation {
                 AttemptOutcome::Succeeds | AttemptOutcome::NoReply => {
                     ChildOutcome::Undone { reason: reason() }
                 }
-                AttemptOutcome::Fails => ChildOutcome::Error { reason: reason(), not_undone: true },
+                AttemptOutcome::Fails => {
+                    ChildOutcome::Error { reason: reason(), not_undone: true, was_processed: false }
+                }
             };
             (takes, outcome)
         } else {

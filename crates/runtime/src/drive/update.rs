@@ -1,7 +1,6 @@
 //! Applies the events of one task in memory, one after the other. Reads the documents that the decisions need.
 
 use std::collections::BTreeSet;
-use steward_core::definition::plan::Plan;
 
 use super::{
     delivery::Delivery,
@@ -18,6 +17,7 @@ use crate::{
 };
 use steward_core::{
     callback_url::CallbackUrls,
+    definition::plan::Plan,
     engine::{
         decision::{DecisionContext, IgnoreReason, Transition},
         documents::{LoadedDocuments, NeededDocuments},
@@ -98,12 +98,18 @@ impl TaskUpdate {
     }
 
     /// Adds the effects of the next delivery. Several redelivered messages of a batch send the same effects again: one of
-    /// them is enough for all.
+    /// them is enough for all. Of two alerts, or two reports to a parent task, that one save replaces the other: the later one tells
+    /// about both changes.
     fn add_effects(&mut self, effects: Vec<Effect>, traceparent: Option<&str>) {
         let delivery = self.results.len();
         for effect in effects {
             match self.effects.iter_mut().find(|(send, _)| is_same(&send.effect, &effect)) {
-                Some((_, owners)) => owners.push(delivery),
+                Some((send, owners)) => {
+                    if replaces(&effect, &send.effect) {
+                        send.effect = effect;
+                    }
+                    owners.push(delivery);
+                }
                 None => {
                     let traceparent = traceparent.map(str::to_owned);
                     let tenant = self.task.tenant.clone();
@@ -123,7 +129,20 @@ fn is_same(one: &Effect, other: &Effect) -> bool {
     if let (Effect::Request(one), Effect::Request(other)) = (one, other) {
         return (&one.step, one.action, one.attempt) == (&other.step, other.action, other.attempt);
     }
+    if let (Effect::ChildEnded(one), Effect::ChildEnded(other)) = (one, other) {
+        return (&one.task_id, &one.step, &one.child, one.attempt)
+            == (&other.task_id, &other.step, &other.child, other.attempt);
+    }
     one == other
+}
+
+/// Whether an effect tells about a later change than the same one before it. A repeated report to a parent task may be of an earlier
+/// save.
+fn replaces(effect: &Effect, before: &Effect) -> bool {
+    match (effect, before) {
+        (Effect::ChildEnded(now), Effect::ChildEnded(before)) => now.revision >= before.revision,
+        (now, _) => matches!(now, Effect::Publish(_)),
+    }
 }
 
 /// Applies the events of the deliveries to the task.

@@ -194,7 +194,8 @@ impl Script for FaultyServices {
         let outcome = match (child.action, fault) {
             (_, Some(Fault::ChildNever)) => return None,
             (action, Some(Fault::ChildError)) => {
-                ChildOutcome::Error { reason: reason(), not_undone: action == Action::Undo }
+                let not_undone = action == Action::Undo;
+                ChildOutcome::Error { reason: reason(), not_undone, was_processed: false }
             }
             (Action::Do, None) => {
                 ChildOutcome::Processed { output: self.output(&site, &child.sample) }

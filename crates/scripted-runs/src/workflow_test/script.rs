@@ -111,7 +111,8 @@ impl Script for CaseScript {
         let script = script.unwrap_or_default();
         let after = script.after.map_or(CHILD_TIME, |after| after.0);
         let reason = || "as the test says".to_owned();
-        let error = |not_undone| ChildOutcome::Error { reason: reason(), not_undone };
+        let error =
+            |not_undone| ChildOutcome::Error { reason: reason(), not_undone, was_processed: false };
         let outcome = match (child.action, script.ends, script.undo) {
             (Action::Do, ChildEnd::Processed, _) => {
                 ChildOutcome::Processed { output: script.output.unwrap_or(child.sample.clone()) }

@@ -54,7 +54,8 @@ pub struct ChildEnded {
     /// The child task. If an operator edits the input, the same step runs another child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<TaskId>,
-    /// The revision of the child task. Later reports of the same child have higher revisions.
+    /// The revision at which the child task is stored with this end. Reports of later changes have higher revisions, and a repeated
+    /// report has the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
     /// The incarnation of the parent task. A task of another incarnation ignores the report.
@@ -85,6 +86,9 @@ pub enum ChildOutcome {
         /// not have arrived yet.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         not_undone: bool,
+        /// Whether it was Processed before, and an effect came to light since.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        was_processed: bool,
     },
     /// Its submission was refused. Another delivery of that submission may have been accepted, unless the id belongs to
     /// another task.
