@@ -64,17 +64,12 @@ pub fn is_undo_final(task: &Task) -> bool {
         || task.direction() == Action::Undo && begun()
 }
 
-/// Whether a task in Error was Processed before: all its steps have passed, and an effect came to light since.
+/// Whether a task in Error was Processed before: all its steps have passed, and an effect came to light that its undo does not revert.
 #[must_use]
 pub fn was_processed(plan: &Plan, task: &Task) -> bool {
-    let has_late_effect = |record: &StepRecord| {
-        let run = &record.run;
-        let by_hand = run.completed_by.is_some() || matches!(run.state, StepState::Skipped { .. });
-        run.is_contradicted() || by_hand && run.may_have_run
-    };
     task.process_state == ProcessState::Error
         && is_complete(plan, task)
-        && task.part_runs().any(|(_, record)| has_late_effect(record))
+        && task.part_runs().any(|(_, record)| record.run.is_contradicted())
 }
 
 /// The parts with an effect that their undo did not revert: at another agent, or under an earlier key. No operator has continued the
