@@ -229,50 +229,62 @@ pub(crate) fn child_ended<'a>(
             advance(&mut change);
             PendingDecision::Change(change)
         }
-        state
-            if action == Action::Do
-                && !progress.may_have_run
-                && counts_as_not_run(state, progress)
-                && matches!(
-                    outcome,
-                    ChildOutcome::Processed { .. } | ChildOutcome::Error { .. }
-                ) =>
-        {
-            let mut change = case.change();
-            child_outcome::record_revision(&mut change, step, revision);
-            record_late_effect(change, step, None)
-        }
-        StepState::Failed { .. } | StepState::Skipped { .. }
-            if action == Action::Do
-                && progress.may_have_run
-                && matches!(outcome, ChildOutcome::Undone { .. }) =>
-        {
-            let mut change = case.change();
-            child_outcome::record_undone_child(&mut change, step, revision);
-            PendingDecision::Change(change)
-        }
-        StepState::Completed { .. }
-            if action == Action::Undo
-                && child_outcome::is_effect_after_undo(&record.run, outcome, revision) =>
-        {
-            let mut change = case.change();
-            child_outcome::record_effect_after_undo(&mut change, step, revision);
-            PendingDecision::Change(change)
-        }
-        StepState::Completed { .. }
-            if action == Action::Do
-                && child_outcome::is_effect_after_end(progress, outcome, revision) =>
-        {
-            let mut change = case.change();
-            child_outcome::record_effect_after_end(&mut change, step, outcome, revision);
-            PendingDecision::Change(change)
-        }
         StepState::AwaitingCallback { .. }
         | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
-        | StepState::Skipped { .. } => case.duplicate(step),
+        | StepState::Skipped { .. } => match action {
+            Action::Do => child_changed(case, (step, progress), outcome, revision),
+            Action::Undo => {
+                child_changed_after_undo(case, (step, &record.run, progress), outcome, revision)
+            }
+        },
     }
+}
+
+/// Decides on a report of a child task whose end the part has recorded, or gave up: an effect has come to light since, or it is gone.
+fn child_changed<'a>(
+    case: &DecisionInput<'a, '_>,
+    (step, run): (&Part, &Progress),
+    outcome: &ChildOutcome,
+    revision: Option<u64>,
+) -> PendingDecision<'a> {
+    let has_effect = matches!(outcome, ChildOutcome::Processed { .. } | ChildOutcome::Error { .. });
+    let may_change = counts_as_not_run(&run.state, run);
+    let mut change = case.change();
+    if has_effect && may_change && !run.may_have_run {
+        child_outcome::record_revision(&mut change, step, revision);
+        record_late_effect(change, step, None)
+    } else if matches!(outcome, ChildOutcome::Undone { .. })
+        && matches!(run.state, StepState::Failed { .. } | StepState::Skipped { .. })
+        && run.may_have_run
+    {
+        child_outcome::record_undone_child(&mut change, step, revision);
+        PendingDecision::Change(change)
+    } else if matches!(run.state, StepState::Completed { .. })
+        && child_outcome::is_effect_after_end(run, outcome, revision)
+    {
+        child_outcome::record_effect_after_end(&mut change, step, outcome, revision);
+        PendingDecision::Change(change)
+    } else {
+        case.duplicate(step)
+    }
+}
+
+/// Decides on a report of a child task whose undo has ended.
+fn child_changed_after_undo<'a>(
+    case: &DecisionInput<'a, '_>,
+    (step, run, undo): (&Part, &Progress, &Progress),
+    outcome: &ChildOutcome,
+    revision: Option<u64>,
+) -> PendingDecision<'a> {
+    let is_undone = matches!(undo.state, StepState::Completed { .. });
+    if !is_undone || !child_outcome::is_effect_after_undo(run, outcome, revision) {
+        return case.duplicate(step);
+    }
+    let mut change = case.change();
+    child_outcome::record_effect_after_undo(&mut change, step, revision);
+    PendingDecision::Change(change)
 }
 
 /// Whether a submission was refused that is not the one of the newest attempt.
