@@ -19,7 +19,6 @@ child o-1:pack at revision 8 of pack is in Error "late", not undone => Error; th
                                 alert: left to undo pack "the child task of step pack took effect after its undo";
                                 report to load of q-1: in Error "the child task of step pack took effect after its undo", not undone
 child o-1:pack at revision 8 of pack is in Error "late", not undone => ignored: DuplicateReply
-child o-1:pack at revision 10 of pack is Undone "asked" => ignored: DuplicateReply
+child o-1:pack at revision 10 of pack is Undone "asked" => pack completed
 ann resubmits                => Undoing; due 7200s; submit o-1:pack to packing with null, undo; published: resubmit pack
-child o-1:pack at revision 10 of pack is Undone "asked" => Undone; pack completed; pack undone (output kept); no longer due;
-                                report to load of q-1: Undone "requested by task q-1"
+child o-1:pack at revision 10 of pack is Undone "asked" => Undone; pack undone (output kept); no longer due; report to load of q-1: Undone "requested by task q-1"

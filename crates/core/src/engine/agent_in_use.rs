@@ -104,8 +104,8 @@ fn is_completed(reply: &StepReply) -> bool {
     matches!(reply.outcome, ReplyOutcome::Completed { .. })
 }
 
-/// The last attempt before an edit of the input, if an answer to a callback with the token of that time shows that it made a call,
-/// and this is not known yet.
+/// The last attempt before an edit of the input, if an answer to a callback with the token of that time shows that it took effect,
+/// and this is not known yet. A failure was known, or left nothing.
 pub(crate) fn refused_before_edit(
     task: &Task,
     step: &Part,
@@ -113,10 +113,9 @@ pub(crate) fn refused_before_edit(
 ) -> Option<u32> {
     let progress = task.progress(step, Action::Do)?;
     let attempt = progress.key_since?.checked_sub(1).filter(|attempt| *attempt > 0)?;
-    let completed = matches!(answer, CallbackOutcome::Completed { .. });
-    let is_known = |known: &Contradiction| known.attempt == attempt && known.completed >= completed;
+    let is_known = |known: &Contradiction| known.attempt == attempt && known.completed;
     let is_news = !progress.contradictions.iter().any(is_known);
-    (*answer != CallbackOutcome::Heartbeat && is_news).then_some(attempt)
+    (matches!(answer, CallbackOutcome::Completed { .. }) && is_news).then_some(attempt)
 }
 
 /// Whether the attempt of the reply was the last one at the agent before, and that agent refused it.
@@ -171,12 +170,7 @@ pub(crate) fn record_effect_elsewhere(
     if matches!(progress.state, StepState::Waiting { .. }) {
         progress.state = StepState::Failed { attempt: progress.state.newest_attempt() };
     }
-    progress.may_have_run = true;
-    let known = &mut progress.contradictions;
-    known.retain(|known| known.attempt != attempt);
-    known.push(Contradiction { attempt, completed, settled: false });
-    known.sort_unstable_by_key(|known| known.attempt);
-    known.drain(..known.len().saturating_sub(limits::CONTRADICTIONS_MAX));
+    progress.contradict(attempt, completed);
     let in_use = agents.and_then(|agents| agents.at(progress.agent));
     let has_earlier_key = progress.key_since.is_some_and(|since| attempt < since);
     let earlier = match agent {

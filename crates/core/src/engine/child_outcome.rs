@@ -72,7 +72,8 @@ pub(crate) fn is_effect_after_undo(
 ) -> bool {
     match outcome {
         ChildOutcome::Processed { .. } => is_new(run, revision),
-        ChildOutcome::Error { .. } => run.child_revision.is_none_or(|last| revision > Some(last)),
+        // A report about a child that does not exist any more has no revision.
+        ChildOutcome::Error { .. } => is_newer(run, revision),
         ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
     }
 }
@@ -106,8 +107,12 @@ pub(crate) fn is_effect_after_end(
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) -> bool {
-    matches!(outcome, ChildOutcome::Error { was_processed: true, .. })
-        && run.child_revision.is_none_or(|last| revision > Some(last))
+    matches!(outcome, ChildOutcome::Error { was_processed: true, .. }) && is_newer(run, revision)
+}
+
+/// Whether the report is newer than the newest that the part has recorded.
+pub(crate) fn is_newer(run: &Progress, revision: Option<u64>) -> bool {
+    revision.is_some() && run.child_revision.is_none_or(|last| revision > Some(last))
 }
 
 /// Records that a completed child task took effect once more. The task stops in Error, unless it is being undone: then the child is
@@ -119,6 +124,9 @@ pub(crate) fn record_effect_after_end(
     revision: Option<u64>,
 ) {
     record_revision(change, part, revision);
+    if let Some(run) = change.task.progress_mut(part, Action::Do) {
+        run.contradict(run.state.attempt_count(), true);
+    }
     if let (ChildOutcome::Error { reason, .. }, Action::Do) = (outcome, change.task.direction()) {
         change.fail_task_again(&format!("step {part}: its child task is in Error: {reason}"));
     }

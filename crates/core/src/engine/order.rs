@@ -78,8 +78,11 @@ pub fn contradicted_parts<'a>(plan: &'a Plan, task: &'a Task) -> impl Iterator<I
     let by_service = |undo: &Progress| {
         matches!(undo.state, StepState::Completed { .. }) && undo.completed_by.is_none()
     };
-    let records = runs(plan, task, move |_, record| {
-        record.run.is_contradicted() && record.undo.as_ref().is_some_and(by_service)
+    // A child task that says that it is undone has checked its own effects.
+    let records = runs(plan, task, move |step, record| {
+        !plan.step(step).runs_child()
+            && record.run.is_contradicted()
+            && record.undo.as_ref().is_some_and(by_service)
     });
     records.flat_map(PartRun::parts)
 }

@@ -121,6 +121,9 @@ pub(crate) fn record_late_effect(
     if let Some(progress) = change.task.progress_mut(part, Action::Do) {
         progress.may_have_run = true;
         is_by_hand = matches!(progress.state, StepState::Completed { .. });
+        if is_by_hand {
+            progress.contradict(progress.state.attempt_count(), true);
+        }
     }
     let is_over = outcome.is_none_or(|outcome| {
         matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. })

@@ -5,7 +5,7 @@
 //! while the step waits for the next attempt.
 
 use crate::{
-    definition::plan::CompiledStep,
+    definition::plan::{CompiledStep, Plan},
     engine::{
         advance::advance,
         agent_in_use, child_outcome,
@@ -36,7 +36,7 @@ pub(crate) fn reply_received<'a>(
     if !awaits_event && agent_in_use::is_of_earlier_key(case.task, reply) {
         return reply_of_earlier_key(case, reply);
     }
-    if !awaits_event && is_late_reply_of_earlier_attempt(case.task, reply) {
+    if !awaits_event && is_late_reply_of_earlier_attempt(case.inputs.plan, case.task, reply) {
         let progress = case.task.progress(step, *action);
         if progress.is_some_and(|progress| progress.completed_by.is_none()) {
             return late_effect(case, step, Some(&reply.outcome));
@@ -123,8 +123,7 @@ pub(crate) fn callback_received<'a>(
             if let Some(attempt) = agent_in_use::refused_before_edit(case.task, step, answer) =>
         {
             let mut change = case.change();
-            let completed = matches!(answer, CallbackOutcome::Completed { .. });
-            agent_in_use::record_effect_elsewhere(&mut change, step, (attempt, completed), None);
+            agent_in_use::record_effect_elsewhere(&mut change, step, (attempt, true), None);
             change.block_undo_on_call_started_by(change.now(), step, Action::Do);
             return PendingDecision::Change(change);
         }
@@ -279,11 +278,17 @@ fn child_changed_after_undo<'a>(
     revision: Option<u64>,
 ) -> PendingDecision<'a> {
     let is_undone = matches!(undo.state, StepState::Completed { .. });
-    if !is_undone || !child_outcome::is_effect_after_undo(run, outcome, revision) {
+    let mut change = case.change();
+    if is_undone && child_outcome::is_effect_after_undo(run, outcome, revision) {
+        child_outcome::record_effect_after_undo(&mut change, step, revision);
+    } else if matches!(outcome, ChildOutcome::Undone { .. })
+        && child_outcome::is_newer(run, revision)
+    {
+        // An effect that it reported before is gone.
+        child_outcome::record_revision(&mut change, step, revision);
+    } else {
         return case.duplicate(step);
     }
-    let mut change = case.change();
-    child_outcome::record_effect_after_undo(&mut change, step, revision);
     PendingDecision::Change(change)
 }
 
@@ -378,14 +383,16 @@ fn awaits_callback(case: &DecisionInput<'_, '_>, part: &Part, action: Action) ->
 
 /// Whether the reply shows that an earlier attempt took effect, or may have, which was recorded as one that did not,
 /// and another attempt has started since.
-fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
+fn is_late_reply_of_earlier_attempt(plan: &Plan, task: &Task, reply: &StepReply) -> bool {
+    // The answer to a callback by an operator completes the call of the attempt.
+    let awaits_callback = plan.find(&reply.step.step).is_some_and(|step| step.callback().is_some());
     let progress = task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
+        let completed_in_another_way = progress.completed_by.is_some() && !awaits_callback;
         reply.action == Action::Do
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run
-            && (progress.completed_by.is_some()
-                || !matches!(progress.state, StepState::Completed { .. }))
+            && (completed_in_another_way || !matches!(progress.state, StepState::Completed { .. }))
             && proves_effect(&reply.outcome, &StepState::Failed { attempt: Some(reply.attempt) })
     })
 }

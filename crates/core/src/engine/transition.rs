@@ -67,7 +67,6 @@
 //! | Processed  | undo                               | Undoing, Undone        | undos run                    |
 //! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
 //! | Processed  | undo, impossible                   | Error                  | undo incomplete; alert       |
-//! | Processed  | step completed                     | Error                  | completed by hand, too       |
 //! | Processed  | step ran after all                 | Processed, Error       | recorded                     |
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |

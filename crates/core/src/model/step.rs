@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
 use crate::model::{
     attempt::{Action, AttemptId},
     command::CommandId,
@@ -320,6 +321,16 @@ impl Progress {
     /// Uses another idempotency key from the next attempt on.
     pub(crate) fn use_new_key(&mut self) {
         self.key_since = Some(self.state.attempt_count().saturating_add(1));
+    }
+
+    /// Records an effect that the undo of the part does not revert. Only those of the latest attempts are kept.
+    pub(crate) fn contradict(&mut self, attempt: u32, completed: bool) {
+        self.may_have_run = true;
+        let known = &mut self.contradictions;
+        known.retain(|known| known.attempt != attempt);
+        known.push(Contradiction { attempt, completed, settled: false });
+        known.sort_unstable_by_key(|known| known.attempt);
+        known.drain(..known.len().saturating_sub(limits::CONTRADICTIONS_MAX));
     }
 
     /// Whether an earlier agent ran the step, or may have, and no operator has stated since then that it did not run.

@@ -77,7 +77,12 @@ impl TaskUpdate {
         for ((span, outcome), result) in spans.zip(&self.results) {
             if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
         }
-        let effects = self.effects.into_iter().map(|(send, owners)| {
+        let revision = self.task.revision;
+        let effects = self.effects.into_iter().map(|(mut send, owners)| {
+            // A change in memory does not know how many more the save contains.
+            if let Effect::ChildEnded(ended) = &mut send.effect {
+                ended.revision = ended.revision.map(|_| revision);
+            }
             let effect = PreparedEffect::new(send);
             (if may_have_sent { effect.mark_resent() } else { effect }, owners)
         });
@@ -120,8 +125,8 @@ impl TaskUpdate {
     }
 }
 
-/// Whether two effects of one task are the same. Requests are equal if they are for the same attempt, and events if they
-/// have the same id.
+/// Whether two effects of one task are the same. Requests are equal if they are for the same attempt, events if they have the
+/// same id, and reports to a parent task if the second is of the same end or of a later change.
 fn is_same(one: &Effect, other: &Effect) -> bool {
     if let (Effect::Publish(one), Effect::Publish(other)) = (one, other) {
         return one.id() == other.id();
@@ -130,17 +135,17 @@ fn is_same(one: &Effect, other: &Effect) -> bool {
         return (&one.step, one.action, one.attempt) == (&other.step, other.action, other.attempt);
     }
     if let (Effect::ChildEnded(one), Effect::ChildEnded(other)) = (one, other) {
-        return (&one.task_id, &one.step, &one.child, one.attempt)
+        let is_of_same = (&one.task_id, &one.step, &one.child, one.attempt)
             == (&other.task_id, &other.step, &other.child, other.attempt);
+        return is_of_same && (one.outcome == other.outcome || other.revision > one.revision);
     }
     one == other
 }
 
-/// Whether an effect tells about a later change than the same one before it. A repeated report to a parent task may be of an earlier
-/// save.
+/// Whether an effect tells about a later change than the same one before it.
 fn replaces(effect: &Effect, before: &Effect) -> bool {
     match (effect, before) {
-        (Effect::ChildEnded(now), Effect::ChildEnded(before)) => now.revision >= before.revision,
+        (Effect::ChildEnded(now), Effect::ChildEnded(before)) => now.revision > before.revision,
         (now, _) => matches!(now, Effect::Publish(_)),
     }
 }
