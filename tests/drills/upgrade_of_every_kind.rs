@@ -118,7 +118,10 @@ impl Drill {
             for (id, course) in &self.submitted[tasks.clone()] {
                 let task = self.task(id).await;
                 if !holds(*course, &task) {
-                    open.push(format!("{id}: {}: {}", task["process_state"], task["error"]));
+                    open.push(format!(
+                        "{id}: {}: {}, commands {}",
+                        task["process_state"], task["error"], task["commands"]
+                    ));
                 }
             }
             if open.is_empty() {
