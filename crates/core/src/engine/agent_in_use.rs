@@ -105,7 +105,7 @@ fn is_completed(reply: &StepReply) -> bool {
 }
 
 /// The last attempt before an edit of the input, if an answer to a callback with the token of that time shows that it took effect,
-/// and this is not known yet. A failure was known, or left nothing.
+/// and this is not known yet. An answer that the step failed does not count: the task knew it, or nothing is left.
 pub(crate) fn refused_before_edit(
     task: &Task,
     step: &Part,

@@ -24,8 +24,8 @@ pub(crate) fn record_child(
 ) {
     let undoing = attempt.action == Action::Undo;
     let completes = matches!(outcome, ChildOutcome::Processed { .. });
-    // An earlier report of the child may arrive later, and must not complete the step then. A completed step keeps no revision, so
-    // that equal items stay equal, unless it has one.
+    // An earlier report of the child may arrive later, and must not complete the step then. A completed part
+    // stores no revision if it has none yet: equal records of items are stored once.
     if let Some(progress) = change.task.progress_mut(&attempt.step, Action::Do)
         && (!completes || progress.child_revision.is_some())
     {
@@ -71,15 +71,15 @@ pub(crate) fn is_effect_after_undo(
     revision: Option<u64>,
 ) -> bool {
     match outcome {
-        ChildOutcome::Processed { .. } => is_new(run, revision),
+        ChildOutcome::Processed { .. } => is_unrecorded(run, revision),
         // A report about a child that does not exist any more has no revision.
         ChildOutcome::Error { .. } => is_newer(run, revision),
         ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
     }
 }
 
-/// Whether a completed part has not recorded this report before. It records that its child completed without the revision.
-fn is_new(run: &Progress, revision: Option<u64>) -> bool {
+/// Whether the part has not recorded this report of Processed. A completed part records such a report without its revision.
+fn is_unrecorded(run: &Progress, revision: Option<u64>) -> bool {
     match run.child_revision {
         Some(last) => revision > Some(last),
         None => !matches!(run.state, StepState::Completed { .. }) || run.completed_by.is_some(),

@@ -65,7 +65,7 @@ impl CommandExecutor<'_, '_> {
         if steps.is_empty() && self.change.task.process_state != ProcessState::Error {
             return Err("no step failed or is waiting".to_owned());
         }
-        // The error named them.
+        // The operator has seen the error, which names these effects.
         if direction == Action::Undo && only.is_none() {
             self.change.settle_contradictions();
         }

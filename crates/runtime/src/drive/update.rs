@@ -103,8 +103,8 @@ impl TaskUpdate {
     }
 
     /// Adds the effects of the next delivery. Several redelivered messages of a batch send the same effects again: one of
-    /// them is enough for all. Of two alerts, or two reports to a parent task, that one save replaces the other: the later one tells
-    /// about both changes.
+    /// them is enough for all. If one save causes two alerts with one id, or two reports to a parent task, only the later one is sent: it
+    /// tells about both changes.
     fn add_effects(&mut self, effects: Vec<Effect>, traceparent: Option<&str>) {
         let delivery = self.results.len();
         for effect in effects {
