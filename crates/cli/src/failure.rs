@@ -88,3 +88,19 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
 fn has<E: Error + 'static>(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<E>())
 }
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::message;
+
+    #[test]
+    fn a_missing_table_says_which_names_to_check() {
+        let missing = anyhow!("ResourceNotFoundException: no such table").context("scan orders");
+        let text = message(&missing, None);
+        assert!(text.starts_with("scan orders: ResourceNotFoundException"), "{text}");
+        assert!(text.contains("check the names"), "{text}");
+        assert_eq!(message(&anyhow!("refused"), None), "refused");
+    }
+}
