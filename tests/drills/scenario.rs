@@ -87,15 +87,14 @@ pub(super) fn submission(id: &str, course: Course) -> Value {
 pub(super) fn command(id: &str, course: Course, task: &Value) -> Option<Value> {
     let commands = task["commands"].as_array().map_or(0, Vec::len);
     let is_error = task["process_state"] == "Error";
-    let last = task["commands"].as_array().and_then(|commands| commands.last());
-    let is_refused = last.is_some_and(|command| command["refused"].is_string());
+    let is_refused = last_command_was_refused(task);
     let has_begun = task["process_state"] == "Processing" && task["steps"]["reserve"]["s"] == "c";
     let order = match (course, commands) {
         (Course::Undone, 0) if is_error => json!({ "command": "undo" }),
         (Course::Edited, 0) if is_error => {
             json!({ "command": "resubmit", "step": "last", "input": { "refuse": false } })
         }
-        // On a slow machine, a request is delivered twice, so the step may have run.
+        // The circuit breaker deferred a request of the step, so it counts as one that may have run.
         (Course::Edited, 1..) if is_error && is_refused => json!({
             "command": "resubmit", "step": "last", "input": { "refuse": false }, "did_not_run": true,
         }),
@@ -112,6 +111,12 @@ pub(super) fn command(id: &str, course: Course, task: &Value) -> Option<Value> {
         "type": "command", "command_id": format!("c-{id}-{commands}"), "task_id": id, "by": "ann",
         "why": "a drill", "order": order,
     }))
+}
+
+/// Whether the scheduler refused the operator's newest command.
+pub(super) fn last_command_was_refused(task: &Value) -> bool {
+    let newest = task["commands"].as_array().and_then(|commands| commands.last());
+    newest.is_some_and(|command| command["refused"].is_string())
 }
 
 /// The event for which a task waits, if it waits for one.

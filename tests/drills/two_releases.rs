@@ -108,9 +108,11 @@ fn binaries() -> [(Release, PathBuf); 2] {
 }
 
 impl TwoReleases {
-    /// Starts the functions, with an agent for each service, and publishes the workflows.
+    /// Starts the functions, with an agent for each service, and publishes the workflows. The circuit breaker of an agent
+    /// opens after so many failures in a row.
     pub(super) async fn start(
         services: BTreeMap<AgentName, String>,
+        breaker_failures: u32,
         workflows: &[Workflow],
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -128,7 +130,9 @@ impl TwoReleases {
         }
         let (phase, functions) = (Arc::default(), BTreeMap::new());
         let mut started = Self { aws, config, ports, phase, functions, tasks };
-        started.start_functions(&format!("http://127.0.0.1:{port}"), services).await;
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let variables = variables(&started.config, &endpoint, breaker_failures);
+        started.start_functions(&variables, services).await;
         started
     }
 
@@ -164,7 +168,11 @@ impl TwoReleases {
         EventSource { queue_url, concurrency: 1 }.spawn(&self.aws, handler, &mut self.tasks);
     }
 
-    async fn start_functions(&mut self, endpoint: &str, services: BTreeMap<AgentName, String>) {
+    async fn start_functions(
+        &mut self,
+        variables: &[(String, String)],
+        services: BTreeMap<AgentName, String>,
+    ) {
         let Config {
             submissions_queue_url,
             events_queue_url,
@@ -172,9 +180,8 @@ impl TwoReleases {
             commands_queue_url,
             ..
         } = self.config.clone();
-        let variables = variables(&self.config, endpoint);
-        let submission = self.function("submission", "submission", true, &variables).await;
-        let scheduler = self.function("scheduler", "scheduler", false, &variables).await;
+        let submission = self.function("submission", "submission", true, variables).await;
+        let scheduler = self.function("scheduler", "scheduler", false, variables).await;
         for (url, function) in [
             (submissions_queue_url, &submission),
             (events_queue_url, &submission),
@@ -184,14 +191,14 @@ impl TwoReleases {
             self.poll(url, function);
         }
         for (name, url) in services {
-            let mut of_agent = variables.clone();
+            let mut of_agent = variables.to_vec();
             of_agent.push(("STEWARD_AGENT_NAME".to_owned(), name.to_string()));
             of_agent.push(("STEWARD_AGENT_BASE_URL".to_owned(), url));
             let agent = self.function(&format!("agent {name}"), "agent", true, &of_agent).await;
             let url = self.config.agent_queue_url.of(&name);
             self.poll(url, &agent);
         }
-        let supervisor = self.function("supervisor", "supervisor", false, &variables).await;
+        let supervisor = self.function("supervisor", "supervisor", false, variables).await;
         self.tasks.spawn(async move {
             let mut triggers = tokio::time::interval(Duration::from_secs(1));
             loop {
@@ -230,10 +237,10 @@ impl TwoReleases {
 }
 
 /// The environment of every function.
-fn variables(config: &Config, endpoint: &str) -> Vec<(String, String)> {
+fn variables(config: &Config, endpoint: &str, breaker_failures: u32) -> Vec<(String, String)> {
     let agent_queues = config.agent_queue_url.of(&"agent-name".parse().unwrap());
     let agent_queues = agent_queues.replace("agent-name", "{agent}");
-    let shards = config.shards.to_string();
+    let (shards, breaker_failures) = (config.shards.to_string(), breaker_failures.to_string());
     let variables = [
         ("AWS_REGION", "us-east-1"),
         ("AWS_ACCESS_KEY_ID", "test"),
@@ -257,6 +264,7 @@ fn variables(config: &Config, endpoint: &str) -> Vec<(String, String)> {
         ("STEWARD_CLOCK_SKEW", "0s"),
         ("STEWARD_PICKUP_WITHIN", "10s"),
         ("STEWARD_SWEEP_EVERY", "10s"),
+        ("STEWARD_AGENT_BREAKER_FAILURES", &breaker_failures),
         ("STEWARD_AGENT_BREAKER_OPEN_FOR", "1s"),
     ];
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()

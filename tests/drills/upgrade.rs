@@ -60,7 +60,7 @@ impl Drill {
             .services()
             .iter()
             .map(|service| (service.name().parse().unwrap(), services.base_url(*service)));
-        let mut releases = TwoReleases::start(urls.collect(), &[workflow(scenario)]).await;
+        let mut releases = TwoReleases::start(urls.collect(), 5, &[workflow(scenario)]).await;
         let alerted = Arc::<Mutex<BTreeSet<String>>>::default();
         let url = &releases.config.scheduler_queue_url;
         let alerts = url.replace(resources::SCHEDULER_QUEUE, resources::ALERTS_QUEUE);

@@ -14,6 +14,7 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 use steward_runtime::ports::{Ports, StateStore};
@@ -51,8 +52,9 @@ impl Drill {
         let mut server = JoinSet::new();
         server.spawn(async move { axum::serve(listener, routes).await.unwrap() });
         let agents = BTreeMap::from([("a".parse().unwrap(), url)]);
-        let releases =
-            TwoReleases::start(agents, &scenario::workflows().map(with_a_short_wait)).await;
+        let workflows = scenario::workflows().map(with_a_short_wait);
+        // The circuit breaker opens often, so that requests are deferred.
+        let releases = TwoReleases::start(agents, 2, &workflows).await;
         let sqs = aws_sdk_sqs::Client::new(&releases.aws.sdk_config());
         let (submitted, sent) = (Vec::new(), BTreeSet::new());
         Self { releases, service, sqs, submitted, sent, _server: server }
@@ -92,6 +94,7 @@ impl Drill {
         for (id, course) in self.submitted.clone() {
             let task = self.task(&id).await;
             if let Some(command) = scenario::command(&id, course, &task)
+                && !(command["order"]["did_not_run"] == true && may_be_called(&task))
                 && self.sent.insert(command.to_string())
             {
                 self.send(&config.commands_queue_url, &command).await;
@@ -168,9 +171,18 @@ fn has_ended(course: Course, task: &Value) -> bool {
     state.is_ok_and(|state| state == course.end()) && scenario::command("", course, task).is_none()
 }
 
-/// The same, or the task is being undone, which waits for a minute because of the step that is not idempotent.
+/// Whether a call of the last step may be in progress. Until it is not, an operator cannot state that the step did not run.
+fn may_be_called(task: &Value) -> bool {
+    let until = task["steps"]["last"]["w"].as_i64();
+    until.is_some_and(|until| until >= Timestamp::now().as_millisecond())
+}
+
+/// The same, or the task waits for a minute: it is being undone after a step that is not idempotent, or an operator
+/// waits for the end of a call that was deferred.
 fn has_almost_ended(course: Course, task: &Value) -> bool {
-    has_ended(course, task) || (course == Course::Undone && task["process_state"] == "Undoing")
+    has_ended(course, task)
+        || (course == Course::Undone && task["process_state"] == "Undoing")
+        || (course == Course::Edited && scenario::last_command_was_refused(task))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
