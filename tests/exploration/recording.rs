@@ -157,7 +157,10 @@ fn record_reply(
     let is_called_once = *action == Action::Do && !workflow.definition.steps[&step.step].idempotent;
     let refused = matches!(outcome, ReplyOutcome::Deferred { certain: true, .. });
     let may_act = matches!(outcome, ReplyOutcome::Deferred { .. }) && !is_called_once && !refused;
-    let is_late = !before.progress(step, *action).is_some_and(is_awaited);
+    // The reply to an attempt before the newest is late, too: an edit of the input has ended that attempt.
+    let is_late = before
+        .progress(step, *action)
+        .is_none_or(|run| !is_awaited(run) || *number < run.state.attempt_count());
     let attempt = AttemptId { step: step.clone(), action: *action, number: *number };
     if workflow.awaits_event(step) {
         return;

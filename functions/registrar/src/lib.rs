@@ -75,10 +75,14 @@ where
     let left = Duration::try_from(left).unwrap_or_default().saturating_sub(DELIVERY_WITHIN);
     let looks_until = later(ports.clock().now(), left.saturating_sub(LAST_LOOK_WITHIN));
     let change = AssertUnwindSafe(change_registration(ports, &event, looks_until)).catch_unwind();
-    let changed = match tokio::time::timeout(left, change).await {
-        Ok(Ok(changed)) => changed,
-        Ok(Err(_)) => Err(RegistrationError::Panic),
-        Err(_) => Err(RegistrationError::Timeout),
+    let changed = match left {
+        // Nothing is begun.
+        Duration::ZERO => Err(RegistrationError::Timeout),
+        left => match tokio::time::timeout(left, change).await {
+            Ok(Ok(changed)) => changed,
+            Ok(Err(_)) => Err(RegistrationError::Panic),
+            Err(_) => Err(RegistrationError::Timeout),
+        },
     };
     let (agent, kind) = (event.property("Name"), event.request_type.as_str());
     match &changed {

@@ -92,7 +92,8 @@ impl CheckedTransition<'_> {
         }
     }
 
-    /// A reply that the newest attempt took effect, or may have, is recorded, however late it is.
+    /// A reply that the newest attempt took effect, or may have, is recorded, however late it is. A repeated reply shows nothing
+    /// new if an operator has stated since the first that the attempt did not run.
     pub(super) fn check_recorded_effects(
         &self,
         before: &Task,
@@ -110,6 +111,17 @@ impl CheckedTransition<'_> {
                 || old.key_since.is_some_and(|since| reply.attempt < since)
         });
         if is_settled && !is_proof {
+            return;
+        }
+        let is_completed_now = matches!(reply.outcome, ReplyOutcome::Completed { .. });
+        let is_denied = old.is_some_and(|old| {
+            old.contradictions.iter().any(|known| {
+                known.attempt == reply.attempt
+                    && known.settled
+                    && (known.completed || !is_completed_now)
+            })
+        });
+        if is_denied {
             return;
         }
         // An event is no effect of the task.
