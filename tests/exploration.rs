@@ -86,7 +86,7 @@ fn transitions(reports: &[ExplorationReport]) -> BTreeMap<ObservedTransition, u6
     transitions
 }
 
-/// Prints what was explored of a workflow, as soon as it is: the long test takes an hour.
+/// Prints what was explored of a workflow, as soon as it is: the long test takes half an hour.
 #[allow(clippy::print_stdout, reason = "the report is for `--nocapture`")]
 fn print_extent(report: &ExplorationReport) {
     let ExplorationReport { name, states, events, depth, is_complete, took, .. } = report;
@@ -109,7 +109,7 @@ fn invariants_hold_in_every_state_of_small_workflows() {
 }
 
 #[test]
-#[ignore = "takes minutes: explores up to 100,000 states of each workflow"]
+#[ignore = "takes half an hour: explores up to 100,000 states of each workflow"]
 fn invariants_hold_in_every_state_of_small_workflows_deeper() {
     print(&explore_all(workflows_of_every_size(), STATES_MAX_DEEP));
 }

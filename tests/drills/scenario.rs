@@ -94,7 +94,7 @@ pub(super) fn command(id: &str, course: Course, task: &Value) -> Option<Value> {
         (Course::Edited, 0) if is_error => {
             json!({ "command": "resubmit", "step": "last", "input": { "refuse": false } })
         }
-        // The circuit breaker deferred a request of the step, so it counts as one that may have run.
+        // A request of the step was deferred, so it counts as one that may have run.
         (Course::Edited, 1..) if is_error && is_refused => json!({
             "command": "resubmit", "step": "last", "input": { "refuse": false }, "did_not_run": true,
         }),

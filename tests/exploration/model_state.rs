@@ -59,6 +59,8 @@ pub(super) struct Dispatch {
     pub(super) agent: Option<AgentName>,
     /// Whether the request was sent as `exclusive`.
     pub(super) exclusive: bool,
+    /// Whether an operator has stated that the attempt did not run, after a message had reported that it may have.
+    pub(super) denied: bool,
     /// Whether the agent has refused the attempt for certain. Then no delivery of the request makes a call.
     pub(super) refused: bool,
 }
@@ -270,8 +272,8 @@ impl ModelState {
             newest.insert((&attempt.step, attempt.action), (dispatch, stale, ran));
         }
         for (of, (dispatch, stale, ran)) in newest {
-            (of, dispatch.sent, dispatch.known_outcome, dispatch.may_be_in_progress, stale, ran)
-                .hash(to);
+            let Dispatch { sent, known_outcome, may_be_in_progress, denied, .. } = dispatch;
+            (of, sent, known_outcome, may_be_in_progress, denied, stale, ran).hash(to);
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn save(
             may_be_in_progress: !awaits_event,
             agent: None,
             exclusive: false,
+            denied: false,
             refused: false,
         };
         after.dispatches.entry(attempt).or_insert(dispatch);
@@ -226,6 +227,7 @@ fn record_did_not_run(after: &mut ModelState, before: &Task, order: &CommandActi
         let stated = |p: &Progress| attempt.number <= p.state.attempt_count() && stuck(&p.state);
         let is_direction = before.direction() == attempt.action;
         if is_direction && concerns(&attempt.step) && progress.is_some_and(stated) {
+            dispatch.denied |= dispatch.known_outcome == KnownOutcome::MayHaveRun;
             dispatch.known_outcome = KnownOutcome::DidNotRun;
         }
     }

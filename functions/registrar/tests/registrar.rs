@@ -375,6 +375,7 @@ async fn a_timeout_is_answered() {
     let client = reqwest::Client::new();
     handle(&registry.ports(), &client, &event, Timestamp::now()).await.unwrap();
     assert_refused(&registry.take_answer(), "did not finish in time");
+    assert!(registry.agent("a").await.is_none(), "nothing is begun without time");
 }
 
 #[tokio::test]

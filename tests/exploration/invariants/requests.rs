@@ -7,7 +7,7 @@ use steward_core::{
         attempt::{Action, AttemptId},
         command::{CommandAction, ReceivedCommand},
         json_text::JsonText,
-        messages::{ReplyOutcome, StepRequest},
+        messages::{ReplyOutcome, StepReply, StepRequest},
         names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
         task::Task,
@@ -113,22 +113,14 @@ impl CheckedTransition<'_> {
         if is_settled && !is_proof {
             return;
         }
-        let is_completed_now = matches!(reply.outcome, ReplyOutcome::Completed { .. });
-        let is_denied = old.is_some_and(|old| {
-            old.contradictions.iter().any(|known| {
-                known.attempt == reply.attempt
-                    && known.settled
-                    && (known.completed || !is_completed_now)
-            })
-        });
-        if is_denied {
-            return;
-        }
         // An event is no effect of the task.
         if self.workflow.awaits_event(&reply.step) {
             return;
         }
         if reply.action == Action::Undo || !reply.outcome.may_have_run() || !is_newest {
+            return;
+        }
+        if self.repeats_what_was_denied(reply, old) {
             return;
         }
         let kept = after
@@ -140,6 +132,17 @@ impl CheckedTransition<'_> {
                 reply.step, reply.attempt
             ));
         }
+    }
+
+    /// Whether the reply reports again that an attempt ran, or may have, and an operator has stated since that it did not.
+    fn repeats_what_was_denied(&self, reply: &StepReply, old: Option<&Progress>) -> bool {
+        let StepReply { step, action, attempt, outcome, .. } = reply;
+        let of = AttemptId { step: step.clone(), action: *action, number: *attempt };
+        let is_denied = self.before.dispatches.get(&of).is_some_and(|dispatch| dispatch.denied);
+        let completed = matches!(outcome, ReplyOutcome::Completed { .. });
+        let known = old.iter().flat_map(|old| &old.contradictions);
+        let mut same = known.filter(|known| known.attempt == *attempt);
+        is_denied && same.any(|known| known.completed || !completed)
     }
 
     /// A command cannot state that a part did not run while a call of it may be in progress.
