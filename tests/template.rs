@@ -233,12 +233,27 @@ fn functions_have_the_architecture_parameter_and_tracing() {
         let url = &properties(&template, function)["FunctionUrlConfig"];
         assert_eq!(url["AuthType"], "AWS_IAM", "{function}");
     }
-    assert_eq!(
-        properties(&template, "CallbackFunction")["FunctionUrlConfig"]["AuthType"],
-        "NONE",
-        "the signed URL is the credential"
-    );
+}
+
+/// `sam deploy --guided` asks about a function with a public `FunctionUrlConfig`, and Enter ends the deployment.
+#[test]
+fn the_callback_url_is_public_if_callbacks_are_enabled() {
+    let template = template();
     assert_eq!(template["Parameters"]["HttpCallbacks"]["Default"], "false");
+    assert!(properties(&template, "CallbackFunction").get("FunctionUrlConfig").is_none());
+    // The signed URL is the credential.
+    let url = json!({ "TargetFunctionArn": "CallbackFunction", "AuthType": "NONE" });
+    assert_eq!(*properties(&template, "CallbackFunctionUrl"), url);
+    let permissions = all(&template, "AWS::Lambda::Permission").map(|(name, permission)| {
+        assert_eq!(template["Resources"][name]["Condition"], "HasCallbacks", "{name}");
+        assert_eq!(permission["FunctionName"], "CallbackFunction", "{name}");
+        assert_eq!(permission["Principal"], "*", "{name}");
+        permission["Action"].as_str().unwrap()
+    });
+    assert_eq!(
+        permissions.collect::<BTreeSet<_>>(),
+        BTreeSet::from(["lambda:InvokeFunction", "lambda:InvokeFunctionUrl"])
+    );
 }
 
 #[test]

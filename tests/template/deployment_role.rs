@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{agent_template, parse_yaml, properties, template};
 
 /// What CloudFormation needs to create a resource of each type, by its documentation; an empty list: nothing.
-const CREATES: [(&str, &[&str]); 19] = [
+const CREATES: [(&str, &[&str]); 20] = [
     ("AWS::CloudWatch::Alarm", &["cloudwatch:PutMetricAlarm"]),
     ("AWS::CloudWatch::Dashboard", &["cloudwatch:PutDashboard"]),
     ("AWS::DynamoDB::Table", &["dynamodb:CreateTable", "dynamodb:UpdateTimeToLive"]),
@@ -17,6 +17,7 @@ const CREATES: [(&str, &[&str]); 19] = [
     ("AWS::IAM::Role", &["iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole"]),
     ("AWS::KMS::Key", &["kms:CreateKey", "kms:EnableKeyRotation"]),
     ("AWS::Lambda::Permission", &["lambda:AddPermission"]),
+    ("AWS::Lambda::Url", &["lambda:CreateFunctionUrlConfig"]),
     ("AWS::Logs::LogGroup", &["logs:CreateLogGroup", "logs:PutRetentionPolicy"]),
     (
         "AWS::S3::Bucket",
