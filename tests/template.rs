@@ -254,6 +254,12 @@ fn the_callback_url_is_public_if_callbacks_are_enabled() {
         permissions.collect::<BTreeSet<_>>(),
         BTreeSet::from(["lambda:InvokeFunction", "lambda:InvokeFunctionUrl"])
     );
+    // A reservation takes from the account's other functions, and a new account has too little to reserve any.
+    assert_eq!(template["Parameters"]["CallbackConcurrency"]["Default"], "");
+    assert_eq!(
+        properties(&template, "CallbackFunction")["ReservedConcurrentExecutions"],
+        json!(["LimitsCallbacks", "CallbackConcurrency", "AWS::NoValue"])
+    );
 }
 
 #[test]
