@@ -53,6 +53,10 @@ fn example_agents() -> Value {
     parse_yaml(include_str!("../infra/example-agents.yaml"))
 }
 
+fn new_rust_agent() -> Value {
+    parse_yaml(include_str!("../crates/cli/src/new/rust/template.yaml"))
+}
+
 fn properties<'a>(template: &'a Value, resource: &str) -> &'a Value {
     &template["Resources"][resource]["Properties"]
 }
@@ -232,6 +236,26 @@ fn functions_have_the_architecture_parameter_and_tracing() {
     for function in ["SubmissionHttpFunction", "ConsoleFunction"] {
         let url = &properties(&template, function)["FunctionUrlConfig"];
         assert_eq!(url["AuthType"], "AWS_IAM", "{function}");
+    }
+}
+
+/// The one that was built and started.
+#[test]
+fn the_default_architecture_of_every_template_is_x86_64() {
+    let example_agents = example_agents();
+    for template in [&template(), &agent_template(), &example_agents, &new_rust_agent()] {
+        assert_eq!(template["Parameters"]["Architecture"]["Default"], "x86_64");
+    }
+    for template in [
+        include_str!("../examples/python-agent/template.yaml"),
+        include_str!("../examples/node-agent/template.yaml"),
+        include_str!("../examples/rust-agent/template.yaml"),
+        include_str!("../crates/cli/src/new/python/template.yaml"),
+    ] {
+        assert_eq!(
+            properties(&parse_yaml(template), "Function")["Architectures"],
+            json!(["x86_64"])
+        );
     }
 }
 
