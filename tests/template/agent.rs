@@ -26,8 +26,10 @@ fn an_agent_may_call_exactly_its_targets() {
     let statements: BTreeMap<_, _> = optional_statements(&template)
         .filter(|(condition, _)| !["IsInVpc", "UsesPayloads"].contains(condition))
         .map(|(condition, statement)| {
-            let (action, resource) = (&statement["Action"], &statement["Resource"]);
-            (condition, [action, resource].map(|text| text.as_str().unwrap()))
+            // `!Split [",", !Ref Targets]`.
+            let resource = &statement["Resource"];
+            let resource = if resource.is_array() { &resource[1] } else { resource };
+            (condition, [&statement["Action"], resource].map(|text| text.as_str().unwrap()))
         })
         .collect();
     let expected = BTreeMap::from([

@@ -59,6 +59,9 @@ fn meaning_of(parameter: &Value) -> String {
         let values: Vec<_> = values.iter().map(|value| format!("`{}`", texts(value))).collect();
         write!(meaning, ". One of {}", values.join(", ")).unwrap();
     }
+    if let Some(max) = parameter["MaxLength"].as_u64() {
+        write!(meaning, ". At most {max} characters").unwrap();
+    }
     if let (Some(min), Some(max)) = (parameter["MinValue"].as_i64(), parameter["MaxValue"].as_i64())
     {
         write!(meaning, ". From {min} to {max}").unwrap();
