@@ -26,9 +26,10 @@ NAMELESS = {
     "xray:PutTraceSegments", "xray:PutTelemetryRecords",
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:DeleteNetworkInterface",
     "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
-    # What the deployment role does: the first has a condition, the others have no resources before they exist, or none at all.
+    # What the deployment role does: the first have a condition, the others have no resources.
     "lambda:CreateEventSourceMapping", "lambda:UpdateEventSourceMapping", "lambda:DeleteEventSourceMapping",
-    "logs:DescribeLogGroups", "kms:CreateKey", "secretsmanager:GetRandomPassword",
+    "ec2:DescribeSecurityGroups", "ec2:DescribeVpcs", "kms:ListAliases", "logs:DescribeIndexPolicies", "logs:DescribeLogGroups",
+    "logs:DescribeResourcePolicies", "secretsmanager:GetRandomPassword",
 }
 
 
