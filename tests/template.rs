@@ -16,10 +16,12 @@ use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_supervisor::{SupervisorConfig, SweepSchedule};
 
 mod agent;
+mod alarms;
 mod commands;
 mod deployment_role;
 mod domain;
 mod environment;
+mod idle_month;
 mod parameters;
 mod payloads;
 mod registrar;
@@ -351,62 +353,6 @@ fn a_schedule_sends_a_submission_named_after_its_scheduled_time() {
     assert_eq!(submission.task_id.as_str(), "nightly-report-2026-11-20T03:00:00Z");
     assert_eq!(submission.workflow.as_str(), "report");
     assert_eq!(submission.input, json!({}));
-}
-
-#[test]
-fn every_alarm_uses_a_recorded_metric_and_links_to_its_instructions() {
-    let metrics = include_str!("../crates/runtime/src/metrics.rs");
-    let operations = include_str!("../docs/operations/alarms.md");
-    let mut watched = BTreeSet::new();
-    for template in [parse_yaml(include_str!("../infra/operations.yaml")), agent_template()] {
-        for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {
-            let metric = alarm["MetricName"].as_str().unwrap();
-            if alarm["Namespace"] == "Steward" {
-                assert!(metrics.contains(&format!("= \"{metric}\";")), "{name}: {metric}");
-                let deployment = json!({ "Name": "deployment", "Value": "Steward" });
-                assert_eq!(alarm["Dimensions"][0], deployment, "{name}");
-            }
-            watched.insert(metric.to_owned());
-            let (_, section) =
-                alarm["AlarmDescription"].as_str().unwrap().split_once("#alarm-").unwrap();
-            let heading = format!("\n### Alarm: {}\n", section.replace('-', " "));
-            assert!(operations.contains(&heading), "{name}: {heading}");
-            assert_eq!(alarm["AlarmActions"].as_array().unwrap().len(), 1, "{name}");
-        }
-        for (name, dashboard) in all(&template, "AWS::CloudWatch::Dashboard") {
-            let body = dashboard["DashboardBody"].as_str().unwrap();
-            let body: Value = serde_json::from_str(body).unwrap();
-            for metric in body["widgets"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .flat_map(|widget| widget["properties"]["metrics"].as_array().unwrap())
-            {
-                let counted = |metric: &str| metrics.contains(&format!("= \"{metric}\";"));
-                let known = metric[0] != "Steward" || counted(metric[1].as_str().unwrap());
-                assert!(known, "{name}: {metric}");
-            }
-        }
-    }
-    let must = ["steward_tasks_ended_total", "steward_undos_failed_total", "steward_sweeps_total"];
-    for metric in must.into_iter().chain(["ApproximateAgeOfOldestMessage", "Throttles", "Errors"]) {
-        assert!(watched.contains(metric), "{metric}");
-    }
-}
-
-#[test]
-fn every_index_has_alarms_for_throttling() {
-    let template = parse_yaml(include_str!("../infra/operations.yaml"));
-    let watched: BTreeSet<_> = all(&template, "AWS::CloudWatch::Alarm")
-        .map(|(_, alarm)| (alarm["Dimensions"][1]["Value"].as_str(), alarm["MetricName"].as_str()))
-        .collect();
-    let tables = self::template();
-    let indexes = properties(&tables, "TasksTable")["GlobalSecondaryIndexes"].as_array().unwrap();
-    for index in indexes {
-        for metric in ["ReadThrottleEvents", "WriteThrottleEvents"] {
-            assert!(watched.contains(&(index["IndexName"].as_str(), Some(metric))), "{index}");
-        }
-    }
 }
 
 /// Lambda stops a chain of sixteen invocations through queues as a recursive loop. A task with many steps is such a chain.

@@ -25,8 +25,8 @@ use steward_core::{
 };
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
-    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, SaveOutcome, SharedRecord,
-    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
+    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, Queue, SaveOutcome,
+    SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
 use tokio::task::yield_now;
 
@@ -178,6 +178,10 @@ impl Channel for ConstantPorts {
     async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
         yield_now().await;
         Vec::new()
+    }
+
+    async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
+        queues.iter().map(|_| Ok(false)).collect()
     }
 }
 

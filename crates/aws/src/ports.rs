@@ -20,7 +20,7 @@ use crate::{
     config::Config,
     definitions::DynamoDefinitions,
     payloads::S3Payloads,
-    store::DynamoStore,
+    store::{DynamoStore, ThrottleCounter},
 };
 
 /// The maximum number of attempts at a request to DynamoDB. Throttling may last only milliseconds, until a partition is
@@ -87,6 +87,7 @@ impl AwsPorts {
             let retries = RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX);
             dynamodb.set_retry_config(Some(retries.with_initial_backoff(FIRST_PAUSE)));
         }
+        dynamodb.push_interceptor(SharedInterceptor::new(ThrottleCounter));
         let mut sqs = aws_sdk_sqs::config::Builder::from(sdk);
         let mut eventbridge = aws_sdk_eventbridge::config::Builder::from(sdk);
         let payloads = S3Payloads::configured(sdk, config, interceptors.clone());

@@ -1,5 +1,10 @@
-//! The settings of the queues in `template.yaml`, for the emulator and the forecast. A test compares them with the
-//! template.
+//! The settings of the queues in `template.yaml`, for the emulator and the forecast, and the waits that are too long. A test
+//! compares the settings with the template.
+
+use std::time::Duration;
+
+use steward_core::{intake, limits::QUEUE_DELAY_MAX};
+use steward_runtime::ports::Queue;
 
 /// When a queue redelivers a message, and when the message becomes a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,3 +32,51 @@ pub const SWEEPS_VISIBILITY_SECONDS: u32 = 300;
 pub const SWEEPS_RETENTION_SECONDS: u32 = 60;
 /// The queue of an agent. An agent may hold a request for as long as its function runs.
 pub const AGENT: QueueSettings = QueueSettings { visibility_seconds: 720, receives_max: 16 };
+
+/// The wait in a queue without delays that is too long. A queue that keeps up delivers within a second.
+const LATE_AFTER: Duration = Duration::from_secs(300);
+
+/// How long a message may wait in a queue until a function receives it for the first time: [`LATE_AFTER`] beyond the longest
+/// [delay](longest_delay) that Steward itself sets. `docs/operations/alarms.md` has the same numbers.
+#[must_use]
+pub fn late_after(queue: &Queue) -> Duration {
+    longest_delay(queue) + LATE_AFTER
+}
+
+/// The longest delay with which Steward sends messages to a queue. SQS counts it as part of the wait.
+fn longest_delay(queue: &Queue) -> Duration {
+    match queue {
+        // A wake of a task that waits.
+        Queue::Scheduler => QUEUE_DELAY_MAX,
+        // A submission that was put back.
+        Queue::Submissions => intake::LONGEST_PAUSE,
+        // No function of the deployment reads the last three queues late: ticks expire after a minute.
+        Queue::Commands
+        | Queue::Events
+        | Queue::Agent(_)
+        | Queue::Client(_)
+        | Queue::Rejected
+        | Queue::Sweeps => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steward_core::intake::pause_after_turns;
+
+    use super::*;
+
+    /// Otherwise messages that Steward delays would raise an alarm.
+    #[test]
+    fn a_wait_is_too_long_only_beyond_the_delays_that_steward_sets() {
+        for (queue, delay) in [
+            (Queue::Submissions, pause_after_turns(f64::MAX)),
+            (Queue::Scheduler, QUEUE_DELAY_MAX.max(pause_after_turns(f64::MAX))),
+            (Queue::Commands, Duration::ZERO),
+            (Queue::Events, Duration::ZERO),
+            (Queue::Agent("a".parse().unwrap()), Duration::ZERO),
+        ] {
+            assert!(late_after(&queue) >= delay + LATE_AFTER, "{queue:?}");
+        }
+    }
+}

@@ -19,6 +19,7 @@
 //! | `extend`, `unresolved` | extension of expiries; the tasks of a workflow version |
 //! | `reads`, `writes` | reads and writes that share requests |
 //! | `batch_support`, `backoff` | what to do after a refused batch; pauses |
+//! | `throttle_counter` | counts throttled responses |
 //! | `item_fields` | the contents of items |
 
 mod backoff;
@@ -29,9 +30,11 @@ mod indices;
 mod item_fields;
 mod reads;
 mod state_store;
+mod throttle_counter;
 mod unresolved;
 mod writes;
 
 pub use aws_sdk_dynamodb::Client;
 pub use dynamo_store::DynamoStore;
+pub(crate) use throttle_counter::ThrottleCounter;
 pub use indices::{InvalidListCursor, ListCursor, TaskCount, TaskList, TaskListEntry};

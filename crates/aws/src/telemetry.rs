@@ -223,13 +223,17 @@ mod tests {
         metrics::submission_held_back();
         metrics::callback_refused("forged");
         metrics::messages_failed(3);
+        metrics::messages_late(2);
+        metrics::queue_unread();
+        metrics::dead_letters(4);
+        metrics::request_throttled();
         metrics::statements_refused("AccessDenied", 2);
     }
 
     /// A metric: its name, its label, and the expected count.
     type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const EXPECTED: [ExpectedMetric; 22] = [
+    const EXPECTED: [ExpectedMetric; 26] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
         ("steward_tasks_ended_total", Some(("state", "Undone")), 2),
         ("steward_tasks_ended_total", Some(("state", "Error")), 4),
@@ -249,6 +253,10 @@ mod tests {
         ("steward_submissions_held_back_total", None, 1),
         ("steward_callbacks_refused_total", Some(("reason", "forged")), 1),
         ("steward_messages_failed_total", None, 3),
+        ("steward_messages_late_total", None, 2),
+        ("steward_queues_unread_total", None, 1),
+        ("steward_dead_letters_total", None, 4),
+        ("steward_requests_throttled_total", None, 1),
         ("steward_statements_refused_total", Some(("code", "AccessDenied")), 2),
         ("steward_tenant_tasks_ended_total", Some(("tenant", "acme")), 2),
         ("steward_tenant_tasks_in_error_total", Some(("tenant", "acme")), 1),

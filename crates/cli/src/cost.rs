@@ -1,9 +1,16 @@
 //! `steward cost`: the cost of a million successful tasks of a workflow, by function and by step, and
-//! what other services would charge.
+//! what other services would charge. With the number of tasks a month also what that month costs, including all that a
+//! deployment costs without tasks.
+
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 use clap::Args;
-use steward_forecast::cost::{AlternativePrice, CostLedgerEntry, ForecastReport};
+use steward_forecast::cost::{
+    AlternativePrice, CostLedgerEntry, ForecastReport, ForecastSettings,
+    idle_month::{IdleMonth, MonthlyCost},
+    prices::Prices,
+};
 
 use crate::{
     assumptions::{AssumptionArgs, RandomArgs, forecast},
@@ -25,6 +32,12 @@ pub(crate) struct CostArgs {
     /// How many tasks to run.
     #[arg(long, default_value_t = RUNS)]
     runs: u32,
+    /// Also show what a month with this many tasks costs, here and elsewhere, including what a deployment costs without tasks.
+    #[arg(long, value_name = "TASKS")]
+    per_month: Option<u64>,
+    /// How many agents the deployment has. By default those of the workflow.
+    #[arg(long, requires = "per_month")]
+    agents: Option<u32>,
     /// Also show the cost of the tasks of this workflow that a deployment stores, by tenant. Scans the whole table.
     #[arg(long, conflicts_with = "json")]
     tenants: bool,
@@ -37,9 +50,17 @@ pub(crate) struct CostArgs {
 
 pub(crate) async fn run(args: CostArgs) -> Result<()> {
     let batch = args.assumptions.batch;
-    let report = forecast(args.random.with(args.assumptions.settings(args.runs)?)).await?;
+    let settings = args.random.with(args.assumptions.settings(args.runs)?);
+    let agents = args.agents.unwrap_or_else(|| agents_of(&settings));
+    let report = forecast(settings).await?;
+    let monthly = |tasks| anyhow::Ok(MonthlyCost::of(&report, &Prices::listed()?, tasks, agents));
+    let monthly = args.per_month.map(monthly).transpose()?;
     if args.json {
-        outln!("{}", serde_json::to_string_pretty(&report)?);
+        let mut json = serde_json::to_value(&report)?;
+        if let (Some(fields), Some(monthly)) = (json.as_object_mut(), &monthly) {
+            fields.insert("month".to_owned(), serde_json::to_value(monthly)?);
+        }
+        outln!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(());
     }
     let ForecastReport { workflow, version, runs, .. } = &report;
@@ -53,10 +74,41 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
     outln!("{}", entries("function", &report.ledger.functions));
     outln!("{}", entries("step", &report.ledger.steps));
     show_price(&report);
+    if let Some(monthly) = &monthly {
+        show_month(monthly);
+    }
     if args.tenants {
         outln!("{}", by_tenant(&report, &args.deployment).await?);
     }
     Ok(())
+}
+
+/// The number of agents that the workflow and its child workflows name.
+fn agents_of(settings: &ForecastSettings) -> u32 {
+    let workflows = std::iter::once(&settings.workflow).chain(&settings.with);
+    let agents: BTreeSet<_> = workflows.flat_map(|workflow| workflow.agents().into_keys()).collect();
+    u32::try_from(agents.len()).unwrap_or(u32::MAX)
+}
+
+/// Prints what a month costs here and elsewhere.
+fn show_month(MonthlyCost { tasks, idle, tasks_dollars, dollars, elsewhere }: &MonthlyCost) {
+    let IdleMonth { agents, parts, dollars: idle_dollars } = idle;
+    let mut month = table(&["a month", "$"]);
+    for part in parts {
+        month.add_row([part.what.to_owned(), format!("{:.2}", part.dollars)]);
+    }
+    month.add_row([format!("without tasks, with {agents} agents"), format!("{idle_dollars:.2}")]);
+    month.add_row([format!("{tasks} tasks"), format!("{tasks_dollars:.2}")]);
+    month.add_row(["total".to_owned(), format!("{dollars:.2}")]);
+    outln!("{month}");
+    let mut others = table(&["other service", "$ a month", "costs more than Steward from"]);
+    for other in elsewhere {
+        let price = other.dollars.map(|dollars| format!("{dollars:.2}")).unwrap_or_default();
+        let from = other.break_even.map(|tasks| format!("{tasks} tasks a month"));
+        let from = from.unwrap_or_else(|| "never".to_owned());
+        others.add_row([other.service.to_owned(), price, from]);
+    }
+    outln!("{others}");
 }
 
 /// The cost of the stored tasks of each tenant, each at the average of the simulated tasks.

@@ -57,3 +57,35 @@ fn failure_rates_are_only_accepted_by_the_forecast() {
     let (done, _, error) = cost(&["--fail", "charge=5%"]);
     assert!(!done && error.contains("unexpected argument '--fail'"), "{error}");
 }
+
+/// The break-even is where both months cost the same.
+#[test]
+fn a_month_includes_what_a_deployment_costs_without_tasks_and_has_a_break_even() {
+    let month = |tasks: &str, more: &[&str]| {
+        let (done, out, error) = cost(&[&["--json", "--per-month", tasks], more].concat());
+        assert!(done, "{error}");
+        serde_json::from_str::<Value>(&out).unwrap()["month"].clone()
+    };
+    let few = month("900", &["--agents", "4"]);
+    assert_eq!((&few["tasks"], &few["idle"]["agents"]), (&900.into(), &4.into()));
+    let dollars = |month: &Value| {
+        [&month["dollars"], &month["elsewhere"][0]["dollars"]].map(|price| price.as_f64().unwrap())
+    };
+    let [steward, step_functions] = dollars(&few);
+    assert!(steward > 10.0 * step_functions, "{few}");
+    let from = few["elsewhere"][0]["break_even"].as_u64().unwrap();
+    let [steward, step_functions] = dollars(&month(&from.to_string(), &["--agents", "4"]));
+    assert!((step_functions - steward).abs() < 1e-3, "{steward} {step_functions}");
+    assert_eq!(few["elsewhere"][1]["break_even"], Value::Null, "Express costs less per task");
+    assert_eq!(month("1", &[])["idle"]["agents"], 3, "those of the workflow");
+}
+
+#[test]
+fn the_table_of_a_month_ends_with_its_total() {
+    let (done, out, _) = cost(&["--per-month", "1000000"]);
+    assert!(done, "{out}");
+    let number = |first| row(&out, first)[2].parse::<f64>().unwrap();
+    let sum = number("without tasks, with 3 agents") + number("1000000 tasks");
+    assert!((number("total") - sum).abs() < 0.011, "{out}");
+    assert!(out.contains("tasks a month") && out.contains("never"), "{out}");
+}

@@ -77,7 +77,7 @@ const USED_MAX: f64 = 2.0;
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest pause of a submission that is put back: SQS delays a message by at most 15 minutes.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The pause is longest after fewer turns than these.
 const TURNS_MAX: f64 = 10.0;

@@ -142,6 +142,8 @@ struct MemoryQueues {
     waiting: BTreeMap<Queue, Vec<OutgoingMessage>>,
     deleted: BTreeSet<Queue>,
     dead_letters: BTreeMap<String, u64>,
+    unread: BTreeSet<Queue>,
+    unreadable: bool,
 }
 
 impl MemoryChannel {
@@ -154,6 +156,16 @@ impl MemoryChannel {
     /// Sets how many dead letters a queue holds. The configuration lists this queue.
     pub fn set_dead_letters(&self, queue: &str, messages: u64) {
         lock(&self.queues).dead_letters.insert(queue.to_owned(), messages);
+    }
+
+    /// Sets which queues have messages that no function receives.
+    pub fn set_unread(&self, queues: impl IntoIterator<Item = Queue>) {
+        lock(&self.queues).unread = queues.into_iter().collect();
+    }
+
+    /// Sets whether SQS refuses to count messages.
+    pub fn set_unreadable(&self, unreadable: bool) {
+        lock(&self.queues).unreadable = unreadable;
     }
 
     /// Removes and returns the messages sent to all queues since the last call, queue by queue, in the order sent.
@@ -195,8 +207,11 @@ impl Channel for MemoryChannel {
     }
 
     async fn dead_letters(&self, queues: &[String]) -> Vec<(String, Result<u64, PortError>)> {
-        let stored = &lock(&self.queues).dead_letters;
+        let MemoryQueues { dead_letters: stored, unreadable, .. } = &*lock(&self.queues);
         let count = |queue: &String| {
+            if *unreadable {
+                return (queue.clone(), Err(refused_to_count(queue)));
+            }
             let count = stored.get(queue).copied().ok_or_else(|| {
                 let operation = format!("count the messages of {queue}");
                 PortError { operation, retryable: false, source: Box::new(NoSuchQueue) }
@@ -205,6 +220,22 @@ impl Channel for MemoryChannel {
         };
         queues.iter().map(count).collect()
     }
+
+    async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
+        let MemoryQueues { unread, unreadable, .. } = &*lock(&self.queues);
+        let is_unread = |queue: &Queue| {
+            if *unreadable {
+                return Err(refused_to_count(&format!("{queue:?}")));
+            }
+            Ok(unread.contains(queue))
+        };
+        queues.iter().map(is_unread).collect()
+    }
+}
+
+fn refused_to_count(queue: &str) -> PortError {
+    let operation = format!("count the messages of {queue}");
+    PortError { operation, retryable: false, source: "access denied".into() }
 }
 
 /// The size of a message as SQS counts it: its body, and the names, types and values of its attributes.

@@ -51,8 +51,8 @@ pub const BREAKERS_TURNED: &str = "steward_breakers_turned_total";
 /// Tasks that stopped in Error while they were being undone. They also count as ended in `Error`.
 pub const UNDOS_FAILED: &str = "steward_undos_failed_total";
 
-/// Runs of the supervisor that read all their shards, or ran out of time. While none are counted, lost messages are not
-/// replaced and passed deadlines are not handled.
+/// Runs of the supervisor that read all their shards, or ran out of time, and checked all queues. While none are counted, lost
+/// messages may not be replaced, passed deadlines may not be handled, and dead letters may not be detected.
 pub const SWEEPS: &str = "steward_sweeps_total";
 
 /// Submissions that were rejected because they can never succeed.
@@ -68,6 +68,18 @@ pub const CALLBACKS_REFUSED: &str = "steward_callbacks_refused_total";
 
 /// Messages that a function reported as failed, counted for each delivery. SQS redelivers them.
 pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
+
+/// Messages that had waited in their queue for longer than any queue should take, counted when a function receives them.
+pub const MESSAGES_LATE: &str = "steward_messages_late_total";
+
+/// Queues with messages that no function receives, counted by each run of the supervisor.
+pub const QUEUES_UNREAD: &str = "steward_queues_unread_total";
+
+/// Messages that arrived in dead-letter queues, as far as the supervisor has published an alert about them.
+pub const DEAD_LETTERS: &str = "steward_dead_letters_total";
+
+/// Requests that DynamoDB throttled, as a whole or in part. The functions repeat them.
+pub const REQUESTS_THROTTLED: &str = "steward_requests_throttled_total";
 
 /// Statements of a batch that DynamoDB refused for a reason other than their condition, by `code`. Their items are then
 /// written one by one.
@@ -200,6 +212,26 @@ pub fn submission_held_back() {
 /// Counts messages that a function reported as failed.
 pub fn messages_failed(messages: usize) {
     counter!(MESSAGES_FAILED).increment(u64::try_from(messages).unwrap_or(u64::MAX));
+}
+
+/// Counts messages that waited for too long.
+pub fn messages_late(messages: usize) {
+    counter!(MESSAGES_LATE).increment(u64::try_from(messages).unwrap_or(u64::MAX));
+}
+
+/// Counts a queue whose messages no function receives.
+pub fn queue_unread() {
+    counter!(QUEUES_UNREAD).increment(1);
+}
+
+/// Counts messages that arrived in a dead-letter queue.
+pub fn dead_letters(messages: u64) {
+    counter!(DEAD_LETTERS).increment(messages);
+}
+
+/// Counts a request that DynamoDB throttled.
+pub fn request_throttled() {
+    counter!(REQUESTS_THROTTLED).increment(1);
 }
 
 /// Counts statements that were refused with this code.

@@ -397,6 +397,13 @@ pub trait Channel: Send + Sync {
         &self,
         queues: &[String],
     ) -> impl Future<Output = Vec<(String, Result<u64, PortError>)>> + Send;
+
+    /// Whether messages wait in each of these queues, and no function holds one, in the order given. A queue that does not
+    /// exist has no messages.
+    fn unread(
+        &self,
+        queues: &[Queue],
+    ) -> impl Future<Output = Vec<Result<bool, PortError>>> + Send;
 }
 
 /// The event bus for alerts and lifecycle events.

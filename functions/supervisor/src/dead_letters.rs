@@ -1,4 +1,4 @@
-//! Alerts about dead letters: published when the number of messages in a dead-letter queue has grown.
+//! Alerts about dead letters: counted and published when the number of messages in a dead-letter queue has grown.
 //!
 //! The supervisor publishes the alert first, and then records the number. If it dies in between, the next run publishes the
 //! alert again.
@@ -13,8 +13,9 @@ use steward_core::{
     model::events::{BusEvent, EventData},
 };
 use steward_runtime::{
-    agents,
+    agents::{self, RegisteredAgent},
     dispatch::{Send, send_effects},
+    metrics,
     ports::{
         Channel, Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
         SharedSaveOutcome, StateStore, error_chain,
@@ -23,15 +24,21 @@ use steward_runtime::{
 
 const KIND: SharedRecordKind = SharedRecordKind::DeadLetters;
 
-/// Publishes an alert for each watched dead-letter queue with more messages than recorded. A queue that cannot be read
-/// does not prevent the alerts of the others.
-pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
-    let (watched, known) = join(watched(ports), ports.store().shared_records(KIND)).await;
-    let known = known?;
-    let counts = ports.channel().dead_letters(&watched.queues).await;
+/// Counts the new messages in each watched dead-letter queue, and publishes an alert for each queue with more messages than
+/// recorded. A queue that cannot be read does not prevent the alerts of the others.
+pub(crate) async fn check<P: Ports>(ports: &P, agents: &[RegisteredAgent]) -> QueueCheck {
+    let watched = WatchedQueues::of(ports, agents);
+    let (counts, known) = join(
+        ports.channel().dead_letters(&watched.queues),
+        ports.store().shared_records(KIND),
+    )
+    .await;
+    let mut complete = true;
     let counts = counts.into_iter().filter_map(|(name, count)| match count {
         Ok(messages) => Some((name, messages)),
         Err(error) => {
+            // A queue that does not exist has no dead letters.
+            complete &= error.is_no_such_queue();
             if !(error.is_no_such_queue() && watched.of_deleted_agents.contains(&name)) {
                 let error = error_chain(&error);
                 tracing::warn!(queue = name, error, "dead letters not counted");
@@ -39,8 +46,31 @@ pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
             None
         }
     });
-    let changed: Vec<_> = counts.filter_map(|count| ChangedQueue::of(count, &known)).collect();
+    let counts: Vec<_> = counts.collect();
+    match known {
+        Ok(known) => QueueCheck { complete, alerts: publish_new(ports, counts, &known).await },
+        Err(error) => QueueCheck { complete: false, alerts: Err(error) },
+    }
+}
+
+/// The result of a check of the queues.
+pub(crate) struct QueueCheck {
+    /// Whether all queues that exist were read.
+    pub(crate) complete: bool,
+    /// Whether all alerts were published.
+    pub(crate) alerts: Result<(), PortError>,
+}
+
+/// Publishes and records what has changed in these queues.
+async fn publish_new<P: Ports>(
+    ports: &P,
+    counts: Vec<(String, u64)>,
+    known: &[SharedRecord],
+) -> Result<(), PortError> {
+    let changed = counts.into_iter().filter_map(|count| ChangedQueue::of(count, known));
+    let changed: Vec<_> = changed.collect();
     let grown: Vec<_> = changed.iter().filter(|queue| queue.messages > queue.published).collect();
+    metrics::dead_letters(grown.iter().map(|queue| queue.messages - queue.published).sum());
     let alerts = grown.iter().map(|queue| queue.alert(ports.clock().now()));
     let mut unpublished = BTreeSet::new();
     let mut failed = Ok(());
@@ -63,20 +93,16 @@ struct WatchedQueues {
     of_deleted_agents: BTreeSet<String>,
 }
 
-/// The dead-letter queues of the deployment and of all registered agents. If the registry cannot be read, only those of
-/// the configuration: the next run, a minute later, reads it again.
-async fn watched<P: Ports>(ports: &P) -> WatchedQueues {
-    let agents = agents::registered(ports.store()).await.unwrap_or_else(|error| {
-        let error = error_chain(&error);
-        tracing::error!(error, "dead letters of agents not counted: no registrations");
-        Vec::new()
-    });
-    let deleted = agents.iter().filter(|agent| agent.is_deleted());
-    WatchedQueues {
-        queues: agents::dead_letter_queues(ports.channel(), &agents),
-        of_deleted_agents: deleted
-            .map(|agent| agent.registration.dead_letter_queue.to_string())
-            .collect(),
+impl WatchedQueues {
+    /// The dead-letter queues of the deployment and of these agents.
+    fn of<P: Ports>(ports: &P, agents: &[RegisteredAgent]) -> Self {
+        let deleted = agents.iter().filter(|agent| agent.is_deleted());
+        Self {
+            queues: agents::dead_letter_queues(ports.channel(), agents),
+            of_deleted_agents: deleted
+                .map(|agent| agent.registration.dead_letter_queue.to_string())
+                .collect(),
+        }
     }
 }
 

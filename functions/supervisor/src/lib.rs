@@ -10,6 +10,7 @@
 //! | `dead_letters` | alerts about dead letters |
 //! | `history` | the numbers of ended tasks, and the last run |
 //! | `payloads` | deletes payloads that no task needs any more |
+//! | `queues` | checks of all queues |
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use steward_runtime::{
 mod dead_letters;
 mod history;
 pub mod payloads;
+mod queues;
 mod sweep_result;
 pub mod ticks;
 
@@ -105,17 +107,20 @@ async fn run_from<P: Ports>(
     deadline: Timestamp,
 ) -> Result<SweepResult, PortError> {
     let sweeping = Box::pin(sweep(ports, first_shard, sweep_end));
-    let letters = Box::pin(dead_letters::publish_new(ports));
-    let (swept, letters, breakers) =
-        join3(sweeping, letters, Box::pin(publish_unpublished_changes(ports))).await;
-    for error in letters.err().into_iter().chain(breakers.err()) {
+    let checking = Box::pin(queues::check(ports));
+    let (swept, checked, breakers) =
+        join3(sweeping, checking, Box::pin(publish_unpublished_changes(ports))).await;
+    for error in checked.alerts.err().into_iter().chain(breakers.err()) {
         tracing::warn!(
             error = error_chain(&error),
             "alerts not published; the next run publishes them"
         );
     }
     let swept = swept?;
-    metrics::swept();
+    // The alarm for missing runs is what reports that the queues cannot be checked.
+    if checked.complete {
+        metrics::swept();
+    }
     if let Err(error) = Box::pin(history::record(ports, at, swept, deadline)).await {
         tracing::warn!(
             error = error_chain(&error),

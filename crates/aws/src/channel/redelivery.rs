@@ -1,4 +1,5 @@
-//! Redelivery of failed messages with exponential backoff and jitter. Without it SQS redelivers a failed message after its
+//! What all functions do with a batch from a queue: they count messages that waited for too long, and let SQS redeliver failed
+//! messages with exponential backoff and jitter. Without it SQS redelivers a failed message after its
 //! queue's visibility timeout, which is six times the function's time limit: minutes, while a step may have seconds.
 
 use std::time::Duration;
@@ -9,13 +10,15 @@ use aws_sdk_sqs::{
     types::ChangeMessageVisibilityBatchRequestEntry,
 };
 use futures_util::future::join_all;
+use jiff::Timestamp;
+use steward_core::model::time::earlier;
 use steward_runtime::{
     metrics,
     ports::{Queue, error_chain},
 };
 
 use super::sqs_channel::SqsChannel;
-use crate::{batch::receives, errors::failed, sqs::BATCH_MESSAGES_MAX};
+use crate::{batch::receives, errors::failed, queues::late_after, sqs::BATCH_MESSAGES_MAX};
 
 /// The longest delay before a redelivery.
 const LONGEST: Duration = Duration::from_secs(180);
@@ -38,7 +41,7 @@ pub fn delay(receives: u32, random: f64) -> Duration {
 }
 
 impl SqsChannel {
-    /// Passes a batch from `queue` to `handle`, and sets the visibility of the messages that it reports as failed to a
+    /// Counts the messages of a batch from `queue` that waited for too long, passes the batch to `handle`, and sets the visibility of the messages that it reports as failed to a
     /// [`delay`]. If that request fails, SQS redelivers them after the queue's visibility timeout.
     pub async fn process_batch<F>(
         &self,
@@ -49,6 +52,7 @@ impl SqsChannel {
     where
         F: Future<Output = SqsBatchResponse>,
     {
+        count_late(queue, &event, Timestamp::now());
         let receipts: Vec<_> = event.records.iter().map(MessageReceipt::of).collect();
         // Boxed: the type of a whole invocation would be too deeply nested for the compiler.
         let response = Box::pin(handle(event)).await;
@@ -92,6 +96,20 @@ impl SqsChannel {
     }
 }
 
+/// Counts the messages that waited for too long until this delivery, their first.
+fn count_late(queue: &Queue, event: &SqsEvent, now: Timestamp) {
+    let sent_before = earlier(now, late_after(queue)).as_millisecond();
+    let is_late = |message: &&SqsMessage| {
+        let sent = message.attributes.get("SentTimestamp").and_then(|millis| millis.parse().ok());
+        receives(message) == 1 && sent.is_some_and(|sent: i64| sent < sent_before)
+    };
+    let late = event.records.iter().filter(is_late).count();
+    if late > 0 {
+        tracing::warn!(?queue, messages = late, "messages waited for too long");
+        metrics::messages_late(late);
+    }
+}
+
 const NOT_CHANGED: &str = "cannot shorten the visibility of a failed message; SQS redelivers it after the queue's timeout";
 
 /// The receipt of one delivery of a message.
@@ -125,7 +143,55 @@ impl MessageReceipt {
 
 #[cfg(test)]
 mod tests {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use serde_json::json;
+
     use super::*;
+
+    /// How many of these messages count as late in a queue. Each has its wait in seconds and its number of receives.
+    fn late(queue: &Queue, messages: &[(i64, u32)]) -> u64 {
+        let now = Timestamp::constant(1_780_000_000, 0);
+        let records: Vec<_> = messages
+            .iter()
+            .map(|(waited_s, receives)| {
+                let sent = now.as_millisecond() - waited_s * 1_000;
+                json!({ "attributes": {
+                    "SentTimestamp": sent.to_string(), "ApproximateReceiveCount": receives.to_string(),
+                } })
+            })
+            .collect();
+        let event = serde_json::from_value(json!({ "Records": records })).unwrap();
+        let recorder = DebuggingRecorder::new();
+        ::metrics::with_local_recorder(&recorder, || count_late(queue, &event, now));
+        let counted = recorder.snapshotter().snapshot().into_vec();
+        let counted = counted.into_iter().map(|(key, _, _, value)| {
+            assert_eq!(key.key().name(), steward_runtime::metrics::MESSAGES_LATE);
+            let DebugValue::Counter(count) = value else { panic!("{value:?}") };
+            count
+        });
+        counted.sum()
+    }
+
+    #[test]
+    fn only_messages_that_waited_beyond_the_delays_of_their_queue_are_late() {
+        let agent = Queue::Agent("a".parse().unwrap());
+        for (queue, late_after_s) in [
+            (&Queue::Submissions, 600),
+            (&Queue::Scheduler, 1_200),
+            (&Queue::Commands, 300),
+            (&Queue::Events, 300),
+            (&agent, 300),
+        ] {
+            assert_eq!(late(queue, &[(late_after_s - 1, 1), (0, 1)]), 0, "{queue:?}");
+            assert_eq!(late(queue, &[(late_after_s + 1, 1), (0, 1)]), 1, "{queue:?}");
+        }
+    }
+
+    /// A redelivered message was late, if at all, at its first delivery.
+    #[test]
+    fn a_message_counts_as_late_at_its_first_delivery_only() {
+        assert_eq!(late(&Queue::Commands, &[(3_600, 1), (3_600, 2), (3_600, 16)]), 1);
+    }
 
     /// The time until a message that always fails becomes a dead letter, not counting the time of its handling.
     fn time_to_dead_letter(receives_max: u32, random: f64) -> Duration {

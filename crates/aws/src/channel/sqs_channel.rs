@@ -262,6 +262,19 @@ impl Channel for SqsChannel {
             .collect();
         stream::iter(counts).buffered(BATCHES_AT_ONCE).collect().await
     }
+
+    async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
+        let depths = queues.iter().map(|queue| async move {
+            // A deployment of an older release may lack a queue.
+            if self.url(queue).is_empty() {
+                return Ok(false);
+            }
+            let depth = self.depth(queue).await?;
+            Ok(depth.is_some_and(|depth| depth.waiting > 0 && depth.in_flight == 0))
+        });
+        let depths: Vec<_> = depths.collect();
+        stream::iter(depths).buffered(BATCHES_AT_ONCE).collect().await
+    }
 }
 
 /// The attributes that count dead letters. They include messages in flight, because an operator may be reading them.

@@ -27,6 +27,7 @@ mod awaited_events;
 mod delivery;
 mod demand;
 mod function_role;
+pub mod idle_month;
 mod ledger;
 mod meter;
 mod plan;

@@ -15,7 +15,7 @@ use steward_memory_ports::{
 };
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
-    SaveOutcome, StateStore,
+    Queue, SaveOutcome, StateStore,
 };
 
 use super::{
@@ -297,6 +297,10 @@ impl Channel for CountedCalls {
 
     async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
         Vec::new()
+    }
+
+    async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
+        queues.iter().map(|_| Ok(false)).collect()
     }
 }
 

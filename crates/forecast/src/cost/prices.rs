@@ -33,7 +33,7 @@ pub struct Prices {
     pub sqs_requests: Price,
     /// Lambda.
     pub lambda_invocations: Price,
-    /// Lambda on arm64: one GB for one second.
+    /// Lambda on x86_64: one GB for one second.
     pub lambda_gb_seconds: Price,
     /// EventBridge.
     pub eventbridge_events: Price,
@@ -47,6 +47,12 @@ pub struct Prices {
     pub durable_operations: Price,
     /// Lambda durable functions: stored inputs and results.
     pub durable_gb_written: Price,
+    /// CloudWatch: alarms, for a month.
+    pub cloudwatch_alarms: Price,
+    /// CloudWatch: custom metrics, for a month.
+    pub cloudwatch_metrics: Price,
+    /// Secrets Manager: secrets, for a month.
+    pub secrets: Price,
 }
 
 /// One price.
@@ -183,6 +189,9 @@ mod tests {
             step_functions_express_gb_hours,
             durable_operations,
             durable_gb_written,
+            cloudwatch_alarms,
+            cloudwatch_metrics,
+            secrets,
         } = &prices;
         assert_eq!((region.as_str(), as_of.as_str()), ("us-east-1", "2026-11"));
         let per_million_units = [
@@ -190,13 +199,16 @@ mod tests {
             (dynamodb_read_units, 0.125),
             (sqs_requests, 0.4),
             (lambda_invocations, 0.2),
-            (lambda_gb_seconds, 13.333_4),
+            (lambda_gb_seconds, 16.666_7),
             (eventbridge_events, 1.0),
             (step_functions_transitions, 25.0),
             (step_functions_express_requests, 1.0),
             (step_functions_express_gb_hours, 60_000.0),
             (durable_operations, 8.0),
             (durable_gb_written, 250_000.0),
+            (cloudwatch_alarms, 100_000.0),
+            (cloudwatch_metrics, 300_000.0),
+            (secrets, 400_000.0),
         ];
         for (price, dollars) in per_million_units {
             assert!((price.per_million(1.0) - dollars).abs() < 1e-9, "{price:?}");

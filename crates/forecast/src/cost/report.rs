@@ -245,14 +245,14 @@ fn assumes(plan: &ForecastPlan) -> Vec<String> {
         format!("list prices of {}, {}, without a free tier", plan.prices.region, plan.prices.as_of),
         format!("{} messages share a request and an invocation (--batch)", settings.batch),
         format!(
-            "functions with {} MB on arm64; {} ms for a DynamoDB request, {} ms for SQS, {} ms for EventBridge; {} ms in a queue",
+            "functions with {} MB on x86_64; {} ms for a DynamoDB request, {} ms for SQS, {} ms for EventBridge; {} ms in a queue",
             MEMORY_GB * 1_024.0,
             ms(DYNAMODB_LATENCY),
             ms(SQS_LATENCY),
             ms(EVENTBRIDGE_LATENCY),
             ms(DELIVERY_LATENCY),
         ),
-        "not in the price: storage, logs, data transfer, the client's requests and notifications, cold starts, the supervisor's sweeps, idle polling, your services"
+        "not in the price: storage, logs, data transfer, the client's requests and notifications, cold starts, your services; nor an idle month: the supervisor, polling, alarms (--per-month)"
             .to_owned(),
         "alternatives: only what the service itself charges; Steward's price includes the functions that make the calls, the others do not"
             .to_owned(),

@@ -23,7 +23,7 @@ use steward_operator::view::failure_reason_keys;
 use steward_runtime::payloads::PayloadStore;
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
-    SaveOutcome, StateStore,
+    Queue, SaveOutcome, StateStore,
 };
 
 use super::{
@@ -392,6 +392,10 @@ impl Channel for FaultInjector {
 
     async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
         Vec::new()
+    }
+
+    async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
+        queues.iter().map(|_| Ok(false)).collect()
     }
 }
 
