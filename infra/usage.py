@@ -1,12 +1,15 @@
 """What a stack has used in the last hours, by CloudWatch's counts, and what that costs at list prices.
 
-    usage.py STACK
+    usage.py STACK             the last three hours: an estimate, because CloudWatch may lack the last minutes; what else is
+                               left out is said below
+    usage.py STACK --billed    the last thirty days as billed, by service: a request to Cost Explorer, for a cent
 
-An estimate: CloudWatch may lack the last minutes, and what else is left out is said below. The bill itself can be had a day
-later, by the tag that CloudFormation gives every resource: Cost Explorer, tag `aws:cloudformation:stack-name`, if the account has
-activated it for costs.
+What was billed is found by the tag `steward:stack`, which samconfig.toml and infra/deploy give to all resources of a deployment and
+of its agents. CloudFormation's own tags are not on queues and tables. An administrator activates the tag once, under Billing, Cost
+allocation tags; it counts from a day later on.
 """
 
+import collections
 import datetime
 import sys
 from pathlib import Path
@@ -18,6 +21,7 @@ from cleanup import resources
 
 PRICES = yaml.safe_load((Path(__file__).parent.parent / "crates/forecast/src/cost/prices.yaml").read_text())
 HOURS = 3
+TAG = "steward:stack"
 
 # The dimension that names a resource, by the resource's type.
 DIMENSIONS = {"AWS::DynamoDB::Table": "TableName", "AWS::SQS::Queue": "QueueName", "AWS::Lambda::Function": "FunctionName"}
@@ -78,5 +82,26 @@ def report(stack):
     print(f"{'together':24} {'':12}  ${bill:.4f}: without events, logs, alarms, traces and transfer; batches count as their messages")
 
 
+def bill(stack):
+    """Prints what the resources with the tag were billed in the last thirty days, by service."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    answer = boto3.client("ce").get_cost_and_usage(
+        TimePeriod={"Start": str(today - datetime.timedelta(days=30)), "End": str(today)},
+        Granularity="MONTHLY",
+        Metrics=["UnblendedCost"],
+        Filter={"Tags": {"Key": TAG, "Values": [stack]}},
+        GroupBy=[{"Type": "DIMENSION", "Key": "SERVICE"}],
+    )
+    services = collections.Counter()
+    for group in (group for month in answer["ResultsByTime"] for group in month["Groups"]):
+        services[group["Keys"][0]] += float(group["Metrics"]["UnblendedCost"]["Amount"])
+    for service, dollars in services.most_common():
+        print(f"{service:44} ${dollars:.2f}")
+    print(f"{'together':44} ${services.total():.2f}: without what has no tag, such as traces")
+
+
 if __name__ == "__main__":
-    report(sys.argv[1])
+    if sys.argv[2:] == ["--billed"]:
+        bill(sys.argv[1])
+    else:
+        report(sys.argv[1])

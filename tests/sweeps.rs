@@ -13,7 +13,10 @@ use steward_core::{
     model::time::{Timing, later},
     submission::ReplyQueues,
 };
-use steward_forecast::cost::prices::{Prices, TaskUsage};
+use steward_forecast::cost::{
+    idle_month::{QUEUES, RUN, TICK, TICKS},
+    prices::{Prices, TaskUsage},
+};
 use steward_memory_ports::MemoryPorts;
 use steward_runtime::ports::{Clock, Ports, Queue, StateStore};
 use steward_supervisor::{SweepResult, SweepSchedule, handle_ticks, run, ticks::RUN_EVERY};
@@ -191,6 +194,23 @@ async fn each_sweep_of_an_idle_minute_uses_half_a_read_unit_a_shard() {
         assert_eq!(minute.dynamodb.requests - once.dynamodb.requests, ticks * 8);
         assert_eq!(minute.sqs_requests - once.sqs_requests, sends, "ten ticks share a request");
     }
+}
+
+/// The assumptions of `steward cost --per-month`, except for the times.
+#[tokio::test]
+async fn an_idle_minute_uses_what_the_idle_month_assumes() {
+    let (once, minute) = (idle_minute(60).await, idle_minute(10).await);
+    let dynamodb = (once.dynamodb.read_units, once.dynamodb.write_units);
+    assert_eq!(dynamodb, (RUN.read_units, RUN.write_units));
+    assert_eq!(
+        once.sqs_requests,
+        u64::from(2 * QUEUES),
+        "a count of each queue and of its dead letters"
+    );
+    assert_eq!((minute.sqs_requests - once.sqs_requests) as f64, RUN.sqs_requests, "the ticks");
+    assert_eq!(minute.invocations, 1 + u64::from(TICKS));
+    let ticks = minute.dynamodb.read_units - once.dynamodb.read_units;
+    assert_eq!(ticks, f64::from(TICKS) * TICK.read_units);
 }
 
 /// The dollars of a month of idle minutes, without the durations of the invocations.

@@ -12,12 +12,16 @@ use aws_smithy_runtime_api::client::{
     orchestrator::HttpRequest,
 };
 use futures_util::{StreamExt, future::join_all};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde_json::json;
 use steward_core::model::{
     document::{Document, DocumentKey},
     task::Task,
 };
-use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
+use steward_runtime::{
+    metrics::REQUESTS_THROTTLED,
+    ports::{CreateOutcome, Ports, SaveOutcome, StateStore},
+};
 
 use crate::support::{
     AdapterPorts, TestDeployment,
@@ -192,4 +196,31 @@ async fn a_single_throttled_creation_is_retried() {
         throttled_store(1, Throttling::Cancels("ThrottlingError"), 2).await;
     assert_eq!(create_others(&ports, &tasks).await, [true]);
     assert_eq!(requests.load(Ordering::SeqCst), 3);
+}
+
+/// The callers see only results; the alarm *tables throttled* counts the responses.
+#[tokio::test(start_paused = true)]
+async fn every_throttled_response_is_counted() {
+    // Leaked, because the guard borrows it.
+    let recorder = Box::leak(Box::new(DebuggingRecorder::new()));
+    let counters = recorder.snapshotter();
+    let _recorder = metrics::set_default_local_recorder(recorder);
+    for (throttling, times, expected) in [
+        (Throttling::ReadsOne, 2, 2),
+        (Throttling::ReadsNone, 3, 3),
+        (Throttling::Throttles, 5, 5),
+        (Throttling::Cancels("ThrottlingError"), 2, 2),
+        (Throttling::Cancels("TransactionConflict"), 2, 0),
+    ] {
+        let (tasks, ports, _) = throttled_store(3, throttling, times).await;
+        assert_eq!(count_loaded(&ports, &tasks).await, 3, "{throttling:?}");
+        assert_eq!(create_others(&ports, &tasks).await, [true; 3], "{throttling:?}");
+        let next = Task { revision: tasks[0].revision + 1, ..tasks[0].clone() };
+        assert_eq!(ports.store().save(&next).await.unwrap(), SaveOutcome::Saved);
+        let counted = counters.snapshot().into_vec().into_iter().filter_map(|(key, .., value)| {
+            let DebugValue::Counter(count) = value else { panic!("{value:?}") };
+            (key.key().name() == REQUESTS_THROTTLED).then_some(count)
+        });
+        assert_eq!(counted.sum::<u64>(), expected, "{throttling:?}");
+    }
 }

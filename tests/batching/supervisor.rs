@@ -65,11 +65,11 @@ async fn dead_letters_of_many_queues_are_counted_alerted_and_recorded_concurrent
     let (_, calls) =
         aws.observe(async |ports| run_once(ports, 0, Timestamp::MAX).await.unwrap()).await;
 
-    // The four of the deployment's own queues are empty.
-    assert_eq!(calls.requests("SQS.GetQueueAttributes"), 10 + 4);
+    // The four of the deployment's own queues are empty; and the four queues themselves.
+    assert_eq!(calls.requests("SQS.GetQueueAttributes"), 10 + 4 + 4);
     assert_eq!(calls.requests("EventBridge.PutEvents"), 1);
     assert_eq!(calls.requests("DynamoDB.PutItem"), 10 + 1);
-    // Registered agents and last alerts, counts, alerts, record; then the last run, the ended tasks (three states concurrently), and the
+    // Registered agents, counts and last alerts, alerts, record; then the last run, the ended tasks (three states concurrently), and the
     // record of this run.
     assert_eq!(calls.sequential, 4 + 3, "{calls:?}");
     assert_eq!(deployment.take_alerts().await.len(), 10);

@@ -25,8 +25,8 @@ use steward_core::{
 };
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
-    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, Queue, SaveOutcome,
-    SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
+    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, Queue, SaveOutcome, SharedRecord,
+    SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
 use tokio::task::yield_now;
 

@@ -56,7 +56,11 @@ fn every_alarm_uses_a_recorded_metric_and_links_to_its_instructions() {
         assert!(PAGE.contains(&heading), "{name}: {heading}");
         assert_eq!(alarm["AlarmActions"], json!(["Topic"]), "{name}");
     }
-    assert_eq!(all(&agent_template(), "AWS::CloudWatch::Alarm").count(), 0, "see FailedInvocations");
+    assert_eq!(
+        all(&agent_template(), "AWS::CloudWatch::Alarm").count(),
+        0,
+        "see FailedInvocations"
+    );
 }
 
 #[test]
@@ -65,7 +69,8 @@ fn the_page_has_a_row_and_a_section_for_each_alarm_and_no_others() {
     let expected: BTreeSet<_> = alarms(&operations).into_keys().map(str::to_owned).collect();
     let sections = PAGE.lines().filter_map(|line| line.strip_prefix("### Alarm: "));
     assert_eq!(sections.map(|name| name.replace(' ', "-")).collect::<BTreeSet<_>>(), expected);
-    let rows = rows("| alarm | name of the CloudWatch alarm, after `STACK-` | fires when | urgency |");
+    let rows =
+        rows("| alarm | name of the CloudWatch alarm, after `STACK-` | fires when | urgency |");
     let names: Vec<_> = rows.iter().map(|row| code(&row[1]).to_owned()).collect();
     assert_eq!(names.len(), expected.len());
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), expected);
@@ -85,9 +90,12 @@ fn only_problems_that_end_by_themselves_send_ok() {
     let sends_ok: BTreeSet<_> = sends_ok.map(|(name, _)| name.replace('-', " ")).collect();
     let (_, section) = PAGE.split_once("### Which alarms return to OK\n").unwrap();
     let (sentence, _) = section.split_once("**").unwrap();
-    let documented: BTreeSet<_> = sentence.split('*').skip(1).step_by(2).map(str::to_owned).collect();
+    let documented: BTreeSet<_> =
+        sentence.split('*').skip(1).step_by(2).map(str::to_owned).collect();
     assert_eq!(sends_ok, documented);
-    for name in ["tasks in error", "undo failed", "breaker opened", "dead letters", "function errors"] {
+    for name in
+        ["tasks in error", "undo failed", "breaker opened", "dead letters", "function errors"]
+    {
         assert!(!sends_ok.contains(name), "{name}");
     }
 }
@@ -201,13 +209,15 @@ fn the_supervisor_may_count_the_messages_of_all_queues() {
     let statements = policy["Statement"].as_array().unwrap().iter();
     let may = statements.filter(|statement| {
         let action = &statement["Action"];
-        *action == "sqs:GetQueueAttributes" || action.as_array().is_some_and(|all| all.contains(&json!("sqs:GetQueueAttributes")))
+        *action == "sqs:GetQueueAttributes"
+            || action.as_array().is_some_and(|all| all.contains(&json!("sqs:GetQueueAttributes")))
     });
     let resources: BTreeSet<_> = may
         .flat_map(|statement| statement["Resource"].as_array().cloned().into_iter().flatten())
         .map(|resource| resource.as_str().unwrap().to_owned())
         .collect();
-    let queues = all(&template, "AWS::SQS::Queue").filter(|(_, queue)| !queue["RedrivePolicy"].is_null());
+    let queues =
+        all(&template, "AWS::SQS::Queue").filter(|(_, queue)| !queue["RedrivePolicy"].is_null());
     for (name, queue) in queues {
         let dead_letters = queue["RedrivePolicy"]["deadLetterTargetArn"].as_str().unwrap();
         assert!(resources.contains(&format!("{name}.Arn")), "{name}");
@@ -238,7 +248,12 @@ fn the_dashboard_is_an_option_and_shows_tables_and_indexes() {
     for index in indexes {
         for units in ["ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"] {
             let shown = json!([
-                "AWS/DynamoDB", units, "TableName", "${TasksTable}", "GlobalSecondaryIndexName", index["IndexName"],
+                "AWS/DynamoDB",
+                units,
+                "TableName",
+                "${TasksTable}",
+                "GlobalSecondaryIndexName",
+                index["IndexName"],
             ]);
             assert!(metrics.contains(&&shown), "{shown}");
         }

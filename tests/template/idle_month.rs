@@ -41,7 +41,8 @@ fn operations() -> Value {
 /// The pollers of the queues that the functions of a template read.
 fn pollers(template: &Value) -> u32 {
     let functions = all(template, "AWS::Serverless::Function");
-    let events = functions.flat_map(|(_, function)| function["Events"].as_object().into_iter().flatten());
+    let events =
+        functions.flat_map(|(_, function)| function["Events"].as_object().into_iter().flatten());
     let sources = events.filter(|(_, event)| event["Type"] == "SQS");
     let pollers = sources.map(|(_, event)| match event["Properties"]["ScalingConfig"] {
         Value::Null => POLLERS_WITHOUT_MAXIMUM,
@@ -62,7 +63,10 @@ fn the_idle_month_has_the_pollers_queues_and_alarms_of_the_templates() {
     assert_eq!(pollers(&template), QUEUES * POLLERS + POLLERS_WITHOUT_MAXIMUM);
     assert_eq!(pollers(&agent), POLLERS);
     assert_eq!((counted_queues(&template), counted_queues(&agent)), (QUEUES, 1));
-    assert_eq!(60 / template["Parameters"]["SweepEvery"]["Default"].as_u64().unwrap() - 1, TICKS.into());
+    assert_eq!(
+        60 / template["Parameters"]["SweepEvery"]["Default"].as_u64().unwrap() - 1,
+        TICKS.into()
+    );
     let alarms = operations["Resources"].as_object().unwrap().values().filter(|resource| {
         resource["Type"] == "AWS::CloudWatch::Alarm" && resource["Condition"].is_null()
     });

@@ -36,5 +36,5 @@ mod writes;
 
 pub use aws_sdk_dynamodb::Client;
 pub use dynamo_store::DynamoStore;
-pub(crate) use throttle_counter::ThrottleCounter;
 pub use indices::{InvalidListCursor, ListCursor, TaskCount, TaskList, TaskListEntry};
+pub(crate) use throttle_counter::ThrottleCounter;

@@ -86,7 +86,8 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
 /// The number of agents that the workflow and its child workflows name.
 fn agents_of(settings: &ForecastSettings) -> u32 {
     let workflows = std::iter::once(&settings.workflow).chain(&settings.with);
-    let agents: BTreeSet<_> = workflows.flat_map(|workflow| workflow.agents().into_keys()).collect();
+    let agents: BTreeSet<_> =
+        workflows.flat_map(|workflow| workflow.agents().into_keys()).collect();
     u32::try_from(agents.len()).unwrap_or(u32::MAX)
 }
 

@@ -400,10 +400,8 @@ pub trait Channel: Send + Sync {
 
     /// Whether messages wait in each of these queues, and no function holds one, in the order given. A queue that does not
     /// exist has no messages.
-    fn unread(
-        &self,
-        queues: &[Queue],
-    ) -> impl Future<Output = Vec<Result<bool, PortError>>> + Send;
+    fn unread(&self, queues: &[Queue])
+    -> impl Future<Output = Vec<Result<bool, PortError>>> + Send;
 }
 
 /// The event bus for alerts and lifecycle events.

@@ -28,11 +28,9 @@ const KIND: SharedRecordKind = SharedRecordKind::DeadLetters;
 /// recorded. A queue that cannot be read does not prevent the alerts of the others.
 pub(crate) async fn check<P: Ports>(ports: &P, agents: &[RegisteredAgent]) -> QueueCheck {
     let watched = WatchedQueues::of(ports, agents);
-    let (counts, known) = join(
-        ports.channel().dead_letters(&watched.queues),
-        ports.store().shared_records(KIND),
-    )
-    .await;
+    let (counts, known) =
+        join(ports.channel().dead_letters(&watched.queues), ports.store().shared_records(KIND))
+            .await;
     let mut complete = true;
     let counts = counts.into_iter().filter_map(|(name, count)| match count {
         Ok(messages) => Some((name, messages)),

@@ -73,11 +73,23 @@ mod tests {
     #[test]
     fn throttled_requests_statements_items_and_keys_count() {
         for (is_success, body) in [
-            (false, r#"{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}"#),
-            (false, r#"{"__type":"com.amazon.coral.availability#ThrottlingException","message":"Rate exceeded"}"#),
+            (
+                false,
+                r#"{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}"#,
+            ),
+            (
+                false,
+                r#"{"__type":"com.amazon.coral.availability#ThrottlingException","message":"Rate exceeded"}"#,
+            ),
             (false, r#"{"__type":"com.amazonaws.dynamodb.v20120810#RequestLimitExceeded"}"#),
-            (false, r#"{"__type":"…#TransactionCanceledException","CancellationReasons":[{"Code":"None"},{"Code":"ThrottlingError"}]}"#),
-            (true, r#"{"Responses":[{"Error":{"Code":"ProvisionedThroughputExceeded","Message":"…"}},{}]}"#),
+            (
+                false,
+                r#"{"__type":"…#TransactionCanceledException","CancellationReasons":[{"Code":"None"},{"Code":"ThrottlingError"}]}"#,
+            ),
+            (
+                true,
+                r#"{"Responses":[{"Error":{"Code":"ProvisionedThroughputExceeded","Message":"…"}},{}]}"#,
+            ),
             (true, r#"{"Responses":{},"UnprocessedKeys":{"tasks":{"Keys":[]}}}"#),
         ] {
             assert!(is_throttled(is_success, body), "{body}");
@@ -86,13 +98,22 @@ mod tests {
 
     #[test]
     fn conflicts_full_responses_and_documents_do_not_count() {
-        let full = format!(r#"{{"Responses":{{"tasks":["{}"]}},"UnprocessedKeys":{{"tasks":{{}}}}}}"#, "x".repeat(1024 * 1024));
+        let full = format!(
+            r#"{{"Responses":{{"tasks":["{}"]}},"UnprocessedKeys":{{"tasks":{{}}}}}}"#,
+            "x".repeat(1024 * 1024)
+        );
         for (is_success, body) in [
             (true, r#"{"Responses":{},"UnprocessedKeys":{}}"#),
             (true, &full),
-            (true, r#"{"Item":{"body":{"S":"{\"Code\":\"ThrottlingError\"}"},"of":{"S":"a#ThrottlingException"}}}"#),
+            (
+                true,
+                r#"{"Item":{"body":{"S":"{\"Code\":\"ThrottlingError\"}"},"of":{"S":"a#ThrottlingException"}}}"#,
+            ),
             (false, r#"{"__type":"…#ConditionalCheckFailedException"}"#),
-            (false, r#"{"__type":"…#TransactionCanceledException","CancellationReasons":[{"Code":"TransactionConflict"}]}"#),
+            (
+                false,
+                r#"{"__type":"…#TransactionCanceledException","CancellationReasons":[{"Code":"TransactionConflict"}]}"#,
+            ),
         ] {
             assert!(!is_throttled(is_success, body), "{body}");
         }

@@ -14,8 +14,8 @@ use steward_memory_ports::{
     intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };
 use steward_runtime::ports::{
-    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
-    Queue, SaveOutcome, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports, Queue,
+    SaveOutcome, StateStore,
 };
 
 use super::{

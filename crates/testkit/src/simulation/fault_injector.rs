@@ -22,8 +22,8 @@ use steward_memory_ports::{
 use steward_operator::view::failure_reason_keys;
 use steward_runtime::payloads::PayloadStore;
 use steward_runtime::ports::{
-    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports,
-    Queue, SaveOutcome, StateStore,
+    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports, Queue,
+    SaveOutcome, StateStore,
 };
 
 use super::{
