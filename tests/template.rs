@@ -160,50 +160,6 @@ fn substituted(text: &str) -> String {
     known.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-/// The largest length of a variable: a reference is at most as long as the URL of a queue.
-fn max_length_of(value: &str) -> usize {
-    const LONGEST: &str =
-        "https://sqs.ap-southeast-2.amazonaws.com/123456789012/steward-production-";
-    substituted(value).len().max(LONGEST.len() + "agent-payments-by-card-requests".len())
-}
-
-/// Lambda rejects an environment of more than 4 KB. No variable grows with the number of agents.
-#[test]
-fn environment_variables_fit_and_do_not_grow_with_the_agents() {
-    for (template, function) in FUNCTIONS
-        .map(|function| (template(), function))
-        .into_iter()
-        .chain([(agent_template(), "AgentFunction")])
-    {
-        let variables = variables(&template, function);
-        let lengths = variables.iter().map(|(name, value)| {
-            let is_list = value.contains("Join") || value.starts_with('[');
-            // An agent's own URL and targets do not grow with the number of agents.
-            let is_own = ["STEWARD_AGENT_BASE_URL", "STEWARD_AGENT_TARGETS"].contains(&&**name);
-            // `!If`, without its tag.
-            let is_choice = ["HasCallbacks", "HasDashboard", "HasWebhooks", "UsesPayloads"].iter();
-            let is_choice =
-                is_choice.copied().any(|choice| value.starts_with(&format!("[\"{choice}\"")));
-            assert!(!is_list || is_own || is_choice, "{function}: {name} is a list");
-            match name.as_str() {
-                // Limited by its parameter.
-                "STEWARD_WEBHOOKS" => {
-                    let max = template["Parameters"]["Webhooks"]["MaxLength"].as_u64().unwrap();
-                    name.len() + usize::try_from(max).unwrap()
-                }
-                // Literals of the template, and short values.
-                _ if value.len() < 8 || name.ends_with("_URL") && value.contains("${") => {
-                    name.len() + substituted(value).len()
-                }
-                _ => name.len() + max_length_of(value),
-            }
-        });
-        let bytes: usize = lengths.sum();
-        assert!(bytes <= 4_096, "{function}: {bytes} bytes");
-        assert!(!variables.contains_key("STEWARD_DEAD_LETTER_QUEUES"), "{function}");
-    }
-}
-
 /// The limits are 80 characters for queues, and 64 for functions, roles and rules.
 #[test]
 fn resource_names_fit_their_length_limits() {
