@@ -2,8 +2,8 @@
 Called by `lint-template`.
 
 tests/template/registry.yaml has the calls of each resource type. Each must be allowed for the resource, with its name and the
-condition keys of the request, and each permission must be needed: so the comparison fails with any action removed. What AWS
-does beyond these facts is not verified.
+condition keys of the request, and each permission must be needed: so the comparison fails with any action removed. It supposes
+that every condition of a template holds. What AWS does beyond these facts is not verified.
 
     deployment_role.py TRANSLATED…
 """
@@ -20,7 +20,8 @@ from samcli.yamlhelper import yaml_parse
 REGION, ACCOUNT, STACKS = "ap-southeast-1", "123456789012", "orders-of-our-production1"
 # Characters without white space, by IAM's quotas.
 LIMITS = {"ExecutionRole": 10240, "PipelineRole": 10240, "FunctionBoundary": 6144}
-PSEUDO = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com", "AWS::NoValue": None}
+PSEUDO = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com",
+          "AWS::NoValue": None}
 # An administrator deploys these.
 NOT_BY_THE_PIPELINE = {"deployment-role.yaml", "domain.yaml"}
 HANDLERS = ("create", "read", "update", "delete", "tags")
@@ -114,7 +115,7 @@ class Stack:
         for group in [{"actions": sorted(plain)}, *groups]:
             if "with" in group and not any(look_up(properties, path) for path in group["with"]):
                 continue
-            arns = self.fill(group["resource"], logical) if "resource" in group else self.arns(logical)
+            arns = self.fill(group["resource"], logical) or [group["resource"]] if "resource" in group else self.arns(logical)
             context = {key: value for key, text in group.get("context", {}).items() for value in self.fill(text, logical)}
             yield from ((action, arn, {**tags, **context}) for action in group["actions"] for arn in arns)
 
