@@ -10,14 +10,17 @@ const CONFIGURATIONS: [(&str, &str); 4] = [
 
 /// The text value of a key in a section.
 fn value<'a>(section: &'a str, key: &str) -> Option<&'a str> {
-    section.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'))
+    section
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'))
 }
 
 #[test]
 fn every_environment_is_deployed_with_the_tag_of_its_deployment() {
     let mut environments = 0;
     for (file, text) in CONFIGURATIONS {
-        let sections = text.split("\n[").filter_map(|text| text.split_once(".deploy.parameters]\n"));
+        let sections =
+            text.split("\n[").filter_map(|text| text.split_once(".deploy.parameters]\n"));
         // Emulators send no bills.
         for (environment, section) in sections.filter(|(environment, _)| *environment != "local") {
             let section = section.split("\n\n").next().unwrap();

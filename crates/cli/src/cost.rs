@@ -100,7 +100,7 @@ fn show_month(MonthlyCost { tasks, idle, tasks_dollars, dollars, elsewhere }: &M
     }
     month.add_row([format!("without tasks, with {agents} agents"), format!("{idle_dollars:.2}")]);
     month.add_row([format!("{tasks} tasks"), format!("{tasks_dollars:.2}")]);
-    month.add_row(["total".to_owned(), format!("{dollars:.2}")]);
+    month.add_row(["together".to_owned(), format!("{dollars:.2}")]);
     outln!("{month}");
     let mut others = table(&["other service", "$ a month", "costs more than Steward from"]);
     for other in elsewhere {

@@ -81,11 +81,11 @@ fn a_month_includes_what_a_deployment_costs_without_tasks_and_has_a_break_even()
 }
 
 #[test]
-fn the_table_of_a_month_ends_with_its_total() {
+fn the_table_of_a_month_ends_with_its_sum() {
     let (done, out, _) = cost(&["--per-month", "1000000"]);
     assert!(done, "{out}");
     let number = |first| row(&out, first)[2].parse::<f64>().unwrap();
     let sum = number("without tasks, with 3 agents") + number("1000000 tasks");
-    assert!((number("total") - sum).abs() < 0.011, "{out}");
+    assert!((number("together") - sum).abs() < 0.011, "{out}");
     assert!(out.contains("tasks a month") && out.contains("never"), "{out}");
 }
