@@ -1,81 +1,162 @@
-"""Deletes a stack that `infra/verify` made, with all that was made around it and with its tables. Again is harmless.
+"""Deletes what `infra/verify STACK` created, so that nothing that costs is left. It can be interrupted and repeated at any time.
 
     cleanup.py STACK
 
-Everything is deleted by the exact name that CloudFormation says or that the tests gave.
+The tag `steward:verify` with the stack's name as its value decides what is deleted. `infra/deploy` sets it on each stack of
+the run, CloudFormation copies it to the stack's resources, and the tests set it on what they create themselves. Names and
+prefixes of names decide nothing: a stack, a table or a bucket without this tag is never touched, whatever its name is.
+
+Each run looks for what is left. It does not need the stacks: the tables and the bucket outlive them.
 """
 
 import sys
 
 import boto3
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, WaiterError
+
+TAG = "steward:verify"
+
+# Where `infra/deploy` puts the uploads of a run, in the bucket of the stack that the SAM CLI creates for all deployments.
+UPLOADS = "steward-verify/{}/"
+UPLOADS_STACK = "aws-sam-cli-managed-default"
+
+# Half an hour for a stack, and 20 minutes for a table: its capacity mode may be changing.
+STACK_WAIT = {"Delay": 2, "MaxAttempts": 900}
+TABLE_WAIT = {"Delay": 2, "MaxAttempts": 600}
+
+# What the services answer if a resource does not exist. The list of tagged resources shows deleted ones for some time.
+MISSING = {
+    "AWS.SimpleQueueService.NonExistentQueue", "NoSuchBucket", "QueueDoesNotExist", "ResourceNotFoundException",
+}
 
 
-# The stacks that the tests deploy beside the main stack.
-OWN_STACKS = ("minutely", "courier", "invoker", "sender", "publisher", "reader")
+def has_tag(tags, stack):
+    return {"Key": TAG, "Value": stack} in tags
 
 
-def resources(stack):
-    """The type and physical name of each resource of a stack and of those nested in it."""
+def tagged_stacks(stack):
+    """The ids of the run's stacks, the main stack last: the others deregister their agents there. Nested stacks are deleted with theirs."""
+    pages = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
+    found = [each for page in pages for each in page["Stacks"] if has_tag(each.get("Tags", []), stack) and "ParentId" not in each]
+    return [each["StackId"] for each in sorted(found, key=lambda each: each["StackName"] == stack)]
+
+
+def tagged_resources(stack):
+    """The ARNs of the run's resources, also of those that belong to no stack."""
+    client = boto3.client("resourcegroupstaggingapi")
+    pages = client.get_paginator("get_resources").paginate(TagFilters=[{"Key": TAG, "Values": [stack]}])
+    mappings = (mapping for page in pages for mapping in page["ResourceTagMappingList"])
+    return [mapping["ResourceARN"] for mapping in mappings if has_tag(mapping["Tags"], stack)]
+
+
+def delete_stack(stack_id):
     cloudformation = boto3.client("cloudformation")
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
-    for resource in (resource for page in pages for resource in page["StackResourceSummaries"]):
-        name = resource.get("PhysicalResourceId")
-        yield resource["ResourceType"], name
-        if name and resource["ResourceType"] == "AWS::CloudFormation::Stack":
-            yield from resources(name)
+    cloudformation.delete_stack(StackName=stack_id)
+    cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack_id, WaiterConfig=STACK_WAIT)
 
 
-def delete_stack(stack):
-    cloudformation = boto3.client("cloudformation")
-    cloudformation.delete_stack(StackName=stack)
-    cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack, WaiterConfig={"Delay": 2, "MaxAttempts": 600})
-    print(f"deleted stack {stack}")
+def delete_table(arn):
+    """DynamoDB refuses to change or delete a table that is being changed."""
+    dynamodb, name = boto3.client("dynamodb"), arn.rsplit("/", 1)[-1]
+    table = dynamodb.describe_table(TableName=name)["Table"]
+    if table["TableStatus"] != "DELETING":
+        active = dynamodb.get_waiter("table_exists")
+        active.wait(TableName=name, WaiterConfig=TABLE_WAIT)
+        if table.get("DeletionProtectionEnabled"):
+            dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+            active.wait(TableName=name, WaiterConfig=TABLE_WAIT)
+        dynamodb.delete_table(TableName=name)
+    dynamodb.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig=TABLE_WAIT)
 
 
-def delete_rules(bus):
-    """EventBridge deletes no bus that has rules: those of triggers and of the test."""
-    events = boto3.client("events")
-    for rule in events.list_rules(EventBusName=bus)["Rules"]:
-        targets = events.list_targets_by_rule(Rule=rule["Name"], EventBusName=bus)["Targets"]
-        if targets:
-            events.remove_targets(Rule=rule["Name"], EventBusName=bus, Ids=[target["Id"] for target in targets])
-        events.delete_rule(Name=rule["Name"], EventBusName=bus)
+def delete_bucket(arn):
+    bucket = boto3.resource("s3").Bucket(arn.rsplit(":", 1)[-1])
+    bucket.object_versions.delete()
+    bucket.delete()
 
 
-def attempt(what, delete, **arguments):
-    try:
-        delete(**arguments)
-        print(f"deleted {what}")
-    except ClientError as error:
-        # It may be gone, or never have been.
-        print(f"not deleted: {what}: {error}")
+def delete_queue(arn):
+    sqs = boto3.client("sqs")
+    sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=arn.rsplit(":", 1)[-1])["QueueUrl"])
+
+
+def delete_secret(arn):
+    boto3.client("secretsmanager").delete_secret(SecretId=arn, ForceDeleteWithoutRecovery=True)
+
+
+def delete_rules(arn):
+    """EventBridge deletes no bus that has rules: those of triggers and of the tests."""
+    events, bus = boto3.client("events"), arn.rsplit("/", 1)[-1]
+    for page in events.get_paginator("list_rules").paginate(EventBusName=bus):
+        for rule in page["Rules"]:
+            targets = events.list_targets_by_rule(Rule=rule["Name"], EventBusName=bus)["Targets"]
+            if targets:
+                events.remove_targets(Rule=rule["Name"], EventBusName=bus, Ids=[target["Id"] for target in targets])
+            events.delete_rule(Name=rule["Name"], EventBusName=bus)
+
+
+def delete_bus(arn):
+    delete_rules(arn)
+    boto3.client("events").delete_event_bus(Name=arn.rsplit("/", 1)[-1])
+
+
+def delete_uploads(stack):
+    """What `sam deploy` uploaded for the run's stacks."""
+    stacks = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
+    managed = [each for page in stacks for each in page["Stacks"] if each["StackName"] == UPLOADS_STACK]
+    for output in (output for each in managed for output in each.get("Outputs", [])):
+        if output["OutputKey"] == "SourceBucket":
+            uploads = boto3.resource("s3").Bucket(output["OutputValue"]).object_versions
+            uploads.filter(Prefix=UPLOADS.format(stack)).delete()
+
+
+# By the beginning of an ARN's part behind its account. Only these outlive the stacks, or never belonged to one.
+DELETE = {
+    ("dynamodb", "table/"): delete_table,
+    ("s3", ""): delete_bucket,
+    ("sqs", ""): delete_queue,
+    ("secretsmanager", "secret:"): delete_secret,
+    ("events", "event-bus/"): delete_bus,
+}
+
+
+def of_kind(arn):
+    """The function that deletes a resource; `None` if CloudFormation deletes it."""
+    _, _, service, _, _, resource = arn.split(":", 5)
+    return next((delete for (of, prefix), delete in DELETE.items() if service == of and resource.startswith(prefix)), None)
+
+
+class Cleanup:
+    """Deletes one thing after the other. A failure is reported, and does not keep the others."""
+
+    def __init__(self):
+        self.failed = False
+
+    def attempt(self, delete, what):
+        try:
+            delete(what)
+            print(f"deleted: {what}", flush=True)
+        except (ClientError, WaiterError) as error:
+            if isinstance(error, ClientError) and error.response["Error"]["Code"] in MISSING:
+                return
+            self.failed = True
+            print(f"NOT deleted: {what}: {error}", file=sys.stderr, flush=True)
 
 
 def main(stack):
-    try:
-        found = list(resources(stack))
-    except ClientError as error:
-        sys.exit(f"cleanup: {error}")
-    for own in OWN_STACKS:
-        delete_stack(f"{stack}-{own}")
-    events = boto3.client("events")
-    attempt(f"the rules of bus {stack}-orders", delete_rules, bus=f"{stack}-orders")
-    attempt(f"bus {stack}-orders", events.delete_event_bus, Name=f"{stack}-orders")
-    for kind, name in found:
-        if kind == "AWS::Events::EventBus" and name:
-            attempt(f"the rules of bus {name}", delete_rules, bus=name)
-    delete_stack(stack)
-    dynamodb, sqs, secrets = (boto3.client(service) for service in ("dynamodb", "sqs", "secretsmanager"))
-    for kind, name in found:
-        if kind == "AWS::DynamoDB::Table" and name:
-            attempt(f"protection of {name}", dynamodb.update_table, TableName=name, DeletionProtectionEnabled=False)
-            attempt(f"table {name}", dynamodb.delete_table, TableName=name)
-    for queue in (f"client-{stack}", f"{stack}-alerts", f"{stack}-orders", f"{stack}-announcements"):
-        attempt(f"queue {queue}", lambda queue=queue: sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=queue)["QueueUrl"]))
-    for secret in (f"{stack}-own", f"{stack}-foreign"):
-        attempt(f"secret {secret}", secrets.delete_secret, SecretId=secret, ForceDeleteWithoutRecovery=True)
+    """Returns the exit status."""
+    cleanup = Cleanup()
+    for arn in tagged_resources(stack):
+        if of_kind(arn) is delete_bus:
+            cleanup.attempt(delete_rules, arn)
+    for stack_id in tagged_stacks(stack):
+        cleanup.attempt(delete_stack, stack_id)
+    for arn in tagged_resources(stack):
+        if delete := of_kind(arn):
+            cleanup.attempt(delete, arn)
+    cleanup.attempt(delete_uploads, stack)
+    return int(cleanup.failed)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(sys.argv[1]))

@@ -17,8 +17,6 @@ from pathlib import Path
 import boto3
 import yaml
 
-from cleanup import resources
-
 PRICES = yaml.safe_load((Path(__file__).parent.parent / "crates/forecast/src/cost/prices.yaml").read_text())
 HOURS = 3
 TAG = "steward:stack"
@@ -26,6 +24,16 @@ TAG = "steward:stack"
 # The dimension that names a resource, by the resource's type.
 DIMENSIONS = {"AWS::DynamoDB::Table": "TableName", "AWS::SQS::Queue": "QueueName", "AWS::Lambda::Function": "FunctionName"}
 INDICES = ("due", "ended")
+
+
+def resources(stack):
+    """The type and physical name of each resource of a stack and of those nested in it."""
+    pages = boto3.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack)
+    for resource in (resource for page in pages for resource in page["StackResourceSummaries"]):
+        name = resource.get("PhysicalResourceId")
+        yield resource["ResourceType"], name
+        if name and resource["ResourceType"] == "AWS::CloudFormation::Stack":
+            yield from resources(name)
 
 
 def series(stack):
