@@ -16,6 +16,8 @@ import botocore.session
 import yaml
 from botocore.exceptions import ClientError
 from moto import mock_aws
+from moto.events.models import EventBus, events_backends
+from moto.s3.models import s3_backends
 
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "infra"))
@@ -46,7 +48,7 @@ def template(stack, run, tables):
     resources = {name: table for name in tables} | {
         "PayloadsBucket": {
             "Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain",
-            "Properties": {"VersioningConfiguration": {"Status": "Enabled"}, "Tags": tags(run)},
+            "Properties": {"Tags": tags(run)},
         },
         "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": f"{stack}-scheduler", "Tags": tags(run)}},
         "EventBus": {"Type": "AWS::Events::EventBus", "Properties": {"Name": stack, "Tags": tags(run)}},
@@ -60,6 +62,7 @@ def deploy(stack, run, tables=TABLES):
     boto3.client("events").put_rule(Name="trigger", EventBusName=stack, EventPattern='{"source": ["shop"]}')
     found = boto3.client("cloudformation").describe_stack_resource(StackName=stack, LogicalResourceId="PayloadsBucket")
     bucket = boto3.resource("s3").Bucket(found["StackResourceDetail"]["PhysicalResourceId"])
+    bucket.Versioning().enable()
     for _ in range(2):
         bucket.put_object(Key="steps/1", Body=b"payload")
 
@@ -161,6 +164,22 @@ class ChangingTables:
             table["TableStatus"] = "UPDATING"
 
 
+def refuse_buckets_with_versions(params, **_):
+    """S3 deletes no bucket that has objects, earlier versions of them or delete markers; moto deletes one without objects."""
+    bucket = s3_backends["123456789012"]["aws"].buckets.get(params["Bucket"])
+    if bucket and list(bucket.keys.values()):
+        error = {"Code": "BucketNotEmpty", "Message": "You must delete all versions in the bucket."}
+        raise ClientError({"Error": error}, "DeleteBucket")
+
+
+def refuse_buses_with_rules(params, model, **_):
+    """EventBridge deletes no bus that has rules, and CloudFormation no stack with such a bus; moto deletes both."""
+    name = params["Name"] if model.name == "DeleteEventBus" else params["StackName"].split("/")[-2]
+    bus = events_backends["123456789012"]["us-east-1"].event_buses.get(name)
+    if bus and bus.rules:
+        raise ClientError({"Error": {"Code": "ValidationException", "Message": "The bus has rules."}}, model.name)
+
+
 class Interrupted(BaseException):
     """As KeyboardInterrupt."""
 
@@ -200,6 +219,9 @@ def new_session():
 def run_cleanup(register=lambda events: None):
     """The exit status, or the interruption; and what was printed."""
     new_session()
+    boto3.DEFAULT_SESSION.events.register("provide-client-params.s3.DeleteBucket", refuse_buckets_with_versions)
+    for call in ("cloudformation.DeleteStack", "events.DeleteEventBus"):
+        boto3.DEFAULT_SESSION.events.register(f"provide-client-params.{call}", refuse_buses_with_rules)
     register(boto3.DEFAULT_SESSION.events)
     printed = io.StringIO()
     try:
@@ -221,6 +243,8 @@ class MotoTest(unittest.TestCase):
     def setUp(self):
         self.enterContext(mock.patch.dict("os.environ", {"AWS_DEFAULT_REGION": "us-east-1"}))
         self.enterContext(mock.patch("botocore.waiter.time.sleep", new=lambda seconds: None))
+        # moto's CloudFormation does not name a stack's bus.
+        self.enterContext(mock.patch.object(EventBus, "physical_resource_id", property(lambda bus: bus.name), create=True))
         self.enterContext(mock_aws())
         new_session()
         create_others(self.names)

@@ -49,6 +49,13 @@ def tagged_resources(stack):
     return [mapping["ResourceARN"] for mapping in mappings if has_tag(mapping["Tags"], stack)]
 
 
+def buses(stack_id):
+    """The names of a stack's event buses."""
+    pages = boto3.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack_id)
+    found = (each for page in pages for each in page["StackResourceSummaries"] if each["ResourceType"] == "AWS::Events::EventBus")
+    return [each["PhysicalResourceId"] for each in found if each.get("PhysicalResourceId")]
+
+
 def delete_stack(stack_id):
     cloudformation = boto3.client("cloudformation")
     cloudformation.delete_stack(StackName=stack_id)
@@ -84,9 +91,9 @@ def delete_secret(arn):
     boto3.client("secretsmanager").delete_secret(SecretId=arn, ForceDeleteWithoutRecovery=True)
 
 
-def delete_rules(arn):
+def delete_rules(bus):
     """EventBridge deletes no bus that has rules: those of triggers and of the tests."""
-    events, bus = boto3.client("events"), arn.rsplit("/", 1)[-1]
+    events = boto3.client("events")
     for page in events.get_paginator("list_rules").paginate(EventBusName=bus):
         for rule in page["Rules"]:
             targets = events.list_targets_by_rule(Rule=rule["Name"], EventBusName=bus)["Targets"]
@@ -96,8 +103,9 @@ def delete_rules(arn):
 
 
 def delete_bus(arn):
-    delete_rules(arn)
-    boto3.client("events").delete_event_bus(Name=arn.rsplit("/", 1)[-1])
+    bus = arn.rsplit("/", 1)[-1]
+    delete_rules(bus)
+    boto3.client("events").delete_event_bus(Name=bus)
 
 
 def delete_uploads(stack):
@@ -146,10 +154,9 @@ class Cleanup:
 def main(stack):
     """Returns the exit status."""
     cleanup = Cleanup()
-    for arn in tagged_resources(stack):
-        if of_kind(arn) is delete_bus:
-            cleanup.attempt(delete_rules, arn)
     for stack_id in tagged_stacks(stack):
+        for bus in buses(stack_id):
+            cleanup.attempt(delete_rules, bus)
         cleanup.attempt(delete_stack, stack_id)
     for arn in tagged_resources(stack):
         if delete := of_kind(arn):

@@ -20,6 +20,7 @@ mod commands;
 mod console;
 mod events;
 mod example_agents;
+mod forwarder;
 mod functions;
 mod http;
 mod killed_functions;

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use aws_sdk_eventbridge::types::Tag;
 use aws_sdk_sqs::types::Message;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use super::{
     callbacks::service_answers_by_signed_url,
     functions::{configuration, processes},
     stack::{Stack, delete_rules, queue, route},
-    target::{DeploymentTarget, deployment_target},
+    target::{DeploymentTarget, RUN_TAG, deployment_target},
 };
 
 /// The agents, one of each kind.
@@ -136,7 +137,8 @@ impl Resources {
         queue(&stack.sdk, &resources.queue).await;
         let announcements = queue(&stack.sdk, &resources.announcements).await;
         let events = aws_sdk_eventbridge::Client::new(&stack.sdk);
-        events.create_event_bus().name(&resources.bus).send().await.unwrap();
+        let tag = Tag::builder().key(RUN_TAG).value(&deployment_target().stack).build().unwrap();
+        events.create_event_bus().name(&resources.bus).tags(tag).send().await.unwrap();
         let pattern = json!({ "source": ["steward.agent.publisher"] });
         route(&stack.sdk, (&resources.bus, "announce"), &pattern, &announcements).await;
         resources

@@ -14,12 +14,9 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::{process::Command, sync::Mutex};
 
-use super::target::deployment_target;
+use super::target::{DeploymentTarget, deployment_target};
 
-/// The timeout of [`wait_for`]: long enough for several runs of the supervisor, which runs every minute.
-const TIMEOUT: Duration = Duration::from_secs(420);
-
-/// Polls until `look` returns a value.
+/// Polls until `look` returns a value. Panics after the target's [`longest_wait`](DeploymentTarget::longest_wait).
 pub(super) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let waiting = async {
         loop {
@@ -29,7 +26,7 @@ pub(super) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Optio
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, waiting)
+    tokio::time::timeout(deployment_target().longest_wait(), waiting)
         .await
         .unwrap_or_else(|_| panic!("timeout: waited for {what}"))
 }
@@ -108,6 +105,14 @@ pub(super) async fn signed(
     request.send().await.unwrap()
 }
 
+/// The version of AWS's JSON protocol that a service documents.
+fn content_type(service: &str) -> &'static str {
+    match service {
+        "dynamodb" | "sqs" => "application/x-amz-json-1.0",
+        _ => "application/x-amz-json-1.1",
+    }
+}
+
 /// Calls an operation of a service with AWS's JSON protocol; returns status and body.
 pub(super) async fn call(
     credentials: &Credentials,
@@ -115,7 +120,7 @@ pub(super) async fn call(
     target: &str,
     body: &Value,
 ) -> (u16, Value) {
-    let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amz-target", target)];
+    let headers = [("content-type", content_type(service)), ("x-amz-target", target)];
     let url = format!("{}/", deployment_target().endpoint(service));
     let response =
         signed(credentials, service, (Method::POST, &url), &headers, &body.to_string()).await;

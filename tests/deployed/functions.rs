@@ -32,7 +32,8 @@ impl FunctionProcess {
     }
 }
 
-/// Kills the processes of a function as soon as there are any. On AWS, shortens the function's timeout instead.
+/// Kills the processes of a function as soon as there are any. On AWS nothing can do that; instead, this shortens the
+/// function's timeout for a while.
 pub(super) async fn kill(function: &str) {
     if deployment_target().kind == TargetKind::Aws {
         return shorten_timeout(function).await;
@@ -43,14 +44,25 @@ pub(super) async fn kill(function: &str) {
     }
 }
 
-/// Sets the function's timeout to one second for half a minute. AWS kills invocations that start in that time and take
-/// longer; an agent defers requests for which it has no time.
+/// Sets the function's timeout to one second for half a minute. AWS stops only invocations that start in that time and take
+/// longer. An invocation that is running keeps the timeout with which it started, and an agent defers requests for which it
+/// has no time.
 async fn shorten_timeout(function: &str) {
     let before = configuration(Method::GET, function, "").await;
-    let limit = |seconds: &Value| json!({ "Timeout": seconds }).to_string();
-    configuration(Method::PUT, function, &limit(&json!(1))).await;
+    set_timeout(function, &json!(1)).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
-    configuration(Method::PUT, function, &limit(&before["Timeout"])).await;
+    set_timeout(function, &before["Timeout"]).await;
+}
+
+/// Sets the function's timeout, and waits until new invocations have it. Lambda refuses a change while another one is in progress.
+async fn set_timeout(function: &str, seconds: &Value) {
+    configuration(Method::PUT, function, &json!({ "Timeout": seconds }).to_string()).await;
+    let updated = async || {
+        let now = configuration(Method::GET, function, "").await;
+        assert_ne!(now["LastUpdateStatus"], "Failed", "{function}: {now}");
+        (now["LastUpdateStatus"] == "Successful").then_some(())
+    };
+    wait_for(&format!("the configuration of {function}"), updated).await;
 }
 
 /// Reads or changes the configuration of a function.

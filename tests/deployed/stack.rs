@@ -22,7 +22,8 @@ use steward_runtime::ports::StateStore;
 
 use super::{
     aws_requests::{call, root, run, wait_for},
-    target::{TargetKind, deployment_target},
+    forwarder::Forwarder,
+    target::{RUN_TAG, TargetKind, deployment_target},
     telemetry::Collector,
 };
 
@@ -42,6 +43,7 @@ pub(super) struct Stack {
     variables: HashMap<String, String>,
     pub(super) sdk: SdkConfig,
     pub(super) services: MockServices,
+    pub(super) forwarder: Forwarder,
     pub(super) plan: FaultPlan,
     pub(super) spans: Collector,
     /// The tasks and the corrupt messages for which an alert was received.
@@ -59,7 +61,14 @@ impl Stack {
     pub(super) async fn deploy() -> Self {
         let plan = FaultPlan::chaos(SEED);
         let target = deployment_target();
-        let services = MockServices::start_at(target.services, &DemoService::ALL, plan.clone());
+        let forwarder = Forwarder::to(target.services_url.clone());
+        let (others, plan_of_services) = (forwarder.router(), plan.clone());
+        let services = MockServices::start_beside(
+            others,
+            target.services,
+            &DemoService::ALL,
+            plan_of_services,
+        );
         let services = services.await.unwrap();
         let (url, _) = services.base_url(DemoService::Payment).rsplit_once('/').map(own).unwrap();
         let url = target.services_url.clone().unwrap_or(url);
@@ -109,6 +118,7 @@ impl Stack {
             variables,
             sdk,
             services,
+            forwarder,
             plan,
             spans,
             alerted,
@@ -234,6 +244,7 @@ pub(super) async fn secret(name: &str, value: &Value) -> String {
     let body = json!({
         "Name": format!("{}-{name}", deployment_target().stack), "SecretString": value.to_string(),
         "ClientRequestToken": "00000000-0000-0000-0000-000000000000",
+        "Tags": [{ "Key": RUN_TAG, "Value": deployment_target().stack }],
     });
     let (status, response) =
         call(&root(), "secretsmanager", "secretsmanager.CreateSecret", &body).await;
@@ -243,9 +254,9 @@ pub(super) async fn secret(name: &str, value: &Value) -> String {
 
 /// Creates a queue; returns its URL.
 pub(super) async fn queue(sdk: &SdkConfig, name: &str) -> String {
-    let created =
-        aws_sdk_sqs::Client::new(sdk).create_queue().queue_name(name).send().await.unwrap();
-    created.queue_url.unwrap()
+    let create = aws_sdk_sqs::Client::new(sdk).create_queue().queue_name(name);
+    let create = create.tags(RUN_TAG, &deployment_target().stack);
+    create.send().await.unwrap().queue_url.unwrap()
 }
 
 /// Creates a rule that sends the events of a bus that match a pattern to a queue.

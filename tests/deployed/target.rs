@@ -1,6 +1,9 @@
 //! The target of the deployment: an emulator (`.ci/e2e`) or AWS (`infra/verify`), read from environment variables.
 
-use std::{env, net::SocketAddr, sync::LazyLock};
+use std::{env, net::SocketAddr, sync::LazyLock, time::Duration};
+
+/// The tag of all that a run creates; its value is the stack's name. `infra/cleanup.py` deletes what has it.
+pub(super) const RUN_TAG: &str = "steward:verify";
 
 /// An emulator, or AWS itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,13 @@ impl DeploymentTarget {
             services_url: env::var("STEWARD_SERVICES_URL").ok(),
             account,
         }
+    }
+
+    /// The longest wait for one thing. On emulators it is long enough for several runs of the supervisor, which runs every
+    /// minute. On AWS a table changes its capacity mode in several minutes, and a queue redelivers an agent's request
+    /// after twelve.
+    pub(super) fn longest_wait(&self) -> Duration {
+        Duration::from_secs(if self.kind == TargetKind::Aws { 1200 } else { 420 })
     }
 
     /// The endpoint of an AWS service.

@@ -136,6 +136,19 @@ impl MockServices {
         services: &[DemoService],
         plan: FaultPlan,
     ) -> io::Result<Self> {
+        Self::start_beside(Router::new(), address, services, plan).await
+    }
+
+    /// Starts the services at `address` with `others`: routes of the caller at the same address.
+    ///
+    /// # Errors
+    /// The address could not be bound.
+    pub async fn start_beside(
+        others: Router,
+        address: SocketAddr,
+        services: &[DemoService],
+        plan: FaultPlan,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, mut stopped) = watch::channel(());
@@ -144,7 +157,7 @@ impl MockServices {
         let http = connection::http_client().map_err(io::Error::other)?;
         let steward = Arc::default();
         let office = SupplierOffice { http: http.clone(), steward: Arc::clone(&steward) };
-        let router = services.iter().fold(Router::new(), |router, service| {
+        let router = services.iter().fold(others, |router, service| {
             let routes = routes(Arc::clone(service), office.clone());
             router.nest(&format!("/{}", service.service()), routes)
         });
