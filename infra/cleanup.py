@@ -108,14 +108,14 @@ def delete_bus(arn):
     boto3.client("events").delete_event_bus(Name=bus)
 
 
-def delete_uploads(stack):
-    """What `sam deploy` uploaded for the run's stacks."""
+def delete_uploads(prefix):
+    """What `sam deploy` uploaded for the run's stacks. Other deployments share the bucket."""
     stacks = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
     managed = [each for page in stacks for each in page["Stacks"] if each["StackName"] == UPLOADS_STACK]
     for output in (output for each in managed for output in each.get("Outputs", [])):
         if output["OutputKey"] == "SourceBucket":
             uploads = boto3.resource("s3").Bucket(output["OutputValue"]).object_versions
-            uploads.filter(Prefix=UPLOADS.format(stack)).delete()
+            uploads.filter(Prefix=prefix).delete()
 
 
 # By the beginning of an ARN's part behind its account. Only these outlive the stacks, or never belonged to one.
@@ -161,7 +161,7 @@ def main(stack):
     for arn in tagged_resources(stack):
         if delete := of_kind(arn):
             cleanup.attempt(delete, arn)
-    cleanup.attempt(delete_uploads, stack)
+    cleanup.attempt(delete_uploads, UPLOADS.format(stack))
     return int(cleanup.failed)
 
 
