@@ -14,9 +14,9 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::{process::Command, sync::Mutex};
 
-use super::target::{DeploymentTarget, deployment_target};
+use super::target::deployment_target;
 
-/// Polls until `look` returns a value. Panics after the target's [`longest_wait`](DeploymentTarget::longest_wait).
+/// Polls until `look` returns a value. Panics after the target's `longest_wait`.
 pub(super) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let waiting = async {
         loop {

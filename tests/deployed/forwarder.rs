@@ -32,7 +32,8 @@ impl Forwarder {
 
     /// What is to be served at the public URL.
     pub(super) fn router(&self) -> Router {
-        Router::new().fallback(forward).with_state((Client::new(), Arc::clone(&self.services)))
+        let client = Client::builder().no_proxy().build().unwrap();
+        Router::new().fallback(forward).with_state((client, Arc::clone(&self.services)))
     }
 
     /// The base URL at which functions reach the service at `local`.
@@ -50,11 +51,12 @@ async fn forward(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let name = path[1..].split(['/', '?']).next().unwrap_or_default();
+    let path = path.trim_start_matches('/');
+    let name = path.split(['/', '?']).next().unwrap_or_default();
     let Some(service) = services.read().unwrap().get(name).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let url = format!("{service}{}", &path[1 + name.len()..]);
+    let url = format!("{service}{}", path.strip_prefix(name).unwrap_or_default());
     parts.headers.remove(HOST);
     let body = reqwest::Body::wrap_stream(body.into_data_stream());
     let sent = client.request(parts.method, url).headers(parts.headers).body(body).send().await;
@@ -91,7 +93,7 @@ async fn a_service_of_a_check_is_reached_below_the_public_url() {
 
     let post = |path: &str| {
         let request = Client::new().post(format!("{public}{path}")).header("idempotency-key", "k");
-        async move { request.body(vec![7; 3 << 20]).send().await.unwrap() }
+        async move { request.body(vec![7_u8; 3 << 20]).send().await.unwrap() }
     };
     let response = post("/archive/store/1?part=2").await;
     assert_eq!(response.status(), StatusCode::CREATED);
