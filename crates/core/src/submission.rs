@@ -31,7 +31,7 @@ mod refusal;
 use payloads::claimed_submission;
 use refusal::{attribute_text, too_large};
 
-/// The queues to which notifications may be sent: exact URLs, or prefixes that end in `*`.
+/// The queues to which notifications may be sent: exact URLs, or prefixes that end in `*`, which stands for the rest of a queue's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplyQueues(Vec<String>);
 
@@ -47,10 +47,15 @@ impl ReplyQueues {
     #[must_use]
     pub fn allow(&self, url: &str) -> bool {
         self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(prefix) => url.starts_with(prefix),
+            Some(prefix) => url.strip_prefix(prefix).is_some_and(is_end_of_queue_name),
             None => url == pattern,
         })
     }
+}
+
+/// Whether a text is the end of the name of an SQS queue: not of an account with a queue, and no query.
+fn is_end_of_queue_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 impl std::str::FromStr for ReplyQueues {
@@ -284,6 +289,20 @@ mod tests {
         assert!(queues.allow("https://q/1/client-a"));
         assert!(queues.allow("https://q/1/other"));
         assert!(!queues.allow("https://q/1/other2"));
+        assert!(queues.allow("https://q/1/client-a_7.fifo"));
+        for url in [
+            "https://q/1/client-",
+            "https://q/1/client-a/b",
+            "https://q/1/client-a/../../2/other",
+            "https://q/1/client-a?x=1",
+            "https://q/1/client-%2e%2e",
+            "https://q/1/client-a\\b",
+            "https://q/1/client-a\n",
+        ] {
+            assert!(!queues.allow(url), "{url}");
+        }
+        // The prefix of a host names no queue.
+        assert!(!ReplyQueues::parse("https://q/*").allow("https://q/1/other"));
         assert!(!ReplyQueues::parse("").allow("https://q/1/other"));
     }
 

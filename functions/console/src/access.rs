@@ -36,13 +36,10 @@ pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
     response
 }
 
-/// Rejects requests that the page of another site makes a browser send, except those that only read. For `steward local`, whose
-/// other routes have no access control.
+/// Rejects requests to another host than this machine, and what may change something if the page of another site makes a browser
+/// send it. For `steward local`, whose other routes have no access control.
 pub async fn refuse_other_sites(request: Request, next: Next) -> Response {
-    // A browser names the origin of what may change something. With DNS rebinding, it is the name of another site.
-    let is_browser = request.headers().contains_key(header::ORIGIN);
-    let is_rebound = is_browser && !names_this_machine(request.headers());
-    match is_rebound || is_of_other_site(&request) {
+    match !names_this_machine(&request) || is_of_other_site(&request) {
         true => Failure::CrossOrigin.page(None),
         false => next.run(request).await,
     }
@@ -65,20 +62,24 @@ pub(crate) async fn require_operator(request: Request, next: Next) -> Response {
 /// Rejects requests whose `Host` is neither an IP address nor `localhost`. The owner of another site could point its name
 /// to this machine, and a browser would treat the console as a part of that site (DNS rebinding).
 pub(crate) async fn require_local_address(request: Request, next: Next) -> Response {
-    match names_this_machine(request.headers()) {
+    match names_this_machine(&request) {
         true => next.run(request).await,
         false => Failure::CrossOrigin.page(None),
     }
 }
 
-/// Whether the `Host` of a request is an IP address or `localhost`, or there is none.
-fn names_this_machine(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let authority = host.and_then(|host| host.parse::<Authority>().ok());
-    authority.is_none_or(|authority| {
-        let host = authority.host().trim_matches(['[', ']']);
-        host == "localhost" || host.parse::<IpAddr>().is_ok()
-    })
+/// Whether each host that a request names, in its `Host` and in its URL, is an IP address or `localhost`.
+fn names_this_machine(request: &Request) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let in_headers = hosts.all(|host| {
+        Authority::try_from(host.as_bytes()).is_ok_and(|authority| is_local(&authority))
+    });
+    in_headers && request.uri().authority().is_none_or(is_local)
+}
+
+fn is_local(authority: &Authority) -> bool {
+    let host = authority.host().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
 }
 
 /// Whether the console's own page sent the request, according to the browser. Clients other than browsers send neither
@@ -102,6 +103,25 @@ mod tests {
             (header::HeaderName::from_static(name), HeaderValue::from_static(value))
         });
         pairs.collect()
+    }
+
+    #[test]
+    fn only_an_ip_address_and_localhost_name_this_machine() {
+        let names = |url: &str, hosts: &[&str]| {
+            let mut request = Request::get(url);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            names_this_machine(&request.body(axum::body::Body::empty()).unwrap())
+        };
+        for host in ["127.0.0.1:4566", "[::1]:4566", "localhost:4566", "LOCALHOST", "10.0.0.7"] {
+            assert!(names("/", &[host]), "{host}");
+        }
+        for host in ["evil.example", "evil.example:4566", "localhost.evil.example", "a b", ""] {
+            assert!(!names("/", &[host]), "{host}");
+        }
+        assert!(names("/", &[]) && !names("/", &["localhost", "evil.example"]));
+        assert!(!names("http://evil.example/", &["localhost"]) && names("http://[::1]/", &[]));
     }
 
     #[test]
