@@ -7,13 +7,14 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Mutex, time::Duration};
 
 use steward_core::{definition::workflow::Workflow, model::attempt::Action};
 use steward_definition_file::{parse, read_file};
 use steward_forecast::cost::ForecastSettings;
 use steward_scripted_runs::failures::{
-    AnalysisError, FailureCase, FailureReport, FailureSettings, Fault, FindingKind, analyse, rows,
+    AnalysisError, AnalysisProgress, FailureCase, FailureReport, FailureSettings, Fault,
+    FindingKind, analyse, rows,
 };
 
 /// Three steps in a line, each with an undo.
@@ -53,7 +54,7 @@ fn settings(text: &str, pairs: bool) -> FailureSettings {
 
 /// The analysis of single failures.
 fn report(text: &str) -> FailureReport {
-    analyse(settings(text, false), &|| ()).unwrap()
+    analyse(settings(text, false), &|_| ()).unwrap()
 }
 
 fn kinds(report: &FailureReport) -> Vec<(FindingKind, &str)> {
@@ -73,7 +74,7 @@ fn without(text: &str, part: &str) -> String {
 
 #[test]
 fn a_workflow_whose_steps_can_all_be_undone_has_no_findings() {
-    let report = analyse(settings(ORDER, true), &|| ()).unwrap();
+    let report = analyse(settings(ORDER, true), &|_| ()).unwrap();
     assert_eq!(kinds(&report), []);
     // Three steps, each refused, unreachable, busy, unknown and silent with and without an effect.
     assert_eq!((report.variants, report.singles.len()), (1, 21));
@@ -156,7 +157,7 @@ fn a_point_of_no_return_before_a_step_that_can_fail_is_found() {
 #[test]
 fn two_steps_side_by_side_fail_in_one_pair() {
     let beside = ORDER.replace("    after: [charge]\n", "    after: [reserve]\n");
-    let report = analyse(settings(&beside, true), &|| ()).unwrap();
+    let report = analyse(settings(&beside, true), &|_| ()).unwrap();
     let of = |case: &FailureCase| {
         case.faults.iter().map(|fault| (fault.step.clone(), fault.action)).collect::<Vec<_>>()
     };
@@ -190,7 +191,7 @@ fn a_step_that_never_runs_is_found_and_other_branches_are_variants() {
     let found = report(&branch);
     assert_eq!((found.variants, found.variants_cut, kinds(&found)), (2, 0, vec![]));
     let limited = FailureSettings { variants_max: 1, ..settings(&branch, false) };
-    let found = analyse(limited, &|| ()).unwrap();
+    let found = analyse(limited, &|_| ()).unwrap();
     assert_eq!((found.variants, found.variants_cut), (1, 1));
 }
 
@@ -209,7 +210,7 @@ steps:
     let forecast =
         ForecastSettings { with: vec![workflow(&child)], ..ForecastSettings::new(workflow(shop)) };
     let settings = FailureSettings { pairs: false, ..FailureSettings::new(forecast) };
-    let found = analyse(settings, &|| ()).unwrap();
+    let found = analyse(settings, &|_| ()).unwrap();
     for expected in
         [(FindingKind::NoUndo, "order.steps.charge"), (FindingKind::NeverRuns, "order.steps.ship")]
     {
@@ -242,7 +243,7 @@ fn the_time_until_an_alert_is_an_upper_bound() {
     assert!((290_000..500_000).contains(&busy), "{busy}");
     let rarely =
         FailureSettings { sweep_every: Duration::from_secs(60), ..settings(&alert, false) };
-    let rarely = analyse(rarely, &|| ()).unwrap();
+    let rarely = analyse(rarely, &|_| ()).unwrap();
     // Two runs of the supervisor, each up to fifty seconds later.
     let later = single(&rarely, "charge", Fault::Busy).alerted_within_ms.unwrap();
     assert_eq!(later - busy, 100_000);
@@ -301,25 +302,58 @@ steps:
 #[test]
 fn the_number_of_cases_is_limited_and_what_was_cut_is_counted() {
     let settings = FailureSettings {
-        cases_max: 30,
+        cases_max: Some(30),
         ..FailureSettings::new(ForecastSettings::new(workflow(ORDER)))
     };
-    let report = analyse(settings, &|| ()).unwrap();
+    let report = analyse(settings, &|_| ()).unwrap();
     assert_eq!(report.singles.len(), 21);
     assert!(report.pairs.len() <= 9, "{}", report.pairs.len());
     assert!(report.cases_cut > 0);
+    assert_eq!(report.not_run.values().sum::<usize>(), report.cases_cut);
+    assert!(report.not_run.contains_key("ship + undo of charge"), "{:?}", report.not_run);
     let singles = FailureSettings {
         pairs: false,
         ..FailureSettings::new(ForecastSettings::new(workflow(ORDER)))
     };
-    assert_eq!(analyse(singles, &|| ()).unwrap().pairs, []);
+    assert_eq!(analyse(singles, &|_| ()).unwrap().pairs, []);
+}
+
+/// A hundred steps, each after all before it.
+fn connected() -> String {
+    let step = |n: usize| {
+        let after: Vec<_> = (0..n).map(|before| format!("s{before}")).collect();
+        let after = after.join(", ");
+        let undo = "undo: { request: { path: /undo } }";
+        format!("  s{n}: {{ agent: a, after: [{after}], request: {{ path: /do }}, {undo} }}\n")
+    };
+    let steps: String = (0..100).map(step).collect();
+    format!("name: large\nversion: 1\ncomplete_within: 1h\noverdue: undo\nsteps:\n{steps}")
+}
+
+#[test]
+fn a_large_workflow_is_sampled_and_its_cases_are_counted_before_they_are_run() {
+    let progress = Mutex::new(Vec::new());
+    // Two cases: the test is about the choice, and a run of a hundred steps takes a while.
+    let settings = FailureSettings { cases_max: Some(2), ..settings(&connected(), true) };
+    let report = analyse(settings, &|step| progress.lock().unwrap().push(step)).unwrap();
+    let progress = progress.into_inner().unwrap();
+    let first = AnalysisProgress::Planned { failures: 1, found: 700, run: 2 };
+    assert_eq!(progress[..3], [first, AnalysisProgress::Ran, AnalysisProgress::Ran]);
+    assert!(
+        matches!(progress[3], AnalysisProgress::Planned { failures: 2, found: 1.., run: 0 }),
+        "{progress:?}"
+    );
+    assert_eq!((report.singles.len(), report.seed), (2, 0));
+    let singles = |(places, _): &(&String, &usize)| !places.contains('+');
+    let left_out: usize = report.not_run.iter().filter(singles).map(|(_, count)| count).sum();
+    assert_eq!(left_out, 698);
 }
 
 #[test]
 fn a_workflow_that_needs_other_values_is_refused_with_the_option_to_give() {
     let other = ORDER.replace("{ path: /charges }", "{ path: '/charges/${ input.amounts[7] }' }");
     let settings = FailureSettings::new(ForecastSettings::new(workflow(&other)));
-    let error = analyse(settings, &|| ()).unwrap_err();
+    let error = analyse(settings, &|_| ()).unwrap_err();
     assert!(matches!(error, AnalysisError::Run(_)), "{error}");
     assert!(error.to_string().contains("--input"), "{error}");
 }
@@ -342,7 +376,7 @@ fn the_shipped_workflows_leave_nothing_behind_unnoticed() {
     for name in ["order.yaml", "drone-delivery.yaml"] {
         let workflow = read_file(&workflows.join(name)).unwrap();
         let settings = FailureSettings::new(ForecastSettings::new(workflow));
-        let report = analyse(settings, &|| ()).unwrap();
+        let report = analyse(settings, &|_| ()).unwrap();
         assert_eq!(report.findings, [], "{name}");
         assert_eq!((report.cases_cut, report.variants_cut), (0, 0), "{name}");
     }

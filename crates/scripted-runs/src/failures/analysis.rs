@@ -1,4 +1,4 @@
-//! Runs all single failures, then the pairs that can occur together.
+//! Runs the single failures, then the pairs that can occur together: all of them, or a sample if there are too many.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,17 +16,19 @@ use steward_forecast::cost::{
 
 pub use super::variants::AnalysisError;
 use super::{
-    cases::{FailureCase, run_case},
+    cases::{FailureCase, named, run_case},
     fault::{Site, faults_of, without_jitter},
     findings,
-    report::FailureReport,
+    report::{FailureReport, places},
+    sample::sample,
     service::PlannedFault,
     variants::{self, Variant},
 };
 use crate::parallel::in_parallel;
 
-/// The default limit of the number of cases.
-pub const CASES_MAX: usize = 20_000;
+/// How many calls without failures the cases have that are run by default. A call takes some milliseconds in a debug build, with all that
+/// the functions do for it, so the analysis ends within half a minute also for the largest workflow.
+pub const CALLS_MAX: usize = 20_000;
 
 /// The default limit of the number of variants.
 pub const VARIANTS_MAX: usize = 8;
@@ -36,8 +38,10 @@ pub const VARIANTS_MAX: usize = 8;
 pub struct FailureSettings {
     /// The workflow, those of its child tasks, the input and the outputs. Failure rates have no effect.
     pub forecast: ForecastSettings,
-    /// The largest number of cases. Single failures come first.
-    pub cases_max: usize,
+    /// The largest number of cases: single failures, then pairs. By default as many as have [`CALLS_MAX`] calls.
+    pub cases_max: Option<usize>,
+    /// The seed of the choice, if there are more.
+    pub seed: u64,
     /// The largest number of variants.
     pub variants_max: usize,
     /// Whether pairs of failures are analysed too.
@@ -52,7 +56,8 @@ impl FailureSettings {
     pub fn new(forecast: ForecastSettings) -> Self {
         Self {
             forecast,
-            cases_max: CASES_MAX,
+            cases_max: None,
+            seed: 0,
             variants_max: VARIANTS_MAX,
             pairs: true,
             sweep_every: Duration::from_secs(10),
@@ -67,15 +72,32 @@ struct PlannedCase {
     faults: Vec<PlannedFault>,
 }
 
-/// Runs the analysis on all processors. `done` is called after each case. The caller must not be inside a runtime.
+/// What the analysis is about to do, or has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnalysisProgress {
+    /// It starts to run `run` of `found` cases, with this number of failures each.
+    Planned {
+        /// One or two.
+        failures: usize,
+        /// The cases that there are.
+        found: usize,
+        /// The cases that are run.
+        run: usize,
+    },
+    /// It has run a case.
+    Ran,
+}
+
+/// Runs the analysis on all processors. The caller must not be inside a runtime.
 ///
 /// # Errors
 /// A definition is invalid, an expression has no value for the generated values, or a task does not end.
 pub fn analyse(
     settings: FailureSettings,
-    done: &(dyn Fn() + Sync),
+    progress: &(dyn Fn(AnalysisProgress) + Sync),
 ) -> Result<FailureReport, AnalysisError> {
-    let FailureSettings { mut forecast, cases_max, variants_max, pairs, sweep_every } = settings;
+    let FailureSettings { mut forecast, cases_max, seed, variants_max, pairs, sweep_every } =
+        settings;
     let (original, children) = (forecast.workflow.clone(), forecast.with.clone());
     forecast.workflow = without_jitter(&forecast.workflow);
     forecast.with = forecast.with.iter().map(without_jitter).collect();
@@ -84,22 +106,29 @@ pub fn analyse(
     let plan = ScriptedPlan::new(forecast, |_, _| false)?;
     plan.check_samples()?;
     let (variants, variants_cut) = variants::find(&plan, &workflows, variants_max)?;
-    let analysis =
-        Analysis { plan: &plan, workflows: &workflows, variants: &variants, sweep_every };
-    let singles = analysis.single_cases();
-    let singles_cut = singles.len().saturating_sub(cases_max);
-    let singles = analysis.run(singles.into_iter().take(cases_max).collect(), done)?;
-    let (mut pair_cases, mut pairs_cut, mut pairs_equivalent) = (Vec::new(), 0, 0);
+    let mut analysis = Analysis {
+        plan: &plan,
+        workflows: &workflows,
+        variants: &variants,
+        sweep_every,
+        seed,
+        progress,
+        not_run: BTreeMap::new(),
+    };
+    let cases_max = cases_max.unwrap_or_else(|| cases_within(CALLS_MAX, &variants));
+    // Pairs get a quarter, because what an undo leaves that fails is seen only in pairs.
+    let singles_max = if pairs { cases_max - cases_max / 4 } else { cases_max };
+    let singles = analysis.run(analysis.single_cases(), singles_max)?;
+    let (mut pair_cases, mut pairs_equivalent) = (Vec::new(), 0);
     if pairs {
         let (mut planned, equivalent) = analysis.pair_cases(&singles);
         pairs_equivalent = equivalent;
         planned.sort_by_key(|case| (case.variant, analysis.order(case)));
-        let left = cases_max.saturating_sub(singles.len());
-        pairs_cut = planned.len().saturating_sub(left);
-        pair_cases = analysis.run(planned.into_iter().take(left).collect(), done)?;
+        pair_cases = analysis.run(planned, cases_max.saturating_sub(singles.len()))?;
         // The second failure did not occur after all: the case is that of the first alone.
         pair_cases.retain(|(_, case)| case.all_occurred);
     }
+    let not_run = analysis.not_run;
     let singles: Vec<_> = singles.into_iter().map(|(_, case)| case).collect();
     let pairs: Vec<_> = pair_cases.into_iter().map(|(_, case)| case).collect();
     let findings = findings::find(&original, &children, &variants, &singles, &pairs);
@@ -108,7 +137,9 @@ pub fn analyse(
         version: original.version,
         variants: variants.len(),
         cases_run: singles.len() + pairs.len(),
-        cases_cut: singles_cut + pairs_cut,
+        cases_cut: not_run.values().sum(),
+        not_run,
+        seed,
         pairs_equivalent,
         variants_cut,
         healthy_took_ms: variants.iter().map(|variant| variant.took_ms).max().unwrap_or_default(),
@@ -122,11 +153,25 @@ pub fn analyse(
     })
 }
 
+/// How many cases have this number of calls, if each has as many as the longest variant without failures.
+fn cases_within(calls: usize, variants: &[Variant]) -> usize {
+    let of_variant = |variant: &Variant| -> usize {
+        let items = variant.called.values().map(|last| last.map_or(0, |last| last as usize));
+        items.map(|last| last.saturating_add(1)).sum()
+    };
+    let longest = variants.iter().map(of_variant).max().unwrap_or_default();
+    (calls / longest.max(1)).max(1)
+}
+
 struct Analysis<'a> {
     plan: &'a ScriptedPlan,
     workflows: &'a [Workflow],
     variants: &'a [Variant],
     sweep_every: Duration,
+    seed: u64,
+    progress: &'a (dyn Fn(AnalysisProgress) + Sync),
+    /// How many cases were left out, by the places that fail.
+    not_run: BTreeMap<String, usize>,
 }
 
 impl Analysis<'_> {
@@ -220,11 +265,25 @@ impl Analysis<'_> {
         places.map(|site| (site.action, self.position(site))).collect()
     }
 
+    /// Runs at most `most` of these cases, and adds the others to those that were left out.
     fn run(
-        &self,
+        &mut self,
         planned: Vec<PlannedCase>,
-        done: &(dyn Fn() + Sync),
+        most: usize,
     ) -> Result<Vec<(PlannedCase, FailureCase)>, AnalysisError> {
+        let Some(failures) = planned.first().map(|case| case.faults.len()) else {
+            return Ok(Vec::new());
+        };
+        let found = planned.len();
+        let sites = |case: &PlannedCase| -> Vec<_> {
+            case.faults.iter().map(|fault| fault.site.clone()).collect()
+        };
+        let (planned, left_out) = sample(planned, most, self.seed, sites);
+        (self.progress)(AnalysisProgress::Planned { failures, found, run: planned.len() });
+        for case in left_out {
+            let named = named(&case.faults, |site| self.label(site));
+            *self.not_run.entry(places(&named)).or_default() += 1;
+        }
         let results = in_parallel(planned.len(), |n| {
             let case = planned.get(n)?;
             let variant = self.variants.get(case.variant)?;
@@ -236,10 +295,37 @@ impl Analysis<'_> {
                 &case.faults,
                 |site| self.label(site),
             );
-            done();
+            (self.progress)(AnalysisProgress::Ran);
             Some(result)
         });
         let results = results.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
         Ok(planned.into_iter().zip(results).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_workflow_the_fewer_of_its_cases_are_run() {
+        let site = |n: usize| Site {
+            workflow: "w".parse().unwrap(),
+            step: format!("s{n}").parse().unwrap(),
+            action: Action::Do,
+        };
+        let variant = |steps: usize, last_item: Option<u32>| Variant {
+            seed: 0,
+            skipped: BTreeSet::new(),
+            called: (0..steps).map(|n| (site(n), last_item)).collect(),
+            outputs: BTreeMap::new(),
+            took_ms: 0,
+            dollars_per_million: 0.0,
+        };
+        let cases = |variants: &[Variant]| cases_within(20_000, variants);
+        assert_eq!(cases(&[variant(3, None), variant(100, None)]), 200);
+        assert_eq!(cases(&[variant(10, Some(9))]), 200, "ten steps of ten items");
+        assert_eq!(cases(&[variant(1, Some(99_999))]), 1);
+        assert_eq!(cases(&[variant(0, None)]), 20_000);
     }
 }

@@ -98,11 +98,6 @@ pub(super) fn run_case(
     let services =
         FaultyServices::new(workflows.to_vec(), faults.to_vec(), variant.outputs.clone());
     let (run, ledger) = run_task(plan, variant.seed, services)?;
-    let named = faults.iter().map(|planned| NamedFault {
-        step: label(&planned.site),
-        action: planned.site.action,
-        fault: planned.fault,
-    });
     let state = run.task.as_ref().map(|task| task.process_state.to_string()).unwrap_or_default();
     let mut left_behind: Vec<_> = match state.as_str() {
         "Processed" => Vec::new(),
@@ -118,7 +113,7 @@ pub(super) fn run_case(
     let (alerts, alerted) = alerts(&run, &ledger, sweep_every);
     Ok(FailureCase {
         variant: number,
-        faults: named.collect(),
+        faults: named(faults, label),
         reason: run
             .task
             .as_ref()
@@ -133,6 +128,16 @@ pub(super) fn run_case(
         all_occurred: faults.iter().all(|planned| ledger.occurred.contains(&planned.site)),
         state,
     })
+}
+
+/// The failures, by the names of their steps.
+pub(super) fn named(faults: &[PlannedFault], label: impl Fn(&Site) -> String) -> Vec<NamedFault> {
+    let named = faults.iter().map(|planned| NamedFault {
+        step: label(&planned.site),
+        action: planned.site.action,
+        fault: planned.fault,
+    });
+    named.collect()
 }
 
 fn millis(time: Duration) -> u64 {

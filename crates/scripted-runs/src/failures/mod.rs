@@ -21,10 +21,13 @@ mod fault;
 mod findings;
 mod report;
 mod run_task;
+mod sample;
 mod service;
 mod variants;
 
-pub use analysis::{AnalysisError, CASES_MAX, FailureSettings, VARIANTS_MAX, analyse};
+pub use analysis::{
+    AnalysisError, AnalysisProgress, CALLS_MAX, FailureSettings, VARIANTS_MAX, analyse,
+};
 pub use cases::{FailureCase, NamedFault};
 pub use fault::Fault;
 pub use findings::{Finding, FindingKind};

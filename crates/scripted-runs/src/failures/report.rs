@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 use steward_core::model::attempt::Action;
 
-use super::{cases::FailureCase, findings::Finding};
+use super::{
+    cases::{FailureCase, NamedFault},
+    findings::Finding,
+};
 use crate::workflow_test::duration_text;
 
 /// The result of the analysis.
@@ -23,6 +26,10 @@ pub struct FailureReport {
     pub cases_run: usize,
     /// The cases beyond the limit, which were not run.
     pub cases_cut: usize,
+    /// Their number by what fails, such as `charge` or `charge + undo of reserve`.
+    pub not_run: BTreeMap<String, usize>,
+    /// The seed that chose the cases that were run.
+    pub seed: u64,
     /// The pairs that were not run because another failure of the same place, with the same consequences, was combined.
     pub pairs_equivalent: usize,
     /// How long a task takes without failures, in milliseconds.
@@ -85,7 +92,7 @@ impl RowKey {
     fn of(case: &FailureCase) -> Self {
         let is_single = case.faults.len() == 1;
         Self {
-            places: places(case),
+            places: places(&case.faults),
             state: case.state.clone(),
             left_behind: case.left_behind.clone(),
             is_alerted: case.alerted_within_ms.is_some(),
@@ -168,8 +175,8 @@ fn merged(how: Vec<String>) -> Vec<String> {
 }
 
 /// The places that fail.
-fn places(case: &FailureCase) -> String {
-    let places = case.faults.iter().map(|fault| match fault.action {
+pub(super) fn places(faults: &[NamedFault]) -> String {
+    let places = faults.iter().map(|fault| match fault.action {
         Action::Do => fault.step.clone(),
         Action::Undo => format!("undo of {}", fault.step),
     });

@@ -22,6 +22,15 @@ use super::{
 /// How many times the values of a workflow are generated. With n independent conditions there are 2ⁿ variants.
 const DRAWS: u64 = 32;
 
+/// How many times the values are generated: once, if the same calls are made with all of them.
+fn draws(workflows: &[Workflow]) -> u64 {
+    let mut steps = workflows.iter().flat_map(|workflow| workflow.steps.values());
+    match steps.any(|step| step.when.is_some() || step.for_each.is_some()) {
+        true => DRAWS,
+        false => 1,
+    }
+}
+
 /// A run without failures.
 #[derive(Debug, Clone)]
 pub(super) struct Variant {
@@ -61,7 +70,7 @@ pub(super) fn find(
 ) -> Result<(Vec<Variant>, usize), AnalysisError> {
     let mut found: BTreeMap<Vec<Site>, Variant> = BTreeMap::new();
     let mut order = Vec::new();
-    for seed in 0..DRAWS {
+    for seed in 0..draws(workflows) {
         let services = FaultyServices::new(workflows.to_vec(), Vec::new(), BTreeMap::new());
         let (run, ledger) = run_task(plan, seed, services)?;
         let variant = variant(seed, &run, ledger)?;
