@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use steward_core::limits;
+use steward_core::{definition::problem::DefinitionProblem, limits};
 
 use super::location::{LocatedProblem, SourceLocation};
 
@@ -42,7 +42,8 @@ pub enum DefinitionError {
 }
 
 impl DefinitionError {
-    /// The error for a file with these problems, in the order of their lines.
+    /// The error for a file with these problems, in the order of their lines: at most [`PROBLEMS_MAX`](limits::PROBLEMS_MAX), and one
+    /// that says that there are more.
     pub(crate) fn invalid(path: PathBuf, text: &str, mut problems: Vec<LocatedProblem>) -> Self {
         let key = |located: &LocatedProblem| {
             let location = located.location.as_ref();
@@ -54,6 +55,15 @@ impl DefinitionError {
         }
         problems.sort_by_key(key);
         problems.dedup();
+        let max = limits::PROBLEMS_MAX;
+        if problems.len() > max {
+            problems.truncate(max);
+            let location = problems.last().and_then(|last| last.location.clone());
+            let message = format!("more than {max} problems; only these are reported");
+            let hint = Some("correct them, and check the file again".to_owned());
+            let problem = DefinitionProblem { at: String::new(), message, hint };
+            problems.push(LocatedProblem { problem, location });
+        }
         Self::Invalid { path, text: text.to_owned(), problems }
     }
 }

@@ -77,20 +77,24 @@ pub fn parse(path: &Path, text: &str) -> Result<Workflow, DefinitionError> {
     check(text).map_err(|problems| DefinitionError::invalid(path, text, problems))
 }
 
-/// The location of a finding, such as a warning, in the definition that it is about.
+/// The locations of findings, such as warnings, in the definition that they are about.
 #[must_use]
-pub fn locate(text: &str, problem: DefinitionProblem) -> LocatedProblem {
+pub fn locate(text: &str, problems: Vec<DefinitionProblem>) -> Vec<LocatedProblem> {
     let source_map: Option<SourceMap> = read(text).ok();
-    LocatedProblem {
-        location: source_map.and_then(|source_map| source_map.location(&problem.at)),
+    let located = problems.into_iter().map(|problem| LocatedProblem {
+        location: source_map.as_ref().and_then(|source_map| source_map.location(&problem.at)),
         problem,
-    }
+    });
+    located.collect()
 }
 
 fn check(text: &str) -> Result<Workflow, Vec<LocatedProblem>> {
     let mut definition: Value = read(text).map_err(|error| vec![syntax_problem(&error)])?;
     let mut source_map: SourceMap = read(text).map_err(|error| vec![syntax_problem(&error)])?;
     let structure = structure::check(&structure::DEFINITIONS, &mut definition, &mut source_map);
+    if structure.is_full() {
+        return Err(structure.problems);
+    }
     let locate = |problem: DefinitionProblem| LocatedProblem {
         location: source_map.location(&problem.at),
         problem,

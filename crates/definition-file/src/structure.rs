@@ -74,7 +74,8 @@ enum Repair {
     ReplaceValue,
 }
 
-/// Finds all violations of the schema in `definition`, and repairs it.
+/// Finds the violations of the schema in `definition`, and repairs it. Stops at one more than
+/// [`PROBLEMS_MAX`](limits::PROBLEMS_MAX): to compare each with all others would take minutes in the largest file.
 pub(super) fn check(
     format: &FileFormat,
     definition: &mut Value,
@@ -86,7 +87,11 @@ pub(super) fn check(
         let mut violations = Vec::new();
         for error in validator.iter_errors(definition) {
             explain(format, &error, &mut violations);
+            if violations.len() > limits::PROBLEMS_MAX {
+                break;
+            }
         }
+        violations.truncate(limits::PROBLEMS_MAX + 1);
         if violations.is_empty() {
             break;
         }
@@ -94,11 +99,19 @@ pub(super) fn check(
         for violation in violations.into_iter().rev() {
             report.add(violation, definition, source_map);
         }
+        if report.is_full() {
+            break;
+        }
     }
     report
 }
 
 impl StructureReport {
+    /// Whether there are more problems than a check reports.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.len() > limits::PROBLEMS_MAX
+    }
+
     /// Reports a violation and repairs it.
     fn add(&mut self, violation: Violation, definition: &mut Value, source_map: &mut SourceMap) {
         let Violation { path: keys, text, repair } = violation;
@@ -237,7 +250,7 @@ fn explain(format: &FileFormat, error: &ValidationError<'_>, violations: &mut Ve
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
     match error.kind() {
         Kind::AdditionalProperties { unexpected } => {
-            for name in unexpected {
+            for name in unexpected.iter().take(limits::PROBLEMS_MAX + 1) {
                 let (message, hint, similar) = unknown_key(format, error, &path, name);
                 add(message, hint, Repair::RenameKey { name: name.clone(), similar });
             }

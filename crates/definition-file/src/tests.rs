@@ -7,6 +7,7 @@ use super::*;
 mod files;
 mod keys;
 mod language;
+mod limits;
 mod properties;
 
 const DEFINITION: &str = "\

@@ -3,6 +3,7 @@
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Result, bail};
@@ -99,10 +100,14 @@ fn check_file(file: &Path) -> CheckedFile {
             let (name, version, steps) = (&workflow.name, workflow.version, workflow.steps.len());
             checked.summary = Some(format!("{name} version {version}, {steps} steps: ok"));
             let text = checked.text.clone().unwrap_or_default();
-            checked.reports.extend(workflow.lint().into_iter().map(|finding| FileProblem {
+            let findings = workflow.lint().into_iter();
+            let (severities, problems): (Vec<_>, Vec<_>) =
+                findings.map(|finding| (finding.severity, finding.problem)).unzip();
+            let located = severities.into_iter().zip(locate(&text, problems));
+            checked.reports.extend(located.map(|(severity, located)| FileProblem {
                 file: file.to_owned(),
-                severity: finding.severity,
-                located: locate(&text, finding.problem),
+                severity,
+                located,
             }));
             checked.workflow = Some(workflow);
         }
@@ -149,11 +154,13 @@ fn print_text(checked: &CheckedFile) {
     if let Some(summary) = &checked.summary {
         outln!("{}: {summary}", checked.file.display());
     }
+    let mut printable = None;
     for FileProblem { file, severity, located } in &checked.reports {
         let LocatedProblem { problem, location } = located;
         match (severity, location, &checked.text) {
             (Severity::Warning, ..) => eprintln!("{}: warning: {problem}", file.display()),
             (Severity::Error, Some(_), Some(text)) if is_fancy => {
+                let text = printable.get_or_insert_with(|| Arc::new(printable_text(text)));
                 eprint!("{}", drawn(&file.display().to_string(), text, located.clone()));
             }
             (Severity::Error, Some(location), _) => {
@@ -171,16 +178,18 @@ fn print_text(checked: &CheckedFile) {
     }
 }
 
-/// Draws a problem with the lines of the file that it is about.
-fn drawn(path: &str, text: &str, LocatedProblem { problem, location }: LocatedProblem) -> String {
-    // Replaces control characters, which a terminal would execute. The byte offsets stay the same.
-    let printable: String = text
-        .chars()
-        .flat_map(|c| match c.is_control() && c != '\n' && c != '\t' {
-            true => std::iter::repeat_n('?', c.len_utf8()),
-            false => std::iter::repeat_n(c, 1),
-        })
-        .collect();
+/// Replaces control characters, which a terminal would execute. The byte offsets stay the same.
+fn printable_text(text: &str) -> String {
+    let chars = text.chars().flat_map(|c| match c.is_control() && c != '\n' && c != '\t' {
+        true => std::iter::repeat_n('?', c.len_utf8()),
+        false => std::iter::repeat_n(c, 1),
+    });
+    chars.collect()
+}
+
+/// Draws a problem with the lines of the [printable](printable_text) file that it is about.
+fn drawn(path: &str, text: &Arc<String>, problem: LocatedProblem) -> String {
+    let LocatedProblem { problem, location } = problem;
     let mut drawn = String::new();
     let mut diagnostic = MietteDiagnostic::new(match problem.at.as_str() {
         "" => problem.message,
@@ -194,7 +203,7 @@ fn drawn(path: &str, text: &str, LocatedProblem { problem, location }: LocatedPr
         let span = location.bytes.start.min(end)..end;
         diagnostic = diagnostic.with_label(LabeledSpan::underline(span));
     }
-    let report = Report::new(diagnostic).with_source_code(NamedSource::new(path, printable));
+    let report = Report::new(diagnostic).with_source_code(NamedSource::new(path, Arc::clone(text)));
     // Writing to a `String` does not fail.
     let _ = GraphicalReportHandler::new().render_report(&mut drawn, report.as_ref());
     drawn
@@ -212,7 +221,7 @@ mod tests {
         else {
             panic!("the definition is accepted");
         };
-        let shown = text.replace("# \u{fc}", "# \u{1b}[");
+        let shown = Arc::new(printable_text(&text.replace("# \u{fc}", "# \u{1b}[")));
         let drawn: String =
             problems.into_iter().map(|problem| drawn("x.yaml", &shown, problem)).collect();
         for part in ["unknown key `stesp`", "did you mean `steps`?", "x.yaml:4:1", "stesp: 1 # ?["]

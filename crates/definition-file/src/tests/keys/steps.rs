@@ -220,6 +220,16 @@ fn agents_and_requests() {
             "path: /a/../b",
             "21:35: steps.reserve.request.path: must not have a `.` or `..` segment",
         ),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: \"/a/.\\t./${ task.id }\"",
+            "21:35: steps.reserve.request.path: must not have the control character `\\t`; write `%09`",
+        ),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: '/a/${ task.id }#b'",
+            "21:35: steps.reserve.request.path: must not have `#`; write `%23`",
+        ),
         ("path: '/reservations/${ task.id }'", "path: '${ input.path }'", ""),
         (
             "path: '/reservations/${ task.id }'",
