@@ -27,7 +27,7 @@ clock +1s
 agent completes reserve #1 with {"path":"charges/7"}
                              => Error; reserve completed (output kept);
                                 charge failed (failures 1, reason kept); due 33s; alert charge
-                                "step charge: the request's path does not start with `/`"
+                                "step charge: the request's path must start with `/`"
 
 # A path must be a string.
 submit with {"item":"tea"}   => Pending; due 33s

@@ -100,4 +100,4 @@ clock +1s
 ann completes reserve with {"path":"charges"}
                              => task by 688s; reserve completed (output kept); charge failed
                                 (failures 1, reason kept); due 118s; alert charge "step charge: the
-                                request's path does not start with `/`"; published: complete reserve
+                                request's path must start with `/`"; published: complete reserve

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_core::{limits, model::time::later};
+use steward_core::{
+    limits,
+    model::{request_path, time::later},
+};
 
 use crate::case::{Case, PAYLOAD_MARK, task_id, unreadable_task};
 
@@ -40,7 +43,7 @@ impl RequestTemplate {
     /// Replaces method, path and body by those in a JSON object.
     ///
     /// # Errors
-    /// It is not an object, or `path` or `method` is not a text.
+    /// It is not an object, `path` or `method` is not a text, or `path` is not the path of a request.
     pub fn replaced_by(mut self, request: &Value) -> Result<Self, String> {
         let object = request.as_object().ok_or("the request is not a JSON object")?;
         for (name, value) in object {
@@ -52,7 +55,11 @@ impl RequestTemplate {
             };
             match name.as_str() {
                 "method" => self.method = text()?,
-                "path" => self.path = text()?,
+                "path" => {
+                    self.path = text()?;
+                    request_path::check(&self.path)
+                        .map_err(|why| format!("`path` of the request: {why}"))?;
+                }
                 "body" => self.body = value.clone(),
                 _ => {
                     return Err(format!("unknown key `{name}` of the request: method, path, body"));
@@ -192,7 +199,9 @@ mod tests {
         let template = || RequestTemplate::of_agent("a");
         let given = template().replaced_by(&json!({ "path": "/x", "body": [1] })).unwrap();
         assert_eq!((given.path.as_str(), given.method.as_str()), ("/x", "POST"));
-        for wrong in [json!([]), json!({ "path": 1 }), json!({ "paht": "/x" })] {
+        for wrong in
+            [json!([]), json!({ "path": 1 }), json!({ "path": "/a/../b" }), json!({ "paht": "/x" })]
+        {
             template().replaced_by(&wrong).unwrap_err();
         }
     }

@@ -189,6 +189,9 @@ pub const FAILED_PART_EVENTS_MAX: usize = 100;
 /// Bytes of a workflow's definition.
 pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 
+/// Problems of a definition that its check looks for: more would only delay the author, who corrects the first ones first.
+pub const PROBLEMS_MAX: usize = 200;
+
 /// Characters in one `${ }` expression.
 pub const EXPRESSION_CHARS_MAX: usize = 1_000;
 

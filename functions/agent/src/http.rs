@@ -19,6 +19,7 @@ use steward_core::{
         error_detail::ErrorDetail,
         messages::{HttpMethod, StepRequest},
         payload::Sha256Hex,
+        request_path::{self, InvalidPath},
         responses::ClassifiedResponse,
     },
 };
@@ -129,6 +130,15 @@ impl BaseUrl {
         &self.0
     }
 
+    /// The URL of a request.
+    ///
+    /// # Errors
+    /// A URL parser would not find the path in it as it is.
+    fn with_path(&self, path: &str) -> Result<String, InvalidPath> {
+        request_path::check(path)?;
+        Ok(format!("{}{path}", self.0))
+    }
+
     /// The host, or an empty text.
     fn host(&self) -> &str {
         let authority = self.0.split_once("://").map_or("", |(_, rest)| rest);
@@ -204,12 +214,9 @@ impl HttpService {
             HttpMethod::Patch => reqwest::Method::PATCH,
             HttpMethod::Delete => reqwest::Method::DELETE,
         };
-        // Appended to the host, a path without a slash would change the host.
-        if !request.path.starts_with('/') {
-            return Err(not_sent("the request's path does not start with `/`"));
-        }
+        let url = self.base_url.with_path(&request.path);
+        let url = url.map_err(|why| not_sent(&format!("the request's path {why}")))?;
         span.set("http.request.method", &method);
-        let url = format!("{}{}", self.base_url.0, request.path);
         let connection = self.connection();
         let payload = request_payload(self.payloads.as_ref(), request).await?;
         let (payload, body) = payload.map(|payload| (payload.reference, payload.body)).unzip();
@@ -381,6 +388,24 @@ const PROBLEM_TITLE_CHARS_MAX: usize = 120;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every path of up to five of these parts that is accepted is found by the URL parser as it is.
+    #[test]
+    fn an_accepted_path_is_in_the_url_as_it_was_written() {
+        const PARTS: [&str; 10] = ["/", ".", "%2e", "\\", "\t", "\n", " ", "#", "?", "a"];
+        let base: BaseUrl = "https://pay.example/v1".parse().unwrap();
+        let (mut paths, mut accepted) = (vec![String::new()], 0);
+        for _ in 0..5 {
+            paths = paths.iter().flat_map(|p| PARTS.map(|part| format!("{p}{part}"))).collect();
+            for path in &paths {
+                let Ok(url) = base.with_path(path) else { continue };
+                let parsed = Url::parse(&url).unwrap();
+                assert_eq!(parsed.as_str().replace("%20", " "), url, "{path:?}");
+                accepted += 1;
+            }
+        }
+        assert!(accepted > 1_000, "{accepted}");
+    }
 
     #[test]
     fn a_base_url_is_http_and_has_no_trailing_slash() {

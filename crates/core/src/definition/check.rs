@@ -24,9 +24,16 @@ use crate::{
 };
 
 impl Workflow {
-    /// Returns the problems of this definition beyond its syntax. Empty if the definition is valid.
+    /// Returns the problems of this definition beyond its syntax. Empty if the definition is valid. A definition with too many steps
+    /// has only this problem, and of others there are at most [`PROBLEMS_MAX`](limits::PROBLEMS_MAX) and one more.
     #[must_use]
     pub fn problems(&self) -> Vec<DefinitionProblem> {
+        let (steps, max) = (self.steps.len(), limits::STEPS_MAX);
+        if steps > max {
+            // The other checks compare steps with each other.
+            let message = format!("{steps} steps; the limit is {max}");
+            return vec![DefinitionProblem { at: "steps".to_owned(), message, hint: None }];
+        }
         let mut checker = Checker::new(self);
         checker.check();
         checker.found.sort();
@@ -90,10 +97,6 @@ impl Checker<'_> {
         self.check_defaults();
         if workflow.steps.is_empty() {
             self.report("steps", "a workflow needs at least one step");
-        }
-        if workflow.steps.len() > limits::STEPS_MAX {
-            let count = workflow.steps.len();
-            self.report("steps", format!("{count} steps; the limit is {}", limits::STEPS_MAX));
         }
         if let Some(problem) = workflow.largest_task().problem() {
             let hint = "lower `at_once`: each item in progress needs room for its record and that of its \

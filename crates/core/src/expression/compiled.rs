@@ -383,7 +383,7 @@ impl Expression {
         Ok(with_sorted_keys(json))
     }
 
-    fn error(&self, reason: String) -> EvaluationError {
+    pub(super) fn error(&self, reason: String) -> EvaluationError {
         EvaluationError { expression: self.source.clone(), reason }
     }
 }

@@ -21,6 +21,7 @@
 
 mod node;
 mod parser;
+mod path;
 mod renderer;
 
 #[cfg(test)]
@@ -28,7 +29,6 @@ mod tests;
 
 use std::borrow::Cow;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -97,13 +97,8 @@ impl Template {
 
     /// Why it cannot be the path of a request, as far as that is known before it is rendered.
     #[must_use]
-    pub(crate) fn path_problem(&self) -> Option<&'static str> {
-        let Some(text) = self.source.as_str() else { return Some("must be a text") };
-        if !text.starts_with('/') && !text.starts_with("${") {
-            return Some("must start with `/`");
-        }
-        let path = self.as_literal()?.as_str()?;
-        has_dot_segment(path).then_some("must not have a `.` or `..` segment")
+    pub(crate) fn path_problem(&self) -> Option<String> {
+        self.root.as_ref().ok().and_then(path::problem)
     }
 
     /// The values that must be loaded before the template is rendered.
@@ -136,7 +131,7 @@ impl Template {
     /// # Errors
     /// The error of the first expression that cannot be evaluated, or the first error of an invalid template.
     pub fn render(&self, scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        Renderer::new(scope, str::to_owned).node(self.root()?)
+        Renderer::new(scope).node(self.root()?)
     }
 
     fn root(&self) -> Result<&Node, EvaluationError> {
@@ -152,39 +147,9 @@ impl Template {
     /// # Errors
     /// The reason why the result is not a valid path, for people.
     pub fn render_path(&self, scope: Scope<'_>) -> Result<String, String> {
-        let encode = |value: &str| utf8_percent_encode(value, ENCODED_IN_SEGMENT).to_string();
         let root = self.root().map_err(|error| error.to_string())?;
-        let rendered =
-            Renderer::new(scope, encode).node(root).map_err(|error| error.to_string())?;
-        match rendered {
-            Value::String(path) if !path.starts_with('/') => {
-                Err("the request's path does not start with `/`".to_owned())
-            }
-            Value::String(path) if has_dot_segment(&path) => {
-                Err("the request's path has a `.` or `..` segment".to_owned())
-            }
-            Value::String(path) => Ok(path),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Array(_)
-            | Value::Object(_) => Err("the request's path is not a text".to_owned()),
-        }
+        path::render(root, scope)
     }
-}
-
-/// The characters that are encoded in a segment: all except the unreserved characters of RFC 3986.
-const ENCODED_IN_SEGMENT: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// Whether an HTTP client would resolve a segment as `.` or `..`, in any spelling
-/// (<https://url.spec.whatwg.org/#double-dot-path-segment>).
-fn has_dot_segment(path: &str) -> bool {
-    let before_query = path.split(['?', '#']).next().unwrap_or_default();
-    before_query.split(['/', '\\']).any(|segment| {
-        let decoded = segment.to_ascii_lowercase().replace("%2e", ".");
-        decoded == "." || decoded == ".."
-    })
 }
 
 impl PartialEq for Template {

@@ -18,6 +18,7 @@ pub mod names;
 pub mod part_run;
 pub mod payload;
 pub mod registration;
+pub mod request_path;
 pub mod responses;
 pub mod retention;
 pub mod step;

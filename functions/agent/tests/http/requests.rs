@@ -100,8 +100,15 @@ async fn every_method_is_sent_and_without_a_body_if_there_is_none() {
 async fn an_invalid_request_is_permanent_and_not_sent() {
     let remote = TestServer::start(|| respond(200, "{}")).await;
     // Appended to `http://127.0.0.1:80`, `@evil.example` would send the headers to another host.
-    for path in ["@evil.example/", ".evil.example/", "", "charges"] {
-        let reason = "the request's path does not start with `/`";
+    let start = "the request's path must start with `/`";
+    let tab = "the request's path must not have the control character `\\t`; write `%09`";
+    for (path, reason) in [
+        ("@evil.example/", start),
+        (".evil.example/", start),
+        ("", start),
+        ("charges", start),
+        ("/.\t./admin", tab),
+    ] {
         assert_eq!(
             output_of(&remote.service(), &get(path), None).await,
             permanent(reason),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     definition::{problem::DefinitionProblem, workflow::Workflow},
-    hint,
+    hint, limits,
     model::names::StepName,
 };
 
@@ -26,18 +26,28 @@ impl<'a> Checker<'a> {
         self.report_with_hint(at, message, None);
     }
 
-    /// Adds a problem of the key `at`, with a suggestion.
+    /// Whether there are more problems than a check reports.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() > limits::PROBLEMS_MAX
+    }
+
+    /// Adds a problem of the key `at`, with a suggestion, unless there are [too many](Self::is_full).
     pub(super) fn report_with_hint(
         &mut self,
         at: impl Into<String>,
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.found.push(DefinitionProblem { at: at.into(), message: message.into(), hint });
+        if !self.is_full() {
+            self.found.push(DefinitionProblem { at: at.into(), message: message.into(), hint });
+        }
     }
 
-    /// A suggestion for an unknown step name: a similar name, or all names.
+    /// A suggestion for an unknown step name: a similar name, or all names. It compares the name with all steps.
     pub(super) fn similar_step(&self, name: &StepName) -> Option<String> {
+        if self.is_full() {
+            return None;
+        }
         let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
         hint::suggestion(name.as_str(), known)
     }

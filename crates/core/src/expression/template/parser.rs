@@ -3,9 +3,12 @@
 use serde_json::Value;
 
 use super::node::{Node, TextSegment};
-use crate::expression::{
-    compiled,
-    scope::{InvalidTemplate, RequiredValues},
+use crate::{
+    expression::{
+        compiled,
+        scope::{InvalidTemplate, RequiredValues},
+    },
+    limits,
 };
 
 /// Parses the texts of a template. Collects what they read and which errors they have, each with the path of the text in
@@ -17,8 +20,12 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Parses `source`, which has this path in the template. Returns `None` if it has errors.
+    /// Parses `source`, which has this path in the template. Returns `None` if it has errors, or if more errors are known than
+    /// a check reports.
     pub(super) fn node(&mut self, source: &Value, path: &str) -> Option<Node> {
+        if self.errors.len() > limits::PROBLEMS_MAX {
+            return None;
+        }
         Some(match source {
             Value::String(text) => {
                 let mut reads = RequiredValues::default();

@@ -4,22 +4,20 @@ use serde_json::Value;
 
 use super::node::{Node, TextSegment};
 use crate::expression::{
-    compiled::RenderBudget,
+    compiled::{Expression, RenderBudget},
     scope::{EvaluationError, Scope},
 };
 
 /// Replaces the expressions of a template by their values.
 pub(super) struct Renderer<'a> {
     scope: Scope<'a>,
-    /// Converts the text of a value before it becomes part of a longer text.
-    encode: fn(&str) -> String,
     /// All expressions of one template share this budget.
     budget: RenderBudget,
 }
 
 impl<'a> Renderer<'a> {
-    pub(super) fn new(scope: Scope<'a>, encode: fn(&str) -> String) -> Self {
-        Self { scope, encode, budget: RenderBudget::default() }
+    pub(super) fn new(scope: Scope<'a>) -> Self {
+        Self { scope, budget: RenderBudget::default() }
     }
 
     /// Renders a node.
@@ -29,7 +27,7 @@ impl<'a> Renderer<'a> {
     pub(super) fn node(&mut self, node: &Node) -> Result<Value, EvaluationError> {
         Ok(match node {
             Node::Literal(value) => value.clone(),
-            Node::Expression(expression) => expression.evaluate(self.scope, &mut self.budget)?,
+            Node::Expression(expression) => self.value(expression)?,
             Node::Text(segments) => Value::String(self.text(segments)?),
             Node::Array(items) => {
                 Value::Array(items.iter().map(|item| self.node(item)).collect::<Result<_, _>>()?)
@@ -43,18 +41,34 @@ impl<'a> Renderer<'a> {
         })
     }
 
+    /// Evaluates an expression.
+    ///
+    /// # Errors
+    /// It cannot be evaluated.
+    pub(super) fn value(&mut self, expression: &Expression) -> Result<Value, EvaluationError> {
+        expression.evaluate(self.scope, &mut self.budget)
+    }
+
     fn text(&mut self, segments: &[TextSegment]) -> Result<String, EvaluationError> {
         let mut text = String::new();
         for segment in segments {
             match segment {
                 TextSegment::Literal(literal) => text.push_str(literal),
                 TextSegment::Expression(expression) => {
-                    let value = expression.evaluate(self.scope, &mut self.budget)?;
-                    let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    text.push_str(&(self.encode)(&plain));
+                    text.push_str(&plain(self.value(expression)?))
                 }
             }
         }
         Ok(text)
+    }
+}
+
+/// The text of a value in a longer text.
+pub(super) fn plain(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
     }
 }

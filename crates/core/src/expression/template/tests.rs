@@ -56,22 +56,76 @@ fn an_expression_can_ask_whether_a_step_has_an_output() {
 
 #[test]
 fn value_in_a_path_is_encoded_and_cannot_change_the_path() {
-    let input =
-        json!({ "id": "../../admin?all=1#x", "n": 7, "up": "..", "whole": "/a/b?c=d", "no": "x" });
+    let input = json!({
+        "id": "../../admin?all=1#x", "n": 7, "up": "..", "dot": ".", "whole": "/a/b?c=d", "no": "x", "tab": "/a/.\t./b",
+        "empty": "", "null": null,
+    });
     let scope = Scope { input: Some(&input), ..Scope::default() };
     let path = |text: &str| Template::parse(json!(text)).render_path(scope);
+    let refused = |text: &str, reason: &str| {
+        let error = path(text).unwrap_err();
+        assert!(error.starts_with(reason), "{text}: {error}");
+    };
     assert_eq!(
         path("/orders/${ input.id }/items?n=${ input.n }"),
         Ok("/orders/..%2F..%2Fadmin%3Fall%3D1%23x/items?n=7".to_owned())
     );
     assert_eq!(path("${ input.whole }"), Ok("/a/b?c=d".to_owned()));
-    let dot_segment = "the request's path has a `.` or `..` segment";
-    for text in ["/orders/${ input.up }/x", "/a/%2E%2e/b", "/a\\..\\b"] {
-        assert_eq!(path(text), Err(dot_segment.to_owned()));
+    for text in ["/a/%2E%2e/b", "/a/../b"] {
+        refused(text, "the request's path must not have a `.` or `..` segment");
     }
+    refused("${ input.tab }", "the request's path must not have the control character `\\t`");
     assert_eq!(path("/a?back=.."), Ok("/a?back=..".to_owned()));
-    assert_eq!(path("${ input.no }"), Err("the request's path does not start with `/`".to_owned()));
-    assert_eq!(path("${ input.n }"), Err("the request's path is not a text".to_owned()));
+    refused("${ input.no }", "the request's path must start with `/`");
+    refused("${ input.n }", "the request's path is not a text");
+}
+
+#[test]
+fn value_that_names_no_segment_of_a_path_fails_with_its_expression_and_the_cure() {
+    let input = json!({ "up": "..", "dot": ".", "empty": "", "null": null, "id": "r-1" });
+    let scope = Scope { input: Some(&input), ..Scope::default() };
+    let path = |text: &str| Template::parse(json!(text)).render_path(scope);
+    for (text, expression, reason) in [
+        ("/reservations/${ input.empty }", "input.empty", "an empty segment"),
+        ("/reservations/${ input.empty }/items", "input.empty", "an empty segment"),
+        ("/reservations/${ input.empty }?all=1", "input.empty", "an empty segment"),
+        ("/reservations/${ input.null }", "input.null", "an empty segment"),
+        ("/reservations/r-${ input.null }", "input.null", "an empty segment"),
+        ("/a/${ input.id }/${ input.up }", "input.up", "a `.` or `..` segment"),
+        ("/a/${ input.dot }", "input.dot", "a `.` or `..` segment"),
+        ("/a/.${ input.dot }/b", "input.dot", "a `.` or `..` segment"),
+        ("/a/${ input.dot }%2e", "input.dot", "a `.` or `..` segment"),
+    ] {
+        let error = path(text).unwrap_err();
+        let expected = format!("expression `{expression}`: {reason} of the request's path");
+        assert!(error.starts_with(&expected), "{text}: {error}");
+        assert!(error.contains("; require a value") || error.contains("; send such a value"));
+    }
+    for (text, rendered) in [
+        ("/a/${ input.empty }${ input.id }", "/a/r-1"),
+        ("/a/x${ input.empty }", "/a/x"),
+        ("/a?b=${ input.empty }&c=${ input.null }&d=/${ input.up }", "/a?b=&c=null&d=/.."),
+    ] {
+        assert_eq!(path(text), Ok(rendered.to_owned()));
+    }
+}
+
+#[test]
+fn what_an_author_wrote_around_the_values_of_a_path_is_checked_before_it_is_rendered() {
+    let problem = |text: &str| Template::parse(json!(text)).path_problem();
+    for (text, reason) in [
+        ("/a/.\t./${ input.x }", "must not have the control character `\\t`; write `%09`"),
+        ("/a/${ input.x }#b", "must not have `#`; write `%23`"),
+        ("/a/../${ input.x }", "must not have a `.` or `..` segment"),
+        ("/a//${ input.x }", "must not have an empty segment (`//`)"),
+        ("${ input.x }/a", "must start with `/`"),
+        ("$${ input.x }", "must start with `/`"),
+    ] {
+        assert_eq!(problem(text).as_deref(), Some(reason), "{text}");
+    }
+    for text in ["/a/.${ input.x }", "${ input.path }", "/a?b=${ input.x }", "/${ input.x }"] {
+        assert_eq!(problem(text), None, "{text}");
+    }
 }
 
 #[test]
