@@ -34,6 +34,9 @@ const CRASHES_AND_LOSSES: &[InjectedFault] = &[
     InjectedFault::RepeatAfter,
 ];
 
+/// The faults in which a function stops at its deadline: whatever it awaits is abandoned, and its process goes on.
+const HANGS: &[InjectedFault] = &[InjectedFault::HangBefore, InjectedFault::HangAfter];
+
 /// The faults in which AWS throttles.
 const THROTTLES: &[InjectedFault] =
     &[InjectedFault::Throttle, InjectedFault::ThrottlePart, InjectedFault::ThrottleLong];
@@ -113,6 +116,56 @@ fn task_with_a_list_in_slices_survives_any_fault() {
 #[test]
 fn two_tasks_in_a_batch_survive_any_fault() {
     inject_at_every_call(&scenarios::two_tasks(), CRASHES_AND_LOSSES, &[]);
+}
+
+#[test]
+fn completed_task_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::completed(), HANGS, &[]);
+}
+
+#[test]
+fn undone_task_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::undone(), HANGS, &[]);
+}
+
+#[test]
+fn refused_task_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::refused(), HANGS, &[]);
+}
+
+#[test]
+fn task_with_an_agent_that_is_silent_at_first_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::silent_at_first(), HANGS, &[]);
+}
+
+#[test]
+fn overdue_task_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::overdue(), HANGS, &[]);
+}
+
+#[test]
+fn resubmitted_task_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::resubmitted(), HANGS, &[]);
+}
+
+#[test]
+fn task_with_branches_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::branches(), HANGS, &[]);
+}
+
+#[test]
+fn task_with_a_list_in_slices_survives_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::items_undone(), HANGS, &[]);
+}
+
+#[test]
+fn two_tasks_in_a_batch_survive_a_stop_at_any_call() {
+    inject_at_every_call(&scenarios::two_tasks(), HANGS, &[]);
+}
+
+#[test]
+fn undone_task_survives_a_stop_at_any_call_with_immediate_redelivery() {
+    inject_at_every_call(&scenarios::undone().with_immediate_redelivery(), HANGS, &[]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::Client;
 use steward_aws::queues::QueueSettings;
-use steward_aws::{AwsPorts, batch::response};
+use steward_aws::{AwsPorts, batch::Batch};
 use steward_emulator::{
     embedded::EmbeddedAws,
     event_source::EventSource,
@@ -83,8 +83,11 @@ async fn only_failed_messages_are_redelivered_and_become_dead_letters() {
         good_count.fetch_add(count(&event, "good"), Ordering::SeqCst);
         bad_count.fetch_add(count(&event, "bad"), Ordering::SeqCst);
         let failed = event.records.iter().filter(|message| message.body.as_deref() == Some("bad"));
-        let failed: Vec<_> = failed.filter_map(|message| message.message_id.clone()).collect();
-        std::future::ready(response(failed))
+        let mut response = SqsBatchResponse::default();
+        for message in failed {
+            response.add_failure(message.message_id.clone().unwrap());
+        }
+        std::future::ready(response)
     };
     let dead = run_until(&aws, &queue, handler, |dead| !dead.is_empty()).await;
     assert_eq!(dead, ["bad"]);
@@ -123,12 +126,12 @@ async fn failed_messages_are_redelivered_within_seconds() {
     let (delivered, mut deliveries) = tokio::sync::mpsc::unbounded_channel();
     let handler = move |event| {
         let (ports, delivered) = (ports.clone(), delivered.clone());
-        let fail = move |event: SqsEvent| {
+        let fail = move |batch: Batch| {
             delivered.send(Instant::now()).unwrap();
-            let failed = event.records.into_iter().filter_map(|message| message.message_id);
-            std::future::ready(response(failed))
+            std::future::ready(batch.progress.response())
         };
-        async move { ports.channel().process_batch(&Queue::Scheduler, event, fail).await }
+        let stop = Instant::now() + Duration::from_secs(28);
+        async move { ports.channel().process_batch(&Queue::Scheduler, event, stop, fail).await }
     };
     let mut tasks = JoinSet::new();
     EventSource { queue_url: queue, concurrency: 1 }.spawn(&aws, handler, &mut tasks);

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+mod deletion;
 mod fixture;
 mod lifetimes;
 mod refusals;

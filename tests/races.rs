@@ -1,7 +1,7 @@
 //! Races between two schedulers, two supervisors, and two instances of submission, on the real adapters: one wins, and the
 //! other gets a conflict as a value, not an error.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future::pending};
 
 use futures_util::future::join;
 use jiff::Timestamp;
@@ -39,10 +39,11 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
     deployment.submit(&deployment.ports("submission"), &ids()).await;
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
 
-    let (one, other) = join(async { drive(&first, deliveries(&Event::Wake)).await }, async {
-        drive(&second, deliveries(&Event::Wake)).await
-    })
-    .await;
+    let (one, other) =
+        join(async { drive(&first, deliveries(&Event::Wake), pending()).await }, async {
+            drive(&second, deliveries(&Event::Wake), pending()).await
+        })
+        .await;
 
     assert!(one.iter().chain(&other).all(Result::is_ok));
     let requests = deployment.take_agent_requests().await;
@@ -60,7 +61,7 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
 async fn two_supervisors_count_each_of_a_thousand_failures_exactly_once() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids()).await;
-    drive(&deployment.ports("scheduler"), deliveries(&Event::Wake)).await;
+    drive(&deployment.ports("scheduler"), deliveries(&Event::Wake), pending()).await;
     deployment.take_scheduler_messages().await;
     deployment.clock.advance_seconds(31);
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));

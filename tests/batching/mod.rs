@@ -3,6 +3,7 @@
 //! the time over a [slow AWS](slow_aws) shows the longest sequential chain, for batches of 10, 100 and 1,000.
 
 mod agent;
+mod deadline;
 mod scheduler;
 mod slow_aws;
 mod submission;

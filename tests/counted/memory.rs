@@ -193,7 +193,7 @@ fn fan_out_of_numbers() -> u64 {
     let event = json!({ "Records": wakes }).to_string();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let info = measure(|| {
-        let event = serde_json::from_str(&event).unwrap();
+        let event: SqsEvent = serde_json::from_str(&event).unwrap();
         let response = runtime.block_on(steward_scheduler::handle(&ports, event));
         assert_eq!(response, SqsBatchResponse::default());
     });

@@ -174,13 +174,15 @@ fn may_delay(calls: &[AwsCall], FaultAt { call, fault }: FaultAt) -> bool {
     at.role == FunctionRole::Supervisor
         && match fault {
             InjectedFault::DieBefore
+            | InjectedFault::HangBefore
             | InjectedFault::FailBefore
             | InjectedFault::Throttle
             | InjectedFault::ThrottlePart
             | InjectedFault::ThrottleLong => saved_before,
-            InjectedFault::DieAfter | InjectedFault::KillAll | InjectedFault::Outage => {
-                saved_before || at.is_save
-            }
+            InjectedFault::DieAfter
+            | InjectedFault::HangAfter
+            | InjectedFault::KillAll
+            | InjectedFault::Outage => saved_before || at.is_save,
             InjectedFault::FailAfter => at.is_save,
             InjectedFault::RepeatAfter => false,
         }

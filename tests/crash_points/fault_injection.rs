@@ -91,6 +91,10 @@ pub(super) enum InjectedFault {
     DieBefore,
     /// The process dies after the call took effect, before its response arrives.
     DieAfter,
+    /// The call never gets a response and has no effect. The function stops at its deadline, and its process goes on.
+    HangBefore,
+    /// As `HangBefore`, but the call takes effect.
+    HangAfter,
     /// As `DieAfter`, and all other functions, the tables and the queues die too. They restart from their files: `steward
     /// local` is killed.
     KillAll,
@@ -235,6 +239,11 @@ impl FaultInjectingConnector {
                 throttling::throttle(request, all, |part| self.inner.call(part)).await
             }
             InjectedFault::DieBefore => process.die().await,
+            InjectedFault::HangBefore => pending().await,
+            InjectedFault::HangAfter => {
+                self.inner.call(request).await?;
+                pending().await
+            }
             InjectedFault::FailBefore => Err(connection_error()),
             InjectedFault::DieAfter | InjectedFault::KillAll | InjectedFault::Outage => {
                 self.inner.call(request).await?;

@@ -38,6 +38,7 @@ use steward_core::{
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports, Queue};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
+use tokio::time::{Instant, timeout};
 
 use super::{
     environment::{AGENT_QUEUE, CLIENT_QUEUE, Environment, acknowledge, receives},
@@ -49,6 +50,9 @@ use super::{
 use crate::support::AdapterPorts;
 
 mod outage;
+
+/// How long an invocation may take, by tokio's clock, which is paused. Only calls that hang take time.
+const INVOCATION: Duration = Duration::from_secs(28);
 
 /// More rounds than any scenario needs. A longer run is an endless loop.
 const ROUNDS_MAX: usize = 100;
@@ -235,7 +239,8 @@ impl ScenarioRun<'_> {
             let answer = self
                 .handle(role, &process_of.ports, self.environment.event(&queue, &messages))
                 .await;
-            acknowledge(&process_of.sqs, &queue, &messages, &answer).await
+            let acknowledging = acknowledge(&process_of.sqs, &queue, &messages, &answer);
+            timeout(INVOCATION, acknowledging).await.unwrap_or_default()
         };
         let done = tokio::select! {
             biased;
@@ -283,12 +288,12 @@ impl ScenarioRun<'_> {
         ports: &AdapterPorts,
         event: SqsEvent,
     ) -> SqsBatchResponse {
-        let channel = ports.channel();
+        let (channel, stop) = (ports.channel(), Instant::now() + INVOCATION);
         match role {
             FunctionRole::Submission => {
                 let reply_queues = &self.environment.deployment.config.reply_queues;
-                let handle = |event| steward_submission::handle(ports, reply_queues, event);
-                channel.process_batch(&Queue::Submissions, event, handle).await
+                let handle = |batch| steward_submission::handle(ports, reply_queues, batch);
+                channel.process_batch(&Queue::Submissions, event, stop, handle).await
             }
             FunctionRole::Scheduler => {
                 let commands = CommandAuthority::of(&self.environment.deployment.config);
@@ -296,15 +301,15 @@ impl ScenarioRun<'_> {
                     commands.is_commands_queue(event.records.first().and_then(queue_of));
                 let queue = if is_command { Queue::Commands } else { Queue::Scheduler };
                 let instance = SchedulerInstance { commands, ..SchedulerInstance::default() };
-                let handle = |event| steward_scheduler::handle_with(ports, &instance, event);
-                channel.process_batch(&queue, event, handle).await
+                let handle = |batch| steward_scheduler::handle_with(ports, &instance, batch);
+                channel.process_batch(&queue, event, stop, handle).await
             }
             FunctionRole::Agent => {
                 let name: AgentName = "a".parse().unwrap();
                 let agent =
                     Agent::new(name.clone(), self.remote.clone(), BreakerSettings::default());
-                let handle = |event| steward_agent::handle(ports, &agent, event, Timestamp::MAX);
-                channel.process_batch(&Queue::Agent(name), event, handle).await
+                let handle = |batch| steward_agent::handle(ports, &agent, batch, Timestamp::MAX);
+                channel.process_batch(&Queue::Agent(name), event, stop, handle).await
             }
             FunctionRole::Supervisor => unreachable!("the supervisor consumes no queue"),
         }
@@ -381,6 +386,7 @@ impl ScenarioRun<'_> {
         clock.advance_by(due.duration_since(clock.now()).max(SignedDuration::ZERO));
         let process_of = self.process_of(FunctionRole::Supervisor);
         let work = steward_supervisor::sweep(&process_of.ports, 0, Timestamp::MAX);
+        let work = timeout(INVOCATION, work);
         let died = tokio::select! {
             biased;
             () = process_of.process.died() => true,

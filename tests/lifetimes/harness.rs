@@ -1,6 +1,6 @@
 //! A deployment on the in-memory ports for tests of lifetimes, and its workflows.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
@@ -190,7 +190,7 @@ impl MemoryDeployment {
             redelivered: false,
             traceparent: None,
         });
-        for result in drive(&self.ports, swept.collect()).await {
+        for result in drive(&self.ports, swept.collect(), pending()).await {
             result.unwrap();
         }
         self.deliver_all().await;

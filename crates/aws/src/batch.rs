@@ -1,7 +1,7 @@
 //! Batches of SQS messages in the format of Lambda, with partial batch responses: SQS redelivers only the messages that
-//! failed.
+//! are not done ([`progress`]).
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use steward_core::{
@@ -19,6 +19,10 @@ use steward_runtime::{
     drive::DriveError,
     ports::{Clock, Ports, error_chain},
 };
+
+pub mod progress;
+
+pub use progress::{Batch, BatchProgress};
 
 /// The message attribute that `redrive` sets. The queue counts a redriven message as new, but it was delivered before,
 /// and the effects of that delivery may have been lost.
@@ -121,16 +125,6 @@ pub fn received_messages(event: SqsEvent) -> impl Iterator<Item = ReceivedMessag
     event.records.into_iter().map(ReceivedMessage::new)
 }
 
-/// The partial batch response, from the ids of the messages that failed.
-#[must_use]
-pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
-    let mut response = SqsBatchResponse::default();
-    for message_id in failed {
-        response.add_failure(message_id);
-    }
-    response
-}
-
 /// Logs an error of the drive loop. Returns the message as corrupt if a redelivery cannot succeed.
 #[must_use]
 pub fn judge(received: &ReceivedMessage, error: &DriveError) -> Option<CorruptMessage> {
@@ -214,15 +208,6 @@ mod tests {
         assert_eq!(
             corrupt.reason,
             "an integer of more than 64 bits at line 1 column 71: it would lose digits; send it as a string"
-        );
-    }
-
-    #[test]
-    fn the_batch_response_contains_only_failed_messages() {
-        let response = serde_json::to_value(response(["m-2".to_owned()])).unwrap();
-        assert_eq!(
-            response,
-            serde_json::json!({ "batchItemFailures": [{ "itemIdentifier": "m-2" }] })
         );
     }
 }

@@ -10,6 +10,7 @@ use aws_credential_types::provider::SharedCredentialsProvider;
 use envconfig::Envconfig;
 use jiff::Timestamp;
 use lambda_runtime::{Context, Error};
+use tokio::time::{Instant, timeout_at};
 
 /// The time, in milliseconds, that is reserved at the end of an invocation: for the visibility of failed messages, for
 /// logs, metrics and spans, and for the response.
@@ -62,6 +63,24 @@ pub fn deadline(context: &Context) -> Timestamp {
     Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
 }
 
+/// A deadline as a time of tokio's clock.
+#[must_use]
+pub fn stop_at(deadline: Timestamp) -> Instant {
+    let left = Duration::try_from(Timestamp::now().duration_until(deadline));
+    Instant::now() + left.unwrap_or_default()
+}
+
+/// The response of a function that serves HTTP. If there is none at the function's deadline, `unavailable` makes the
+/// response: Lambda would kill the function, and the client would get a 502 that does not say whether a retry may succeed.
+pub async fn respond<R, E>(
+    context: Option<&Context>,
+    response: impl Future<Output = Result<R, E>>,
+    unavailable: impl FnOnce() -> R,
+) -> Result<R, E> {
+    let Some(context) = context else { return response.await };
+    timeout_at(stop_at(deadline(context)), response).await.unwrap_or_else(|_| Ok(unavailable()))
+}
+
 /// A random number. It differs between instances.
 #[must_use]
 pub fn random() -> u32 {
@@ -81,6 +100,21 @@ mod tests {
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
+
+    /// Lambda kills a function at its timeout, here after 30 s.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_a_response_two_seconds_before_the_timeout_is_unavailable() {
+        let mut context = Context::default();
+        let timeout = Timestamp::now() + Duration::from_secs(30);
+        context.deadline = u64::try_from(timeout.as_millisecond()).unwrap();
+        let start = Instant::now();
+        let ready = std::future::ready(Ok::<_, std::convert::Infallible>(200));
+        assert_eq!(respond(Some(&context), ready, || 503).await, Ok(200));
+        let pending = || std::future::pending::<Result<u16, std::convert::Infallible>>();
+        assert_eq!(respond(Some(&context), pending(), || 503).await, Ok(503));
+        let seconds = start.elapsed().as_secs_f64();
+        assert!((27.0..=28.01).contains(&seconds), "{seconds}");
+    }
 
     /// The loader of the SDK would configure retries. Without them, a throttled table would fail an invocation.
     #[tokio::test]

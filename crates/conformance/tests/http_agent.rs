@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use steward_agent::{
-    Agent,
+    Agent, attempts_deadline,
     http::{HttpService, HttpSettings},
 };
-use steward_aws::AwsPorts;
+use steward_aws::{AwsPorts, function};
 use steward_conformance::{
     judge::verdicts,
     local::LocalEnvironment,
@@ -48,8 +48,10 @@ async fn the_http_agent_obeys_all_rules() {
         async move {
             let deadline = Timestamp::now() + SignedDuration::from_secs(120);
             let queue = Queue::Agent(agent.name.clone());
-            let handle = |event| steward_agent::handle(&*ports, &agent, event, deadline);
-            ports.channel().process_batch(&queue, event, handle).await
+            let handle =
+                |batch| steward_agent::handle(&*ports, &agent, batch, attempts_deadline(deadline));
+            let stop = function::stop_at(deadline);
+            ports.channel().process_batch(&queue, event, stop, handle).await
         }
     };
     let mut tasks = JoinSet::new();

@@ -22,7 +22,7 @@ use axum::{
 };
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use steward_agent::{Agent, kind::AnyService};
+use steward_agent::{Agent, attempts_deadline, kind::AnyService};
 use steward_aws::{
     AwsPorts, Config, ports::SharedCallbackUrls, publisher::Publisher, rules::EventRules,
 };
@@ -67,7 +67,7 @@ const EVENTS_CONCURRENCY: usize = 4;
 /// [`CONCURRENCY`]: calls that take a minute must not delay calls that take a moment.
 const AGENT_CONCURRENCY: usize = 256;
 
-/// The deadline of an agent's batch and of a run of the supervisor.
+/// How long an invocation may take.
 const INVOCATION: Duration = Duration::from_secs(120);
 
 /// How often expired items are deleted; DynamoDB does this in the background.
@@ -275,8 +275,8 @@ impl Host {
                 let (ports, reply_queues) = (own_ports.clone(), reply_queues.clone());
                 let intake = intake.clone();
                 with_cpu_account(CpuAccount::Submission, async move {
-                    let handle = |event| handle_with_intake(&*ports, &intake, &reply_queues, event);
-                    ports.channel().process_batch(&Queue::Submissions, event, handle).await
+                    let handle = |batch| handle_with_intake(&*ports, &intake, &reply_queues, batch);
+                    ports.channel().process_batch(&Queue::Submissions, event, stop(), handle).await
                 })
             };
             let queue_url = config.submissions_queue_url.clone();
@@ -284,8 +284,8 @@ impl Host {
             let handler = move |event| {
                 let ports = ports.clone();
                 with_cpu_account(CpuAccount::Submission, async move {
-                    let handle = |event| events::handle(&*ports, event);
-                    ports.channel().process_batch(&Queue::Events, event, handle).await
+                    let handle = |batch| events::handle(&*ports, batch);
+                    ports.channel().process_batch(&Queue::Events, event, stop(), handle).await
                 })
             };
             let queue_url = config.events_queue_url.clone();
@@ -309,8 +309,8 @@ impl Host {
                     let ports = ports.for_invocation();
                     let (instance, queue) = (instance.clone(), queue.clone());
                     with_cpu_account(CpuAccount::Scheduler, async move {
-                        let handle = |event| handle_with(&ports, &instance, event);
-                        ports.channel().process_batch(&queue, event, handle).await
+                        let handle = |batch| handle_with(&ports, &instance, batch);
+                        ports.channel().process_batch(&queue, event, stop(), handle).await
                     })
                 };
                 let source = EventSource { queue_url: url.clone(), concurrency };
@@ -326,13 +326,13 @@ impl Host {
             let agent = Arc::new(agent.with_rate_limit(rate));
             let handler = move |event| {
                 let (ports, agent) = (ports.clone(), agent.clone());
-                let deadline = later(now(&ports), INVOCATION);
+                let deadline = attempts_deadline(later(now(&ports), INVOCATION));
                 with_cpu_account(CpuAccount::Agent, async move {
                     let queue = Queue::Agent(agent.name.clone());
                     // Boxed: the types of the futures below are too deep for the compiler.
                     let handle =
-                        |event| steward_agent::handle(&*ports, &agent, event, deadline).boxed();
-                    ports.channel().process_batch(&queue, event, handle).await
+                        |batch| steward_agent::handle(&*ports, &agent, batch, deadline).boxed();
+                    ports.channel().process_batch(&queue, event, stop(), handle).await
                 })
             };
             let queue_url = queue_url.clone();
@@ -461,6 +461,11 @@ fn log_failure(swept: Result<SweepResult, PortError>) {
     if let Err(error) = swept {
         tracing::warn!(error = error_chain(&error), "sweep failed; the next sweep retries");
     }
+}
+
+/// When an invocation that begins now has to stop.
+fn stop() -> tokio::time::Instant {
+    tokio::time::Instant::now() + INVOCATION
 }
 
 fn now(ports: &AwsPorts) -> Timestamp {

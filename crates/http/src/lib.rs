@@ -60,6 +60,15 @@ pub fn unavailable(error: &PortError) -> Response {
     ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
 }
 
+/// The problem of a request that was not answered before the function had to stop.
+#[must_use]
+pub fn out_of_time() -> Response {
+    tracing::warn!("HTTP request not answered: the function's time was up");
+    let detail = "the request was not answered in time; the same request can be safely repeated";
+    let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
+    ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
+}
+
 /// The problem of a method that a route does not support. The router adds the supported ones in `Allow`.
 pub async fn wrong_method(method: Method) -> Response {
     untyped_problem(

@@ -52,11 +52,17 @@ mod transition_log;
 mod update;
 
 /// Applies each delivery to its task and sends the effects. Returns a result for each delivery, in the order given.
+///
+/// When `stop` is ready, decisions that are not complete are abandoned at whatever they await, and the effects of the
+/// others are sent. That is safe as a crash is at the same point. Before the save, nothing has happened, except that documents
+/// may be stored, which a later decision finds. If the save takes effect, its effects are not sent: the redelivered message
+/// or, after a sweep, the supervisor sends them.
 pub async fn drive<P: Ports>(
     ports: &P,
     deliveries: Vec<Delivery>,
+    stop: impl Future<Output = ()> + Clone,
 ) -> Vec<Result<(), Arc<DriveError>>> {
-    let mut results: Vec<Result<(), Arc<DriveError>>> = deliveries.iter().map(|_| Ok(())).collect();
+    let mut results: Vec<Option<Result<(), Arc<DriveError>>>> = vec![None; deliveries.len()];
     let mut by_task: BTreeMap<TaskId, Vec<(usize, Delivery)>> = BTreeMap::new();
     for (position, delivery) in deliveries.into_iter().enumerate() {
         by_task.entry(delivery.task_id.clone()).or_default().push((position, delivery));
@@ -70,15 +76,20 @@ pub async fn drive<P: Ports>(
                 .unwrap_or_else(|_| Err(DriveError::Panicked { task_id: task_id.clone() }));
             DecidedDeliveries { task_id, positions: positions.into(), outcome }
         })
-        .buffer_unordered(TASKS_AT_ONCE);
-    let sent = in_chunks(decided).map(|chunk| async move { send_chunk(ports, chunk).await });
+        .buffer_unordered(TASKS_AT_ONCE)
+        .take_until(stop.clone());
+    let sent = in_chunks(decided).map(|chunk| {
+        let stop = stop.clone();
+        async move { send_chunk(ports, chunk, stop).await }
+    });
     let mut sent = std::pin::pin!(sent.buffer_unordered(send::CHUNKS_AT_ONCE));
     while let Some(chunk) = sent.next().await {
         for (position, result) in chunk {
             if let Some(slot) = results.get_mut(position) {
-                *slot = result;
+                *slot = Some(result);
             }
         }
     }
-    results
+    let out_of_time = || Err(Arc::new(DriveError::OutOfTime));
+    results.into_iter().map(|result| result.unwrap_or_else(out_of_time)).collect()
 }

@@ -125,8 +125,8 @@ const MIN_CALL_TIME_FOR_FAILURE: Duration = Duration::from_secs(5);
 /// and the scheduler would report the reply as corrupt.
 const SHED_WITHIN: Duration = Duration::from_secs(limits::RETENTION_MIN.as_secs() / 2);
 
-/// Runs one attempt. It ends before `request.complete_by`, and before `deadline`, the time at which Lambda stops the
-/// function.
+/// Runs one attempt. It ends before `request.complete_by`, and before `deadline`, the time at which the function stops to
+/// call.
 pub async fn run_attempt<P: Ports, R: RemoteService>(
     ports: &P,
     breaker: &CircuitBreaker,

@@ -11,11 +11,12 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use aws_lambda_events::sqs::SqsBatchResponse;
 use futures_util::{FutureExt, StreamExt, future::join, stream};
 use jiff::Timestamp;
 use steward_aws::batch::{
-    CorruptMessage, ReceivedMessage, alert_corrupt, received_messages, response,
+    Batch, BatchProgress, CorruptMessage, ReceivedMessage, alert_corrupt, progress::SENDS_WITHIN,
+    received_messages,
 };
 use steward_core::{
     breaker::BreakerSettings,
@@ -24,7 +25,7 @@ use steward_core::{
     model::{
         messages::{ReplyOutcome, StepReply, Wake, WakeCause},
         names::{AgentName, TaskId},
-        time::Timing,
+        time::{Timing, earlier},
     },
     rate::RateLimit,
 };
@@ -112,40 +113,49 @@ enum MessageResult {
     Reply(ReceivedMessage, Box<StepReply>),
     /// The scheduler has to recover the task.
     Overdue(ReceivedMessage, TaskId),
-    /// Nothing is sent.
-    Silent,
-    /// SQS has to deliver the message with this id again.
-    Requeued(String),
+    /// Nothing is sent for the message with this id.
+    Silent(String),
+    /// SQS has to deliver the message again.
+    Requeued,
     Corrupt(CorruptMessage),
-    Panicked(String),
+    Panicked,
 }
 
-/// Handles a batch of step requests. Returns the messages that SQS has to deliver again. `deadline` is the time at which
-/// Lambda stops the function.
+/// Handles a batch of step requests. Returns the messages that SQS has to deliver again. All attempts end before `deadline`:
+/// [`attempts_deadline`].
 pub async fn handle<P: Ports, S: RemoteService>(
     ports: &P,
     agent: &Agent<S>,
-    event: SqsEvent,
+    batch: impl Into<Batch>,
     deadline: Timestamp,
 ) -> SqsBatchResponse {
+    let Batch { event, progress } = batch.into();
+    let progress = &progress;
     let received: Vec<_> = received_messages(event)
         .map(|message| (parse_request(&message, &agent.name), message))
         .collect();
     let wait = wait_of_batch(&received, ports.clock().now());
     let results = stream::iter(received)
         .map(|(request, message)| async move {
-            let message_id = message.message_id.clone();
             let result = AssertUnwindSafe(handle_message(ports, agent, request, message, deadline));
-            result.catch_unwind().await.unwrap_or(MessageResult::Panicked(message_id))
+            result.catch_unwind().await.unwrap_or(MessageResult::Panicked)
         })
         .buffer_unordered(CALLS_AT_ONCE);
     let batches = tokio_stream::StreamExt::chunks_timeout(results, BATCH_SIZE_MAX, BATCH_DELAY);
     // Calls continue while replies are being sent.
-    let sends = batches
-        .map(|results| async move { send_replies(ports, agent.name.as_str(), results).await });
-    let sending = sends.buffer_unordered(SENDS_AT_ONCE).collect::<Vec<Vec<String>>>();
-    let (failed, ()) = join(sending, Box::pin(report_wait(ports, Some(&agent.name), &wait))).await;
-    response(failed.into_iter().flatten())
+    let sends = batches.map(|results| async move {
+        send_replies(ports, agent.name.as_str(), results, progress).await;
+    });
+    let sending = sends.buffer_unordered(SENDS_AT_ONCE).collect::<()>();
+    join(sending, Box::pin(report_wait(ports, Some(&agent.name), &wait))).await;
+    progress.response()
+}
+
+/// The time at which all attempts of an invocation have to end, so that their replies can be sent before `deadline`, the time
+/// at which the function has to stop.
+#[must_use]
+pub fn attempts_deadline(deadline: Timestamp) -> Timestamp {
+    earlier(deadline, SENDS_WITHIN)
 }
 
 /// A received message, and the request that it contains.
@@ -176,10 +186,14 @@ fn wait_of_batch(received: &[ReceivedRequest], now: Timestamp) -> BatchWait {
     BatchWait::of(waits.collect())
 }
 
-/// Sends replies, and an alert for each corrupt message. Returns the ids of the messages that have to be delivered again.
-async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResult>) -> Vec<String> {
-    let (mut owners, mut sends) = (Vec::new(), Vec::new());
-    let (mut failed, mut corrupt) = (Vec::new(), Vec::new());
+/// Sends replies, and an alert for each corrupt message. Records which messages are done.
+async fn send_replies<P: Ports>(
+    ports: &P,
+    role: &str,
+    results: Vec<MessageResult>,
+    progress: &BatchProgress,
+) {
+    let (mut owners, mut sends, mut corrupt) = (Vec::new(), Vec::new(), Vec::new());
     for result in results {
         match result {
             MessageResult::Reply(message, reply) => {
@@ -196,26 +210,22 @@ async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResul
                     tenant: message.tenant,
                 });
             }
-            MessageResult::Silent => {}
-            MessageResult::Requeued(message_id) | MessageResult::Panicked(message_id) => {
-                failed.push(message_id)
-            }
+            MessageResult::Silent(message_id) => progress.done(message_id),
+            MessageResult::Requeued | MessageResult::Panicked => {}
             MessageResult::Corrupt(message) => corrupt.push(message),
         }
     }
     let (sent, ()) = join(send_effects(ports, sends), alert_corrupt(ports, role, &corrupt)).await;
     for (message_id, sent) in owners.into_iter().zip(sent) {
-        if let Err(error) = sent {
-            tracing::warn!(
+        match sent {
+            Ok(()) => progress.done(message_id),
+            Err(error) => tracing::warn!(
                 message_id,
                 error = error_chain(&error),
                 "reply or wake not sent; the request will be redelivered"
-            );
-            failed.push(message_id);
+            ),
         }
     }
-    failed.extend(corrupt.into_iter().map(|message| message.message_id));
-    failed
 }
 
 async fn handle_message<P: Ports, S: RemoteService>(
@@ -250,8 +260,8 @@ async fn handle_message<P: Ports, S: RemoteService>(
     match result {
         AttemptResult::Reply(reply) => MessageResult::Reply(message, reply),
         AttemptResult::Overdue => MessageResult::Overdue(message, request.task_id),
-        AttemptResult::Silent => MessageResult::Silent,
-        AttemptResult::Requeued => MessageResult::Requeued(message.message_id),
+        AttemptResult::Silent => MessageResult::Silent(message.message_id),
+        AttemptResult::Requeued => MessageResult::Requeued,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use steward_agent::{Agent, AgentConfig, handle, kind::AnyService, secret::Secret};
+use steward_agent::{
+    Agent, AgentConfig, attempts_deadline, handle, kind::AnyService, secret::Secret,
+};
 use steward_aws::{AwsPorts, Config, function, telemetry};
 use steward_runtime::ports::{Clock, Ports, Queue};
 
@@ -30,13 +32,14 @@ async fn main() -> Result<(), Error> {
     let agent = &Agent::new(agent.name, service, breaker).with_rate_limit(rate);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
-        let answer = async {
-            if let Some(secret) = secret {
-                secret.refresh(ports.clock().now()).await;
-            }
-            let handle = |event| handle(ports, agent, event, deadline);
-            ports.channel().process_batch(queue, event.payload, handle).await
-        };
+        let (stop, attempts) = (function::stop_at(deadline), attempts_deadline(deadline));
+        let answer =
+            ports.channel().process_batch(queue, event.payload, stop, |batch| async move {
+                if let Some(secret) = secret {
+                    secret.refresh(ports.clock().now()).await;
+                }
+                handle(ports, agent, batch, attempts).await
+            });
         Ok::<_, Error>(telemetry::flush_after(answer).await)
     }))
     .await

@@ -9,7 +9,7 @@ use steward_aws::{AwsPorts, Config, function, polling, telemetry};
 use steward_runtime::ports::{Clock, Ports, Queue, error_chain};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
-use crate::{Agent, AgentConfig, attempt::RemoteService, handle};
+use crate::{Agent, AgentConfig, attempt::RemoteService, attempts_deadline, handle};
 
 /// The variable that Lambda sets for its functions.
 const LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API";
@@ -50,8 +50,9 @@ async fn serve_lambda<S: RemoteService>(ports: &AwsPorts, agent: &Agent<S>) -> R
     let queue = &Queue::Agent(agent.name.clone());
     lambda_runtime::run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
-        let handle = |event| handle(ports, agent, event, deadline);
-        let answer = ports.channel().process_batch(queue, event.payload, handle);
+        let handle = |batch| handle(ports, agent, batch, attempts_deadline(deadline));
+        let stop = function::stop_at(deadline);
+        let answer = ports.channel().process_batch(queue, event.payload, stop, handle);
         Ok::<_, Error>(telemetry::flush_after(answer).await)
     }))
     .await
@@ -104,9 +105,9 @@ async fn process_batch<S: RemoteService>(
     let mut event = SqsEvent::default();
     event.records = messages;
     let deadline: Timestamp = ports.clock().now() + BATCH_WITHIN;
-    let handle = |event| handle(ports, agent, event, deadline);
-    let queue = Queue::Agent(agent.name.clone());
-    let response = ports.channel().process_batch(&queue, event, handle).await;
+    let handle = |batch| handle(ports, agent, batch, attempts_deadline(deadline));
+    let (queue, stop) = (Queue::Agent(agent.name.clone()), function::stop_at(deadline));
+    let response = ports.channel().process_batch(&queue, event, stop, handle).await;
     let is_failed = |id: &Option<String>| {
         let failures = &response.batch_item_failures;
         failures.iter().any(|failure| Some(&failure.item_identifier) == id.as_ref())

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lambda_http::{Error, Request, run, service_fn, tower::ServiceExt};
+use lambda_http::{Error, Request, RequestExt, run, service_fn, tower::ServiceExt};
 use steward_aws::{
     AwsPorts, Config, callback_keys::CallbackKeyring, function, telemetry,
     webhook_secrets::StoredWebhookSecrets,
 };
 use steward_callback::{service, webhooks};
+use steward_http::out_of_time;
 use steward_runtime::ports::{Clock, Ports};
 
 #[tokio::main]
@@ -35,12 +36,17 @@ async fn main() -> Result<(), Error> {
     }
     let (ports, service, secrets) = (&ports, &routes, &secrets);
     run(service_fn(|request: Request| async move {
-        let now = ports.clock().now();
-        keys.refresh(now).await;
-        if let Some(secrets) = secrets {
-            secrets.refresh(now).await;
-        }
-        telemetry::flush_after(service.clone().oneshot(request)).await
+        let context = request.lambda_context_ref().cloned();
+        let response = async {
+            let now = ports.clock().now();
+            keys.refresh(now).await;
+            if let Some(secrets) = secrets {
+                secrets.refresh(now).await;
+            }
+            service.clone().oneshot(request).await
+        };
+        let response = function::respond(context.as_ref(), response, out_of_time);
+        telemetry::flush_after(response).await
     }))
     .await
 }

@@ -42,6 +42,7 @@ mod workflows;
 pub use access::refuse_other_sites;
 use caller::Caller;
 pub use console::Console;
+pub use page::out_of_time;
 
 /// The path of the console's first page.
 pub const ROOT: &str = "/console";

@@ -6,7 +6,7 @@ use lambda_http::{
     Error, Request, RequestExt, request::RequestContext, run, service_fn, tower::ServiceExt,
 };
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_console::{Console, caller::Caller, config::ConsoleConfig, service};
+use steward_console::{Console, caller::Caller, config::ConsoleConfig, out_of_time, service};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -20,7 +20,12 @@ async fn main() -> Result<(), Error> {
         if let Some(caller) = caller(&request, console) {
             request.extensions_mut().insert(caller);
         }
-        telemetry::flush_after(service.clone().oneshot(request))
+        let context = request.lambda_context_ref().cloned();
+        let response = service.clone().oneshot(request);
+        async move {
+            let response = function::respond(context.as_ref(), response, out_of_time);
+            telemetry::flush_after(response).await
+        }
     }))
     .await
 }

@@ -91,6 +91,10 @@ pub(crate) enum Failure {
         "DynamoDB or SQS refused or did not answer; try again. The reason is in the console’s log"
     )]
     Unavailable(#[from] PortError),
+    #[error(
+        "DynamoDB or SQS did not answer in time; try again. A command may have been sent: look at its task first"
+    )]
+    OutOfTime,
 }
 
 impl Failure {
@@ -100,7 +104,7 @@ impl Failure {
             Self::Forbidden | Self::CrossOrigin => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::OutOfTime => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -121,6 +125,13 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         self.page(None)
     }
+}
+
+/// The error page of a request that was not answered before the function had to stop.
+#[must_use]
+pub fn out_of_time() -> Response {
+    tracing::warn!("page not served: the function's time was up");
+    Failure::OutOfTime.into_response()
 }
 
 #[derive(Template)]

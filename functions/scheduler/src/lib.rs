@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use aws_lambda_events::sqs::SqsBatchResponse;
 use futures_util::future::join5;
 use jiff::Timestamp;
 use steward_aws::batch::{
-    CorruptMessage, ReceivedMessage, alert_corrupt, judge, received_messages, response,
+    Batch, BatchProgress, CorruptMessage, ReceivedMessage, alert_corrupt, judge, received_messages,
 };
 use steward_core::{
     engine::{effect::Effect, event::Event},
@@ -23,7 +23,7 @@ use steward_core::{
 };
 use steward_runtime::{
     dispatch::{Send, send_effects},
-    drive::{Delivery, drive, extend_for_parent},
+    drive::{Delivery, DriveError, drive, extend_for_parent},
     intake::report_wait,
     ports::{Clock, Ports, error_chain},
 };
@@ -51,8 +51,8 @@ const ROLE: &str = "scheduler";
 const PREFER_PROGRESS_FROM: f64 = 0.2;
 
 /// Handles a batch as [`handle_with`] does. Records no last replies, and refuses all commands.
-pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
-    handle_with(ports, &SchedulerInstance::default(), event).await
+pub async fn handle<P: Ports>(ports: &P, batch: impl Into<Batch>) -> SqsBatchResponse {
+    handle_with(ports, &SchedulerInstance::default(), batch).await
 }
 
 /// Handles a batch of messages from the scheduler's queue or from the commands queue. Returns the messages that SQS has to
@@ -60,8 +60,9 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
 pub async fn handle_with<P: Ports>(
     ports: &P,
     SchedulerInstance { sightings, commands }: &SchedulerInstance,
-    event: SqsEvent,
+    batch: impl Into<Batch>,
 ) -> SqsBatchResponse {
+    let Batch { event, progress } = batch.into();
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut keep_requests, mut postponed) = (Vec::new(), Vec::new());
     let received = received_messages(event).map(|message| (read(commands, &message), message));
@@ -94,29 +95,41 @@ pub async fn handle_with<P: Ports>(
             Err(reason) => unreadable.push(reason),
         }
     }
-    let (mut driven, (), mut failed, (), ()) = join5(
-        drive(ports, deliveries),
+    let driving = async {
+        let driven = drive(ports, deliveries, progress.last_start()).await;
+        let driven = messages.into_iter().zip(driven);
+        let corrupt = driven.filter_map(|(message, result)| conclude(&progress, message, result));
+        corrupt.collect::<Vec<_>>()
+    };
+    let (mut illegal, (), (), (), ()) = join5(
+        driving,
         alert_corrupt(ports, ROLE, &unreadable),
-        Box::pin(postpone(ports, postponed)),
+        Box::pin(postpone(ports, postponed, &progress)),
         Box::pin(report_wait(ports, None, &waits.of_all)),
         Box::pin(sightings::record(ports, seen)),
     )
     .await;
-    let mut illegal = Vec::new();
     for (message, request) in keep_requests {
-        driven.push(Box::pin(extend_for_parent(ports, &request)).await.map_err(Arc::new));
-        messages.push(message);
-    }
-    for (message, result) in messages.iter().zip(driven) {
-        let Err(error) = result else { continue };
-        match judge(message, &error) {
-            Some(reason) => illegal.push(reason),
-            None => failed.push(message.message_id.clone()),
-        }
+        let extended = Box::pin(extend_for_parent(ports, &request)).await.map_err(Arc::new);
+        illegal.extend(conclude(&progress, message, extended));
     }
     alert_corrupt(ports, ROLE, &illegal).await;
-    let corrupt = unreadable.into_iter().chain(illegal).map(|message| message.message_id);
-    response(failed.into_iter().chain(corrupt))
+    progress.response()
+}
+
+/// Records that a message is done. Returns it as corrupt if a redelivery cannot succeed.
+fn conclude(
+    progress: &BatchProgress,
+    message: ReceivedMessage,
+    result: Result<(), Arc<DriveError>>,
+) -> Option<CorruptMessage> {
+    match result {
+        Ok(()) => {
+            progress.done(message.message_id);
+            None
+        }
+        Err(error) => judge(&message, &error),
+    }
 }
 
 /// Reads a message, and checks that it came from a queue that may deliver it.
@@ -180,8 +193,12 @@ fn is_first_wake(wake: &Wake, message: &ReceivedMessage) -> bool {
 }
 
 /// Puts the first wakes of new tasks back into the queue, with a delay. Each is put back once at most, because it is no
-/// first wake then. Returns the messages whose wake could not be sent.
-async fn postpone<P: Ports>(ports: &P, wakes: Vec<(ReceivedMessage, Wake)>) -> Vec<String> {
+/// first wake then.
+async fn postpone<P: Ports>(
+    ports: &P,
+    wakes: Vec<(ReceivedMessage, Wake)>,
+    progress: &BatchProgress,
+) {
     let (mut message_ids, mut sends) = (Vec::new(), Vec::new());
     for (ReceivedMessage { message_id, traceparent, tenant, .. }, wake) in wakes {
         let after = pause_before_next_turn(wake.task_id.as_str(), 0);
@@ -189,14 +206,14 @@ async fn postpone<P: Ports>(ports: &P, wakes: Vec<(ReceivedMessage, Wake)>) -> V
         message_ids.push(message_id);
         sends.push(Send { effect: Effect::Wake { wake, after }, traceparent, tenant });
     }
-    let mut failed = Vec::new();
     for (message_id, sent) in message_ids.into_iter().zip(send_effects(ports, sends).await) {
-        if let Err(error) = sent {
-            tracing::warn!(message_id, error = error_chain(&error), "first wake not postponed");
-            failed.push(message_id);
+        match sent {
+            Ok(()) => progress.done(message_id),
+            Err(error) => {
+                tracing::warn!(message_id, error = error_chain(&error), "first wake not postponed");
+            }
         }
     }
-    failed
 }
 
 /// The event that a message delivers to its task; `None` for a request to keep the task longer, which is no event.

@@ -1,5 +1,6 @@
-//! Entry point of the scheduler: handles each SQS batch of its two queues with [`handle_with`]. Failed messages return to the queue with a
-//! backoff. Telemetry is exported before the invocation ends.
+//! Entry point of the scheduler: handles each SQS batch of its two queues with [`handle_with`]. Messages that failed, or that are not
+//! done two seconds before the function's timeout, return to the queue with a backoff. Telemetry is exported before the
+//! invocation ends.
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
@@ -24,17 +25,18 @@ async fn main() -> Result<(), Error> {
     let (sightings, commands) = (AgentSightings::default(), CommandAuthority::of(&config));
     let instance = &SchedulerInstance { sightings, commands };
     run(service_fn(|invocation: LambdaEvent<SqsEvent>| async move {
-        if let Some(keys) = keys {
-            keys.refresh(ports.clock().now()).await;
-        }
+        let stop = function::stop_at(function::deadline(&invocation.context));
         let batch = invocation.payload;
         // All messages of an invocation come from one queue.
         let source = batch.records.first().and_then(queue_of);
         let is_command = instance.commands.is_commands_queue(source);
         let queue = if is_command { Queue::Commands } else { Queue::Scheduler };
-        let handled = ports
-            .channel()
-            .process_batch(&queue, batch, |batch| handle_with(ports, instance, batch));
+        let handled = ports.channel().process_batch(&queue, batch, stop, |batch| async move {
+            if let Some(keys) = keys {
+                keys.refresh(ports.clock().now()).await;
+            }
+            handle_with(ports, instance, batch).await
+        });
         Ok::<_, Error>(telemetry::flush_after(handled).await)
     }))
     .await

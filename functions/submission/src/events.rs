@@ -8,11 +8,11 @@
 //!
 //! Both are delivered at least once, in any order. Handling one of them again sends the same reply again.
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use aws_lambda_events::sqs::SqsBatchResponse;
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use steward_aws::batch::{
-    CorruptMessage, ReceivedMessage, alert_corrupt, received_messages, response,
+    Batch, CorruptMessage, ReceivedMessage, alert_corrupt, received_messages,
 };
 use steward_core::{
     correlation::{CorrelationKey, CorrelationRecord, EventSubscription, Waiter},
@@ -58,25 +58,24 @@ impl From<PortError> for Failure {
 }
 
 /// Handles a batch of messages from the events queue. Returns the messages that SQS has to deliver again.
-pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
+pub async fn handle<P: Ports>(ports: &P, batch: impl Into<Batch>) -> SqsBatchResponse {
+    let Batch { event, progress } = batch.into();
+    let progress = &progress;
     let handled = stream::iter(received_messages(event)).map(|message| async move {
-        let handled = handle_message(ports, &message).await;
-        (message.message_id, handled)
-    });
-    let handled: Vec<_> = handled.buffer_unordered(MESSAGES_AT_ONCE).collect().await;
-    let (mut failed, mut corrupt) = (Vec::new(), Vec::new());
-    for (message_id, handled) in handled {
-        match handled {
-            Ok(()) => continue,
+        match handle_message(ports, &message).await {
+            Ok(()) => progress.done(message.message_id),
             Err(Failure::Port(error)) => {
-                tracing::warn!(message_id, error = error_chain(&error), "event not handled");
+                let (message_id, error) = (message.message_id, error_chain(&error));
+                tracing::warn!(message_id, error, "event not handled");
             }
-            Err(Failure::Corrupt(message)) => corrupt.push(message),
+            Err(Failure::Corrupt(message)) => return Some(message),
         }
-        failed.push(message_id);
-    }
+        None
+    });
+    let corrupt: Vec<_> = handled.buffer_unordered(MESSAGES_AT_ONCE).collect().await;
+    let corrupt: Vec<_> = corrupt.into_iter().flatten().collect();
     alert_corrupt(ports, ROLE, &corrupt).await;
-    response(failed)
+    progress.response()
 }
 
 async fn handle_message<P: Ports>(ports: &P, message: &ReceivedMessage) -> Result<(), Failure> {

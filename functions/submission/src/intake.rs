@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
+use steward_aws::batch::BatchProgress;
 use steward_core::{
     definition::plan::Plan,
     intake::{Intake, may_start, pause_before_next_turn},
@@ -117,10 +118,14 @@ async fn start_share<P: Ports>(ports: &P, levels: &Intake, text: &str) -> Result
 }
 
 /// Puts messages back into the submissions queue, with a delay. A copy is sent before the message is acknowledged, so a
-/// crash duplicates a submission and never loses it. Returns the messages whose copy was not sent.
+/// crash duplicates a submission and never loses it.
 ///
 /// A failed delivery would count as a receive, and after 30 of them the submission would be a dead letter.
-pub(crate) async fn hold_back<P: Ports>(ports: &P, messages: Vec<SqsMessage>) -> Vec<String> {
+pub(crate) async fn hold_back<P: Ports>(
+    ports: &P,
+    messages: Vec<SqsMessage>,
+    progress: &BatchProgress,
+) {
     let (mut message_ids, mut copies) = (Vec::new(), Vec::new());
     for message in messages {
         let turn = turn(&message);
@@ -135,20 +140,20 @@ pub(crate) async fn hold_back<P: Ports>(ports: &P, messages: Vec<SqsMessage>) ->
         copies.push(OutgoingMessage { queue: Queue::Submissions, body, attributes, tenant, delay });
     }
     if copies.is_empty() {
-        return Vec::new();
+        return;
     }
     tracing::info!(submissions = copies.len(), "submissions held back: a queue is too long");
-    let mut failed = Vec::new();
     for (message_id, sent) in message_ids.into_iter().zip(ports.channel().send(copies).await) {
         match sent {
-            Ok(()) => metrics::submission_held_back(),
+            Ok(()) => {
+                metrics::submission_held_back();
+                progress.done(message_id);
+            }
             Err(error) => {
                 tracing::warn!(message_id, error = error_chain(&error), "submission not held back");
-                failed.push(message_id);
             }
         }
     }
-    failed
 }
 
 fn turn(message: &SqsMessage) -> u32 {

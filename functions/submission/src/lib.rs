@@ -13,11 +13,11 @@
 //!
 //! While a queue of its steps is too long, a new task waits before it is recorded ([`handle_with_intake`]).
 
-use std::panic::AssertUnwindSafe;
+use std::{collections::BTreeSet, panic::AssertUnwindSafe};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, future::join, stream};
-use steward_aws::batch::{received_messages, response};
+use steward_aws::batch::{Batch, BatchProgress, received_messages};
 use steward_core::submission::{
     ReadableFields, ReplyQueues, event::ReceivedEvent, is_traceparent, parse,
 };
@@ -53,20 +53,34 @@ pub async fn handle_with_intake<P: Ports>(
     ports: &P,
     intake: &IntakeView,
     reply_queues: &ReplyQueues,
-    event: SqsEvent,
+    batch: impl Into<Batch>,
 ) -> SqsBatchResponse {
+    let Batch { event, progress } = batch.into();
     let (start, hold) = intake.divide(ports, event).await;
-    let (handled, failed) = join(handle(ports, reply_queues, start), hold_back(ports, hold)).await;
-    let handled = handled.batch_item_failures.into_iter().map(|failure| failure.item_identifier);
-    response(handled.chain(failed))
+    let starting = process(ports, reply_queues, start, &progress);
+    join(starting, hold_back(ports, hold, &progress)).await;
+    progress.response()
 }
 
 /// Handles a batch of messages from the submissions queue. Returns the messages that SQS has to deliver again.
 pub async fn handle<P: Ports>(
     ports: &P,
     reply_queues: &ReplyQueues,
-    event: SqsEvent,
+    batch: impl Into<Batch>,
 ) -> SqsBatchResponse {
+    let Batch { event, progress } = batch.into();
+    process(ports, reply_queues, event, &progress).await;
+    progress.response()
+}
+
+/// Records submissions, and sends their messages. A submission that is recorded and whose messages are not sent is
+/// redelivered, and sends them then: submission is idempotent.
+async fn process<P: Ports>(
+    ports: &P,
+    reply_queues: &ReplyQueues,
+    event: SqsEvent,
+    progress: &BatchProgress,
+) {
     let receipts: Vec<_> = stream::iter(received_messages(event))
         .map(|message| async move {
             let traceparent = message.traceparent;
@@ -74,32 +88,30 @@ pub async fn handle<P: Ports>(
             (message.message_id, AssertUnwindSafe(receipts).catch_unwind().await)
         })
         .buffer_unordered(SUBMISSIONS_AT_ONCE)
+        .take_until(progress.last_start())
         .collect()
         .await;
-    let (mut failed, mut owners, mut sends) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut done, mut owners, mut sends) = (BTreeSet::new(), Vec::new(), Vec::new());
     for (message_id, receipts) in receipts {
         match receipts {
             Ok(Ok(receipts)) => {
                 let own: Vec<_> = receipts.into_iter().flat_map(|receipt| receipt.sends).collect();
                 owners.extend(own.iter().map(|_| message_id.clone()));
                 sends.extend(own);
+                done.insert(message_id);
             }
-            Ok(Err(error)) => {
-                log_failure(&message_id, &error);
-                failed.push(message_id);
-            }
-            Err(_) => failed.push(message_id),
+            Ok(Err(error)) => log_failure(&message_id, &error),
+            Err(_) => {}
         }
     }
     for (message_id, sent) in owners.into_iter().zip(send_effects(ports, sends).await) {
         if let Err(error) = sent
-            && !failed.contains(&message_id)
+            && done.remove(&message_id)
         {
             log_failure(&message_id, &error);
-            failed.push(message_id);
         }
     }
-    response(failed)
+    done.into_iter().for_each(|message_id| progress.done(message_id));
 }
 
 fn log_failure(message_id: &str, error: &PortError) {

@@ -12,10 +12,10 @@
 //! | `payloads` | deletes payloads that no task needs any more |
 //! | `queues` | checks of all queues |
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use futures_util::{
-    StreamExt,
+    FutureExt, StreamExt,
     future::{join, join3},
     stream,
 };
@@ -43,7 +43,7 @@ pub use crate::{
 /// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
 
-/// The time that a run needs for one page of payloads.
+/// How long before its deadline a run begins no page of payloads any more.
 const PAYLOADS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Makes one run as [`run_once`] does, and sends the [ticks] for the time until the next run. Its sweep ends when the first
@@ -68,7 +68,7 @@ pub async fn run<P: Ports>(
 /// ticks do nothing.
 ///
 /// # Errors
-/// The due index could not be read. The tick need not be delivered again: the next one makes up for it.
+/// The due index could not be read, or the sweep did not end before `deadline`. The tick need not be delivered again: the next one makes up for it.
 pub async fn handle_ticks<P: Ports>(
     ports: &P,
     schedule: &SweepSchedule,
@@ -80,16 +80,17 @@ pub async fn handle_ticks<P: Ports>(
     for tick in ticks {
         let now = ports.clock().now();
         if let Some(end) = ticks::sweep_end(schedule, &tick, now, deadline) {
-            swept.add(Box::pin(sweep(ports, first_shard, end)).await?);
+            swept.add(until(ports, deadline, sweep(ports, first_shard, end)).await?);
         }
     }
     Ok(swept)
 }
 
-/// Makes one run without ticks: sweeps the due index, publishes alerts that were not published, and updates the history.
+/// Makes one run without ticks: sweeps the due index, publishes alerts that were not published, updates the history, and
+/// deletes payloads for the rest of the time.
 ///
 /// # Errors
-/// The due index could not be read. Failures of alerts and of the history are logged; the next run makes up for them.
+/// The due index could not be read, or the sweep did not end before `deadline`. Failures of alerts and of the history are logged; the next run makes up for them.
 pub async fn run_once<P: Ports>(
     ports: &P,
     first_shard: u32,
@@ -106,36 +107,57 @@ async fn run_from<P: Ports>(
     sweep_end: Timestamp,
     deadline: Timestamp,
 ) -> Result<SweepResult, PortError> {
-    let sweeping = Box::pin(sweep(ports, first_shard, sweep_end));
-    let checking = Box::pin(queues::check(ports));
-    let (swept, checked, breakers) =
-        join3(sweeping, checking, Box::pin(publish_unpublished_changes(ports))).await;
-    for error in checked.alerts.err().into_iter().chain(breakers.err()) {
+    let checking = queues::check(ports).map(Ok);
+    let (swept, checked, breakers) = join3(
+        until(ports, deadline, sweep(ports, first_shard, sweep_end)),
+        until(ports, deadline, checking),
+        until(ports, deadline, publish_unpublished_changes(ports)),
+    )
+    .await;
+    // The alarm for missing runs is what reports that the queues cannot be checked.
+    let complete = checked.as_ref().is_ok_and(|checked| checked.complete);
+    let alerted = checked.and_then(|checked| checked.alerts);
+    for error in alerted.err().into_iter().chain(breakers.err()) {
         tracing::warn!(
             error = error_chain(&error),
             "alerts not published; the next run publishes them"
         );
     }
     let swept = swept?;
-    // The alarm for missing runs is what reports that the queues cannot be checked.
-    if checked.complete {
+    if complete {
         metrics::swept();
     }
-    if let Err(error) = Box::pin(history::record(ports, at, swept, deadline)).await {
+    if let Err(error) = until(ports, deadline, history::record(ports, at, swept, deadline)).await {
         tracing::warn!(
             error = error_chain(&error),
             "history not updated; the next run continues from here"
         );
     }
-    if ports.clock().now() < earlier(deadline, PAYLOADS_WITHIN)
-        && let Err(error) = Box::pin(payloads::delete_orphans(ports, at)).await
-    {
+    let deleting = payloads::delete_orphans(ports, at, earlier(deadline, PAYLOADS_WITHIN));
+    if let Err(error) = until(ports, deadline, deleting).await {
         tracing::warn!(
             error = error_chain(&error),
             "payloads of expired tasks not deleted; the next run deletes them"
         );
     }
     Ok(swept)
+}
+
+/// Does `work` until `deadline`. Whatever is not done by then is abandoned; the next run repeats it.
+///
+/// # Errors
+/// The work failed, or was not done by then.
+async fn until<P: Ports, T>(
+    ports: &P,
+    deadline: Timestamp,
+    work: impl Future<Output = Result<T, PortError>>,
+) -> Result<T, PortError> {
+    let left = Duration::try_from(ports.clock().now().duration_until(deadline)).unwrap_or_default();
+    // Boxed: the type of a whole run would be too deeply nested for the compiler.
+    tokio::time::timeout(left, Box::pin(work)).await.unwrap_or_else(|elapsed| {
+        let operation = "finish before the function's deadline".to_owned();
+        Err(PortError { operation, retryable: true, source: elapsed.into() })
+    })
 }
 
 /// Sweeps all shards, several concurrently, until `deadline`, the time at which Lambda stops the function. It starts at
@@ -181,7 +203,7 @@ async fn sweep_shard<P: Ports>(
             redelivered: false,
             traceparent: None,
         });
-        for result in drive(ports, deliveries.collect()).await {
+        for result in drive(ports, deliveries.collect(), pending()).await {
             swept.due += 1;
             if let Err(error) = result {
                 swept.failed += 1;

@@ -4,12 +4,13 @@
 //! payloads, however long it lives, so nothing that a task needs expires. A child task exists at least as long as its
 //! parent's documents, so a parent finds what its child tasks have stored.
 //!
-//! Each run handles one page of objects. At the end of the list, the next pass begins a day later. The place in the list is a
-//! shared record; if two supervisors run at once, both do the same.
+//! Each run handles pages of objects until its deadline. At the end of the list, the next pass begins a day later. The place
+//! in the list is a shared record, saved after each page: the next run continues there. If two supervisors run at once, the
+//! one that loses the race for the record stops.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, future::try_join, stream};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use steward_core::{
@@ -22,10 +23,10 @@ use steward_core::{
     },
 };
 use steward_runtime::{
-    payloads::PayloadStore,
+    payloads::{PayloadPage, PayloadStore},
     ports::{
-        PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome,
-        StateStore,
+        Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
+        SharedSaveOutcome, StateStore,
     },
 };
 
@@ -33,7 +34,7 @@ use steward_runtime::{
 const PASS_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// Tasks that are read at the same time.
-const TASKS_AT_ONCE: usize = 16;
+const TASKS_AT_ONCE: usize = 64;
 
 /// Where the pass stands.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -49,12 +50,20 @@ fn key() -> SharedRecordKey {
     SharedRecordKey { kind: SharedRecordKind::Payloads, name: "pass".to_owned() }
 }
 
-/// Handles the next page of objects, if it is time for it. Returns the number of deleted objects.
+/// Handles pages of objects until `deadline`, or until the end of the list, if it is time for it. Returns the number of deleted
+/// objects.
 ///
 /// # Errors
 /// The store or the bucket failed. The next run handles the same page again.
-pub async fn delete_orphans<P: Ports>(ports: &P, now: Timestamp) -> Result<usize, PortError> {
+pub async fn delete_orphans<P: Ports>(
+    ports: &P,
+    now: Timestamp,
+    deadline: Timestamp,
+) -> Result<usize, PortError> {
     let Some(store) = ports.payloads() else { return Ok(0) };
+    if ports.clock().now() >= deadline {
+        return Ok(0);
+    }
     let last = ports.store().shared_record(&key()).await?;
     // A record that cannot be read begins a new pass.
     let pass = last.as_ref().and_then(|last| Pass::deserialize(&last.body).ok());
@@ -62,22 +71,42 @@ pub async fn delete_orphans<P: Ports>(ports: &P, now: Timestamp) -> Result<usize
     if now.as_second() < pass.not_before {
         return Ok(0);
     }
-    let page = store.task_payloads(pass.after.as_deref()).await?;
     let stored_before = earlier(now, limits::ORPHANED_PAYLOAD_AGE);
-    let old = page.payloads.into_iter().filter(|payload| payload.stored_at < stored_before);
-    let old: Vec<_> = old.map(|payload| payload.key).collect();
-    let deleted = delete_unneeded(ports, store, old).await?;
-    let not_before = if page.next.is_some() { now } else { later(now, PASS_EVERY) };
-    let pass = Pass { after: page.next, not_before: not_before.as_second() };
-    let record = SharedRecord {
-        key: key(),
-        revision: last.map_or(0, |last| last.revision) + 1,
-        body: to_json_value(&pass),
-        expires_at: None,
-    };
-    let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =
-        ports.store().save_shared_record(&record).await?;
+    let (mut deleted, mut revision) = (0, last.map_or(0, |last| last.revision));
+    let mut unread = Some(store.task_payloads(pass.after.as_deref()).await?);
+    while let Some(PayloadPage { payloads, next }) = unread
+        && ports.clock().now() < deadline
+    {
+        let old = payloads.into_iter().filter(|payload| payload.stored_at < stored_before);
+        let deleting = delete_unneeded(ports, store, old.map(|payload| payload.key).collect());
+        let (count, following) = try_join(deleting, page_after(store, next.as_deref())).await?;
+        deleted += count;
+        revision += 1;
+        let not_before = if next.is_some() { now } else { later(now, PASS_EVERY) };
+        let pass = Pass { after: next, not_before: not_before.as_second() };
+        let body = to_json_value(&pass);
+        let record = SharedRecord { key: key(), revision, body, expires_at: None };
+        unread = match ports.store().save_shared_record(&record).await? {
+            SharedSaveOutcome::Saved => following,
+            // Another supervisor handles the same pages.
+            SharedSaveOutcome::Conflict(_) => None,
+        };
+    }
+    if deleted > 0 {
+        tracing::info!(deleted, "payloads of expired tasks deleted");
+    }
     Ok(deleted)
+}
+
+/// The page that begins after a key, if there is one.
+async fn page_after(
+    store: &dyn PayloadStore,
+    after: Option<&str>,
+) -> Result<Option<PayloadPage>, PortError> {
+    match after {
+        Some(after) => store.task_payloads(Some(after)).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn delete_unneeded<P: Ports>(
@@ -102,8 +131,5 @@ async fn delete_unneeded<P: Ports>(
     };
     let unneeded: Vec<_> = keys.into_iter().filter(is_unneeded).collect();
     store.delete(&unneeded).await?;
-    if !unneeded.is_empty() {
-        tracing::info!(deleted = unneeded.len(), "payloads of expired tasks deleted");
-    }
     Ok(unneeded.len())
 }

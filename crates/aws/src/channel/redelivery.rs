@@ -16,9 +16,15 @@ use steward_runtime::{
     metrics,
     ports::{Queue, error_chain},
 };
+use tokio::time::Instant;
 
 use super::sqs_channel::SqsChannel;
-use crate::{batch::receives, errors::failed, queues::late_after, sqs::BATCH_MESSAGES_MAX};
+use crate::{
+    batch::{Batch, progress::handle_until, receives},
+    errors::failed,
+    queues::late_after,
+    sqs::BATCH_MESSAGES_MAX,
+};
 
 /// The longest delay before a redelivery.
 const LONGEST: Duration = Duration::from_secs(180);
@@ -41,21 +47,22 @@ pub fn delay(receives: u32, random: f64) -> Duration {
 }
 
 impl SqsChannel {
-    /// Counts the messages of a batch from `queue` that waited for too long, passes the batch to `handle`, and sets the visibility of the messages that it reports as failed to a
-    /// [`delay`]. If that request fails, SQS redelivers them after the queue's visibility timeout.
+    /// Counts the messages of a batch from `queue` that waited for too long, and passes the batch to `handle` until `stop`. Sets the
+    /// visibility of the messages that are not done by then to a [`delay`]. If that request fails, SQS redelivers them after the
+    /// queue's visibility timeout.
     pub async fn process_batch<F>(
         &self,
         queue: &Queue,
         event: SqsEvent,
-        handle: impl FnOnce(SqsEvent) -> F,
+        stop: Instant,
+        handle: impl FnOnce(Batch) -> F,
     ) -> SqsBatchResponse
     where
         F: Future<Output = SqsBatchResponse>,
     {
         count_late(queue, &event, Timestamp::now());
         let receipts: Vec<_> = event.records.iter().map(MessageReceipt::of).collect();
-        // Boxed: the type of a whole invocation would be too deeply nested for the compiler.
-        let response = Box::pin(handle(event)).await;
+        let response = handle_until(event, stop, handle).await;
         let is_failed = |receipt: &MessageReceipt| {
             let mut failures = response.batch_item_failures.iter();
             failures.any(|failure| failure.item_identifier == receipt.message_id)

@@ -42,6 +42,9 @@ pub enum DriveError {
         /// The number of lost races.
         lost: u32,
     },
+    /// The function had to stop before the decision was saved.
+    #[error("the function's time was up")]
+    OutOfTime,
     /// The decision panicked, which is a bug. Other tasks of the batch are not affected.
     #[error("task {task_id}: panicked")]
     Panicked {
@@ -57,7 +60,10 @@ impl DriveError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Port { .. } | Self::Contended { .. } | Self::Panicked { .. } => true,
+            Self::Port { .. }
+            | Self::Contended { .. }
+            | Self::OutOfTime
+            | Self::Panicked { .. } => true,
             Self::Illegal { .. } | Self::Missing { .. } => false,
         }
     }

@@ -32,28 +32,32 @@ pub(super) struct DecidedDeliveries {
 }
 
 /// Collects decided deliveries into one chunk, or into several if their effects exceed [`CHUNK_BYTES`]. While one
-/// chunk is sent, the next tasks are decided.
+/// chunk is sent, the next tasks are decided. When `decided` ends, it is dropped at once, with the decisions that are not
+/// complete: others may wait for a request that they share with one.
 pub(super) fn in_chunks(
     decided: impl Stream<Item = DecidedDeliveries>,
 ) -> impl Stream<Item = Vec<DecidedDeliveries>> {
-    stream::unfold(Box::pin(decided), |mut decided| async move {
+    stream::unfold(Some(Box::pin(decided)), |decided| async move {
+        let mut decided = decided?;
         let (mut chunk, mut bytes) = (Vec::new(), 0);
-        while bytes < CHUNK_BYTES
-            && let Some(next) = decided.next().await
-        {
+        while bytes < CHUNK_BYTES {
+            let Some(next) = decided.next().await else {
+                return (!chunk.is_empty()).then_some((chunk, None));
+            };
             let effects = next.outcome.iter().flat_map(|outcome| &outcome.effects);
             bytes += effects.map(|(effect, _)| effect.bytes()).sum::<usize>();
             chunk.push(next);
         }
-        (!chunk.is_empty()).then_some((chunk, decided))
+        Some((chunk, Some(decided)))
     })
 }
 
 /// Sends the effects of a chunk. Returns results by position. If there are several for one position, the last one
-/// counts.
+/// counts. When `stop` is ready, the alerts are not recorded as sent any more.
 pub(super) async fn send_chunk<P: Ports>(
     ports: &P,
     chunk: Vec<DecidedDeliveries>,
+    stop: impl Future<Output = ()>,
 ) -> Vec<(usize, Result<(), Arc<DriveError>>)> {
     let (mut results, mut effects, mut owners) = (Vec::new(), Vec::new(), Vec::new());
     for DecidedDeliveries { task_id, positions, outcome } in chunk {
@@ -87,13 +91,17 @@ pub(super) async fn send_chunk<P: Ports>(
         let error = Arc::new(DriveError::port(&task_id)(source));
         results.extend(positions.iter().map(|position| (*position, Err(error.clone()))));
     }
-    confirm_alerts(ports, alerted).await;
+    confirm_alerts(ports, alerted, stop).await;
     results
 }
 
 /// Records that the alerts of these tasks were published. A task in Error stays due until then. If this save is lost,
 /// the supervisor publishes the alert again: at least once.
-async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp>) {
+async fn confirm_alerts<P: Ports>(
+    ports: &P,
+    alerted: BTreeMap<TaskId, Timestamp>,
+    stop: impl Future<Output = ()>,
+) {
     let confirmed = stream::iter(alerted).map(|(task_id, ended_at)| async move {
         let delivery = Delivery {
             task_id: task_id.clone(),
@@ -106,5 +114,5 @@ async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp
             tracing::warn!(error = error_chain(&error), "alert sent, but not recorded as sent");
         }
     });
-    confirmed.buffer_unordered(TASKS_AT_ONCE).collect::<()>().await;
+    confirmed.buffer_unordered(TASKS_AT_ONCE).take_until(stop).collect::<()>().await;
 }

@@ -1,12 +1,16 @@
 //! Calls the real handler of each role. Only this file knows the handlers' signatures.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::future::join;
 use jiff::Timestamp;
-use steward_agent::attempt::{CircuitBreaker, RateLimiter};
+use steward_agent::{
+    attempt::{CircuitBreaker, RateLimiter},
+    attempts_deadline,
+};
+use steward_aws::batch::progress::handle_until;
 use steward_core::{
     breaker::BreakerSettings,
     model::{names::AgentName, time::later},
@@ -15,6 +19,7 @@ use steward_core::{
 use steward_runtime::ports::Ports;
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
 use steward_submission::{IntakeView, events, handle_with_intake};
+use tokio::time::Instant;
 
 use super::{
     fault_injector::SimulatedPorts,
@@ -32,16 +37,19 @@ pub(super) async fn handle(
     ports: &SimulatedPorts,
     memory: InstanceMemory,
     event: SqsEvent,
-    limit: std::time::Duration,
+    limit: Duration,
 ) -> Vec<String> {
     let deadline = deadline(ports, limit);
+    let stop = Instant::now() + limit.saturating_sub(MARGIN);
     let response: SqsBatchResponse = match role {
         InstanceRole::Submission => {
             let reply_queues = ReplyQueues::parse(REPLY_QUEUE);
             let (awaited, submissions) = divide(event);
             let (of_events, mut response) = join(
-                events::handle(ports, awaited),
-                handle_with_intake(ports, &memory.intake, &reply_queues, submissions),
+                handle_until(awaited, stop, |batch| events::handle(ports, batch)),
+                handle_until(submissions, stop, |batch| {
+                    handle_with_intake(ports, &memory.intake, &reply_queues, batch)
+                }),
             )
             .await;
             response.batch_item_failures.extend(of_events.batch_item_failures);
@@ -50,12 +58,15 @@ pub(super) async fn handle(
         InstanceRole::Scheduler => {
             let commands = CommandAuthority::new("https://queues.example/commands", "");
             let instance = SchedulerInstance { commands, ..SchedulerInstance::default() };
-            steward_scheduler::handle_with(ports, &instance, event).await
+            let handle = |batch| steward_scheduler::handle_with(ports, &instance, batch);
+            handle_until(event, stop, handle).await
         }
         InstanceRole::Agent(name) => {
             let Some(memory) = memory.agent else { return Vec::new() };
             let agent = agent(ports, name, memory);
-            steward_agent::handle(ports, &agent, event, deadline).await
+            let attempts = attempts_deadline(deadline);
+            let handle = |batch| steward_agent::handle(ports, &agent, batch, attempts);
+            handle_until(event, stop, handle).await
         }
         InstanceRole::Supervisor => SqsBatchResponse::default(),
     };
@@ -114,22 +125,29 @@ fn agent(
 }
 
 /// Runs one sweep of a supervisor.
-pub(super) async fn sweep(ports: &SimulatedPorts, first_shard: u32, limit: std::time::Duration) {
+pub(super) async fn sweep(ports: &SimulatedPorts, first_shard: u32, limit: Duration) {
     // The next sweep makes up for one that fails.
     let _: Result<_, _> =
         steward_supervisor::sweep(ports, first_shard, deadline(ports, limit)).await;
 }
 
 /// Runs the part of a supervisor that deletes payloads.
-pub(super) async fn delete_orphans(ports: &SimulatedPorts) {
+pub(super) async fn delete_orphans(ports: &SimulatedPorts, limit: Duration) {
     use steward_runtime::ports::Clock;
     // The next run makes up for one that fails.
-    let _: Result<_, _> =
-        steward_supervisor::payloads::delete_orphans(ports, ports.clock().now()).await;
+    let _: Result<_, _> = steward_supervisor::payloads::delete_orphans(
+        ports,
+        ports.clock().now(),
+        deadline(ports, limit),
+    )
+    .await;
 }
 
-/// The deadline for the handler: one second before the function times out. In production it is two seconds before.
-fn deadline(ports: &SimulatedPorts, limit: std::time::Duration) -> Timestamp {
+/// How long before the function times out its handler stops. In production it is two seconds.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// The deadline for the handler.
+fn deadline(ports: &SimulatedPorts, limit: Duration) -> Timestamp {
     use steward_runtime::ports::Clock;
-    later(ports.clock().now(), limit.saturating_sub(std::time::Duration::from_secs(1)))
+    later(ports.clock().now(), limit.saturating_sub(MARGIN))
 }

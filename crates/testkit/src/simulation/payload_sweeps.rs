@@ -58,10 +58,8 @@ impl SimulatedDeployment {
             self.sleep_until(self.now() + DAY).await;
             self.delete_expired();
             self.expire_uploads();
-            let pages = self.state().oracle.payloads.task_keys().len() / 10 + 2;
-            for _ in 0..pages {
-                handlers::delete_orphans(&ports).await;
-            }
+            let limit = std::time::Duration::from_millis(self.plan.function_timeout);
+            handlers::delete_orphans(&ports, limit).await;
             self.check_payloads();
             let tasks: Vec<_> = self.state().oracle.tasks.keys().cloned().collect();
             if tasks.iter().all(|id| self.present(id).is_none()) {

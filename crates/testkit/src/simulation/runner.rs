@@ -393,9 +393,9 @@ impl Runner {
             is_meant && is_supervisor && matches!(instance.state, InstanceState::Idle)
         });
         if let Some((number, _)) = supervisors.next() {
-            self.invoke(number, Vec::new(), |ports, _| {
+            self.invoke(number, Vec::new(), |ports, limit| {
                 async move {
-                    handlers::delete_orphans(&ports).await;
+                    handlers::delete_orphans(&ports, limit).await;
                     Vec::new()
                 }
                 .boxed()

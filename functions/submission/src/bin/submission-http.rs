@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lambda_http::{Error, Request, run, service_fn, tower::ServiceExt};
+use lambda_http::{Error, Request, RequestExt, run, service_fn, tower::ServiceExt};
 use steward_aws::{AwsPorts, Config, function, telemetry};
+use steward_http::out_of_time;
 use steward_submission::http::service;
 
 #[tokio::main]
@@ -12,6 +13,11 @@ async fn main() -> Result<(), Error> {
     let config: Config = function::configuration()?;
     let ports = AwsPorts::new(&function::sdk_config(), &config, "submission-http");
     let service = &service(Arc::new(ports), Arc::new(config.reply_queues));
-    run(service_fn(|request: Request| telemetry::flush_after(service.clone().oneshot(request))))
-        .await
+    run(service_fn(|request: Request| async move {
+        let context = request.lambda_context_ref().cloned();
+        let response = service.clone().oneshot(request);
+        let response = function::respond(context.as_ref(), response, out_of_time);
+        telemetry::flush_after(response).await
+    }))
+    .await
 }

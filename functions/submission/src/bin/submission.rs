@@ -14,6 +14,7 @@ async fn main() -> Result<(), Error> {
     let config = &config;
     let (reply_queues, intake) = (&config.reply_queues, &IntakeView::default());
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
+        let stop = function::stop_at(function::deadline(&event.context));
         let batch = event.payload;
         // Every batch is from one queue.
         let queue = batch.records.first().and_then(queue_of);
@@ -21,10 +22,10 @@ async fn main() -> Result<(), Error> {
         let handled = async {
             if is_event {
                 let handle = |batch| events::handle(ports, batch);
-                return ports.channel().process_batch(&Queue::Events, batch, handle).await;
+                return ports.channel().process_batch(&Queue::Events, batch, stop, handle).await;
             }
             let handle = |batch| handle_with_intake(ports, intake, reply_queues, batch);
-            ports.channel().process_batch(&Queue::Submissions, batch, handle).await
+            ports.channel().process_batch(&Queue::Submissions, batch, stop, handle).await
         };
         Ok::<_, Error>(telemetry::flush_after(handled).await)
     }))
