@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
@@ -143,8 +143,11 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::Scalar(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Scalar(Number::from_f64(value).map_or(Value::Null, Value::Number)))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
+        let number = Number::from_f64(value);
+        let number =
+            number.ok_or_else(|| E::custom("JSON has no infinite numbers and no `.nan`"))?;
+        Ok(Node::Scalar(Value::Number(number)))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {

@@ -5,7 +5,7 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_saphyr::{Location, Spanned};
 
@@ -162,7 +162,11 @@ impl<'de> Visitor<'de> for SourceMapVisitor {
         Ok(SourceMap::Scalar)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<SourceMap, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<SourceMap, E> {
+        // The value itself is read as null.
+        if !value.is_finite() {
+            return Err(E::custom("JSON has no infinite numbers and no `.nan`"));
+        }
         Ok(SourceMap::Scalar)
     }
 

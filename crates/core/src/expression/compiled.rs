@@ -378,6 +378,9 @@ impl Expression {
         let value = program
             .execute(&context)
             .map_err(|error| self.error(describe(&self.source, &error)))?;
+        if !has_json_numbers(&value) {
+            return Err(self.error(NO_JSON_NUMBER.to_owned()));
+        }
         let json = value.json().map_err(|_| self.error("the result is not JSON".to_owned()))?;
         self.spend_bytes(&json, budget)?;
         Ok(with_sorted_keys(json))
@@ -385,6 +388,24 @@ impl Expression {
 
     pub(super) fn error(&self, reason: String) -> EvaluationError {
         EvaluationError { expression: self.source.clone(), reason }
+    }
+}
+
+/// The reason for [`has_json_numbers`].
+const NO_JSON_NUMBER: &str = "the result has a number that JSON cannot represent (infinite, or not a number): test the \
+    divisor or the argument of `double` first";
+
+/// Whether JSON can represent all numbers in `value`. The conversion would replace an infinite number by null.
+fn has_json_numbers(value: &cel::Value) -> bool {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "a foreign enum, whose other variants have no numbers of this kind"
+    )]
+    match value {
+        cel::Value::Float(number) => number.is_finite(),
+        cel::Value::List(items) => items.iter().all(has_json_numbers),
+        cel::Value::Map(fields) => fields.map.values().all(has_json_numbers),
+        _ => true,
     }
 }
 

@@ -135,6 +135,29 @@ fn no_expression_runs_for_long_with_any_input() {
 }
 
 #[test]
+fn a_number_that_json_cannot_represent_is_an_error() {
+    let reason = "the result has a number that JSON cannot represent (infinite, or not a number): \
+                  test the divisor or the argument of `double` first";
+    for expression in [
+        "0.0 / 0.0",
+        "1e300 * 1e10",
+        "-1.0 / 0.0",
+        "double('nan')",
+        "double('inf')",
+        "[1.0, input.x / 0.0]",
+        "{'a': [{'b': input.x / 0.0}]}",
+    ] {
+        let error = render(expression, &json!({ "x": 1.5 })).unwrap_err();
+        assert!(error.contains(expression) && error.contains(reason), "{error}");
+    }
+    let scope = Scope { input: Some(&json!({ "x": 1.5 })), ..Scope::default() };
+    let within_a_text = Template::parse(json!({ "text": "a ${ input.x / 0.0 } b" }));
+    assert!(within_a_text.render(scope).is_err());
+    assert_eq!(render("input.x / 0.5", &json!({ "x": 1.5 })), Ok(json!(3.0)));
+    assert_eq!(render("input.x / 0.0 > 1.0", &json!({ "x": 1.5 })), Ok(json!(true)));
+}
+
+#[test]
 fn error_about_a_budget_contains_no_values() {
     let input = large_input();
     assert_eq!(

@@ -290,6 +290,14 @@ fn a_yaml_syntax_error_is_reported_at_its_location() {
 }
 
 #[test]
+fn a_number_that_json_cannot_represent_is_refused() {
+    for number in [".inf", "-.inf", ".nan", "1e999"] {
+        let errors = errors_after_edit("${ input.amount }", number);
+        assert!(errors.ends_with("JSON has no infinite numbers and no `.nan`"), "{errors}");
+    }
+}
+
+#[test]
 fn a_definition_over_the_size_limit_is_refused_before_it_is_parsed() {
     let large = format!("{DEFINITION}# {}", "x".repeat(limits::DEFINITION_BYTES_MAX));
     assert_eq!(errors_in(&large), format!(" {} bytes; the limit is 262144", large.len()));
