@@ -31,6 +31,7 @@ mod core;
 mod fixtures;
 mod memory;
 mod ports;
+mod schemas;
 mod table;
 mod valgrind;
 
@@ -91,4 +92,33 @@ fn instructions_match_their_baseline() {
 #[ignore = "run by valgrind"]
 fn run_every_case_once_under_valgrind() {
     valgrind::count(cases);
+}
+
+/// Whatever the schema and the input are: the figures are far from what would hold up the other messages of a batch.
+#[test]
+fn no_validation_takes_much_memory() {
+    for case in schemas::cases() {
+        let peak = allocation_counter::measure(case.prepare()).bytes_max;
+        assert!(peak <= schemas::BYTES_MAX, "{}: {peak} bytes", case.name);
+    }
+}
+
+#[test]
+fn no_validation_takes_long() {
+    let counted = match valgrind::instructions("run_every_schema_once_under_valgrind") {
+        Ok(counted) => counted,
+        Err(reason) => return println!("counted: NOT COMPARED: schemas: {reason}"),
+    };
+    let cases = schemas::cases();
+    assert_eq!(counted.len(), cases.len(), "valgrind counts each case once");
+    for (case, instructions) in cases.iter().zip(counted) {
+        println!("{}: {instructions} instructions", case.name);
+        assert!(instructions <= schemas::INSTRUCTIONS_MAX, "{}: {instructions}", case.name);
+    }
+}
+
+#[test]
+#[ignore = "run by valgrind"]
+fn run_every_schema_once_under_valgrind() {
+    valgrind::count(schemas::cases);
 }

@@ -1,14 +1,26 @@
 //! The schemas of a task's input and of the answer to a callback: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names another). It
 //! is compiled at its first use, because most readers of a definition do not validate inputs.
 
+//!
+//! The time and memory of a validation are limited for every schema and every payload
+//! (`docs/adr/0058-a-validation-has-a-budget.md`): [`cost`] limits the schema, [`patterns`] its regular expressions, and [`metered`]
+//! counts what the library reads of a payload.
+
+mod cost;
+mod metered;
+mod patterns;
+
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
 };
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use metered::{Metered, MeteredValue, Rates};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+
+use crate::limits;
 
 /// The maximum number of errors of an input in a message.
 const REPORTED_ERRORS_MAX: usize = 5;
@@ -17,18 +29,18 @@ const REPORTED_ERRORS_MAX: usize = 5;
 #[derive(Debug, Clone)]
 pub struct PayloadSchema {
     source: Value,
-    validator: Arc<OnceLock<Result<Validator, String>>>,
+    compiled: Arc<OnceLock<Result<CompiledSchema, String>>>,
 }
 
 impl PayloadSchema {
     /// Creates the schema from its JSON source. Does not compile it yet.
     #[must_use]
     pub fn new(source: Value) -> Self {
-        Self { source, validator: Arc::default() }
+        Self { source, compiled: Arc::default() }
     }
 
-    fn validator(&self) -> Result<&Validator, &String> {
-        self.validator.get_or_init(|| compile(&self.source)).as_ref()
+    fn compiled(&self) -> Result<&CompiledSchema, &String> {
+        self.compiled.get_or_init(|| CompiledSchema::new(&self.source)).as_ref()
     }
 
     /// The JSON source of the schema.
@@ -37,10 +49,11 @@ impl PayloadSchema {
         &self.source
     }
 
-    /// Why the source is not a valid JSON Schema, or `None` if it is valid.
+    /// Why the source is not a valid JSON Schema, or may cost too much. `None` if it is valid.
     #[must_use]
-    pub fn problem(&self) -> Option<&str> {
-        self.validator().err().map(String::as_str)
+    pub fn problem(&self) -> Option<String> {
+        let patterns = cost::of(&self.source).and_then(|cost| patterns::check(cost.patterns));
+        patterns.err().or_else(|| self.compiled().err().cloned())
     }
 
     /// Validates `payload`. `name` is its name in error messages.
@@ -48,35 +61,81 @@ impl PayloadSchema {
     /// # Errors
     /// The errors of the payload, with locations, types and limits, but without values.
     pub fn validate(&self, name: &str, payload: &Value) -> Result<(), String> {
-        let validator = self.validator().map_err(Clone::clone)?;
-        let mut errors = validator.iter_errors(payload);
-        let reported: Vec<_> = errors
-            .by_ref()
-            .take(REPORTED_ERRORS_MAX)
-            .map(|error| {
-                let at = error.instance_path().to_string();
-                format!("{name}{}: {}", at.replace('/', "."), error.masked_with("it"))
-            })
-            .collect();
-        if reported.is_empty() {
-            return Ok(());
-        }
-        let more = errors.count();
-        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-        Err(format!("{}{more}", reported.join("; ")))
+        let compiled = self.compiled().map_err(Clone::clone)?;
+        let bytes = limits::SCHEMA_STACK_BYTES;
+        stacker::maybe_grow(bytes, bytes, || compiled.validate(name, MeteredValue::new(payload)))
     }
 }
 
-/// Compiles a schema. External schemas are not fetched, and a pattern takes time linear in the length of the text.
-fn compile(source: &Value) -> Result<Validator, String> {
-    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-    options.build(source).map_err(|error| {
-        if let jsonschema::error::ValidationErrorKind::Referencing(_) = error.kind() {
-            return "it refers to an external schema".to_owned();
+/// A compiled schema.
+#[derive(Debug)]
+struct CompiledSchema {
+    validator: Validator<Metered>,
+    cost: cost::Cost,
+}
+
+impl CompiledSchema {
+    /// Compiles a schema. External schemas are not fetched, and a pattern takes time linear in the length of the text.
+    fn new(source: &Value) -> Result<Self, String> {
+        let cost = cost::of(source)?.one_value;
+        let validator = jsonschema::options_for()
+            .with_pattern_options(PatternOptions::regex().size_limit(patterns::BYTES_MAX))
+            .build(source)
+            .map_err(|error| {
+                if let jsonschema::error::ValidationErrorKind::Referencing(_) = error.kind() {
+                    return "it refers to an external schema".to_owned();
+                }
+                let at = error.instance_path().to_string();
+                if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
+            })?;
+        Ok(Self { validator, cost })
+    }
+
+    /// Finds first whether the payload is valid, without its errors: their number can grow exponentially with the depth of the
+    /// payload, because the errors of each alternative contain those of its own alternatives.
+    fn validate(&self, name: &str, payload: MeteredValue<'_>) -> Result<(), String> {
+        let rates =
+            Rates { child: self.cost.subschemas / 16, identity: self.cost.depth, path: false };
+        let max = limits::SCHEMA_STEPS_MAX;
+        match metered::within(max, rates, || self.validator.is_valid(payload)) {
+            Some(true) => return Ok(()),
+            Some(false) => {}
+            None => {
+                return Err(format!(
+                    "{name}: it takes more than {max} steps to validate against the schema"
+                ));
+            }
         }
-        let at = error.instance_path().to_string();
-        if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
-    })
+        let rates = Rates { child: rates.child + self.cost.refusals, path: true, ..rates };
+        let within = |work: &dyn Fn() -> String| {
+            metered::within(limits::SCHEMA_ERROR_STEPS_MAX, rates, work)
+        };
+        let errors = within(&|| self.errors(name, payload))
+            .or_else(|| within(&|| self.first_error(name, payload)));
+        Err(errors.unwrap_or_else(|| format!("{name}: it does not match the schema")))
+    }
+
+    /// The first errors of an invalid payload, and the number of the others.
+    fn errors(&self, name: &str, payload: MeteredValue<'_>) -> String {
+        let mut errors = self.validator.iter_errors(payload);
+        let reported: Vec<_> =
+            errors.by_ref().take(REPORTED_ERRORS_MAX).map(|error| describe(name, &error)).collect();
+        let more = errors.count();
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        format!("{}{more}", reported.join("; "))
+    }
+
+    /// The first error of an invalid payload.
+    fn first_error(&self, name: &str, payload: MeteredValue<'_>) -> String {
+        let error = self.validator.validate(payload).err();
+        error.map_or_else(String::new, |error| describe(name, &error))
+    }
+}
+
+/// Describes an error without values of the payload.
+fn describe(name: &str, error: &ValidationError<'_>) -> String {
+    let at = error.instance_path().to_string();
+    format!("{name}{}: {}", at.replace('/', "."), error.masked_with("it"))
 }
 
 impl PartialEq for PayloadSchema {
@@ -111,48 +170,4 @@ impl schemars::JsonSchema for PayloadSchema {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn errors_of_an_input_do_not_contain_its_values() {
-        let schema = PayloadSchema::new(json!({
-            "type": "object",
-            "required": ["amount"],
-            "properties": { "amount": { "type": "integer" }, "to": { "maxLength": 3 } },
-            "additionalProperties": false,
-        }));
-        assert_eq!(schema.problem(), None);
-        assert_eq!(schema.validate("input", &json!({ "amount": 1 })), Ok(()));
-        let wrong =
-            schema.validate("input", &json!({ "amount": "secret", "to": "secret", "x": "secret" }));
-        assert_eq!(
-            wrong.unwrap_err(),
-            "input.amount: it is not of type \"integer\"; input.to: it is longer than 3 characters; \
-             input: Additional properties are not allowed ('x' was unexpected)"
-        );
-        assert_eq!(
-            schema.validate("input", &json!({})).unwrap_err(),
-            "input: \"amount\" is a required property"
-        );
-    }
-
-    #[test]
-    fn an_invalid_schema_is_reported() {
-        for (schema, problem) in [
-            (json!({ "type": "objekt" }), "/type: \"objekt\" is not valid under any"),
-            (json!({ "$ref": "https://example.com/x.json" }), "it refers to an external schema"),
-            (json!({ "pattern": "(" }), "/pattern"),
-        ] {
-            let reported_problem = PayloadSchema::new(schema).problem().unwrap().to_owned();
-            assert!(reported_problem.starts_with(problem), "{reported_problem}");
-        }
-    }
-
-    #[test]
-    fn a_pattern_takes_linear_time() {
-        let schema = PayloadSchema::new(json!({ "pattern": "^(a+)+$" }));
-        assert!(schema.validate("input", &json!(format!("{}b", "a".repeat(50_000)))).is_err());
-    }
-}
+mod tests;

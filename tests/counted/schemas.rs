@@ -1,0 +1,77 @@
+//! The most expensive schemas and inputs that are known within the limits: a schema that `check` accepts, compiled, and an input of 128
+//! KiB that is validated against it.
+
+use serde_json::{Map, Value, json};
+use steward_core::{definition::schema::PayloadSchema, limits};
+
+use crate::case::Case;
+
+/// The limit for instructions: 250 ms of a processor that runs 2.4 a nanosecond, in a build that is not optimised.
+pub(crate) const INSTRUCTIONS_MAX: u64 = 600_000_000;
+
+/// The limit of the peak memory.
+pub(crate) const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The cases.
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case("alternatives", &alternatives(), &nested(28, numbers(60_000))),
+        case("doubled_references", &doubled_references(), &numbers(60_000)),
+        case("patterns", &patterns(), &Value::from_iter(vec!["abc".repeat(10_000); 4])),
+        case("properties", &properties(), &Value::from_iter(vec![json!({}); 40_000])),
+    ]
+}
+
+fn case(name: &str, schema: &Value, input: &Value) -> Case {
+    assert!(schema.to_string().len() <= limits::DEFINITION_BYTES_MAX, "{name}");
+    assert!(input.to_string().len() <= limits::DOCUMENT_BYTES_MAX, "{name}");
+    assert_eq!(PayloadSchema::new(schema.clone()).problem(), None, "{name}");
+    let (schema, input) = (schema.clone(), input.clone());
+    Case::new(
+        format!("schema/{name}"),
+        move || (PayloadSchema::new(schema.clone()), input.clone()),
+        |(schema, input)| schema.validate("input", &input),
+    )
+}
+
+fn numbers(number: usize) -> Value {
+    Value::from_iter(vec![1; number])
+}
+
+fn nested(levels: usize, value: Value) -> Value {
+    (0..levels).fold(value, |value, _| json!({ "a": value }))
+}
+
+/// Alternatives that all contain the same schema again.
+fn alternatives() -> Value {
+    let again = json!({ "$ref": "#" });
+    json!({ "oneOf": [
+        { "type": "object", "additionalProperties": again },
+        { "type": "object", "patternProperties": { "": again } },
+        { "type": "array", "items": again },
+    ] })
+}
+
+/// Each schema refers to the next one twice, and none reads the value.
+fn doubled_references() -> Value {
+    let twice = |n: usize| {
+        let next = json!({ "$ref": format!("#/$defs/{}", n + 1) });
+        (n.to_string(), json!({ "allOf": [next, next] }))
+    };
+    let mut schemas: Map<_, _> = (0..9).map(twice).collect();
+    schemas.insert("9".to_owned(), json!(true));
+    json!({ "$defs": schemas, "items": { "$ref": "#/$defs/0" } })
+}
+
+/// Patterns that read each text to its end.
+fn patterns() -> Value {
+    let pattern = |n| json!({ "pattern": format!("(a|b|c)*{n}[xy]{{3}}$") });
+    json!({ "items": { "anyOf": (0..100).map(pattern).collect::<Vec<_>>() } })
+}
+
+/// As many subschemas as are accepted.
+fn properties() -> Value {
+    let again = |n: usize| (n.to_string(), json!({ "$ref": "#", "type": "null" }));
+    let properties: Map<_, _> = (0..limits::SUBSCHEMAS_MAX - 10).map(again).collect();
+    json!({ "items": { "properties": properties } })
+}
