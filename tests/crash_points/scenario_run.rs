@@ -51,8 +51,9 @@ use crate::support::AdapterPorts;
 
 mod outage;
 
-/// How long an invocation may take, by tokio's clock, which is paused. Only calls that hang take time.
-const INVOCATION: Duration = Duration::from_secs(28);
+/// How long an invocation may take, by tokio's clock, which is paused: as an agent's. Only calls that hang, and services that do
+/// not respond, take time.
+const INVOCATION: Duration = Duration::from_secs(118);
 
 /// More rounds than any scenario needs. A longer run is an endless loop.
 const ROUNDS_MAX: usize = 100;

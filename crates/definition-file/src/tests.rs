@@ -7,7 +7,7 @@ use super::*;
 mod files;
 mod keys;
 mod language;
-mod limits;
+mod check_cost;
 mod properties;
 
 const DEFINITION: &str = "\

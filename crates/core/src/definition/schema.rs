@@ -1,6 +1,5 @@
 //! The schemas of a task's input and of the answer to a callback: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names another). It
 //! is compiled at its first use, because most readers of a definition do not validate inputs.
-
 //!
 //! The time and memory of a validation are limited for every schema and every payload
 //! (`docs/adr/0058-a-validation-has-a-budget.md`): [`cost`] limits the schema, [`patterns`] its regular expressions, and [`metered`]

@@ -6,6 +6,8 @@
 //! agent: { choose: '${ input.region + "-payment" }', of: [eu-payment, us-payment] }   by an expression
 //! ```
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,10 +101,8 @@ impl StepAgents {
             let message = format!("{} agents; it must be from 1 to {max}", names.len());
             problems.push((key.to_owned(), message));
         }
-        let repeated = names
-            .iter()
-            .enumerate()
-            .filter(|(n, name)| names.iter().take(*n).any(|earlier| earlier == *name));
+        let mut seen = BTreeSet::new();
+        let repeated = names.iter().enumerate().filter(|(_, name)| !seen.insert(*name));
         problems.extend(
             repeated.map(|(n, name)| (format!("{key}.{n}"), format!("`{name}` is listed twice"))),
         );

@@ -19,11 +19,11 @@ use crate::{
 const ENCODED_IN_SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-const EMPTY_SEGMENT: &str = "an empty segment of the request's path would name another resource; require a value, such as \
-                             with `minLength: 1` in the schema of the input, or skip the step with `when`";
-
-const DOT_SEGMENT: &str = "a `.` or `..` segment of the request's path would name another resource; send such a value \
-                           in the query or in the body";
+// As short as these are, what people see of an error has the cure too.
+const EMPTY_SEGMENT: &str =
+    "empty path segment; require a value (`minLength: 1`) or skip the step with `when`";
+const DOT_SEGMENT: &str =
+    "`.` or `..` as a path segment; send such a value in the query or in the body";
 
 /// Why a template cannot be the path of a request, as far as that is known before it is rendered.
 pub(super) fn problem(template: &Node) -> Option<String> {

@@ -48,7 +48,6 @@ fn a_file_with_many_problems_reports_the_first_ones() {
         filled(&format!("{head}    after: ["), |n| format!("q{n}, "), "a]\n"),
         filled(&format!("{head}lifecycle_events: ["), |n| format!("x{n}, "), "z]\n"),
         filled("name: big\nversion: 1\nsteps:\n", |n| format!("  s{n}:\n"), ""),
-        filled("name: big\nversion: 1\nsteps:\n", |n| format!("  s{n}: {{}}\n"), ""),
         filled(
             &format!(
                 "name: big\nversion: 1\nsteps:\n  a:\n    agent: a\n    request:\n     path: /x\n{body}"
