@@ -39,7 +39,6 @@ mod end_to_end;
 mod event_source;
 mod external_endpoints;
 mod faults;
-mod golden;
 mod history;
 mod lifetimes;
 mod missing_agents;

@@ -1,30 +1,30 @@
-//! Golden files of each release, in `tests/golden/RELEASE/`: what older functions stored, sent and understood.
+//! Golden files: what this state stores, sends and publishes, and what the functions of each release did.
 //!
-//! - `moments/*.json`: tables and queues in the middle of the scenario. This release must continue each of them, and every
-//!   task must end as if nothing had changed.
-//! - `shape.txt`: every field and every word of the stored items, the messages, the events, and of a task as
-//!   `steward show --json` prints it. A difference is a change that functions of that release meet during an upgrade or after
-//!   a rollback, or scripts of its users. It needs a note in `tests/golden/migrations/`.
-//! - `records.txt`: the fields that the item of a task can have, and that the scenario does not reach. They count as a part of
-//!   `shape.txt`.
-//! - `payload-reference.json`: a reference to a payload, as documents contain it.
-//! - `interfaces/*.json`: the schemas of definitions and of workflow tests, and the HTTP interfaces. What is gone from them, or
-//!   required now, counts as a part of `shape.txt`, too.
-//! - `contract/*.json`: the schemas for agents and consumers of events. A change needs another version of the contract.
+//! - `tests/golden/samples.txt` has a [sample](super::samples) of each kind of what this state writes. A change of a stored format, a
+//!   message, an event or a metric is a difference. `STEWARD_RENEW=1 cargo test --workspace --test steward drills::compatibility`
+//!   rewrites the file: commit it with the change that causes the difference.
+//! - `tests/golden/RELEASE/` has the [formats of a release](super::release). This state must continue the tasks of each of its
+//!   moments, and every task must end as if nothing had changed. A difference is a change that functions of that release meet
+//!   during an upgrade or after a rollback, or scripts of its users. It needs a note in `tests/golden/migrations/`.
 //!
 //! `STEWARD_FREEZE=0.3.0 cargo test --workspace --test steward drills::compatibility` writes the files of a release. It
-//! does so only for the version in Cargo.toml, and while CHANGELOG.md lists no unreleased changes.
+//! does so only for the version in Cargo.toml, and while CHANGELOG.md lists no unreleased changes. While no release is frozen, the
+//! tests below write this state into a temporary folder, and read it as they would read a release.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use serde_json::Value;
-use steward_core::{contract::ContractDocument, model::payload::PayloadReference};
+use metrics_util::debugging::DebuggingRecorder;
+use serde_json::{Value, json};
+use steward_core::model::payload::PayloadReference;
+use tokio::sync::OnceCell;
 
 use super::{
-    interfaces, records,
+    records,
+    release::Release,
+    samples::Samples,
     scenario::TASKS,
     shape::{self, Shape},
     world::{Moment, World},
@@ -34,7 +34,10 @@ use super::{
 const COPY_EVERY: usize = 3;
 
 /// The largest number of moments of a release: each costs a run.
-const MOMENTS_MAX: usize = 10;
+const MOMENTS_MAX: usize = 6;
+
+/// The largest number of lines of the files of a release.
+const LINES_MAX: usize = 1_500;
 
 /// More hours than the scenario takes.
 const HOURS_MAX: i64 = 6;
@@ -85,8 +88,8 @@ const COVERED: &[&str] = &[
     "shown timeline[].at = text",
 ];
 
-/// The golden file with a reference to a payload.
-const REFERENCE: &str = "payload-reference.json";
+/// The place of a reference to a payload among the samples.
+const REFERENCE: &str = "payload reference";
 
 /// A reference to a payload.
 fn reference() -> PayloadReference {
@@ -95,59 +98,61 @@ fn reference() -> PayloadReference {
     PayloadReference::new(key, 3_145_728, sha256, "application/pdf".parse().unwrap())
 }
 
-/// A run of the scenario by this release.
-struct Recording {
-    shape: Shape,
-    /// Few moments that contain, together, almost everything that any moment contains.
-    moments: Vec<Moment>,
+fn golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
-fn golden(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(path)
-}
-
-/// The releases with golden files.
-fn releases() -> Vec<String> {
-    let entries = golden("").read_dir().unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut releases: Vec<_> =
-        names.filter(|name| golden(name).join("shape.txt").exists()).collect();
-    releases.sort();
+/// The formats of the frozen releases, by name, and of this state as if it were frozen.
+async fn releases() -> BTreeMap<String, Release> {
+    let folders = golden().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let frozen = folders.filter(|folder| folder.join("samples.txt").exists());
+    let release = |folder: PathBuf| {
+        (folder.file_name().unwrap().to_str().unwrap().to_owned(), Release::read(&folder))
+    };
+    let mut releases: BTreeMap<_, _> = frozen.map(release).collect();
+    let folder = tempfile::tempdir().unwrap();
+    current().await.write(folder.path());
+    releases.insert("of this state".to_owned(), Release::read(folder.path()));
     releases
 }
 
-fn shape_of(moment: &Moment) -> Shape {
-    let mut shape = Shape::new();
+/// The formats of this state.
+async fn current() -> &'static Release {
+    static CURRENT: OnceCell<Release> = OnceCell::const_new();
+    CURRENT.get_or_init(|| Box::pin(record())).await
+}
+
+fn samples_of(moment: &Moment) -> Samples {
+    let mut samples = Samples::default();
     for (table, items) in &moment.tables {
-        items.iter().for_each(|item| shape::add_item(&mut shape, table, item));
+        items.iter().for_each(|item| samples.add_item(table, item));
     }
     for message in &moment.messages {
-        let body: Value = serde_json::from_str(&message.body).unwrap();
-        shape::add_message(&mut shape, &message.queue, &body);
+        samples.add_message(&message.queue, &serde_json::from_str(&message.body).unwrap());
     }
-    shape
+    samples
 }
 
 /// Runs the scenario from the beginning.
-async fn record() -> Recording {
+async fn record() -> Release {
+    let recorder = DebuggingRecorder::new();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
     let mut world = World::new().await;
     world.submit_missing().await;
-    let (mut shape, mut stored, mut candidates) = (Shape::new(), Shape::new(), Vec::new());
+    let (mut samples, mut stored, mut candidates) = (Samples::default(), Shape::new(), Vec::new());
     for n in 0.. {
         if n % COPY_EVERY == 0 {
             let moment = world.moment().await;
-            let of_moment = shape_of(&moment);
-            if !of_moment.is_subset(&stored) {
-                stored.extend(of_moment.iter().cloned());
+            let of_moment = samples_of(&moment);
+            let shape = of_moment.shape();
+            samples.extend(&of_moment);
+            if !shape.is_subset(&stored) {
+                stored.extend(shape.iter().cloned());
                 for (view, timeline) in world.shown().await {
-                    shape::add(&mut shape, "shown", &view);
-                    shape::add(
-                        &mut shape,
-                        "shown timeline",
-                        &serde_json::to_value(timeline).unwrap(),
-                    );
+                    samples.add("shown", &view);
+                    samples.add("shown timeline", &serde_json::to_value(timeline).unwrap());
                 }
-                candidates.push((of_moment, moment));
+                candidates.push((shape, moment));
             }
         }
         if world.has_ended().await {
@@ -156,15 +161,23 @@ async fn record() -> Recording {
         world.step().await;
     }
     assert_eq!(world.problems, [""; 0]);
-    shape.extend(stored);
     for (queue, body) in world.network.sent() {
-        shape::add_message(&mut shape, &queue, &body);
+        samples.add_message(&queue, &body);
+    }
+    for (operation, request) in world.network.writes() {
+        samples.add_write(&operation, &request);
     }
     for event in world.network.events() {
         let name = event["metadata"]["event"].as_str().or(event["type"].as_str());
-        shape::add(&mut shape, &format!("event {}", name.unwrap_or_default()), &event);
+        samples.add(&format!("event {}", name.unwrap_or_default()), &event);
     }
-    Recording { shape, moments: cover(candidates) }
+    for (key, ..) in recorder.snapshotter().snapshot().into_vec() {
+        let labels = key.key().labels().map(|label| (label.key().to_owned(), json!(label.value())));
+        samples.add(&format!("metric {}", key.key().name()), &labels.collect());
+    }
+    samples.add_item("steward-tasks", &records::item());
+    samples.add(REFERENCE, &reference().to_value());
+    Release::current(samples, cover(candidates))
 }
 
 /// The candidate with the most new lines, again and again.
@@ -183,8 +196,8 @@ fn cover(mut candidates: Vec<(Shape, Moment)>) -> Vec<Moment> {
 }
 
 /// Writes the golden files of a release.
-fn freeze(release: &str, recording: &Recording) {
-    let changelog = std::fs::read_to_string(golden("../../CHANGELOG.md")).unwrap();
+fn freeze(release: &str, current: &Release) {
+    let changelog = std::fs::read_to_string(golden().join("../../CHANGELOG.md")).unwrap();
     let unreleased = changelog.split("## ").nth(1).unwrap();
     let is_next = release == env!("CARGO_PKG_VERSION") && unreleased.contains("Nothing yet.");
     assert!(
@@ -192,63 +205,21 @@ fn freeze(release: &str, recording: &Recording) {
         "only the release that is about to be made can be frozen: {release} is not the version in Cargo.toml, or CHANGELOG.md \
          lists unreleased changes. The golden files of earlier releases stay as they are"
     );
-    let folder = golden(release);
-    drop(std::fs::remove_dir_all(folder.join("moments")));
-    std::fs::create_dir_all(folder.join("moments")).unwrap();
-    std::fs::write(folder.join(REFERENCE), format!("{:#}\n", reference().to_value())).unwrap();
-    std::fs::create_dir_all(folder.join("contract")).unwrap();
-    for schema in SCHEMAS {
-        let text = format!("{:#}\n", schema.generate());
-        std::fs::write(folder.join("contract").join(schema.file_name()), text).unwrap();
-    }
-    interfaces::freeze(&folder.join("interfaces"));
-    let write = |file: &str, shape: &Shape| {
-        let lines: String = shape.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(folder.join(file), lines).unwrap();
-    };
-    write("records.txt", &(&records::shape() - &recording.shape));
-    write("shape.txt", &recording.shape);
-    for (n, moment) in recording.moments.iter().enumerate() {
-        let text = serde_json::to_string(moment).unwrap();
-        // One line for each item, so that a difference can be read.
-        let text = text.replace("},{", "},\n{");
-        std::fs::write(folder.join("moments").join(format!("{:02}.json", n + 1)), text + "\n")
-            .unwrap();
-    }
+    current.write(&golden().join(release));
 }
 
-/// The schemas that are frozen with a release.
-const SCHEMAS: [ContractDocument; 3] =
-    [ContractDocument::Request, ContractDocument::Reply, ContractDocument::LifecycleEvent];
-
-/// What authors of agents and consumers of events would meet without another version: a changed schema, and within one major
-/// version a field that they no longer get or suddenly have to send.
-fn contract_break(schema: ContractDocument, old: &Value, new: &Value) -> Option<&'static str> {
-    let version = |schema: &Value| -> Vec<u32> {
-        let text = schema["version"].as_str().unwrap();
-        text.split('.').map(|number| number.parse().unwrap()).collect()
+/// The number of lines of all files in a folder.
+fn line_count(folder: &Path) -> usize {
+    let of = |path: PathBuf| match path.is_dir() {
+        true => line_count(&path),
+        false => std::fs::read_to_string(path).unwrap().lines().count(),
     };
-    let required = |schema: &Value| -> BTreeSet<String> {
-        let names = schema["required"].as_array().unwrap().iter();
-        names.map(|name| name.as_str().unwrap().to_owned()).collect()
-    };
-    let (old_version, new_version) = (version(old), version(new));
-    if new_version <= old_version {
-        return (old != new).then_some("it changed, and its version did not increase");
-    }
-    // Steward sends requests and events; agents send replies.
-    let is_kept = if schema == ContractDocument::Reply {
-        required(new).is_subset(&required(old))
-    } else {
-        required(old).is_subset(&required(new))
-    };
-    (old_version[0] == new_version[0] && !is_kept)
-        .then_some("other fields are required, so it needs another major version")
+    folder.read_dir().unwrap().map(|entry| of(entry.unwrap().path())).sum()
 }
 
 /// The lines of the migration notes that explain differences from this release.
 fn noted(release: &str) -> Vec<String> {
-    let Ok(notes) = golden("migrations").read_dir() else { return Vec::new() };
+    let Ok(notes) = golden().join("migrations").read_dir() else { return Vec::new() };
     let mut lines = Vec::new();
     for note in notes {
         let path = note.unwrap().path();
@@ -280,51 +251,68 @@ fn unexplained(differences: &[String], notes: &[String]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_this_release_stores_and_sends_is_known_to_every_earlier_release() {
-    let recording = record().await;
-    let missing: Vec<_> = COVERED.iter().filter(|line| !recording.shape.contains(**line)).collect();
-    assert!(missing.is_empty(), "the scenario lacks {missing:#?}, of {:#?}", recording.shape);
-    if let Ok(release) = std::env::var("STEWARD_FREEZE") {
-        freeze(&release, &recording);
+async fn what_is_written_and_sent_is_as_the_golden_samples_say() {
+    let current = current().await;
+    let shape = current.samples.shape();
+    let missing: Vec<_> = COVERED.iter().filter(|line| !shape.contains(**line)).collect();
+    assert!(missing.is_empty(), "the scenario lacks {missing:#?}, of {shape:#?}");
+    let (file, found) = (golden().join("samples.txt"), current.samples.lines());
+    if std::env::var_os("STEWARD_RENEW").is_some() {
+        let text: String = found.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(file, text).unwrap();
+        return;
     }
-    assert!(!releases().is_empty());
-    let new = &recording.shape | &records::shape();
-    for release in releases() {
-        let lines = |file| std::fs::read_to_string(golden(&release).join(file)).unwrap();
-        let texts = [lines("shape.txt"), lines("records.txt")];
-        let old: Shape = texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
-        let mut differences = shape::difference(&old, &new);
-        differences.extend(interfaces::differences(&golden(&release).join("interfaces")));
-        let unexplained = unexplained(&differences, &noted(&release));
+    let golden: BTreeSet<_> =
+        std::fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
+    let differences = shape::difference(&golden, &found);
+    assert!(
+        differences.is_empty(),
+        "tests/golden/samples.txt differs:\n{}\nIf that is intended, renew it: STEWARD_RENEW=1",
+        differences.join("\n")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_state_stores_and_sends_is_known_to_every_release() {
+    let current = current().await;
+    if let Ok(release) = std::env::var("STEWARD_FREEZE") {
+        freeze(&release, current);
+    }
+    for (name, release) in releases().await {
+        let unexplained = unexplained(&release.differences(current), &noted(&name));
         assert!(
             unexplained.is_empty(),
-            "the format differs from that of release {release}:\n{}\nFunctions of both releases run side by side during an \
+            "the format differs from that of release {name}:\n{}\nFunctions of both releases run side by side during an \
              upgrade. Make the change so that both can read it, and describe it in tests/golden/migrations/ (see its \
-             README.md). Before {release} is released: STEWARD_FREEZE={release}.",
+             README.md). Before {name} is released: STEWARD_FREEZE={name}.",
             unexplained.join("\n")
         );
+        assert_eq!(release.contract_breaks(current), [""; 0], "release {name}");
+        let [stored] = &release.samples.at(REFERENCE)[..] else { panic!("release {name}") };
+        assert_eq!(PayloadReference::of(stored), Some(Ok(reference())), "release {name}");
+        assert_eq!(reference().to_value(), *stored, "release {name}");
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_files_of_a_release_are_compact() {
+    let folder = tempfile::tempdir().unwrap();
+    current().await.write(folder.path());
+    let commands = std::fs::read_to_string(golden().join("commands.txt")).unwrap();
+    let lines = line_count(folder.path()) + commands.lines().count();
+    assert!(lines <= LINES_MAX, "{lines} lines");
+}
+
+#[tokio::test(start_paused = true)]
 async fn tasks_of_every_release_continue_from_every_moment() {
-    for release in releases() {
-        let mut files: Vec<_> = golden(&release)
-            .join("moments")
-            .read_dir()
-            .unwrap()
-            .map(|file| file.unwrap().path())
-            .collect();
-        files.sort();
-        assert!(!files.is_empty(), "release {release} has no moments");
-        for file in files {
-            let text = std::fs::read_to_string(&file).unwrap();
-            let moment: Moment = serde_json::from_str(&text).unwrap();
+    let expected: BTreeMap<_, _> =
+        TASKS.iter().map(|(id, course)| ((*id).to_owned(), course.end())).collect();
+    for (name, release) in releases().await {
+        assert!(!release.moments.is_empty(), "release {name} has no moments");
+        for moment in release.moments {
             let mut world = World::at(&moment).await;
             world.run_to_end(HOURS_MAX).await;
             let mut problems = world.problems.clone();
-            let expected: BTreeMap<_, _> =
-                TASKS.iter().map(|(id, course)| ((*id).to_owned(), course.end())).collect();
             let states = world.states().await;
             for (id, state) in &states {
                 if Some(state) != expected.get(id) {
@@ -335,45 +323,9 @@ async fn tasks_of_every_release_continue_from_every_moment() {
                 problems.push(format!("there are only {:?}", states.keys()));
             }
             problems.extend(world.wrong_effects().await);
-            assert!(problems.is_empty(), "{}: {problems:#?}", file.display());
+            assert!(problems.is_empty(), "release {name}, {}: {problems:#?}", moment.at);
         }
     }
-}
-
-#[test]
-fn references_of_every_release_are_read_and_written_alike() {
-    for release in releases() {
-        let text = std::fs::read_to_string(golden(&release).join(REFERENCE)).unwrap();
-        let stored: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(PayloadReference::of(&stored), Some(Ok(reference())), "release {release}");
-        assert_eq!(reference().to_value(), stored, "release {release}");
-    }
-}
-
-#[test]
-fn a_change_of_the_contract_has_another_version() {
-    for release in releases() {
-        for schema in SCHEMAS {
-            let text =
-                std::fs::read_to_string(golden(&release).join("contract").join(schema.file_name()));
-            let old: Value = serde_json::from_str(&text.unwrap()).unwrap();
-            let problem = contract_break(schema, &old, &schema.generate());
-            assert_eq!(problem, None, "{}, release {release}", schema.file_name());
-        }
-    }
-    let reply = ContractDocument::Reply.generate();
-    let changed = |version: &str, field: Option<&str>| {
-        let mut changed = reply.clone();
-        changed["version"] = version.into();
-        changed["properties"]["cost"] = serde_json::json!({ "type": "number" });
-        changed["required"].as_array_mut().unwrap().extend(field.map(Value::from));
-        contract_break(ContractDocument::Reply, &reply, &changed)
-    };
-    let same = reply["version"].as_str().unwrap();
-    assert!(changed(same, None).is_some());
-    assert!(changed("2.99.0", Some("cost")).is_some());
-    assert_eq!(changed("2.99.0", None), None);
-    assert_eq!(changed("3.0.0", Some("cost")), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,24 +349,33 @@ async fn everything_that_ended_tasks_leave_expires() {
 #[test]
 fn a_renamed_field_a_new_word_and_a_stale_note_are_found() {
     let of = |item: Value| {
-        let mut shape = Shape::new();
-        shape::add_item(&mut shape, "steward-tasks", &item);
-        shape
+        let mut samples = Samples::default();
+        samples.add_item("steward-tasks", &item);
+        samples.shape()
     };
-    let old = of(
-        serde_json::json!({ "task_id": "t-1", "due": 1, "steps": { "pay": { "s": "r", "a": 1 } } }),
-    );
-    let renamed = of(
-        serde_json::json!({ "task_id": "t-1", "due_at": 1, "steps": { "ship": { "s": "r", "a": 1 } } }),
-    );
-    let differences = shape::difference(&old, &renamed);
+    let old = of(json!({ "task_id": "t-1", "due": 1, "steps": { "pay": { "s": "r", "a": 1 } } }));
+    let renamed =
+        json!({ "task_id": "t-1", "due_at": 1, "steps": { "ship": { "s": "r", "a": 1 } } });
+    let differences = shape::difference(&old, &of(renamed));
     assert_eq!(differences, ["- tasks.due = number", "+ tasks.due_at = number"]);
-    let letter = of(
-        serde_json::json!({ "task_id": "t-2", "due": 1, "steps": { "pay": { "s": "q", "a": 1 } } }),
-    );
-    let differences = shape::difference(&old, &letter);
+    let letter = json!({ "task_id": "t-2", "due": 1, "steps": { "pay": { "s": "q", "a": 1 } } });
+    let differences = shape::difference(&old, &of(letter));
     assert_eq!(differences, [r#"- tasks.steps.*.s = "r""#, r#"+ tasks.steps.*.s = "q""#]);
     assert_eq!(unexplained(&differences, &differences), [""; 0]);
     assert_eq!(unexplained(&differences, &differences[..1]), differences[1..]);
     assert_eq!(unexplained(&[], &differences[..1]).len(), 1);
+}
+
+#[test]
+fn samples_are_few_and_have_no_order() {
+    let messages = [json!({ "b": 1, "a": [{ "x": 1 }] }), json!({ "a": [{ "x": 2 }], "b": 2 })];
+    let lines = |messages: &[Value]| {
+        let mut samples = Samples::default();
+        messages.iter().for_each(|message| samples.add_message("q", message));
+        samples.lines().into_iter().collect::<Vec<_>>()
+    };
+    let expected = [r#"message q = {"a":[],"b":1}"#, r#"message q.a[] = {"x":1}"#];
+    assert_eq!(lines(&messages), expected);
+    let [first, second] = messages;
+    assert_eq!(lines(&[second, first]), expected);
 }

@@ -1,7 +1,7 @@
 //! The descriptions of what users write and call: the schemas of definitions and of workflow tests, and the HTTP interfaces.
-//! Each release keeps a copy in `tests/golden/RELEASE/interfaces/`. What a release accepted, a later one must accept.
+//! Each release keeps a compact copy in `tests/golden/RELEASE/interfaces.txt`. What a release accepted, a later one must accept.
 
-use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde_json::Value;
 
@@ -18,40 +18,53 @@ const FILES: [&str; 4] = [
 /// Texts for people.
 const PROSE: [&str; 4] = ["description", "title", "summary", "$comment"];
 
-/// What the descriptions in `docs/` no longer have of those in the folder `frozen`, and what they require now.
-pub(crate) fn differences(frozen: &Path) -> Vec<String> {
-    let of_file = |file: &&str| {
-        let old = std::fs::read_to_string(frozen.join(name(file))).unwrap();
-        let new = std::fs::read_to_string(current(file)).unwrap();
-        difference(name(file), &old, &new)
-    };
-    FILES.iter().flat_map(of_file).collect()
+/// The descriptions in `docs/`, without texts for people: a line for each definition and each path, as a release keeps them.
+pub(crate) fn lines() -> BTreeSet<String> {
+    let mut lines = BTreeSet::new();
+    for file in FILES {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file);
+        let description = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let name = file.rsplit('/').next().unwrap_or_default();
+        add_lines(&mut lines, name, without_prose(&description));
+    }
+    lines
 }
 
-/// Copies the descriptions into the folder `frozen`.
-pub(crate) fn freeze(frozen: &Path) {
-    std::fs::create_dir_all(frozen).unwrap();
-    for file in FILES {
-        std::fs::copy(current(file), frozen.join(name(file))).unwrap();
+/// Adds a line for each object in the top level of a description, and one for the rest.
+fn add_lines(lines: &mut BTreeSet<String>, name: &str, mut description: Value) {
+    for (key, value) in description.as_object_mut().unwrap() {
+        for (inner, value) in value.as_object_mut().map(std::mem::take).into_iter().flatten() {
+            lines.insert(format!("{name}.{key}.{inner} = {value}"));
+        }
+    }
+    lines.insert(format!("{name} = {description}"));
+}
+
+fn without_prose(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let is_kept = |(key, value): &(&String, &Value)| {
+                !(value.is_string() && PROSE.contains(&key.as_str()))
+            };
+            let fields = fields.iter().filter(is_kept);
+            fields.map(|(key, value)| (key.clone(), without_prose(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_prose).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
-fn current(file: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file)
-}
-
-fn name(file: &str) -> &str {
-    file.rsplit('/').next().unwrap_or_default()
-}
-
 /// `- line` for what is gone, `+ line` for what is required now.
-fn difference(name: &str, old: &str, new: &str) -> Vec<String> {
-    let lines = |text: &str| {
-        let mut lines = Shape::new();
-        add(&mut lines, name, &serde_json::from_str(text).unwrap());
-        lines
+pub(crate) fn differences(old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<String> {
+    let shape = |lines: &BTreeSet<String>| {
+        let mut shape = Shape::new();
+        for line in lines {
+            let (place, value) = line.split_once(" = ").unwrap();
+            add(&mut shape, place, &serde_json::from_str(value).unwrap());
+        }
+        shape
     };
-    let (old, new) = (lines(old), lines(new));
+    let (old, new) = (shape(old), shape(new));
     let gone = old.difference(&new).map(|line| format!("- {line}"));
     let required = new.difference(&old).filter(|line| line.contains(".required"));
     gone.chain(required.map(|line| format!("+ {line}"))).collect()
@@ -61,9 +74,7 @@ fn difference(name: &str, old: &str, new: &str) -> Vec<String> {
 fn add(lines: &mut Shape, place: &str, value: &Value) {
     match value {
         Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .filter(|(key, value)| !(value.is_string() && PROSE.contains(&key.as_str())));
+            let fields = fields.iter();
             fields.for_each(|(key, value)| add(lines, &format!("{place}.{key}"), value));
         }
         Value::Array(items) => {
@@ -77,14 +88,22 @@ fn add(lines: &mut Shape, place: &str, value: &Value) {
 
 #[test]
 fn a_key_that_is_gone_and_one_that_is_required_are_found() {
+    let difference = |old: &str, new: &str| {
+        let [old, new] = [old, new].map(|text| {
+            let mut lines = BTreeSet::new();
+            add_lines(&mut lines, "x", without_prose(&serde_json::from_str(text).unwrap()));
+            lines
+        });
+        differences(&old, &new)
+    };
     let old = r#"{ "title": "A", "properties": { "name": { "type": "string", "maxLength": 9 } }, "required": ["name"] }"#;
     let more = old.replace(r#""properties": {"#, r#""properties": { "to": { "type": "string" },"#);
     let more = more.replace("\"A\"", "\"B\"");
-    assert_eq!(difference("x", old, &more), [""; 0]);
-    assert_eq!(difference("x", &more, old), [r#"- x.properties.to.type = "string""#]);
+    assert_eq!(difference(old, &more), [""; 0]);
+    assert_eq!(difference(&more, old), [r#"- x.properties.to.type = "string""#]);
     assert_eq!(
-        difference("x", old, &old.replace(r#"["name"]"#, r#"["name", "to"]"#)),
+        difference(old, &old.replace(r#"["name"]"#, r#"["name", "to"]"#)),
         [r#"+ x.required[] = "to""#]
     );
-    assert_eq!(difference("x", old, &old.replace('9', "8")), ["- x.properties.name.maxLength = 9"]);
+    assert_eq!(difference(old, &old.replace('9', "8")), ["- x.properties.name.maxLength = 9"]);
 }

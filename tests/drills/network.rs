@@ -22,6 +22,10 @@ use crate::support::AdjustableClock;
 /// How long a message that was not handled is hidden, in milliseconds.
 const REDELIVERED_AFTER_MS: i64 = 60_000;
 
+/// The operations that write into tables.
+const WRITES: [&str; 5] =
+    ["PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchExecuteStatement"];
+
 /// A message in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PendingMessage {
@@ -47,8 +51,10 @@ struct NetworkState {
     pending: Vec<PendingMessage>,
     /// All events of the bus.
     events: Vec<Value>,
-    /// Every kind of message that was sent, with one example.
+    /// All messages that were sent.
     sent: Vec<(String, Value)>,
+    /// All requests that write into tables: the operation, and the body.
+    writes: Vec<(String, Value)>,
 }
 
 impl Network {
@@ -102,6 +108,11 @@ impl Network {
         self.state.lock().unwrap().events.clone()
     }
 
+    /// All requests that wrote into tables, with their operations.
+    pub(super) fn writes(&self) -> Vec<(String, Value)> {
+        self.state.lock().unwrap().writes.clone()
+    }
+
     /// All messages that were sent, with their queues.
     pub(super) fn sent(&self) -> Vec<(String, Value)> {
         self.state.lock().unwrap().sent.clone()
@@ -120,10 +131,15 @@ impl Intercept for Network {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let operation = bag.load::<Metadata>().map_or("", |metadata| metadata.name());
-        if !matches!(operation, "SendMessage" | "SendMessageBatch" | "PutEvents") {
+        let is_send = matches!(operation, "SendMessage" | "SendMessageBatch" | "PutEvents");
+        if !is_send && !WRITES.contains(&operation) {
             return Ok(());
         }
         let body: Value = serde_json::from_slice(context.request().body().bytes().unwrap())?;
+        if !is_send {
+            self.state.lock().unwrap().writes.push((operation.to_owned(), body));
+            return Ok(());
+        }
         if operation == "PutEvents" {
             let mut state = self.state.lock().unwrap();
             for entry in body["Entries"].as_array().unwrap() {

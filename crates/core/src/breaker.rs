@@ -74,8 +74,7 @@ pub struct Breaker {
     /// Whether the service may be called.
     pub state: BreakerState,
     /// The changes of the breaker whose events have not been published, or not for certain. Oldest first.
-    // Stored under its former name, which records of earlier releases have.
-    #[serde(rename = "untold", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpublished: Vec<BreakerChange>,
 }
 

@@ -278,7 +278,7 @@ fn has_trigger(workflow: &Workflow, source: &str, detail_type: &str) -> bool {
     workflow.trigger.as_ref().is_some_and(|trigger| trigger.matches(source, detail_type))
 }
 
-/// A definition as the engine runs it. One that an older release published, and that cannot run, is corrupt.
+/// A definition as the engine runs it. A stored one that cannot run is corrupt.
 fn compiled(workflow: Workflow) -> Result<Arc<Plan>, PortError> {
     let operation = format!("read workflow {} version {}", workflow.name, workflow.version);
     Plan::new(workflow).map(Arc::new).map_err(|problem| corrupt(operation)(problem.into()))

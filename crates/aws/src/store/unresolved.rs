@@ -37,9 +37,7 @@ impl DynamoStore {
             .consistent_read(true)
             .projection_expression("task_id")
             .filter_expression(
-                // An older release stored the version as `version`.
-                "workflow = :workflow AND (v = :version OR version = :version) \
-                 AND process_state IN (:s0, :s1, :s2, :s3)",
+                "workflow = :workflow AND v = :version AND process_state IN (:s0, :s1, :s2, :s3)",
             )
             .expression_attribute_values(":workflow", text(workflow.as_str()))
             .expression_attribute_values(":version", AttributeValue::N(version.to_string()));

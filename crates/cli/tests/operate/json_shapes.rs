@@ -1,7 +1,12 @@
-//! The fields of what commands print as JSON: those of an earlier release are still there, with the same types
-//! (`tests/golden/RELEASE/commands.txt`). Scripts of users read them.
+//! The fields of what commands print as JSON, and their types. Scripts of users read them, so a change is a difference from
+//! `tests/golden/commands.txt`: `STEWARD_RENEW=1 cargo test --workspace --test operate json_shapes` rewrites it. Those of a frozen
+//! release are still there (`tests/golden/RELEASE/commands.txt`).
 
-use std::{collections::BTreeSet, env, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -148,7 +153,7 @@ impl Recorder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_print_every_field_of_earlier_releases() {
+async fn commands_print_the_fields_of_the_golden_file() {
     let (harness, folder) = (OperatorHarness::start().await, TempDir::new().unwrap());
     let mut recorder = Recorder { harness, folder, fields: BTreeSet::new() };
     recorder.record_tasks().await;
@@ -156,23 +161,27 @@ async fn commands_print_every_field_of_earlier_releases() {
     recorder.record_definitions().await;
     recorder.record_changes_of_definitions().await;
     let Recorder { fields, .. } = recorder;
+    let text = text_of(&fields);
     if let Ok(release) = env::var("STEWARD_FREEZE") {
         assert_eq!(release, env!("CARGO_PKG_VERSION"), "only the files of this release change");
-        let lines: String = fields.iter().map(|line| format!("{line}\n")).collect();
-        fs::write(Path::new(GOLDEN).join(release).join("commands.txt"), lines).unwrap();
+        fs::write(Path::new(GOLDEN).join(release).join("commands.txt"), &text).unwrap();
     }
-    let folders = Path::new(GOLDEN).read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let releases: Vec<_> = folders.filter(|folder| folder.join("shape.txt").exists()).collect();
-    assert!(!releases.is_empty());
-    for release in releases {
-        let text = fs::read_to_string(release.join("commands.txt")).unwrap();
+    let current = Path::new(GOLDEN).join("commands.txt");
+    if env::var_os("STEWARD_RENEW").is_some() {
+        fs::write(&current, text).unwrap();
+    }
+    let golden = fields_of(&fs::read_to_string(current).unwrap());
+    let differences: Vec<_> = golden.symmetric_difference(&fields).collect();
+    assert!(
+        differences.is_empty(),
+        "tests/golden/commands.txt has these fields, or lacks them: {differences:#?}\nIf that is intended, renew it: \
+         STEWARD_RENEW=1, and describe what is gone in CHANGELOG.md, under Breaking changes"
+    );
+    for release in releases() {
+        let old = fields_of(&fs::read_to_string(release.join("commands.txt")).unwrap());
         let noted = noted(release.file_name().unwrap().to_str().unwrap());
-        let missing: Vec<_> = text
-            .lines()
-            .filter(|line| !fields.contains(*line))
-            .map(|line| format!("{NOTED}{line}"))
-            .filter(|line| !noted.contains(line))
-            .collect();
+        let missing: Vec<_> = old.difference(&fields).map(|line| format!("{NOTED}{line}")).collect();
+        let missing: Vec<_> = missing.into_iter().filter(|line| !noted.contains(line)).collect();
         assert!(
             missing.is_empty(),
             "{}: scripts read these fields, which are not printed any more:\n{}\nPrint them again, or describe the change in \
@@ -181,6 +190,36 @@ async fn commands_print_every_field_of_earlier_releases() {
             missing.join("\n")
         );
     }
+}
+
+/// The folders of the frozen releases.
+fn releases() -> Vec<PathBuf> {
+    let folders = Path::new(GOLDEN).read_dir().unwrap().map(|entry| entry.unwrap().path());
+    folders.filter(|folder| folder.join("samples.txt").exists()).collect()
+}
+
+/// The fields as a golden file has them: a line for each object, such as `list.tasks[]: state text, task_id text`.
+fn text_of(fields: &BTreeSet<String>) -> String {
+    let mut objects = BTreeMap::<&str, Vec<String>>::new();
+    for field in fields {
+        let (path, kind) = field.rsplit_once(": ").unwrap();
+        let (object, key) = path.rsplit_once('.').unwrap();
+        objects.entry(object).or_default().push(format!("{key} {kind}"));
+    }
+    objects.iter().map(|(object, keys)| format!("{object}: {}\n", keys.join(", "))).collect()
+}
+
+/// The fields in the text of a golden file.
+fn fields_of(text: &str) -> BTreeSet<String> {
+    let of_line = |line: &str| -> Vec<String> {
+        let (object, keys) = line.split_once(": ").unwrap();
+        let field = |key: &str| {
+            let (key, kind) = key.rsplit_once(' ').unwrap();
+            format!("{object}.{key}: {kind}")
+        };
+        keys.split(", ").map(field).collect()
+    };
+    text.lines().flat_map(of_line).collect()
 }
 
 /// How the line of a field begins in a migration note.

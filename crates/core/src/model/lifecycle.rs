@@ -123,35 +123,15 @@ impl FromIterator<LifecycleEventKind> for LifecycleEventKinds {
 }
 
 impl<'de> Deserialize<'de> for LifecycleEventKinds {
-    /// Reads a list of kinds. Definitions that an earlier release published may have `true`, which stands for the ends of
-    /// a task, or `false`.
+    /// Reads a list of kinds, without repetition.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(KindsVisitor)
-    }
-}
-
-struct KindsVisitor;
-
-impl<'de> de::Visitor<'de> for KindsVisitor {
-    type Value = LifecycleEventKinds;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of lifecycle events")
-    }
-
-    fn visit_bool<E: de::Error>(self, all_ends: bool) -> Result<Self::Value, E> {
-        let ends = LifecycleEventKind::ENDS.into_iter().filter(|_| all_ends);
-        Ok(ends.collect())
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut kinds = BTreeSet::new();
-        while let Some(kind) = list.next_element::<LifecycleEventKind>()? {
+        for kind in Vec::<LifecycleEventKind>::deserialize(deserializer)? {
             if !kinds.insert(kind) {
                 return Err(de::Error::custom(format!("`{kind}` is listed twice")));
             }
         }
-        Ok(LifecycleEventKinds(kinds))
+        Ok(Self(kinds))
     }
 }
 
@@ -164,7 +144,6 @@ impl JsonSchema for LifecycleEventKinds {
         "LifecycleEventKinds".into()
     }
 
-    /// Only the list: a new definition has no other form.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let items = generator.subschema_for::<LifecycleEventKind>();
         json_schema!({ "type": "array", "items": items, "uniqueItems": true })

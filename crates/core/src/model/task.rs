@@ -128,9 +128,8 @@ pub struct Task {
     pub task_id: TaskId,
     /// The name of the workflow that it runs.
     pub workflow: WorkflowName,
-    /// The version of the workflow. It stays the same for the whole life of the task. The attribute has a new name since
-    /// documents are stored in the item: a release that does not know them would drop them, so it must not read the task.
-    #[serde(rename = "v", alias = "version")]
+    /// The version of the workflow. It stays the same for the whole life of the task.
+    #[serde(rename = "v")]
     pub version: u32,
     /// The state of the task as a whole.
     pub process_state: ProcessState,

@@ -64,5 +64,5 @@ async fn two_concurrent_supervisors_publish_at_least_once() {
         tokio::join!(publish_unpublished_changes(&two), publish_unpublished_changes(&three));
     assert!(published.0.unwrap() + published.1.unwrap() >= 1);
     assert!(!one.published().is_empty());
-    assert!(one.breaker().await.unwrap().body.get("untold").is_none());
+    assert!(one.breaker().await.unwrap().body.get("unpublished").is_none());
 }

@@ -10,18 +10,10 @@
 //!
 //! The records have the letters a–z, then Aa–Az, Ba–Bz and so on. The record of the most runs comes first, so that most
 //! runs need one letter. Here 4,711 items completed, three run, and one more completed.
-//!
-//! Older releases stored `l` as the list of the records. It is still read. Such a release finds a text where it expects a
-//! list, and fails to read the task. That is intended: if the runs had a key of their own, it would take the task for one
-//! whose items have not started, and start all of them again.
 
-use std::{fmt, marker::PhantomData, num::NonZeroU32};
+use std::num::NonZeroU32;
 
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
-    ser::SerializeStruct,
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 
 use super::{ItemRecords, ListSlices, Run};
 use crate::limits::ITEMS_MAX;
@@ -63,45 +55,7 @@ struct StoredItems<R> {
     #[serde(rename = "d", default)]
     distinct: Vec<R>,
     #[serde(rename = "l", default)]
-    started: StartedItems<R>,
-}
-
-/// The items that have started, in one of the two formats.
-enum StartedItems<R> {
-    /// The record of each item: the format of older releases.
-    List(Vec<R>),
-    /// Runs of items.
-    Runs(String),
-}
-
-impl<R> Default for StartedItems<R> {
-    fn default() -> Self {
-        Self::Runs(String::new())
-    }
-}
-
-impl<'de, R: Deserialize<'de>> Deserialize<'de> for StartedItems<R> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct ListOrText<R>(PhantomData<R>);
-
-        impl<'de, R: Deserialize<'de>> Visitor<'de> for ListOrText<R> {
-            type Value = StartedItems<R>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("runs of items, or a list of records")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<StartedItems<R>, E> {
-                Ok(StartedItems::Runs(text.to_owned()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<StartedItems<R>, A::Error> {
-                Deserialize::deserialize(SeqAccessDeserializer::new(list)).map(StartedItems::List)
-            }
-        }
-
-        from.deserialize_any(ListOrText(PhantomData))
-    }
+    runs: String,
 }
 
 impl<'de, R: Deserialize<'de> + Clone + PartialEq> Deserialize<'de> for ItemRecords<R> {
@@ -181,8 +135,7 @@ fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
 
 /// Reads the stored items. Every mistake is an error, because fewer or other items than stored would start again.
 fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, RunsError> {
-    let StoredItems { count, slice_len, fingerprint, output_memory_bytes, distinct, started } =
-        stored;
+    let StoredItems { count, slice_len, fingerprint, output_memory_bytes, distinct, runs } = stored;
     let slices = match (slice_len, fingerprint) {
         (Some(len), Some(fingerprint)) => Some(ListSlices { len, fingerprint }),
         (None, None) => None,
@@ -194,28 +147,18 @@ fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, 
     let mut items = ItemRecords::new(count).with_slices(slices);
     items.output_memory_bytes = output_memory_bytes;
     let mut is_used = vec![false; distinct.len()];
-    match started {
-        StartedItems::List(list) => {
-            if list.len() > count as usize {
-                return Err(RunsError::TooManyStarted);
-            }
-            list.into_iter().for_each(|record| items.push(record));
+    let (mut total, mut rest) = (0_u32, runs.as_str());
+    while !rest.is_empty() {
+        let (len, position);
+        (len, position, rest) = read_run(rest)?;
+        let unknown = || RunsError::NoRecord(letters_of(position));
+        *is_used.get_mut(position).ok_or_else(unknown)? = true;
+        let record = distinct.get(position).ok_or_else(unknown)?.clone();
+        total = total.saturating_add(len);
+        if total > count {
+            return Err(RunsError::TooManyStarted);
         }
-        StartedItems::Runs(text) => {
-            let (mut total, mut rest) = (0_u32, text.as_str());
-            while !rest.is_empty() {
-                let (len, position);
-                (len, position, rest) = read_run(rest)?;
-                let unknown = || RunsError::NoRecord(letters_of(position));
-                *is_used.get_mut(position).ok_or_else(unknown)? = true;
-                let record = distinct.get(position).ok_or_else(unknown)?.clone();
-                total = total.saturating_add(len);
-                if total > count {
-                    return Err(RunsError::TooManyStarted);
-                }
-                items.append(Run { len, record });
-            }
-        }
+        items.append(Run { len, record });
     }
     match is_used.iter().position(|used| !used) {
         Some(position) => Err(RunsError::Unused(position)),
@@ -281,14 +224,6 @@ mod tests {
     use super::*;
     use crate::model::step::{Progress, StepRecord, StepState};
 
-    /// The records of items as releases before the runs define them.
-    #[derive(Debug, Deserialize, Serialize)]
-    struct ListedItems {
-        n: u32,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        l: Vec<StepRecord>,
-    }
-
     fn state(kind: u8, number: u32) -> StepState {
         let complete_by = Timestamp::from_millisecond(i64::from(number) * 1_000).unwrap();
         match kind {
@@ -346,24 +281,6 @@ mod tests {
             prop_assert_eq!(&read, &items);
             prop_assert!(read.iter().eq(items.iter()));
             prop_assert_eq!(serde_json::to_value(&read).unwrap(), stored);
-        }
-
-        #[test]
-        fn a_list_of_an_older_release_reads_the_same(items in items()) {
-            let items = ItemRecords { slices: None, output_memory_bytes: 0, ..items };
-            let listed = ListedItems { n: items.count, l: items.iter().cloned().collect() };
-            prop_assert_eq!(read_back(&serde_json::to_value(listed).unwrap()).unwrap(), items);
-        }
-
-        /// An older release must not take a task for one whose items have not started.
-        #[test]
-        fn an_older_release_refuses_runs_of_items(items in items()) {
-            let read: Result<ListedItems, _> =
-                serde_json::from_value(serde_json::to_value(&items).unwrap());
-            match read {
-                Ok(read) => prop_assert_eq!((read.l.len(), items.started()), (0, 0)),
-                Err(error) => prop_assert!(error.to_string().contains("expected a sequence")),
-            }
         }
 
         /// Damage is an error, or it leaves all items and their number intact. It never causes a start of items that have
@@ -435,10 +352,9 @@ mod tests {
             (json!({ "l": "a" }), "missing field `n`"),
             (json!({ "n": 1, "c": 3 }), "no length or no fingerprint"),
             (json!({ "n": 1, "c": 0, "h": 1 }), "zero"),
-            (json!({ "n": 1, "l": 1 }), "runs of items, or a list of records"),
-            (json!({ "n": 1, "l": null }), "runs of items, or a list of records"),
-            (json!({ "n": 0, "l": [{ "s": "c", "a": 1 }] }), "more items have started"),
-            (json!({ "n": 1, "d": [{ "s": "c", "a": 1 }], "l": [] }), "position 0"),
+            (json!({ "n": 1, "l": 1 }), "expected a string"),
+            (json!({ "n": 1, "l": null }), "expected a string"),
+            (json!({ "n": 1, "l": [{ "s": "c", "a": 1 }] }), "expected a string"),
         ] {
             let error = read_back(&damaged).unwrap_err();
             assert!(error.contains(reason), "{damaged}: {error}");

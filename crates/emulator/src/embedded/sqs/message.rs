@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::attributes::arn;
 use super::error::SqsError;
 use super::time::Micros;
-use crate::embedded::account::ACCOUNT;
 
 /// The most attributes of a message.
 const ATTRIBUTES_MAX: usize = 10;
@@ -31,7 +30,6 @@ pub(super) struct QueueMessage {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attributes: BTreeMap<String, MessageAttribute>,
     /// The identity of the sender: the access key id of the request's signature.
-    #[serde(default = "unknown_sender")]
     pub(super) sender: String,
     pub(super) sent_at: Micros,
     /// Before this time no consumer receives it: it is delayed, or in flight.
@@ -61,11 +59,6 @@ pub(super) struct MessageAttribute {
     /// In base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) binary_value: Option<String>,
-}
-
-/// The sender of a message in the journal of an older release, and of a request without a signature.
-pub(super) fn unknown_sender() -> String {
-    ACCOUNT.to_owned()
 }
 
 fn is_zero(count: &u32) -> bool {
