@@ -154,16 +154,19 @@ impl World {
 
     /// The whole state.
     pub(super) async fn moment(&self) -> Moment {
-        let mut tables = tables::dump(&self.dynamodb).await;
-        let text =
-            serde_json::to_string(&tables).unwrap().replace(self.ports.instance(), "drill-1");
-        tables = serde_json::from_str(&text).unwrap();
+        let tables = serde_json::to_value(tables::dump(&self.dynamodb).await).unwrap();
         Moment {
             at: self.now().as_millisecond(),
-            tables,
+            tables: serde_json::from_value(self.with_a_stable_instance(&tables)).unwrap(),
             messages: self.network.pending(),
             ledger: self.service.ledger(),
         }
+    }
+
+    /// The value with the same name of the instance in every run.
+    fn with_a_stable_instance(&self, value: &Value) -> Value {
+        let text = value.to_string().replace(self.ports.instance(), "drill-1");
+        serde_json::from_str(&text).unwrap()
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -210,7 +213,8 @@ impl World {
             let ranges = ShownDocuments::of(&task, None).ranges;
             let documents = self.ports.store().documents_in(&task, &ranges).await.unwrap();
             let view = TaskView::of(&task).with_reasons(&task, &documents);
-            shown.push((serde_json::to_value(view).unwrap(), timeline(&task, &documents)));
+            let view = self.with_a_stable_instance(&serde_json::to_value(view).unwrap());
+            shown.push((view, timeline(&task, &documents)));
         }
         shown
     }
