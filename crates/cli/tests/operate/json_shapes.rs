@@ -180,7 +180,8 @@ async fn commands_print_the_fields_of_the_golden_file() {
     for release in releases() {
         let old = fields_of(&fs::read_to_string(release.join("commands.txt")).unwrap());
         let noted = noted(release.file_name().unwrap().to_str().unwrap());
-        let missing: Vec<_> = old.difference(&fields).map(|line| format!("{NOTED}{line}")).collect();
+        let missing: Vec<_> =
+            old.difference(&fields).map(|line| format!("{NOTED}{line}")).collect();
         let missing: Vec<_> = missing.into_iter().filter(|line| !noted.contains(line)).collect();
         assert!(
             missing.is_empty(),
