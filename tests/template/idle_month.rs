@@ -48,9 +48,9 @@ fn pollers(template: &Value) -> u32 {
     let events =
         functions.flat_map(|(_, function)| function["Events"].as_object().into_iter().flatten());
     let sources = events.filter(|(_, event)| event["Type"] == "SQS");
-    let pollers = sources.map(|(_, event)| match event["Properties"]["ScalingConfig"] {
-        Value::Null => POLLERS_WITHOUT_MAXIMUM,
-        _ => POLLERS,
+    let pollers = sources.map(|(_, event)| {
+        let has_maximum = event["Properties"]["ScalingConfig"].is_object();
+        if has_maximum { POLLERS } else { POLLERS_WITHOUT_MAXIMUM }
     });
     pollers.sum()
 }
@@ -87,7 +87,7 @@ fn nothing_else_in_the_templates_costs_while_idle() {
         for (name, resource) in template["Resources"].as_object().unwrap() {
             let kind = resource["Type"].as_str().unwrap();
             let is_free =
-                FREE.contains(&kind) || !resource["Condition"].is_null() || name == "TopicKey";
+                FREE.contains(&kind) || !resource["Condition"].is_null();
             assert!(is_free, "{name}: what does {kind} cost in an idle month?");
         }
     }

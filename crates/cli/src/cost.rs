@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use steward_forecast::cost::{
     AlternativePrice, CostLedgerEntry, ForecastReport, ForecastSettings,
     idle_month::{IdleMonth, MonthlyCost},
@@ -43,7 +44,7 @@ pub(crate) struct CostArgs {
     tenants: bool,
     #[command(flatten)]
     deployment: DeploymentArgs,
-    /// Print one JSON object: the report of `steward workflow simulate`.
+    /// Print one JSON object: the report of `steward workflow simulate`, and `month` with `--per-month`.
     #[arg(long)]
     json: bool,
 }
@@ -56,11 +57,8 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
     let monthly = |tasks| anyhow::Ok(MonthlyCost::of(&report, &Prices::listed()?, tasks, agents));
     let monthly = args.per_month.map(monthly).transpose()?;
     if args.json {
-        let mut json = serde_json::to_value(&report)?;
-        if let (Some(fields), Some(monthly)) = (json.as_object_mut(), &monthly) {
-            fields.insert("month".to_owned(), serde_json::to_value(monthly)?);
-        }
-        outln!("{}", serde_json::to_string_pretty(&json)?);
+        let report = ReportOfMonth { report: &report, month: monthly.as_ref() };
+        outln!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
     let ForecastReport { workflow, version, runs, .. } = &report;
@@ -81,6 +79,15 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
         outln!("{}", by_tenant(&report, &args.deployment).await?);
     }
     Ok(())
+}
+
+/// The JSON of `--per-month`.
+#[derive(Serialize)]
+struct ReportOfMonth<'r> {
+    #[serde(flatten)]
+    report: &'r ForecastReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    month: Option<&'r MonthlyCost>,
 }
 
 /// The number of agents that the workflow and its child workflows name.

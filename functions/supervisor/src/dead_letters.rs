@@ -68,7 +68,11 @@ async fn publish_new<P: Ports>(
     let changed = counts.into_iter().filter_map(|count| ChangedQueue::of(count, known));
     let changed: Vec<_> = changed.collect();
     let grown: Vec<_> = changed.iter().filter(|queue| queue.messages > queue.published).collect();
-    metrics::dead_letters(grown.iter().map(|queue| queue.messages - queue.published).sum());
+    // CloudWatch charges for a metric while it has data, even zeros.
+    let new: u64 = grown.iter().map(|queue| queue.messages - queue.published).sum();
+    if new > 0 {
+        metrics::dead_letters(new);
+    }
     let alerts = grown.iter().map(|queue| queue.alert(ports.clock().now()));
     let mut unpublished = BTreeSet::new();
     let mut failed = Ok(());

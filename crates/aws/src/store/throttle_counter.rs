@@ -62,8 +62,8 @@ impl Intercept for ThrottleCounter {
 fn is_throttled(is_success: bool, body: &str) -> bool {
     let contains = |text: &&str| body.contains(*text);
     let leaves_keys_out = body.len() < FULL_RESPONSE_BYTES && body.contains(UNPROCESSED);
-    CODES.iter().any(|code| contains(&code))
-        || if is_success { leaves_keys_out } else { ERRORS.iter().any(|error| contains(&error)) }
+    CODES.iter().any(contains)
+        || if is_success { leaves_keys_out } else { ERRORS.iter().any(contains) }
 }
 
 #[cfg(test)]
