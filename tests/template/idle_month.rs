@@ -86,8 +86,7 @@ fn nothing_else_in_the_templates_costs_while_idle() {
     for template in [template(), agent_template(), operations()] {
         for (name, resource) in template["Resources"].as_object().unwrap() {
             let kind = resource["Type"].as_str().unwrap();
-            let is_free =
-                FREE.contains(&kind) || !resource["Condition"].is_null();
+            let is_free = FREE.contains(&kind) || !resource["Condition"].is_null();
             assert!(is_free, "{name}: what does {kind} cost in an idle month?");
         }
     }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use super::*;
 
+mod check_cost;
 mod files;
 mod keys;
 mod language;
-mod check_cost;
 mod properties;
 
 const DEFINITION: &str = "\
