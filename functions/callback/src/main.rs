@@ -45,7 +45,8 @@ async fn main() -> Result<(), Error> {
             }
             service.clone().oneshot(request).await
         };
-        let response = function::respond(context.as_ref(), response, out_of_time);
+        // Boxed: the routes of callbacks and webhooks make a large future.
+        let response = Box::pin(function::respond(context.as_ref(), response, out_of_time));
         telemetry::flush_after(response).await
     }))
     .await

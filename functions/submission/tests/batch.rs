@@ -7,6 +7,7 @@
 
 use std::{sync::mpsc, thread, time::Duration};
 
+use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_aws::AwsPorts;
 use steward_core::definition::workflow::Workflow;
@@ -40,7 +41,7 @@ async fn handle_batch() -> Vec<String> {
         })
     };
     let messages: Vec<_> = inputs.enumerate().map(message).collect();
-    let event = serde_json::from_value(json!({ "Records": messages })).unwrap();
+    let event: SqsEvent = serde_json::from_value(json!({ "Records": messages })).unwrap();
     let response = steward_submission::handle(&ports, &config.reply_queues, event).await;
     assert_eq!(response.batch_item_failures.len(), 0);
     let mut recorded = vec![];

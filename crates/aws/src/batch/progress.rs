@@ -73,7 +73,6 @@ impl BatchProgress {
 
     /// Ready when the handler must begin nothing any more, so that the time is left for sending the effects of what it has
     /// stored.
-    #[must_use]
     pub fn last_start(&self) -> Shared<BoxFuture<'static, ()>> {
         let last_start = self.0.stop.map(|stop| stop.checked_sub(SENDS_WITHIN).unwrap_or(stop));
         let reached = async move {

@@ -140,7 +140,7 @@ impl Shop {
             "dataType": "String", "stringListValues": [], "binaryListValues": [],
         } });
         let record = json!({ "messageId": "m", "body": body.to_string(), "attributes": {}, "messageAttributes": trace });
-        let event = serde_json::from_value(json!({ "Records": [record] })).unwrap();
+        let event: SqsEvent = serde_json::from_value(json!({ "Records": [record] })).unwrap();
         steward_submission::handle(&*self.console.ports, &self.console.config.reply_queues, event)
             .await;
         self.run_functions().await;
