@@ -17,6 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("alternatives", &alternatives(), &nested(28, numbers(60_000))),
         case("doubled_references", &doubled_references(), &numbers(60_000)),
+        case("name_patterns", &name_patterns(), &json!({ "abc".repeat(40_000): 1 })),
         case("patterns", &patterns(), &Value::from_iter(vec!["abc".repeat(10_000); 4])),
         case("properties", &properties(), &Value::from_iter(vec![json!({}); 40_000])),
     ]
@@ -67,6 +68,16 @@ fn doubled_references() -> Value {
 fn patterns() -> Value {
     let pattern = |n| json!({ "pattern": format!("(a|b|c)*{n}[xy]{{3}}$") });
     json!({ "items": { "anyOf": (0..100).map(pattern).collect::<Vec<_>>() } })
+}
+
+/// Patterns that read each name to its end, many times.
+fn name_patterns() -> Value {
+    let pattern = |n| (format!("(a|b|c)*{n}[xy]{{3}}$"), json!(true));
+    let patterns: Map<_, _> = (0..100).map(pattern).collect();
+    let again = vec![json!({ "$ref": "#/$defs/names" }); 240];
+    let names =
+        json!({ "patternProperties": patterns, "additionalProperties": { "type": "integer" } });
+    json!({ "$defs": { "names": names }, "allOf": again })
 }
 
 /// As many subschemas as are accepted.

@@ -6,7 +6,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use steward_runtime::ports::{PortError, error_chain};
+use steward_runtime::{
+    metrics,
+    ports::{PortError, error_chain},
+};
 
 /// The `Retry-After` after a failure of a port, in seconds. Most outages end within seconds.
 pub const RETRY_AFTER_S: &str = "5";
@@ -55,6 +58,7 @@ pub fn untyped_problem(status: StatusCode, detail: &str) -> Response {
 #[must_use]
 pub fn unavailable(error: &PortError) -> Response {
     tracing::warn!(error = error_chain(error), "HTTP request failed");
+    metrics::messages_failed(1);
     let detail = "the state store did not respond; the same request can be safely repeated";
     let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
     ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
@@ -64,6 +68,7 @@ pub fn unavailable(error: &PortError) -> Response {
 #[must_use]
 pub fn out_of_time() -> Response {
     tracing::warn!("HTTP request not answered: the function's time was up");
+    metrics::messages_failed(1);
     let detail = "the request was not answered in time; the same request can be safely repeated";
     let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
     ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()

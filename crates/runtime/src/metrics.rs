@@ -66,7 +66,8 @@ pub const SUBMISSIONS_HELD_BACK: &str = "steward_submissions_held_back_total";
 /// `not_awaited_or_invalid`.
 pub const CALLBACKS_REFUSED: &str = "steward_callbacks_refused_total";
 
-/// Messages that a function reported as failed, counted for each delivery. SQS redelivers them.
+/// Messages that a function reported as failed, counted for each delivery, and HTTP requests that it answered with 503 because AWS
+/// did. SQS redelivers the messages; callers repeat the requests.
 pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
 
 /// Messages that had waited in their queue for longer than any queue should take, counted when a function receives them.
@@ -209,7 +210,7 @@ pub fn submission_held_back() {
     counter!(SUBMISSIONS_HELD_BACK).increment(1);
 }
 
-/// Counts messages that a function reported as failed.
+/// Counts messages that a function reported as failed, or HTTP requests that it could not handle.
 pub fn messages_failed(messages: usize) {
     counter!(MESSAGES_FAILED).increment(u64::try_from(messages).unwrap_or(u64::MAX));
 }

@@ -101,7 +101,7 @@ pub async fn handle_with<P: Ports>(
         let corrupt = driven.filter_map(|(message, result)| conclude(&progress, message, result));
         corrupt.collect::<Vec<_>>()
     };
-    let (mut illegal, (), (), (), ()) = join5(
+    let (illegal, (), (), (), ()) = join5(
         driving,
         alert_corrupt(ports, ROLE, &unreadable),
         Box::pin(postpone(ports, postponed, &progress)),
@@ -109,6 +109,9 @@ pub async fn handle_with<P: Ports>(
         Box::pin(sightings::record(ports, seen)),
     )
     .await;
+    // Before anything else may run into the timeout: only a first delivery is alerted.
+    alert_corrupt(ports, ROLE, &illegal).await;
+    let mut illegal = Vec::new();
     for (message, request) in keep_requests {
         let extended = Box::pin(extend_for_parent(ports, &request)).await.map_err(Arc::new);
         illegal.extend(conclude(&progress, message, extended));

@@ -123,7 +123,7 @@ impl ChangedQueue {
     fn of((name, messages): (String, u64), known: &[SharedRecord]) -> Option<Self> {
         let record = known.iter().find(|record| record.key.name == name);
         let published =
-            record.and_then(|record| record.body.get("told")?.as_u64()).unwrap_or_default();
+            record.and_then(|record| record.body.get("published")?.as_u64()).unwrap_or_default();
         let revision = record.map_or(0, |record| record.revision);
         (messages != published).then_some(Self { name, messages, published, revision })
     }
@@ -139,7 +139,7 @@ impl ChangedQueue {
     async fn record<P: Ports>(&self, ports: &P) -> Result<(), PortError> {
         let key = SharedRecordKey { kind: KIND, name: self.name.clone() };
         let revision = self.revision + 1;
-        let body = json!({ "told": self.messages });
+        let body = json!({ "published": self.messages });
         let record = SharedRecord { key, revision, body, expires_at: None };
         // A conflict means that another supervisor recorded a number, which is as recent.
         let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =

@@ -8,7 +8,10 @@
 //! in the list is a shared record, saved after each page: the next run continues there. If two supervisors run at once, the
 //! one that loses the race for the record stops.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, TryStreamExt, future::try_join, stream};
 use jiff::Timestamp;
@@ -26,7 +29,7 @@ use steward_runtime::{
     payloads::{PayloadPage, PayloadStore},
     ports::{
         Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
-        SharedSaveOutcome, StateStore,
+        SharedSaveOutcome, StateStore, error_chain,
     },
 };
 
@@ -109,21 +112,42 @@ async fn page_after(
     }
 }
 
+/// The task that owns a payload.
+enum Owner {
+    /// The task with this incarnation, if it exists.
+    Task(Option<Incarnation>),
+    /// A task that cannot be read, also not later. It may need its payloads, and must not stop the deletion of others.
+    Unreadable,
+}
+
+async fn owner<P: Ports>(ports: &P, task_id: &TaskId) -> Result<Owner, PortError> {
+    match ports.store().load(task_id).await {
+        Ok(task) => Ok(Owner::Task(task.and_then(|task| task.incarnation))),
+        Err(error) if error.retryable => Err(error),
+        Err(error) => {
+            tracing::warn!(%task_id, error = error_chain(&error), "payloads of an unreadable task kept");
+            Ok(Owner::Unreadable)
+        }
+    }
+}
+
 async fn delete_unneeded<P: Ports>(
     ports: &P,
     store: &dyn PayloadStore,
     keys: Vec<PayloadKey>,
 ) -> Result<usize, PortError> {
-    let owners = keys.iter().flat_map(PayloadKey::owners).map(|(task_id, _)| (task_id, ()));
-    let task_ids: BTreeMap<TaskId, ()> = owners.collect();
-    let tasks = stream::iter(task_ids.into_keys()).map(|task_id| async move {
-        let task = ports.store().load(&task_id).await?;
-        Ok::<_, PortError>((task_id, task.and_then(|task| task.incarnation)))
+    let owners = keys.iter().flat_map(PayloadKey::owners).map(|(task_id, _)| task_id);
+    let task_ids: BTreeSet<TaskId> = owners.collect();
+    let tasks = stream::iter(task_ids).map(|task_id| async move {
+        let owner = owner(ports, &task_id).await?;
+        Ok::<_, PortError>((task_id, owner))
     });
-    let tasks: BTreeMap<TaskId, Option<Incarnation>> =
+    let tasks: BTreeMap<TaskId, Owner> =
         tasks.buffer_unordered(TASKS_AT_ONCE).try_collect().await?;
-    let exists = |(task_id, incarnation): &(TaskId, Incarnation)| {
-        tasks.get(task_id).is_some_and(|found| *found == Some(*incarnation))
+    let exists = |(task_id, incarnation): &(TaskId, Incarnation)| match tasks.get(task_id) {
+        Some(Owner::Unreadable) => true,
+        Some(Owner::Task(found)) => *found == Some(*incarnation),
+        None => false,
     };
     let is_unneeded = |key: &PayloadKey| {
         let owners = key.owners();

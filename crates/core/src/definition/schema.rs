@@ -71,12 +71,14 @@ impl PayloadSchema {
 struct CompiledSchema {
     validator: Validator<Metered>,
     cost: cost::Cost,
+    /// How many patterns read the name of one member, at most.
+    name_patterns: usize,
 }
 
 impl CompiledSchema {
     /// Compiles a schema. External schemas are not fetched, and a pattern takes time linear in the length of the text.
     fn new(source: &Value) -> Result<Self, String> {
-        let cost = cost::of(source)?.one_value;
+        let cost::SchemaCost { one_value: cost, name_patterns, .. } = cost::of(source)?;
         let validator = jsonschema::options_for()
             .with_pattern_options(PatternOptions::regex().size_limit(patterns::BYTES_MAX))
             .build(source)
@@ -87,14 +89,18 @@ impl CompiledSchema {
                 let at = error.instance_path().to_string();
                 if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
             })?;
-        Ok(Self { validator, cost })
+        Ok(Self { validator, cost, name_patterns })
     }
 
     /// Finds first whether the payload is valid, without its errors: their number can grow exponentially with the depth of the
     /// payload, because the errors of each alternative contain those of its own alternatives.
     fn validate(&self, name: &str, payload: MeteredValue<'_>) -> Result<(), String> {
-        let rates =
-            Rates { child: self.cost.subschemas / 16, identity: self.cost.depth, path: false };
+        let rates = Rates {
+            child: self.cost.subschemas / 16,
+            identity: self.cost.depth,
+            name: self.name_patterns,
+            path: false,
+        };
         let max = limits::SCHEMA_STEPS_MAX;
         match metered::within(max, rates, || self.validator.is_valid(payload)) {
             Some(true) => return Ok(()),

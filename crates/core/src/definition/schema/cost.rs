@@ -84,6 +84,8 @@ impl Cost {
 pub(super) struct SchemaCost<'a> {
     /// The largest figures of all values.
     pub(super) one_value: Cost,
+    /// The largest number of patterns in one `patternProperties`, each of which reads every name.
+    pub(super) name_patterns: usize,
     /// The regular expressions.
     pub(super) patterns: Vec<&'a str>,
 }
@@ -175,6 +177,8 @@ impl<'a> Walk<'a> {
                 "pattern" => self.found.patterns.extend(value.as_str()),
                 "patternProperties" => {
                     let patterns = value.as_object().into_iter().flat_map(Map::keys);
+                    let number = value.as_object().map_or(0, Map::len);
+                    self.found.name_patterns = self.found.name_patterns.max(number);
                     self.found.patterns.extend(patterns.map(String::as_str));
                 }
                 _ => {}

@@ -16,7 +16,7 @@ use serde_json::{Map, Number, Value};
 const BYTES_A_STEP: usize = 16;
 
 thread_local! {
-    static METER: Cell<Meter> = const { Cell::new(Meter { steps: 0, rates: Rates { child: 0, identity: 0, path: false } }) };
+    static METER: Cell<Meter> = const { Cell::new(Meter { steps: 0, rates: Rates { child: 0, identity: 0, name: 0, path: false } }) };
 }
 
 /// What one validation may still spend, and what it pays.
@@ -33,6 +33,8 @@ pub(super) struct Rates {
     pub(super) child: usize,
     /// The cost of following one recursive reference: the library searches the references in progress.
     pub(super) identity: usize,
+    /// How often the name of a member may be read again: by each pattern of a `patternProperties`.
+    pub(super) name: usize,
     /// Whether each access also pays for the length of the value's path, which each error has a copy of.
     pub(super) path: bool,
 }
@@ -218,7 +220,8 @@ impl<'a> Object<'a, Metered> for MeteredObject<'a> {
     fn members(&self) -> Self::MembersIter {
         let node = self.node;
         Box::new(self.members.iter().map_while(move |(key, value)| {
-            let left = spend(text_steps(key.len())) && node.enter();
+            let reads = 1 + METER.get().rates.name;
+            let left = spend(text_steps(key.len()).saturating_mul(reads)) && node.enter();
             left.then(|| (key.as_str(), node.child(value, key.len())))
         }))
     }
