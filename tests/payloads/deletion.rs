@@ -1,6 +1,6 @@
 //! How many payloads one run of the supervisor deletes: all that its time allows.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{future::Future, num::NonZeroU32, time::Duration};
 
 use steward_core::{
     limits,
@@ -11,10 +11,11 @@ use steward_core::{
 };
 use steward_memory_ports::{
     ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
+    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };
 use steward_runtime::{
     payloads::{Claim, ClaimOutcome, PayloadFuture, PayloadPage, PayloadStore, UploadRequest},
-    ports::{Clock, Ports},
+    ports::{Clock, PortError, Ports},
 };
 use steward_supervisor::payloads::delete_orphans;
 
@@ -29,36 +30,58 @@ const TIME: Duration = Duration::from_secs(40);
 /// How long a request to the bucket takes.
 const REQUEST: Duration = Duration::from_secs(1);
 
-/// Ports in memory whose bucket is slow.
-struct SlowBucket(MemoryPorts);
+/// Ports in memory whose bucket is slow. One task may be unreadable.
+struct SlowBucket {
+    ports: MemoryPorts,
+    store: InterceptedStore<MemoryStore, Unreadable>,
+}
+
+/// The task whose item is corrupt.
+#[derive(Debug, Default)]
+struct Unreadable(Option<&'static str>);
+
+impl Interceptor for Unreadable {
+    async fn intercept<T: Send + Sync>(
+        &self,
+        call: StoreCall<'_>,
+        effect: impl Future<Output = Result<T, PortError>> + Send,
+        _: impl Fn(&T) -> StoreReply<'_> + Send,
+    ) -> Result<T, PortError> {
+        let StoreCall::Load(id) = call else { return effect.await };
+        if self.0 != Some(id.as_str()) {
+            return effect.await;
+        }
+        Err(PortError { operation: call.to_string(), retryable: false, source: "corrupt".into() })
+    }
+}
 
 impl Ports for SlowBucket {
-    type Store = MemoryStore;
+    type Store = InterceptedStore<MemoryStore, Unreadable>;
     type Definitions = MemoryDefinitions;
     type Channel = MemoryChannel;
     type Bus = MemoryBus;
     type Clock = ManualClock;
 
-    fn store(&self) -> &MemoryStore {
-        self.0.store()
+    fn store(&self) -> &Self::Store {
+        &self.store
     }
     fn definitions(&self) -> &MemoryDefinitions {
-        self.0.definitions()
+        self.ports.definitions()
     }
     fn channel(&self) -> &MemoryChannel {
-        self.0.channel()
+        self.ports.channel()
     }
     fn bus(&self) -> &MemoryBus {
-        self.0.bus()
+        self.ports.bus()
     }
     fn clock(&self) -> &ManualClock {
-        self.0.clock()
+        self.ports.clock()
     }
     fn timing(&self) -> Timing {
-        self.0.timing()
+        self.ports.timing()
     }
     fn instance(&self) -> &str {
-        self.0.instance()
+        self.ports.instance()
     }
     fn payloads(&self) -> Option<&dyn PayloadStore> {
         Some(self)
@@ -67,7 +90,7 @@ impl Ports for SlowBucket {
 
 impl PayloadStore for SlowBucket {
     fn claim<'a>(&'a self, claim: &'a Claim) -> PayloadFuture<'a, ClaimOutcome> {
-        self.0.memory_payloads().claim(claim)
+        self.ports.memory_payloads().claim(claim)
     }
 
     fn upload_request<'a>(
@@ -75,17 +98,17 @@ impl PayloadStore for SlowBucket {
         reference: &'a PayloadReference,
         valid_for: Duration,
     ) -> PayloadFuture<'a, UploadRequest> {
-        self.0.memory_payloads().upload_request(reference, valid_for)
+        self.ports.memory_payloads().upload_request(reference, valid_for)
     }
 
     fn task_payloads<'a>(&'a self, after: Option<&'a str>) -> PayloadFuture<'a, PayloadPage> {
-        self.0.clock().advance(REQUEST);
-        self.0.memory_payloads().task_payloads(after)
+        self.ports.clock().advance(REQUEST);
+        self.ports.memory_payloads().task_payloads(after)
     }
 
     fn delete<'a>(&'a self, keys: &'a [PayloadKey]) -> PayloadFuture<'a, ()> {
-        self.0.clock().advance(REQUEST);
-        self.0.memory_payloads().delete(keys)
+        self.ports.clock().advance(REQUEST);
+        self.ports.memory_payloads().delete(keys)
     }
 }
 
@@ -106,7 +129,9 @@ impl SlowBucket {
             ports.memory_payloads().put(&PayloadReference::new(key, 1, sha256, text));
         }
         ports.clock().advance(2 * limits::ORPHANED_PAYLOAD_AGE);
-        Self(ports)
+        let store =
+            InterceptedStore { store: ports.store().clone(), interceptor: Unreadable(None) };
+        Self { ports, store }
     }
 
     /// Makes one run. Returns the number of deleted objects, and how long it took.
@@ -117,7 +142,7 @@ impl SlowBucket {
     }
 
     fn left(&self) -> Vec<PayloadKey> {
-        self.0.memory_payloads().keys()
+        self.ports.memory_payloads().keys()
     }
 }
 
@@ -140,7 +165,7 @@ async fn a_run_deletes_pages_until_its_time_is_up_and_the_next_one_continues_the
     assert_eq!(runs, PAGES.div_ceil(pages));
     assert_eq!(bucket.left(), []);
     // The next pass begins a day later.
-    bucket.0.memory_payloads().put(&PayloadReference::new(
+    bucket.ports.memory_payloads().put(&PayloadReference::new(
         before[0].clone(),
         1,
         "0".repeat(64).parse().unwrap(),
@@ -148,6 +173,15 @@ async fn a_run_deletes_pages_until_its_time_is_up_and_the_next_one_continues_the
     ));
     let (none, took) = bucket.run().await;
     assert_eq!((none, took), (0, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn an_unreadable_task_keeps_its_payloads_and_delays_no_others() {
+    let mut bucket = SlowBucket::new();
+    bucket.store.interceptor = Unreadable(Some("t-000007"));
+    while bucket.run().await.0 > 0 {}
+    let left: Vec<_> = bucket.left().iter().map(ToString::to_string).collect();
+    assert_eq!(left, ["tasks/t-000007@000000001/output/s/do/1"]);
 }
 
 #[tokio::test]
