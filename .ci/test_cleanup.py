@@ -14,7 +14,7 @@ import boto3
 import botocore.loaders
 import botocore.session
 import yaml
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 from moto.events.models import EventBus, events_backends
 from moto.s3.models import s3_backends
@@ -216,7 +216,7 @@ def new_session():
     boto3.setup_default_session(botocore_session=session)
 
 
-def run_cleanup(register=lambda events: None):
+def run_cleanup(register=lambda events: None, created=False):
     """The exit status, or the interruption; and what was printed."""
     new_session()
     boto3.DEFAULT_SESSION.events.register("provide-client-params.s3.DeleteBucket", refuse_buckets_with_versions)
@@ -226,8 +226,8 @@ def run_cleanup(register=lambda events: None):
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            return cleanup.main(RUN), printed.getvalue()
-    except (Interrupted, ClientError) as error:
+            return cleanup.main(RUN, created), printed.getvalue()
+    except Interrupted as error:
         return error, printed.getvalue()
     finally:
         new_session()
@@ -294,6 +294,20 @@ class CleanupTest(MotoTest):
         self.others = everything()
         self.assertEqual(run_cleanup()[0], 0)
         self.assert_only_others()
+        # After a run of verify this is its own stack, which it would leave.
+        status, printed = run_cleanup(created=True)
+        self.assertEqual(status, 1)
+        self.assertIn("it lacks the tag", printed)
+        self.assert_only_others()
+
+    def test_objects_that_s3_refuses_to_delete_are_a_failure(self):
+        def refuse(parsed, **_):
+            parsed["Errors"] = [{"Key": "1", "Code": "AccessDenied", "Message": "not now"}]
+
+        create_run(TABLES[:1], [])
+        status, printed = run_cleanup(lambda events: events.register("after-call.s3.DeleteObjects", refuse))
+        self.assertEqual((status, printed.count("AccessDenied")), (1, 2), "the bucket and the uploads")
+        self.assertEqual(run_cleanup()[0], 0)
 
     def test_a_resource_with_another_tag_is_left_alone_whatever_is_listed(self):
         table = next(name for kind, name, *_ in self.others if kind == "table")
@@ -365,6 +379,9 @@ class InterruptedCleanupTest(MotoTest):
     def test_each_call_fails(self):
         error = {"Code": "AccessDeniedException", "Message": "not now"}
         self.repeat_after_a_failure_at_each_call("before", ClientError({"Error": error}, "Any"))
+
+    def test_each_call_does_not_reach_aws(self):
+        self.repeat_after_a_failure_at_each_call("before", EndpointConnectionError(endpoint_url="https://aws.example"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Deletes what `infra/verify STACK` created, so that nothing that costs is left. It can be interrupted and repeated at any time.
 
-    cleanup.py STACK
+    cleanup.py STACK [--created]
 
 The tag `steward:verify` with the stack's name as its value decides what is deleted. `infra/deploy` sets it on each stack of
 the run, CloudFormation copies it to the stack's resources, and the tests set it on what they create themselves. Names and
-prefixes of names decide nothing: a stack, a table or a bucket without this tag is never touched, whatever its name is.
+prefixes of names decide nothing: a stack, a table or a bucket without this tag is never touched, whatever its name is. With
+`--created`, as `infra/verify` calls it after its run, a stack of this name without the tag is an error.
 
 Each run looks for what is left. It does not need the stacks: the tables and the bucket outlive them.
 """
@@ -12,7 +13,7 @@ Each run looks for what is left. It does not need the stacks: the tables and the
 import sys
 
 import boto3
-from botocore.exceptions import ClientError, WaiterError
+from botocore.exceptions import BotoCoreError, ClientError
 
 TAG = "steward:verify"
 
@@ -34,11 +35,21 @@ def has_tag(tags, stack):
     return {"Key": TAG, "Value": stack} in tags
 
 
+def all_stacks():
+    pages = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
+    return [each for page in pages for each in page["Stacks"]]
+
+
 def tagged_stacks(stack):
     """The ids of the run's stacks, the main stack last: the others deregister their agents there. Nested stacks are deleted with theirs."""
-    pages = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
-    found = [each for page in pages for each in page["Stacks"] if has_tag(each.get("Tags", []), stack) and "ParentId" not in each]
+    found = [each for each in all_stacks() if has_tag(each.get("Tags", []), stack) and "ParentId" not in each]
     return [each["StackId"] for each in sorted(found, key=lambda each: each["StackName"] == stack)]
+
+
+def untagged_stacks(stack):
+    """The ids of stacks with the run's name, but without its tag: at most one."""
+    return [each["StackId"] for each in all_stacks()
+            if each["StackName"] == stack and not has_tag(each.get("Tags", []), stack)]
 
 
 def tagged_resources(stack):
@@ -76,9 +87,16 @@ def delete_table(arn):
     dynamodb.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig=TABLE_WAIT)
 
 
+def delete_versions(versions):
+    """S3 answers a batch with success, and lists the objects that it did not delete."""
+    errors = [error for answer in versions.delete() for error in answer.get("Errors", [])]
+    if errors:
+        raise ClientError({"Error": errors[0]}, "DeleteObjects")
+
+
 def delete_bucket(arn):
     bucket = boto3.resource("s3").Bucket(arn.rsplit(":", 1)[-1])
-    bucket.object_versions.delete()
+    delete_versions(bucket.object_versions)
     bucket.delete()
 
 
@@ -110,12 +128,11 @@ def delete_bus(arn):
 
 def delete_uploads(prefix):
     """What `sam deploy` uploaded for the run's stacks. Other deployments share the bucket."""
-    stacks = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
-    managed = [each for page in stacks for each in page["Stacks"] if each["StackName"] == UPLOADS_STACK]
+    managed = [each for each in all_stacks() if each["StackName"] == UPLOADS_STACK]
     for output in (output for each in managed for output in each.get("Outputs", [])):
         if output["OutputKey"] == "SourceBucket":
             uploads = boto3.resource("s3").Bucket(output["OutputValue"]).object_versions
-            uploads.filter(Prefix=prefix).delete()
+            delete_versions(uploads.filter(Prefix=prefix))
 
 
 # By the beginning of an ARN's part behind its account. Only these outlive the stacks, or never belonged to one.
@@ -135,35 +152,47 @@ def of_kind(arn):
 
 
 class Cleanup:
-    """Deletes one thing after the other. A failure is reported, and does not keep the others."""
+    """Does one thing after the other. A failure is reported, and does not keep the others."""
 
     def __init__(self):
         self.failed = False
 
-    def attempt(self, delete, what):
+    def attempt(self, action, argument, what):
+        """What the action finds; nothing if it fails."""
         try:
-            delete(what)
-            print(f"deleted: {what}", flush=True)
-        except (ClientError, WaiterError) as error:
-            if isinstance(error, ClientError) and error.response["Error"]["Code"] in MISSING:
-                return
-            self.failed = True
-            print(f"NOT deleted: {what}: {error}", file=sys.stderr, flush=True)
+            found = action(argument)
+            print(f"{what}: done", flush=True)
+            return found
+        except (BotoCoreError, ClientError) as error:
+            if not isinstance(error, ClientError) or error.response["Error"]["Code"] not in MISSING:
+                self.fail(f"{what}: {error}")
+            return []
+
+    def fail(self, what):
+        self.failed = True
+        print(f"NOT done: {what}", file=sys.stderr, flush=True)
 
 
-def main(stack):
+def main(stack, created=False):
     """Returns the exit status."""
     cleanup = Cleanup()
-    for stack_id in tagged_stacks(stack):
-        for bus in buses(stack_id):
-            cleanup.attempt(delete_rules, bus)
-        cleanup.attempt(delete_stack, stack_id)
-    for arn in tagged_resources(stack):
+    stacks = cleanup.attempt(tagged_stacks, stack, "list stacks")
+    if cleanup.failed:
+        # What belongs to a stack is deleted after it.
+        return 1
+    for stack_id in stacks:
+        for bus in cleanup.attempt(buses, stack_id, "list buses"):
+            cleanup.attempt(delete_rules, bus, f"delete the rules of {bus}")
+        cleanup.attempt(delete_stack, stack_id, f"delete {stack_id}")
+    for arn in cleanup.attempt(tagged_resources, stack, "list resources"):
         if delete := of_kind(arn):
-            cleanup.attempt(delete, arn)
-    cleanup.attempt(delete_uploads, UPLOADS.format(stack))
+            cleanup.attempt(delete, arn, f"delete {arn}")
+    uploads = UPLOADS.format(stack)
+    cleanup.attempt(delete_uploads, uploads, f"delete {uploads}")
+    for stack_id in cleanup.attempt(untagged_stacks, stack, "list stacks without the tag") if created else []:
+        cleanup.fail(f"delete {stack_id}: it lacks the tag {TAG}={stack}")
     return int(cleanup.failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], created="--created" in sys.argv[2:]))

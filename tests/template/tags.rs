@@ -35,7 +35,13 @@ fn every_environment_is_deployed_with_the_tag_of_its_deployment() {
     }
     assert_eq!(environments, 9);
     let deploy = include_str!("../../infra/deploy");
-    assert!(deploy.contains("--tags \"steward:stack=$deployment\""));
+    assert!(deploy.contains("tags=(\"steward:stack=$deployment\")"));
+    let options = deploy.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(
+        options.filter(|line| line.contains("--tags")).count(),
+        1,
+        "sam keeps only the last"
+    );
     let usage = include_str!("../../infra/usage.py");
     assert!(usage.contains("TAG = \"steward:stack\""));
 }
