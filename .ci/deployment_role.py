@@ -2,8 +2,9 @@
 Called by `lint-template`.
 
 tests/template/registry.yaml has the calls of each resource type. Each must be allowed for the resource, with its name and the
-condition keys of the request, and each permission must be needed: so the comparison fails with any action removed. It supposes
-that every condition of a template holds. What AWS does beyond these facts is not verified.
+condition keys of the request. Each permission of ExecutionRole must be needed too, so the comparison fails with any of its
+actions removed; what PipelineRole allows beyond `sam deploy` is not judged. It supposes that every condition of a template
+holds. What AWS does beyond these facts is not verified.
 
     deployment_role.py TRANSLATED…
 """
@@ -27,6 +28,13 @@ NOT_BY_THE_PIPELINE = {"deployment-role.yaml", "domain.yaml"}
 HANDLERS = ("create", "read", "update", "delete", "tags")
 # The actions that IAM knows, by service and in lower case, and the types of resources of each.
 IAM = json.loads((files("cfnlint.data.AdditionalSpecs") / "Policies.json").read_text())
+# Actions of CloudFormation's registry that IAM does not know, so no policy can allow them: names of S3's operations and
+# outdated names.
+UNKNOWN_TO_IAM = {
+    "kms:ReEncrypt", "s3:DeleteBucketAnalyticsConfiguration", "s3:DeleteBucketCors", "s3:DeleteBucketEncryption",
+    "s3:DeleteBucketLifecycle", "s3:DeleteBucketMetricsConfiguration", "s3:DeleteBucketReplication", "s3:DeleteBucketTagging",
+    "s3:GetObjectMetadata", "s3:PutBucketReplication", "s3:PutObjectLockConfiguration", "s3:REST.PUT.OBJECT",
+}
 
 
 def table():
@@ -84,12 +92,12 @@ class Stack:
         return self.resolve(self.resources[logical].get("Properties", {}))
 
     def fill(self, text, logical):
-        """A text of the table for each value of the property that it names."""
+        """A text of the table for each value of the properties that it names."""
         match = re.search(r"\{([\w.]+)\}", text)
         if not match:
             return [text]
         values = [self.values["Artifacts"]] if match[1] == "Artifacts" else look_up(self.properties(logical), match[1])
-        return [text.replace(match[0], str(value)) for value in values]
+        return [filled for value in values for filled in self.fill(text.replace(match[0], str(value)), logical)]
 
     def arns(self, logical):
         kind = self.resources[logical]["Type"]
@@ -150,6 +158,8 @@ def refused(statements, calls, used):
         service, name = action.lower().split(":")
         known = IAM.get(service, {}).get("Actions", {}).get(name)
         if known is None:
+            if action not in UNKNOWN_TO_IAM:
+                yield f"{action}, which IAM does not know: correct it, or accept it in UNKNOWN_TO_IAM"
             continue
         arn = arn if known.get("Resources") else "*"
         statement = granting(statements, action, arn, context)

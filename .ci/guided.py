@@ -1,5 +1,5 @@
-"""`sam deploy --guided` with Enter for every question deploys `template.yaml`, and finds no function without authentication in any
-of the templates given. Called by `lint-template`.
+"""This script checks that `sam deploy --guided`, answered with Enter, deploys `template.yaml`, and that it finds no function without
+authentication in any of the templates given. Called by `lint-template`.
 
 The SAM CLI itself asks: the questions end where it would look for its bucket, before it calls AWS.
 """
