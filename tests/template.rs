@@ -53,12 +53,34 @@ fn agent_template() -> Value {
     parse_yaml(include_str!("../infra/agent.yaml"))
 }
 
+fn operations() -> Value {
+    parse_yaml(include_str!("../infra/operations.yaml"))
+}
+
 fn example_agents() -> Value {
     parse_yaml(include_str!("../infra/example-agents.yaml"))
 }
 
 fn new_rust_agent() -> Value {
     parse_yaml(include_str!("../crates/cli/src/new/rust/template.yaml"))
+}
+
+fn example_rust_agent() -> Value {
+    parse_yaml(include_str!("../examples/rust-agent/template.yaml"))
+}
+
+/// The templates of agents that users own: the examples, and those that `steward new` writes.
+fn agents_of_users() -> [(&'static str, Value); 5] {
+    [
+        (
+            "examples/python-agent",
+            parse_yaml(include_str!("../examples/python-agent/template.yaml")),
+        ),
+        ("examples/node-agent", parse_yaml(include_str!("../examples/node-agent/template.yaml"))),
+        ("examples/rust-agent", example_rust_agent()),
+        ("new/python", parse_yaml(include_str!("../crates/cli/src/new/python/template.yaml"))),
+        ("new/rust", new_rust_agent()),
+    ]
 }
 
 fn properties<'a>(template: &'a Value, resource: &str) -> &'a Value {
@@ -135,6 +157,10 @@ fn every_function_gets_the_variables_that_it_reads() {
     }
     let mut agent = variables(&agent_template(), "AgentFunction");
     assert_eq!(agent["STEWARD_DEPLOYMENT"], "Steward");
+    for template in [new_rust_agent(), example_rust_agent()] {
+        let deployment = &properties(&template, "Function")["Environment"]["Variables"];
+        assert_eq!(deployment["STEWARD_DEPLOYMENT"], "Steward");
+    }
     Config::init_from_hashmap(&agent).unwrap();
     agent.insert("STEWARD_AGENT_NAME".to_owned(), "payment".to_owned());
     agent.insert("STEWARD_AGENT_BASE_URL".to_owned(), "https://pay.example".to_owned());
@@ -164,9 +190,7 @@ fn substituted(text: &str) -> String {
 #[test]
 fn resource_names_fit_their_length_limits() {
     let longest_agent = "a".repeat(40);
-    for template in
-        [template(), agent_template(), parse_yaml(include_str!("../infra/operations.yaml"))]
-    {
+    for template in [template(), agent_template(), operations()] {
         for (kind, name, max) in [
             ("AWS::SQS::Queue", "QueueName", 80),
             ("AWS::Serverless::Function", "FunctionName", 64),
@@ -207,16 +231,8 @@ fn the_default_architecture_of_every_template_is_x86_64() {
     for template in [&template(), &agent_template(), &example_agents, &new_rust_agent()] {
         assert_eq!(template["Parameters"]["Architecture"]["Default"], "x86_64");
     }
-    for template in [
-        include_str!("../examples/python-agent/template.yaml"),
-        include_str!("../examples/node-agent/template.yaml"),
-        include_str!("../examples/rust-agent/template.yaml"),
-        include_str!("../crates/cli/src/new/python/template.yaml"),
-    ] {
-        assert_eq!(
-            properties(&parse_yaml(template), "Function")["Architectures"],
-            json!(["x86_64"])
-        );
+    for (path, template) in agents_of_users().iter().filter(|(path, _)| *path != "new/rust") {
+        assert_eq!(properties(template, "Function")["Architectures"], json!(["x86_64"]), "{path}");
     }
 }
 

@@ -6,14 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use steward_aws::queues;
 
-use super::{agent_template, all, parse_yaml, properties, template};
+use super::{agent_template, agents_of_users, all, operations, properties, template};
 
 const PAGE: &str = include_str!("../../docs/operations/alarms.md");
 const METRICS: &str = include_str!("../../crates/runtime/src/metrics.rs");
-
-fn operations() -> Value {
-    parse_yaml(include_str!("../../infra/operations.yaml"))
-}
 
 /// The name of an alarm without that of the stack, as in the page.
 fn name_of(alarm: &Value) -> &str {
@@ -164,8 +160,13 @@ fn the_failed_invocations_of_every_function_and_agent_are_counted() {
     let (template, agent) = (template(), agent_template());
     let logs = ["Submission", "SubmissionHttp", "Callback", "Scheduler", "Supervisor"];
     let expected: BTreeSet<_> = logs.map(|function| format!("{function}Logs")).into();
+    let agents_of_users = agents_of_users();
+    let agents = agents_of_users.iter().map(|(_, agent)| (agent, "Steward"));
     let mut counted = BTreeSet::new();
-    for (template, stack) in [(&template, "AWS::StackName"), (&agent, "Steward")] {
+    for (template, stack) in
+        [(&template, "AWS::StackName"), (&agent, "Steward")].into_iter().chain(agents)
+    {
+        assert!(all(template, "AWS::Logs::MetricFilter").count() > 0);
         for (name, filter) in all(template, "AWS::Logs::MetricFilter") {
             let to = &filter["MetricTransformations"][0];
             let namespace = to["MetricNamespace"].as_str().unwrap().replace(stack, "Steward");
@@ -182,6 +183,7 @@ fn the_failed_invocations_of_every_function_and_agent_are_counted() {
         }
     }
     assert!(counted.remove("AgentLogs"));
+    assert!(counted.remove("Logs"));
     assert_eq!(counted, expected);
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{agent_template, all, example_agents, parse_yaml, properties, template, variables};
+use super::{agent_template, all, example_agents, operations, properties, template, variables};
 
 /// The ids of the roles and statements that may send to the commands queue.
 fn senders(template: &Value) -> BTreeSet<String> {
@@ -31,11 +31,7 @@ fn senders(template: &Value) -> BTreeSet<String> {
 #[test]
 fn no_function_but_the_console_may_send_commands() {
     assert_eq!(senders(&template()), BTreeSet::from(["ConsoleRole/SendCommands".to_owned()]));
-    for other in [
-        agent_template(),
-        example_agents(),
-        parse_yaml(include_str!("../../infra/operations.yaml")),
-    ] {
+    for other in [agent_template(), example_agents(), operations()] {
         assert_eq!(senders(&other), BTreeSet::new());
         assert!(!other.to_string().contains("STEWARD_COMMANDS_QUEUE_URL"));
     }

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{FUNCTIONS, agent_template, all, parse_yaml, properties, template};
+use super::{FUNCTIONS, agent_template, agents_of_users, all, properties, template};
 
 /// Bytes of names and values: <https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>. How Lambda counts is not
 /// documented, so each variable counts six more, as in JSON.
 const LIMIT: usize = 4_096;
 const AROUND_EACH_VARIABLE: usize = r#""":"","#.len();
 
-/// What the templates do not choose, at least as long as in any region. The stack's name is as long as the names of functions
-/// allow, see `the_name_of_a_stack_is_limited_by_the_names_of_functions`.
+/// What the templates do not choose, at least as long as in any region of AWS, of AWS in China and of AWS GovCloud. Isolated
+/// regions, such as us-isof-south-1, have longer names. The stack's name is as long as the names of functions allow, see
+/// `the_name_of_a_stack_is_limited_by_the_names_of_functions`.
 const KNOWN: [(&str, &str); 5] = [
     ("AWS::StackName", STACK),
     ("AWS::Region", "ap-southeast-2"),
@@ -28,25 +29,10 @@ const FUNCTION_URL: &str =
 const BUCKET_MAX: usize = 63;
 
 /// The templates with functions, by path.
-fn templates() -> [(&'static str, Value); 7] {
-    [
-        ("template.yaml", template()),
-        ("infra/agent.yaml", agent_template()),
-        (
-            "examples/python-agent",
-            parse_yaml(include_str!("../../examples/python-agent/template.yaml")),
-        ),
-        (
-            "examples/node-agent",
-            parse_yaml(include_str!("../../examples/node-agent/template.yaml")),
-        ),
-        (
-            "examples/rust-agent",
-            parse_yaml(include_str!("../../examples/rust-agent/template.yaml")),
-        ),
-        ("new/python", parse_yaml(include_str!("../../crates/cli/src/new/python/template.yaml"))),
-        ("new/rust", parse_yaml(include_str!("../../crates/cli/src/new/rust/template.yaml"))),
-    ]
+fn templates() -> impl Iterator<Item = (&'static str, Value)> {
+    [("template.yaml", template()), ("infra/agent.yaml", agent_template())]
+        .into_iter()
+        .chain(agents_of_users())
 }
 
 /// The length of a parameter's longest value.

@@ -6,7 +6,7 @@ use serde_json::json;
 use steward_aws::queues;
 use steward_supervisor::ticks::{RUN_EVERY, SweepInterval};
 
-use super::{parse_yaml, properties, template};
+use super::{operations, properties, template};
 
 #[test]
 fn missed_supervisor_runs_do_not_accumulate() {
@@ -52,7 +52,7 @@ fn ticks_do_not_accumulate() {
 
 #[test]
 fn a_supervisor_without_runs_raises_an_alarm() {
-    let template = parse_yaml(include_str!("../../infra/operations.yaml"));
+    let template = operations();
     let alarm = properties(&template, "SupervisorSilent");
     assert_eq!(alarm["MetricName"], "steward_sweeps_total");
     assert_eq!(alarm["TreatMissingData"], "breaching");
