@@ -76,7 +76,7 @@ fn the_page_has_a_row_and_a_section_for_each_alarm_and_no_others() {
     }
 }
 
-/// An alarm on a counter returns to OK a minute after the event. If it sent that, a pager would close the incident while the
+/// An alarm on a counter returns to OK some minutes after the event. If it sent that, a pager would close the incident while the
 /// task, the dead letter or the open breaker still waits for a person.
 #[test]
 fn only_problems_that_end_by_themselves_send_ok() {
