@@ -404,7 +404,7 @@ mod tests {
                 accepted += 1;
             }
         }
-        assert!(accepted > 1_000, "{accepted}");
+        assert!(accepted > 900, "{accepted}");
     }
 
     #[test]

@@ -70,3 +70,17 @@ fn a_file_with_too_many_steps_has_only_this_problem() {
     let count = text.matches("agent").count();
     assert_eq!(errors_in(&text), format!("3:1: steps: {count} steps; the limit is 100"));
 }
+
+/// Each problem is compared with the others, so a check that went on would take time that grows with their square.
+#[test]
+fn the_check_itself_stops_at_the_limit() {
+    let found = limits::PROBLEMS_MAX + 1;
+    let keys: String = (0..1_000).map(|n| format!("k{n}: 1\n")).collect();
+    let text = format!("name: big\nversion: 1\nsteps:\n{STEP}{keys}");
+    let (mut definition, mut source_map) = (read(&text).unwrap(), read(&text).unwrap());
+    let report = structure::check(&structure::DEFINITIONS, &mut definition, &mut source_map);
+    assert_eq!(report.problems.len(), found);
+    let after: Vec<_> = (0..1_000).map(|n| format!("q{n}")).collect();
+    let text = format!("name: big\nversion: 1\nsteps:\n{STEP}    after: [{}]\n", after.join(", "));
+    assert_eq!(Workflow::read(read(&text).unwrap()).unwrap().problems().len(), found);
+}

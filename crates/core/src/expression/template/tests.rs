@@ -58,7 +58,7 @@ fn an_expression_can_ask_whether_a_step_has_an_output() {
 fn value_in_a_path_is_encoded_and_cannot_change_the_path() {
     let input = json!({
         "id": "../../admin?all=1#x", "n": 7, "up": "..", "dot": ".", "whole": "/a/b?c=d", "no": "x", "tab": "/a/.\t./b",
-        "empty": "", "null": null,
+        "empty": "", "none": null,
     });
     let scope = Scope { input: Some(&input), ..Scope::default() };
     let path = |text: &str| Template::parse(json!(text)).render_path(scope);
@@ -82,15 +82,15 @@ fn value_in_a_path_is_encoded_and_cannot_change_the_path() {
 
 #[test]
 fn value_that_names_no_segment_of_a_path_fails_with_its_expression_and_the_cure() {
-    let input = json!({ "up": "..", "dot": ".", "empty": "", "null": null, "id": "r-1" });
+    let input = json!({ "up": "..", "dot": ".", "empty": "", "none": null, "id": "r-1" });
     let scope = Scope { input: Some(&input), ..Scope::default() };
     let path = |text: &str| Template::parse(json!(text)).render_path(scope);
     for (text, expression, reason) in [
         ("/reservations/${ input.empty }", "input.empty", "empty path segment"),
         ("/reservations/${ input.empty }/items", "input.empty", "empty path segment"),
         ("/reservations/${ input.empty }?all=1", "input.empty", "empty path segment"),
-        ("/reservations/${ input.null }", "input.null", "empty path segment"),
-        ("/reservations/r-${ input.null }", "input.null", "empty path segment"),
+        ("/reservations/${ input.none }", "input.none", "empty path segment"),
+        ("/reservations/r-${ input.none }", "input.none", "empty path segment"),
         ("/a/${ input.id }/${ input.up }", "input.up", "`.` or `..` as a path segment"),
         ("/a/${ input.dot }", "input.dot", "`.` or `..` as a path segment"),
         ("/a/.${ input.dot }/b", "input.dot", "`.` or `..` as a path segment"),
@@ -103,7 +103,7 @@ fn value_that_names_no_segment_of_a_path_fails_with_its_expression_and_the_cure(
     for (text, rendered) in [
         ("/a/${ input.empty }${ input.id }", "/a/r-1"),
         ("/a/x${ input.empty }", "/a/x"),
-        ("/a?b=${ input.empty }&c=${ input.null }&d=/${ input.up }", "/a?b=&c=null&d=/.."),
+        ("/a?b=${ input.empty }&c=${ input.none }&d=/${ input.up }", "/a?b=&c=null&d=/.."),
     ] {
         assert_eq!(path(text), Ok(rendered.to_owned()));
     }
