@@ -221,7 +221,7 @@ fn ended_task(n: usize) -> [Vec<(&'static str, aws_sdk_dynamodb::types::Attribut
     let task = vec![
         ("task_id", id.clone()),
         ("workflow", text("saga".to_owned())),
-        ("version", number(1)),
+        ("v", number(1)),
         ("revision", number(7)),
         ("process_state", text("Processed".to_owned())),
         ("steps", Attribute::M(steps.collect())),

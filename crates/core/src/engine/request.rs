@@ -277,7 +277,7 @@ mod tests {
 
     fn task_with_id(id: &str, part: &Part, edit: Option<&str>) -> Task {
         let mut task: Task = serde_json::from_value(serde_json::json!({
-            "task_id": id, "workflow": "w", "version": 1, "process_state": "Processing", "revision": 1,
+            "task_id": id, "workflow": "w", "v": 1, "process_state": "Processing", "revision": 1,
             "complete_by": 9, "submitted_at": 0,
         }))
         .unwrap();

@@ -31,7 +31,7 @@ fn stored(state: &str, undo_reason: Option<&str>, p: StepState) -> (Plan, Task) 
     steps["p"]["point_of_no_return"] = true.into();
     let plan = json!({ "name": "w", "version": 1, "steps": steps });
     let mut task: Task = serde_json::from_value(json!({
-        "task_id": "t", "workflow": "w", "version": 1, "process_state": state, "revision": 1,
+        "task_id": "t", "workflow": "w", "v": 1, "process_state": state, "revision": 1,
         "complete_by": 900_000, "submitted_at": 0, "undo_reason": undo_reason,
     }))
     .unwrap();
