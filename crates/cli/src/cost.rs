@@ -54,6 +54,7 @@ pub(crate) async fn run(args: CostArgs) -> Result<()> {
     let settings = args.random.with(args.assumptions.settings(args.runs)?);
     let agents = args.agents.unwrap_or_else(|| agents_of(&settings));
     let report = forecast(settings).await?;
+    report.require_processed()?;
     let monthly = |tasks| anyhow::Ok(MonthlyCost::of(&report, &Prices::listed()?, tasks, agents));
     let monthly = args.per_month.map(monthly).transpose()?;
     if args.json {

@@ -1,4 +1,4 @@
-//! `steward scale`: predicts how a deployment handles a load, by calculation.
+//! `steward scale`: what a load needs of the limits of a deployment, which limit is the bottleneck, and what to raise.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,7 +9,7 @@ use steward_definition_file::{parse, read_file};
 use steward_forecast::{
     capacity::{
         DeploymentSizing, Limits, Load, RUNS, ScaleError, ScaleReport, ScaleSettings, Size,
-        StageRow, overload as simulate_overload, scale,
+        StageRow, scale,
     },
     cost::{self, BATCH_MAX, DurationValue, Json, StepOption, StepSelector},
 };
@@ -17,8 +17,6 @@ use steward_forecast::{
 use self::text::{load_text, number, percent, seconds};
 use crate::{assumptions::JsonOrFile, table::table, workflows::forecast::time};
 
-mod noisy_tenant;
-mod overload;
 mod text;
 
 /// The table leaves out limits with a lower utilisation.
@@ -57,13 +55,6 @@ pub(crate) struct ScaleArgs {
     /// The CPU time that a function needs for a message, at its configured memory.
     #[arg(long, default_value = "3ms", value_parser = humantime::parse_duration)]
     compute: Duration,
-    /// Simulate twice the load that the deployment sustains for ten minutes, and then none.
-    #[arg(long, conflicts_with_all = ["rate", "lasts", "spike"])]
-    overload: bool,
-    /// Simulate a tenant that sends this share of one and a half times the load that the deployment sustains, and show how
-    /// long the tasks of the other tenants take.
-    #[arg(long, value_name = "SHARE", conflicts_with_all = ["rate", "lasts", "spike", "overload"])]
-    noisy_tenant: Option<f64>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -124,20 +115,9 @@ struct CapacityArgs {
 }
 
 pub(crate) async fn run(args: ScaleArgs) -> Result<()> {
-    let (json, is_overload, noisy_share) = (args.json, args.overload, args.noisy_tenant);
+    let json = args.json;
     let settings = settings(args)?;
-    if let Some(share) = noisy_share {
-        return noisy_tenant::run(settings, share, json).await;
-    }
     // The forecast creates its own tokio runtimes, which is not possible inside this one.
-    if is_overload {
-        let report = tokio::task::spawn_blocking(move || simulate_overload(&settings)).await??;
-        match json {
-            true => outln!("{}", serde_json::to_string_pretty(&report)?),
-            false => overload::show(&report),
-        }
-        return Ok(());
-    }
     let report = tokio::task::spawn_blocking(move || scale(&settings)).await??;
     match json {
         true => outln!("{}", serde_json::to_string_pretty(&report)?),
@@ -254,15 +234,9 @@ fn stages(report: &ScaleReport) -> comfy_table::Table {
         "configured",
         "utilisation",
         "pollers ready after",
-        "longest queue",
-        "oldest message",
-        "backlog from–until",
-        "limited by",
     ]);
     for stage in &report.stages {
         let StageRow { needed, set, utilisation, .. } = stage;
-        let backlog =
-            stage.behind_s.map(|(from, until)| format!("{}–{}", seconds(from), seconds(until)));
         table.add_row([
             stage.stage.clone(),
             number(stage.messages_a_second),
@@ -271,10 +245,6 @@ fn stages(report: &ScaleReport) -> comfy_table::Table {
             number(*set),
             percent(*utilisation),
             stage.pollers_after_s.map_or("never".to_owned(), seconds),
-            number(stage.longest),
-            seconds(stage.oldest_s),
-            backlog.unwrap_or_default(),
-            stage.held_by.clone().unwrap_or_default(),
         ]);
     }
     table
@@ -303,50 +273,27 @@ fn raises(report: &ScaleReport) -> comfy_table::Table {
 }
 
 fn verdict(report: &ScaleReport) -> Vec<String> {
-    let ScaleReport { latency, cost, .. } = report;
-    let mut lines = Vec::new();
-    lines.push(match &report.bottleneck {
-        Some((bound, share)) => format!(
-            "bottleneck: {bound} ({} of all waiting time); sustainable rate: {} submissions per second",
-            percent(*share),
-            number(report.sustained_rate)
-        ),
-        None => format!(
-            "no queue has a backlog of more than a second; sustainable rate: {} submissions per second",
-            number(report.sustained_rate)
-        ),
-    });
-    let calculated = seconds(report.drained_after_by_arithmetic_s);
-    lines.push(match report.drained_after_s {
-        Some(after) => format!(
-            "all {} tasks end within {} after the last submission (from the bottleneck alone: {calculated})",
-            number(report.submitted),
-            seconds(after)
-        ),
-        None => format!(
-            "{} of {} tasks have not ended four hours after the last submission",
-            number(report.left),
-            number(report.submitted)
-        ),
-    });
-    let ms = |ms: f64| time(ms.round() as u64);
-    lines.push(format!(
-        "time from submission to end: {} without load; p50 {}, p99 {}, longest {}",
-        ms(latency.unloaded_ms),
-        ms(latency.p50_ms),
-        ms(latency.p99_ms),
-        ms(latency.max_ms)
-    ));
-    if report.held_back_max > 0.0 {
+    let cost = &report.cost;
+    let rate = number(report.sustained_rate);
+    let mut lines = vec![format!(
+        "bottleneck: {}; sustainable rate: {rate} submissions per second",
+        report.bottleneck.as_deref().unwrap_or("none")
+    )];
+    if report.backlog_max >= 1.0 {
         lines.push(format!(
-            "intake control holds back up to {} submissions at the same time, before the deadline of their task starts",
-            number(report.held_back_max.round())
+            "backlog: up to {} submissions wait in their queue, before the deadline of their task starts",
+            number(report.backlog_max.round())
         ));
     }
-    lines.extend(late_line(report));
+    lines.push(format!(
+        "{} tasks end within {} after the last submission, at the sustainable rate; a task takes {} if nothing waits",
+        number(report.submitted),
+        seconds(report.drained_after_s),
+        time(report.unloaded_ms.round() as u64)
+    ));
     if let Some(concurrency) = report.let_in {
         lines.push(format!(
-            "without raising limits: cap intake at the sustainable rate, with --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before the deadline of their task starts"
+            "without raising limits: cap intake at the sustainable rate, with --submission-concurrency {concurrency:.0}"
         ));
     }
     let spike = match cost.an_hour_of_spike > cost.an_hour {
@@ -358,26 +305,6 @@ fn verdict(report: &ScaleReport) -> Vec<String> {
         cost.per_million.total, cost.an_hour, cost.of_this_load
     ));
     lines
-}
-
-/// What messages cause that are handled after the deadline of their attempt, if it is more than waiting.
-fn late_line(report: &ScaleReport) -> Option<String> {
-    let from = seconds(report.late.from_s?);
-    let (shed, lost) = (report.shed_requests.round(), report.lost_attempts.round());
-    if lost > 0.0 {
-        return Some(format!(
-            "WARNING: from {from} on, {} of the replies are handled after the attempt's deadline, and {} requests are shed. {} attempts may be lost: the supervisor has given them up, and their steps are retried. These figures do not include those retries",
-            percent(report.late.share),
-            number(shed),
-            number(lost)
-        ));
-    }
-    (shed > 0.0).then(|| {
-        format!(
-            "from {from} on, {} requests are shed: they waited past their attempt's deadline, and are sent again later. No attempt is lost",
-            number(shed)
-        )
-    })
 }
 
 #[cfg(test)]

@@ -11,9 +11,13 @@ use std::process::Command;
 use serde_json::Value;
 
 fn cost(more: &[&str]) -> (bool, String, String) {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.yaml");
+    steward("cost", "order", &[&["--runs", "20"], more].concat())
+}
+
+fn steward(command: &str, workflow: &str, more: &[&str]) -> (bool, String, String) {
+    let file = format!("{}/../../workflows/{workflow}.yaml", env!("CARGO_MANIFEST_DIR"));
     let run = Command::new(env!("CARGO_BIN_EXE_steward"))
-        .args(["cost", file, "--runs", "20"])
+        .args([command, &file])
         .args(more)
         .output()
         .unwrap();
@@ -88,4 +92,24 @@ fn the_table_of_a_month_ends_with_its_sum() {
     let sum = number("without tasks, with 3 agents") + number("1000000 tasks");
     assert!((number("together") - sum).abs() < 0.011, "{out}");
     assert!(out.contains("tasks a month") && out.contains("never"), "{out}");
+}
+
+#[test]
+fn tasks_that_pass_their_callback_url_to_a_service_are_processed() {
+    for (command, more) in [("cost", ["--runs", "20"].as_slice()), ("scale", &["--rate", "10"])] {
+        let (done, out, error) = steward(command, "purchase", more);
+        assert!(done && !out.contains("Undone") && !out.contains("Error"), "{out}{error}");
+    }
+}
+
+#[test]
+fn a_price_of_tasks_that_all_fail_is_refused_with_the_reason() {
+    for (command, more) in [("cost", ["--runs", "20"].as_slice()), ("scale", &[])] {
+        // An attempt takes longer than its complete-by allows.
+        let more = [more, &["--slow", "charge=300s"]].concat();
+        let (done, out, error) = steward(command, "order", &more);
+        assert!(!done && out.is_empty(), "{out}");
+        assert!(error.contains("no simulated task of workflow `order` was Processed"), "{error}");
+        assert!(error.contains("charge"), "{error}");
+    }
 }

@@ -60,20 +60,12 @@ limits! {
     account_concurrency,
     /// The maximum number of invocations per second for each concurrent invocation of the account.
     invocations_per_concurrency,
-    /// The number of new instances of a function that may start at the same moment.
-    instances_at_once,
-    /// The number of new instances of a function per second.
-    instances_per_second,
     /// The maximum number of messages of a queue that are received and not yet deleted.
     queue_in_flight,
     /// The write units per second of a new table or index.
     table_writes_at_start,
     /// The read units per second of a new table or index.
     table_reads_at_start,
-    /// The load up to which a table grows automatically, as a multiple of its highest load so far.
-    table_growth_factor,
-    /// The interval in which a table grows, in seconds.
-    table_grows_every,
     /// The quota of write units per second of a table or index.
     table_writes_quota,
     /// The quota of read units per second of a table or index.

@@ -11,8 +11,6 @@ pub enum LimitKind {
     Concurrency(FunctionRole),
     /// The current number of pollers of a queue.
     Pollers(FunctionRole),
-    /// How fast new instances of a function start.
-    Instances(FunctionRole),
     /// Messages of a queue that are received, but not deleted.
     InFlight(FunctionRole),
     /// The account's concurrent executions.
@@ -47,7 +45,6 @@ impl fmt::Display for LimitKind {
         match self {
             Self::Concurrency(role) => write!(f, "{role}: concurrent invocations"),
             Self::Pollers(role) => write!(f, "{role}: pollers of its queue"),
-            Self::Instances(role) => write!(f, "{role}: new instances"),
             Self::InFlight(role) => write!(f, "{role}: messages in flight"),
             Self::Account => f.write_str("account: concurrent invocations"),
             Self::Invocations => f.write_str("account: invocations per second"),

@@ -1,5 +1,4 @@
-//! Arithmetic on limits: what the peak rate needs of each limit, and the rate that each limit sustains. The behaviour
-//! over time is in [`load_simulation`](super::load_simulation); a test compares the two.
+//! Arithmetic on limits: what the peak rate needs of each limit, and the rate that each limit sustains.
 
 use serde::Serialize;
 
@@ -68,8 +67,8 @@ pub(super) fn rows(settings: &ScaleSettings, model: &QueueModel) -> Vec<LimitRow
 }
 
 /// When the last task is done, in seconds from the start, by arithmetic: the time that the slowest limit needs for all
-/// tasks. Pollers are added from the first second; tables do not grow. The simulation may take longer, since messages
-/// that wait for one limit reach the next limit late.
+/// tasks. Pollers are added from the first second; tables do not grow. A backlog may last longer, since messages that wait
+/// for one limit reach the next limit late.
 pub(super) fn done_by_s(settings: &ScaleSettings, model: &QueueModel) -> f64 {
     let total = settings.load.total();
     let steady = rows(settings, model)

@@ -3,11 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use steward_core::{
-    definition::{step::StepWork, workflow::Workflow},
-    model::attempt::Action,
-};
-
 use super::settings::ScaleSettings;
 use crate::cost::{DELIVERY_LATENCY, Demand, FunctionRole, Resource};
 
@@ -23,18 +18,12 @@ pub(super) struct Stage {
     pub(super) units: BTreeMap<Resource, f64>,
     /// The configured number of concurrent invocations.
     pub(super) concurrency: f64,
-    /// For an agent: the shortest deadline of its steps' attempts, in seconds.
-    pub(super) within_s: Option<f64>,
 }
 
 /// The routes of the messages of one hop.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HopRoutes {
     pub(super) routes: Vec<Route>,
-    /// Messages of a task in this hop.
-    pub(super) messages: f64,
-    /// If the hop consists of replies of agents: the shortest deadline of their attempts, in seconds.
-    pub(super) within_s: Option<f64>,
 }
 
 /// One route of a hop.
@@ -42,8 +31,6 @@ pub(super) struct HopRoutes {
 pub(super) struct Route {
     /// The index of the stage.
     pub(super) stage: usize,
-    /// Messages of a task that take this route.
-    pub(super) messages: f64,
     /// Seconds until the function can receive them.
     pub(super) delay_s: f64,
 }
@@ -61,23 +48,15 @@ impl QueueModel {
         let batch = f64::from(settings.forecast.batch);
         let stages: Vec<_> =
             demand.roles.keys().map(|role| stage(settings, demand, role, batch)).collect();
-        let mut hops: Vec<HopRoutes> = Vec::new();
-        for by_role in &demand.hops {
+        let hops = demand.hops.iter().map(|by_role| {
             let routes = by_role.iter().filter_map(|(role, hop)| {
                 let stage = stages.iter().position(|stage| stage.role == *role)?;
                 let delay_s = DELIVERY_LATENCY.as_secs_f64() + hop.delay_ms / 1_000.0;
-                Some(Route { stage, messages: hop.messages, delay_s })
+                Some(Route { stage, delay_s })
             });
-            let routes: Vec<_> = routes.collect();
-            let before = hops.last().map(|hop| hop.routes.as_slice()).unwrap_or_default();
-            let within = before.iter().filter_map(|to| stages.get(to.stage)?.within_s);
-            let within_s = within.reduce(f64::min);
-            hops.push(HopRoutes {
-                messages: routes.iter().map(|route| route.messages).sum(),
-                routes,
-                within_s,
-            });
-        }
+            HopRoutes { routes: routes.collect() }
+        });
+        let hops = hops.collect();
         Self { stages, hops, batch }
     }
 
@@ -134,26 +113,5 @@ fn stage(settings: &ScaleSettings, demand: &Demand, role: &FunctionRole, batch: 
         invocation_s: handling.invocation_ms / 1_000.0 + settings.compute_s * batch,
         units: handling.units,
         concurrency,
-        within_s: within_s(settings, role),
     }
-}
-
-/// The shortest deadline of the attempts of an agent's steps, in seconds.
-fn within_s(settings: &ScaleSettings, role: &FunctionRole) -> Option<f64> {
-    let FunctionRole::Agent(name) = role else { return None };
-    let workflows = std::iter::once(&settings.forecast.workflow).chain(&settings.forecast.with);
-    let steps = workflows.flat_map(|workflow: &Workflow| workflow.steps.values());
-    let within = steps.filter_map(|step| {
-        let action = step.action(Action::Do)?;
-        match action.work {
-            StepWork::Call { agents, callback, .. } if agents.names().contains(name) => {
-                let answered = callback.map(|callback| callback.within);
-                Some(answered.unwrap_or(action.complete_within).as_secs_f64())
-            }
-            StepWork::Call { .. } | StepWork::Child(_) | StepWork::Wait(_) | StepWork::Event(_) => {
-                None
-            }
-        }
-    });
-    within.reduce(f64::min)
 }

@@ -5,11 +5,8 @@ use serde::Serialize;
 use super::{
     limit_kind::LimitKind,
     limit_rows::LimitRow,
-    load_simulation::LoadResult,
-    model::QueueModel,
     scaling_limits::TableThroughput,
     settings::{SHARDS_MAX, ScaleSettings},
-    stage_queue::BACKLOG_S,
 };
 use crate::cost::{FunctionRole, Resource};
 
@@ -35,17 +32,10 @@ pub struct Recommendation {
 }
 
 /// The limits to increase for the peak rate, with a fifth in reserve.
-pub(super) fn recommendations(
-    settings: &ScaleSettings,
-    model: &QueueModel,
-    rows: &[LimitRow],
-    result: &LoadResult,
-) -> Vec<Recommendation> {
+pub(super) fn recommendations(settings: &ScaleSettings, rows: &[LimitRow]) -> Vec<Recommendation> {
     let tight = rows.iter().filter(|row| row.utilisation > UTILISATION_MAX);
     let mut recommendations: Vec<Recommendation> =
         tight.filter_map(|row| recommend(settings, rows, row)).collect();
-    recommendations.extend(pollers(settings, model, result));
-    recommendations.extend(instances(settings, model, result));
     // Several functions or tables may need the same increase: keep the largest.
     recommendations.sort_by(|one, other| {
         (&one.what, other.to)
@@ -106,9 +96,8 @@ fn recommend(
         ),
         LimitKind::Shards => shards(settings, rows, row),
         LimitKind::Bus => recommend("EventBridge's quota of PutEvents".to_owned(), Vec::new()),
-        // Pollers and instances are only too few if they start too slowly, see below. Messages in flight are limited by
-        // the batch size and the concurrency of the function.
-        LimitKind::InFlight(_) | LimitKind::Pollers(_) | LimitKind::Instances(_) => None,
+        // The concurrency of the function, or the batch size, limits both first.
+        LimitKind::InFlight(_) | LimitKind::Pollers(_) => None,
     }
 }
 
@@ -179,61 +168,4 @@ fn shards(settings: &ScaleSettings, rows: &[LimitRow], row: &LimitRow) -> Option
         ),
         options: vec![format!("--shards {to}")],
     })
-}
-
-/// The minimum number of pollers, if messages waited because pollers were added too slowly.
-fn pollers(
-    settings: &ScaleSettings,
-    model: &QueueModel,
-    result: &LoadResult,
-) -> Option<Recommendation> {
-    let needed =
-        needed_where(settings, model, result, |bound| matches!(bound, LimitKind::Pollers(_)));
-    let holds = settings.limits.provisioned_invocations_per_poller.value;
-    let most = settings.limits.minimum_pollers_max.value;
-    let to = rounded_up(needed / UTILISATION_MAX / holds).min(most);
-    let from = settings.deployment.pollers;
-    (to > from).then(|| Recommendation {
-        what: "pollers of each queue from the start".to_owned(),
-        from,
-        to,
-        at: "ProvisionedPollerConfig, MinimumPollers, in place of ScalingConfig; or increase the load slowly".to_owned(),
-        options: vec![format!("--pollers {to:.0}")],
-    })
-}
-
-/// The number of instances from the start, if messages waited because instances started too slowly.
-fn instances(
-    settings: &ScaleSettings,
-    model: &QueueModel,
-    result: &LoadResult,
-) -> Option<Recommendation> {
-    let needed =
-        needed_where(settings, model, result, |bound| matches!(bound, LimitKind::Instances(_)));
-    let from = settings.limits.instances_at_once.value;
-    let to = rounded_up(needed);
-    (to > from).then(|| Recommendation {
-        what: "instances of a function from the start".to_owned(),
-        from,
-        to,
-        at: "provisioned concurrency, which the templates do not have; or increase the load slowly"
-            .to_owned(),
-        options: Vec::new(),
-    })
-}
-
-/// The largest need of concurrent invocations over all stages with a backlog for such a reason.
-fn needed_where(
-    settings: &ScaleSettings,
-    model: &QueueModel,
-    result: &LoadResult,
-    reason: impl Fn(&LimitKind) -> bool,
-) -> f64 {
-    let behind = model.stages.iter().zip(&result.stages).filter(|(_, result)| {
-        let waited =
-            result.waiting_s_by_limit.iter().any(|(bound, waited)| reason(bound) && *waited > 0.0);
-        waited && result.max_age_s > BACKLOG_S
-    });
-    let needed = behind.map(|(stage, _)| settings.load.peak() * stage.busy_s(model.batch));
-    needed.fold(0.0, f64::max)
 }

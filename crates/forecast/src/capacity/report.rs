@@ -1,18 +1,14 @@
 //! The report of the capacity model.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::{
     limit_kind::LimitKind,
     limit_rows::{self, LimitRow},
-    load_simulation::LoadResult,
     model::{QueueModel, Stage},
     recommendations::{self, Recommendation},
     scaling_limits::PollerScaling,
     settings::{DeploymentSizing, Load, ScaleSettings},
-    stage_queue::StageResult,
 };
 use crate::cost::{
     self, FunctionRole,
@@ -34,31 +30,20 @@ pub struct ScaleReport {
     pub stages: Vec<StageRow>,
     /// All limits, the tightest first.
     pub limits: Vec<LimitRow>,
-    /// The bottleneck: the limit that caused most of the waiting, and its share of all waiting; absent if no queue has a
-    /// backlog.
-    pub bottleneck: Option<(String, f64)>,
+    /// The bottleneck: the tightest limit.
+    pub bottleneck: Option<String>,
     /// The submissions per second that the deployment sustains: those of its tightest limit.
     pub sustained_rate: f64,
     /// Tasks submitted.
     pub submitted: f64,
-    /// Tasks that were not done at the end of the simulation.
-    pub left: f64,
-    /// Seconds from the last submission until the last task was done; absent if some were not.
-    pub drained_after_s: Option<f64>,
-    /// The same by arithmetic alone: the time that the tightest limit needs.
-    pub drained_after_by_arithmetic_s: f64,
-    /// The durations of tasks.
-    pub latency: LatencySummary,
-    /// Late replies.
-    pub late: LateReplies,
-    /// How many submissions were held back at the same time, at most.
-    pub held_back_max: f64,
-    /// Requests that agents received past complete-by, and shed.
-    pub shed_requests: f64,
-    /// Attempts that may have been abandoned because their request or their reply waited.
-    pub lost_attempts: f64,
-    /// The concurrency of the submission function that caps intake at the rate which the rest sustains; absent if there are
-    /// no late replies, or if a cap does not help. Submissions then wait before they are tasks, when no deadline runs.
+    /// The largest number of submissions beyond the sustainable rate. They wait before they are tasks, when no deadline runs.
+    pub backlog_max: f64,
+    /// Seconds from the last submission until the last task ends, at the sustainable rate.
+    pub drained_after_s: f64,
+    /// The duration of a task if nothing waits, in milliseconds.
+    pub unloaded_ms: f64,
+    /// The concurrency of the submission function that caps intake at the rate which the rest sustains; absent if the rest
+    /// sustains the load.
     pub let_in: Option<f64>,
     /// The limits to increase.
     pub raises: Vec<Recommendation>,
@@ -87,41 +72,6 @@ pub struct StageRow {
     pub utilisation: f64,
     /// Seconds until its queue has enough pollers; absent if it never has.
     pub pollers_after_s: Option<f64>,
-    /// The largest length of the queue.
-    pub longest: f64,
-    /// When the queue was longest, in seconds from the start.
-    pub longest_at_s: f64,
-    /// The longest waiting time of a message, in seconds.
-    pub oldest_s: f64,
-    /// The first and the last moment with a backlog of more than a second, in seconds from the start.
-    pub behind_s: Option<(f64, f64)>,
-    /// The limit that caused most of the waiting; absent without a backlog.
-    pub held_by: Option<String>,
-    /// The sum of the durations of its invocations, in seconds.
-    pub busy_s: f64,
-}
-
-/// The durations of tasks from submission to end, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct LatencySummary {
-    /// If nothing waits.
-    pub unloaded_ms: f64,
-    /// The median.
-    pub p50_ms: f64,
-    /// The 99th percentile.
-    pub p99_ms: f64,
-    /// The longest duration.
-    pub max_ms: f64,
-}
-
-/// Replies of agents that the scheduler handles after the deadline of their attempt. It ignores those that come after the
-/// supervisor has given the attempt up, and retries the steps. The model does not include these retries.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct LateReplies {
-    /// Their share of all replies.
-    pub share: f64,
-    /// When the scheduler handled the first, in seconds from the start.
-    pub from_s: Option<f64>,
 }
 
 /// The cost in dollars.
@@ -145,40 +95,24 @@ impl ScaleReport {
         model: &QueueModel,
         counted: &cost::ForecastReport,
         prices: &Prices,
-        result: &LoadResult,
     ) -> Self {
         let limits = limit_rows::rows(settings, model);
-        let lasts_s = settings.load.lasts_s;
-        let by_arithmetic_s = limit_rows::done_by_s(settings, model) - lasts_s;
-        let late_share = if result.handled_replies > 0.0 {
-            result.late_replies / result.handled_replies
-        } else {
-            0.0
-        };
+        let load = settings.load;
+        let sustained_rate = limits.first().map_or(f64::MAX, |row| row.sustained_rate);
         Self {
             workflow: counted.workflow.clone(),
             version: counted.version,
-            load: settings.load,
+            load,
             deployment: settings.deployment,
-            stages: model
-                .stages
-                .iter()
-                .zip(&result.stages)
-                .map(|(stage, result)| stage_row(settings, model, stage, result))
-                .collect(),
-            bottleneck: bottleneck(result),
-            sustained_rate: limits.iter().map(|row| row.sustained_rate).fold(f64::MAX, f64::min),
-            submitted: result.submitted,
-            left: if result.done_at_s.is_some() { 0.0 } else { result.unfinished },
-            drained_after_s: result.done_at_s.map(|at_s| at_s - lasts_s),
-            drained_after_by_arithmetic_s: by_arithmetic_s,
-            latency: latency(model, result),
-            late: LateReplies { share: late_share, from_s: result.first_late_s },
-            held_back_max: result.held_back_max,
-            shed_requests: result.shed_requests,
-            lost_attempts: result.lost_attempts,
-            let_in: intake_cap(settings, model, &limits).filter(|_| result.lost_attempts > 0.0),
-            raises: recommendations::recommendations(settings, model, &limits, result),
+            stages: model.stages.iter().map(|stage| stage_row(settings, model, stage)).collect(),
+            bottleneck: limits.first().map(|row| row.bound.to_string()),
+            sustained_rate,
+            submitted: load.total(),
+            backlog_max: load.backlog_max(sustained_rate),
+            drained_after_s: limit_rows::done_by_s(settings, model) - load.lasts_s,
+            unloaded_ms: model.unloaded_s() * 1_000.0,
+            let_in: intake_cap(settings, model, &limits),
+            raises: recommendations::recommendations(settings, &limits),
             limits,
             cost: cost(settings, model, counted, prices),
             assumes: assumes(settings, prices),
@@ -186,12 +120,7 @@ impl ScaleReport {
     }
 }
 
-fn stage_row(
-    settings: &ScaleSettings,
-    model: &QueueModel,
-    stage: &Stage,
-    result: &StageResult,
-) -> StageRow {
+fn stage_row(settings: &ScaleSettings, model: &QueueModel, stage: &Stage) -> StageRow {
     let peak = settings.load.peak();
     let needed = peak * stage.busy_s(model.batch);
     StageRow {
@@ -203,15 +132,6 @@ fn stage_row(
         set: stage.concurrency,
         utilisation: needed / stage.concurrency,
         pollers_after_s: PollerScaling::of(settings).reach(needed),
-        longest: result.max_length,
-        longest_at_s: result.max_length_at_s,
-        oldest_s: result.max_age_s,
-        behind_s: result.backlog_s,
-        held_by: result
-            .backlog_s
-            .and_then(|_| most(&result.waiting_s_by_limit))
-            .map(|(bound, _)| bound.to_string()),
-        busy_s: result.invocation_s_total,
     }
 }
 
@@ -220,38 +140,10 @@ fn stage_row(
 fn intake_cap(settings: &ScaleSettings, model: &QueueModel, limits: &[LimitRow]) -> Option<f64> {
     let rest =
         limits.iter().filter(|row| row.bound != LimitKind::Concurrency(FunctionRole::Submission));
-    let borne = rest.map(|row| row.sustained_rate).fold(f64::MAX, f64::min);
+    let sustained = rest.map(|row| row.sustained_rate).fold(f64::MAX, f64::min);
     let submission = model.stages.iter().find(|stage| stage.role == FunctionRole::Submission);
     let busy_s = submission.map_or(0.0, |stage| stage.busy_s(model.batch));
-    (borne < settings.load.peak()).then(|| (borne * busy_s).floor().max(2.0))
-}
-
-/// The limit that caused most of the waiting, if any stage has a backlog, and its share of all waiting.
-fn bottleneck(result: &LoadResult) -> Option<(String, f64)> {
-    result.stages.iter().find(|stage| stage.backlog_s.is_some())?;
-    let (bound, share) = most(&result.waiting_s_by_limit)?;
-    Some((bound.to_string(), share))
-}
-
-fn most(waited: &BTreeMap<LimitKind, f64>) -> Option<(&LimitKind, f64)> {
-    let all: f64 = waited.values().sum();
-    let (bound, most) = waited.iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
-    (all > 0.0).then_some((bound, most / all))
-}
-
-fn latency(model: &QueueModel, result: &LoadResult) -> LatencySummary {
-    let all: f64 = result.durations_cs.values().sum();
-    let at = |share: f64| {
-        let mut so_far = 0.0;
-        let found = result.durations_cs.iter().find(|(_, tasks)| {
-            so_far += **tasks;
-            so_far >= all * share
-        });
-        found.map_or(0.0, |(took, _)| *took as f64 * 10.0)
-    };
-    let max_ms = result.durations_cs.keys().next_back().map_or(0.0, |took| *took as f64 * 10.0);
-    let unloaded_ms = model.unloaded_s() * 1_000.0;
-    LatencySummary { unloaded_ms, p50_ms: at(0.5), p99_ms: at(0.99), max_ms }
+    (sustained < settings.load.peak()).then(|| (sustained * busy_s).floor().max(2.0))
 }
 
 fn cost(
@@ -284,8 +176,7 @@ fn assumes(settings: &ScaleSettings, prices: &Prices) -> Vec<String> {
             settings.compute_s * 1_000.0,
             cost::MEMORY_GB * 1_024.0
         ),
-        "every task succeeds: no faults, no duplicates, no retries except those of late requests; throttled messages wait"
-            .to_owned(),
+        "every task succeeds: no faults, no duplicates, no retries; tables do not grow".to_owned(),
         format!(
             "list prices of {}, {}, without storage, logs, warm throughput, provisioned pollers",
             prices.region, prices.as_of

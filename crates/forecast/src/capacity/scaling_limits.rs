@@ -1,7 +1,7 @@
-//! Limits that change over time: tables that grow with their load, an index whose keys are spread over partitions, and
+//! Limits that depend on settings: the throughput of a table, of an index whose keys are spread over partitions, and
 //! pollers that are added gradually.
 
-use super::{limit_kind::LimitKind, settings::ScaleSettings};
+use super::settings::ScaleSettings;
 use crate::cost::Resource;
 
 /// The resources of the tables and the due index.
@@ -22,14 +22,6 @@ pub(super) struct TableThroughput {
     pub(super) quota: f64,
     pub(super) warm: f64,
     shards: Option<IndexShards>,
-    grows_to: f64,
-    grows_every_s: f64,
-    grown_at_s: f64,
-    /// The units available at this moment, at most those of one second.
-    left: f64,
-    peak: f64,
-    second: f64,
-    used: f64,
 }
 
 /// The partition keys of the due index.
@@ -67,18 +59,7 @@ impl TableThroughput {
             partition_reads: limits.partition_reads.value,
             warm_reads: reads.1,
         });
-        Self {
-            quota,
-            warm,
-            shards,
-            grows_to: limits.table_growth_factor.value,
-            grows_every_s: limits.table_grows_every.value,
-            grown_at_s: 0.0,
-            left: 0.0,
-            peak: 0.0,
-            second: 0.0,
-            used: 0.0,
-        }
+        Self { quota, warm, shards }
     }
 
     /// The units per second of the whole index at which its busiest partition is full. `None` for a table, whose keys are
@@ -92,46 +73,6 @@ impl TableThroughput {
             false => busiest(shards.count, partitions.ceil() as u32),
         };
         Some(shards.partition * f64::from(shards.count) / f64::from(busiest))
-    }
-
-    /// The units per second, and the limit that determines them.
-    pub(super) fn rate(&self, resource: Resource) -> (f64, LimitKind) {
-        let quota = (self.quota, LimitKind::Quota(resource));
-        let warm = (self.warm, LimitKind::Warm(resource));
-        let partition_limit =
-            self.partition_limit().map(|partition_limit| (partition_limit, LimitKind::Shards));
-        let tighter = if warm.0 < quota.0 { warm } else { quota };
-        partition_limit.filter(|partition_limit| partition_limit.0 < tighter.0).unwrap_or(tighter)
-    }
-
-    /// Advances time by one tick. `rate` is in units per second.
-    pub(super) fn pass(&mut self, now_s: f64, tick_s: f64, rate: f64) {
-        self.left = (self.left + rate * tick_s).min(rate);
-        if now_s >= self.second + 1.0 {
-            self.peak = self.peak.max(self.used / (now_s - self.second));
-            (self.second, self.used) = (now_s, 0.0);
-        }
-    }
-
-    /// Grows the table each half hour by its load. Returns whether it has grown.
-    pub(super) fn grow(&mut self, now_s: f64) -> bool {
-        if now_s < self.grown_at_s + self.grows_every_s {
-            return false;
-        }
-        self.grown_at_s = now_s;
-        let before = self.warm;
-        self.warm = self.warm.max(self.peak * self.grows_to);
-        self.warm > before
-    }
-
-    /// The units available at this moment.
-    pub(super) fn left(&self) -> f64 {
-        self.left
-    }
-
-    pub(super) fn take(&mut self, units: f64) {
-        self.left -= units;
-        self.used += units;
     }
 }
 
@@ -224,25 +165,5 @@ mod tests {
         assert!((3..=5).contains(&busiest(40, 40)));
         // Many keys even out.
         assert!(busiest(6_400, 64) < 150);
-    }
-
-    #[test]
-    fn a_table_grows_to_twice_its_load_every_half_hour() {
-        let mut settings = super::super::tests::settings_without_load();
-        settings.limits.table_grows_every.value = 30.0;
-        let mut table = TableThroughput::of(&settings, Resource::TasksWrites);
-        assert_eq!(
-            table.rate(Resource::TasksWrites),
-            (4_000.0, LimitKind::Warm(Resource::TasksWrites))
-        );
-        for second in 1..=60 {
-            let now_s = f64::from(second);
-            table.pass(now_s, 1.0, 4_000.0);
-            let left = table.left();
-            table.take(left.min(3_000.0));
-            let grown = table.grow(now_s);
-            assert_eq!(grown, second == 30, "{second}");
-        }
-        assert!((table.warm - 6_000.0).abs() < 1.0, "{}", table.warm);
     }
 }

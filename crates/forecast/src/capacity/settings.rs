@@ -57,6 +57,18 @@ impl Load {
         self.rate * (at - spiked) + self.spike * spiked
     }
 
+    /// The largest number of submissions that have arrived beyond `sustained` submissions per second: at the end of the spike or
+    /// at the end of the load.
+    #[must_use]
+    pub fn backlog_max(&self, sustained: f64) -> f64 {
+        let before = (self.lasts_s - self.spike_lasts_s) / 2.0;
+        let beyond = |rate: f64, seconds: f64| (rate - sustained) * seconds;
+        let at_spike = beyond(self.rate, before).max(0.0);
+        let after_spike = (at_spike + beyond(self.spike, self.spike_lasts_s)).max(0.0);
+        let at_end = (after_spike + beyond(self.rate, before)).max(0.0);
+        at_spike.max(after_spike).max(at_end)
+    }
+
     /// The number of all submissions.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -85,22 +97,6 @@ pub struct DeploymentSizing {
     pub warm_reads: f64,
     /// Whether the due index has had this load before, so that each shard has its own partition.
     pub rehearsed: bool,
-    /// What the functions do with work that would be late.
-    pub overload: OverloadHandling,
-}
-
-/// What the functions do with work that would be late. The deployed functions do both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct OverloadHandling {
-    /// Submission holds new tasks back while a queue is too long.
-    pub holds_back: bool,
-    /// Agents do not call for requests that they receive past complete-by.
-    pub sheds_late: bool,
-}
-
-impl OverloadHandling {
-    /// What the deployed functions do.
-    pub const DEPLOYED: Self = Self { holds_back: true, sheds_late: true };
 }
 
 /// `Size` of the templates.
@@ -171,12 +167,11 @@ impl DeploymentSizing {
             warm_writes: 0.0,
             warm_reads: 0.0,
             rehearsed: false,
-            overload: OverloadHandling::DEPLOYED,
         }
     }
 }
 
-/// The longest load, in seconds. It limits the time of the calculation, which has steps of 10 ms.
+/// The longest load, in seconds.
 const LASTS_MAX_S: f64 = 4.0 * 3600.0;
 
 /// The highest rate, in submissions per second.

@@ -91,7 +91,7 @@ impl Ports for ForecastPorts {
         INSTANCE
     }
     fn callback_urls(&self) -> Option<Arc<CallbackUrls>> {
-        self.store.interceptor.simulation.scripted.as_ref()?.callback_urls.clone()
+        self.store.interceptor.simulation.callback_urls.clone()
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     plan::{ForecastPlan, StepKey},
     prices::{Dollars, MEMORY_GB, TaskUsage},
     run::{ForecastRun, StepCounts},
+    settings::ForecastError,
 };
 
 /// The largest number of reasons in a report.
@@ -110,6 +111,21 @@ pub struct StepSummary {
 }
 
 impl ForecastReport {
+    /// Checks that a task was Processed: the price and the demand of a task that was not are those of its failure.
+    ///
+    /// # Errors
+    /// No task was Processed. The error has the most frequent reason.
+    pub fn require_processed(&self) -> Result<(), ForecastError> {
+        if self.outcomes.iter().any(|outcome| outcome.state == "Processed" && outcome.tasks > 0) {
+            return Ok(());
+        }
+        let reason = self.reasons.first().map_or("no task has ended", |first| &first.reason);
+        Err(ForecastError::NoneProcessed {
+            workflow: self.workflow.clone(),
+            reason: reason.to_owned(),
+        })
+    }
+
     /// The report of all runs. `finished_runs` is in the order of the runs, since consecutive invocations of agents share a batch.
     pub(super) fn of(plan: &ForecastPlan, finished_runs: &[ForecastRun]) -> Self {
         let settings = &plan.settings;

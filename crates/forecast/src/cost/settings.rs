@@ -122,6 +122,14 @@ pub enum ForecastError {
         /// What is wrong.
         reason: String,
     },
+    /// No task was Processed, so there is no successful task whose demand could be counted.
+    #[error("no simulated task of workflow `{workflow}` was Processed: {reason}")]
+    NoneProcessed {
+        /// The workflow.
+        workflow: String,
+        /// The most frequent reason why a task was not Processed.
+        reason: String,
+    },
     /// An expression has no value for the input and the outputs of the steps.
     #[error("{workflow}: {at}: {reason}; use {options}")]
     Expression {

@@ -14,6 +14,7 @@ use steward_agent::attempt::CircuitBreaker;
 use steward_aws::items::Items;
 use steward_core::{
     breaker::BreakerSettings as Breaker,
+    callback_url::CallbackUrls,
     definition::recovery,
     model::{
         attempt::Action,
@@ -40,6 +41,9 @@ use super::{
 };
 use steward_memory_ports::MemoryPorts;
 
+/// The signing keys of the simulated deployment. Nothing outside it accepts them.
+const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;
+
 /// How long a message is in its queue before a function receives it.
 pub const DELIVERY_LATENCY: Duration = Duration::from_millis(20);
 
@@ -64,6 +68,8 @@ pub(super) struct TaskSimulation {
     messages: UnboundedSender<QueuedMessage>,
     /// What the services do, if a script says it.
     pub(super) scripted: Option<ScriptedServices>,
+    /// The signed URLs of callbacks, for workflows that pass them to services.
+    pub(super) callback_urls: Option<Arc<CallbackUrls>>,
     state: Mutex<TaskSimulationState>,
 }
 
@@ -124,6 +130,10 @@ impl TaskSimulation {
             seed,
             messages,
             scripted: None,
+            callback_urls: CALLBACK_KEYS
+                .parse()
+                .ok()
+                .map(|keys| Arc::new(CallbackUrls::new("https://callbacks.example", keys))),
             state: Mutex::new(state),
         };
         (simulation, waiting)

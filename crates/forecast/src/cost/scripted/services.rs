@@ -9,35 +9,26 @@ use std::{
 };
 
 use serde_json::Value;
-use steward_core::{
-    callback_url::CallbackUrls,
-    model::{
-        attempt::Action,
-        messages::{CallbackOutcome, ChildOutcome, ParentStep, Submission},
-        names::{Part, TaskId},
-    },
+use steward_core::model::{
+    attempt::Action,
+    messages::{CallbackOutcome, ChildOutcome, ParentStep, Submission},
+    names::{Part, TaskId},
 };
 
 use super::script::{ChildCall, LogEntry, LogItem, Script, ServiceAnswer, ServiceCall, StepKeyRef};
 use crate::cost::plan::StepKey;
 
-/// The signing keys of the simulated deployment. Nothing outside it accepts them.
-const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;
-
 /// The script of a run, with what it has logged.
 #[derive(Debug)]
 pub(in crate::cost) struct ScriptedServices {
     script: Arc<dyn Script>,
-    pub(in crate::cost) callback_urls: Option<Arc<CallbackUrls>>,
     log: Mutex<Vec<LogEntry>>,
     counts: Mutex<BTreeMap<(TaskId, Part, Action), u32>>,
 }
 
 impl ScriptedServices {
     pub(super) fn new(script: Arc<dyn Script>) -> Self {
-        let keys = CALLBACK_KEYS.parse().ok();
-        let urls = keys.map(|keys| Arc::new(CallbackUrls::new("https://callbacks.example", keys)));
-        Self { script, callback_urls: urls, log: Mutex::default(), counts: Mutex::default() }
+        Self { script, log: Mutex::default(), counts: Mutex::default() }
     }
 
     pub(in crate::cost) fn log(&self, at: Duration, item: LogItem) {
