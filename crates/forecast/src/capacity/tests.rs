@@ -4,7 +4,7 @@ use serde_json::Value;
 use steward_core::model::{lifecycle::LifecycleEventKind, names::AgentName};
 
 use super::{limit_kind::LimitKind, model::QueueModel, *};
-use crate::cost::{self, DurationValue, FunctionRole, Resource, StepOption, forecast};
+use crate::cost::{self, FunctionRole, Resource, forecast};
 
 /// The order workflow in `workflows/`: three steps with ten seconds each.
 fn order() -> cost::ForecastSettings {
