@@ -227,7 +227,8 @@ mod tests {
                 None => json!({ "s": "c", "a": 1 }),
             };
             let items: Vec<_> = undos.iter().map(item).collect();
-            state(json!({ "s": "e", "p": { "n": items.len(), "l": items } }))
+            let letters = &"abc"[..items.len()];
+            state(json!({ "s": "e", "p": { "n": items.len(), "d": items, "l": letters } }))
         };
         // The first unfinished undo in the order of the items.
         assert_eq!(of_items(&[Some(&done), Some(&waiting)]), PartState::UndoWaiting);

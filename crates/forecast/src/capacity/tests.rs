@@ -269,7 +269,8 @@ fn following_the_recommendations_removes_the_backlog() {
 #[test]
 fn capping_intake_makes_submission_the_bottleneck() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
-    settings.deployment.scheduler = 8.0;
+    // So that the cap is above the smallest setting.
+    settings.deployment.scheduler = 11.0;
     let report = scale(&settings).unwrap();
     settings.deployment.submission = report.let_in.unwrap();
     let capped = scale(&settings).unwrap();

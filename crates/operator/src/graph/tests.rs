@@ -163,7 +163,7 @@ fn boxes(text: &str) -> Vec<(String, String, Vec<String>)> {
 fn each_step_of_a_task_has_the_symbol_and_name_of_its_state() {
     let records = json!({
         "end": { "s": "c", "a": 1 },
-        "pack": { "s": "e", "p": { "n": 3, "l": [{ "s": "c", "a": 1 }, { "s": "k", "a": 0 }, { "s": "r", "a": 4, "b": 0 }] } },
+        "pack": { "s": "e", "p": { "n": 3, "d": [{ "s": "c", "a": 1 }, { "s": "k", "a": 0 }, { "s": "r", "a": 4, "b": 0 }], "l": "abc" } },
         "pause": { "s": "f", "a": 3, "x": { "s": "w", "a": 2, "u": 0 } },
         "express": { "s": "k", "a": 0 },
     });

@@ -91,13 +91,13 @@ fn a_trigger_on_events_of_its_own_tasks_is_refused() {
         ),
         (
             "steward.task.undone",
-            json!(true),
+            json!(["undone"]),
             Some(
                 "each task would publish the event that submits another task, in an endless loop: remove `undone` from `lifecycle_events`",
             ),
         ),
         ("steward.step.failed", json!(["undone"]), None),
-        ("Task In Error", json!(true), None),
+        ("Task In Error", json!(["error"]), None),
     ] {
         let workflow: Workflow = serde_json::from_value(json!({
             "name": "w", "version": 1, "lifecycle_events": lifecycle_events,

@@ -86,7 +86,7 @@ fn what_may_have_been_lost_depends_on_the_cause() {
     let all = plan(&json!(LifecycleEventKind::ALL));
     let steps = json!({
         "charge": { "s": "c", "a": 2, "o": "c-7" },
-        "ship": { "s": "c", "a": 0, "p": { "n": 0, "l": [] } },
+        "ship": { "s": "c", "a": 0, "p": { "n": 0 } },
     });
     let task = task("Processing", steps);
     let lost = |cause| ids(lost_events(&all, &task, &cause, now()));
@@ -102,7 +102,7 @@ fn what_may_have_been_lost_depends_on_the_cause() {
 
 #[test]
 fn the_end_of_a_task_is_identified_by_its_time() {
-    let all = plan(&json!(true));
+    let all = plan(&json!(LifecycleEventKind::ENDS));
     let end = |state, undo_reason: Value| {
         let mut task = task(state, json!({}));
         task.undo_reason = serde_json::from_value(undo_reason).unwrap();
