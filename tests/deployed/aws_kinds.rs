@@ -62,14 +62,19 @@ output:
   read: ${ steps.read.output }
 "#;
 
-/// One call by the agent that the input names.
+/// One call by the agent that the input names, of the target that it names, or of the agent's only one.
 const ONE_CALL: &str = r#"
 name: one-call
 version: 1
 steps:
   call:
     agent: { choose: "${ input.agent }", of: [invoker, sender, publisher, reader] }
+    when: ${ input.target != '' }
     request: { path: "/${ input.target }", body: "${ input.body }" }
+  call_only_target:
+    agent: { choose: "${ input.agent }", of: [invoker, sender, publisher, reader] }
+    when: ${ input.target == '' }
+    request: { path: /, body: "${ input.body }" }
 "#;
 
 pub(super) async fn agents_call_aws_services(stack: Rc<Stack>) {
@@ -239,7 +244,7 @@ async fn error_of_call(stack: &Stack, id: &str, agent: &str, target: &str, body:
     stack.submit(id, "one-call", &input).await;
     let task = stack.ended(id).await;
     assert_eq!(task.process_state, ProcessState::Error, "{id}");
-    task.error.unwrap()
+    task.error.unwrap().replacen("step call_only_target:", "step call:", 1)
 }
 
 async fn failures_say_why(stack: &Stack, resources: &Resources) {
