@@ -36,8 +36,8 @@ pub const AGENT: QueueSettings = QueueSettings { visibility_seconds: 720, receiv
 /// The wait in a queue without delays that is too long. A queue that keeps up delivers within a second.
 const LATE_AFTER: Duration = Duration::from_secs(300);
 
-/// How long a message may wait in a queue until a function receives it for the first time: [`LATE_AFTER`] beyond the longest
-/// [delay](longest_delay) that Steward itself sets. `docs/operations/alarms.md` has the same numbers.
+/// How long a message may wait in a queue until a function receives it for the first time: `LATE_AFTER` beyond the longest
+/// delay that Steward itself sets. `docs/operations/alarms.md` has the same numbers.
 #[must_use]
 pub fn late_after(queue: &Queue) -> Duration {
     longest_delay(queue) + LATE_AFTER

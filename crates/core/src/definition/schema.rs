@@ -21,6 +21,9 @@ use serde_json::Value;
 
 use crate::limits;
 
+/// How many subschemas are checked against a value for one step, if none of them reads it.
+const SUBSCHEMAS_A_STEP: usize = 6;
+
 /// The maximum number of errors of an input in a message.
 const REPORTED_ERRORS_MAX: usize = 5;
 
@@ -96,7 +99,7 @@ impl CompiledSchema {
     /// payload, because the errors of each alternative contain those of its own alternatives.
     fn validate(&self, name: &str, payload: MeteredValue<'_>) -> Result<(), String> {
         let rates = Rates {
-            child: self.cost.subschemas / 16,
+            child: self.cost.subschemas / SUBSCHEMAS_A_STEP,
             identity: self.cost.depth,
             name: self.name_patterns,
             path: false,
