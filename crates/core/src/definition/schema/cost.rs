@@ -86,6 +86,8 @@ pub(super) struct SchemaCost<'a> {
     pub(super) one_value: Cost,
     /// The largest number of patterns in one `patternProperties`, each of which reads every name.
     pub(super) name_patterns: usize,
+    /// Whether a number is divided.
+    pub(super) divides: bool,
     /// The regular expressions.
     pub(super) patterns: Vec<&'a str>,
 }
@@ -174,6 +176,7 @@ impl<'a> Walk<'a> {
                 "$dynamicRef" | "$recursiveRef" => {
                     return Err(format!("`{keyword}` is not supported: use `$ref`"));
                 }
+                "multipleOf" => self.found.divides = true,
                 "pattern" => self.found.patterns.extend(value.as_str()),
                 "patternProperties" => {
                     let patterns = value.as_object().into_iter().flat_map(Map::keys);

@@ -16,8 +16,11 @@ use serde_json::{Map, Number, Value};
 const BYTES_A_STEP: usize = 16;
 
 thread_local! {
-    static METER: Cell<Meter> = const { Cell::new(Meter { steps: 0, rates: Rates { child: 0, identity: 0, name: 0, path: false } }) };
+    static METER: Cell<Meter> = const { Cell::new(Meter { steps: 0, rates: Rates { child: 0, identity: 0, name: 0, number: 0, path: false } }) };
 }
+
+/// The digits of the largest float.
+const FLOAT_BYTES_MAX: usize = 309;
 
 /// What one validation may still spend, and what it pays.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +38,8 @@ pub(super) struct Rates {
     pub(super) identity: usize,
     /// How often the name of a member may be read again: by each pattern of a `patternProperties`.
     pub(super) name: usize,
+    /// The cost of a number beside the first step: `multipleOf` divides large fractions.
+    pub(super) number: usize,
     /// Whether each access also pays for the length of the value's path, which each error has a copy of.
     pub(super) path: bool,
 }
@@ -62,6 +67,7 @@ const fn text_steps(bytes: usize) -> usize {
 /// Spends the steps for a comparison of the whole `value`.
 fn spend_on_all(value: &Value) -> bool {
     match value {
+        Value::Number(number) if number.is_f64() => spend(text_steps(FLOAT_BYTES_MAX)),
         Value::Null | Value::Bool(_) | Value::Number(_) => spend(1),
         Value::String(text) => spend(text_steps(text.len())),
         Value::Array(items) => spend(1) && items.iter().all(spend_on_all),
@@ -148,7 +154,7 @@ impl<'a> Node<'a, Metered> for MeteredValue<'a> {
     }
 
     fn as_number(&self) -> Option<&'a Number> {
-        self.spend(1).as_number()
+        self.spend(1 + METER.get().rates.number).as_number()
     }
 
     fn as_boolean(&self) -> Option<bool> {
