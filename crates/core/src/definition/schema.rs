@@ -2,7 +2,7 @@
 //! is compiled at its first use, because most readers of a definition do not validate inputs.
 //!
 //! The time and memory of a validation are limited for every schema and every payload
-//! (`docs/adr/0058-a-validation-has-a-budget.md`): [`cost`] limits the schema, [`patterns`] its regular expressions, and [`metered`]
+//! (`docs/adr/0058-a-validation-has-a-budget.md`): `cost.rs` limits the schema, `patterns.rs` its regular expressions, and `metered.rs`
 //! counts what the library reads of a payload.
 
 mod cost;
