@@ -17,9 +17,17 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("alternatives", &alternatives(), &nested(28, numbers(60_000))),
         case("doubled_references", &doubled_references(), &numbers(60_000)),
+        case("formats", &formats(), &Value::from_iter(vec!["a.b@c.example"; 8_000])),
+        case("long_names", &long_names(), &json!({ "\u{301}é\n".repeat(20_000): 1 })),
+        case(
+            "multiples",
+            &multiples(),
+            &Value::from_iter(vec![1.234_567_890_123_456_7e308; 5_500]),
+        ),
         case("name_patterns", &name_patterns(), &json!({ "abc".repeat(40_000): 1 })),
         case("patterns", &patterns(), &Value::from_iter(vec!["abc".repeat(10_000); 4])),
         case("properties", &properties(), &Value::from_iter(vec![json!({}); 40_000])),
+        case("unique_names", &json!({ "uniqueItems": true }), &Value::from_iter(same_names())),
     ]
 }
 
@@ -80,9 +88,38 @@ fn name_patterns() -> Value {
     json!({ "$defs": { "names": names }, "allOf": again })
 }
 
-/// A quarter of the subschemas that are accepted: compiling all of them takes a billion instructions in a build that is not optimised.
+/// Formats that are checked by code of the library.
+fn formats() -> Value {
+    let formats = ["email", "idn-email", "uri-template", "uri", "iri", "hostname", "date-time"];
+    let formats = formats.into_iter().cycle().take(300);
+    let format = |format| json!({ "anyOf": [{ "format": format }, true] });
+    json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "items": { "allOf": formats.map(format).collect::<Vec<_>>() },
+    })
+}
+
+/// Many patterns that read a name.
+fn long_names() -> Value {
+    let pattern = json!({ "pattern": "[xy]{3}$" });
+    json!({ "propertyNames": { "anyOf": vec![pattern; 3_000] } })
+}
+
+/// Divisions of the largest numbers by the longest fractions.
+fn multiples() -> Value {
+    let multiple = json!({ "anyOf": [{ "multipleOf": 0.123_456_789 }, true] });
+    json!({ "items": { "allOf": vec![multiple; 300] } })
+}
+
+/// Objects that differ in their last member alone, with names that need escapes.
+fn same_names() -> impl Iterator<Item = Value> {
+    let name = "\u{301}\n".repeat(100);
+    (0..400).map(move |n| json!({ &name: n }))
+}
+
+/// The largest number of subschemas that is accepted.
 fn properties() -> Value {
     let again = |n: usize| (n.to_string(), json!({ "$ref": "#" }));
-    let properties: Map<_, _> = (0..limits::SUBSCHEMAS_MAX / 4).map(again).collect();
+    let properties: Map<_, _> = (0..limits::SUBSCHEMAS_MAX - 2).map(again).collect();
     json!({ "items": { "properties": properties } })
 }

@@ -193,11 +193,11 @@ pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 pub const PROBLEMS_MAX: usize = 200;
 
 /// Subschemas of a JSON Schema. Compiled, each takes some 5 KiB.
-pub const SUBSCHEMAS_MAX: usize = 8_000;
+pub const SUBSCHEMAS_MAX: usize = 4_000;
 
 /// Subschemas of a JSON Schema that are checked against one value, with those that they contain and refer to. The steps of an
 /// input pay for them. The largest handwritten schemas have a few hundred.
-pub const SCHEMA_ALTERNATIVES_MAX: usize = 4_096;
+pub const SCHEMA_ALTERNATIVES_MAX: usize = 4_000;
 
 /// How deep subschemas nest that are checked against one value. Each level takes stack for each level of the input.
 pub const SCHEMA_DEPTH_MAX: usize = 32;
@@ -210,7 +210,7 @@ pub const SCHEMA_LOCATIONS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const SCHEMA_PATTERNS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Steps to find whether an input is valid. One step takes some 50 ns. Inputs of 128 KiB with many alternatives need 300,000.
-pub const SCHEMA_STEPS_MAX: usize = 2_000_000;
+pub const SCHEMA_STEPS_MAX: usize = 1_000_000;
 
 /// Steps to find what is wrong with an invalid input. An error takes a kilobyte, and each takes a step at least.
 pub const SCHEMA_ERROR_STEPS_MAX: usize = 50_000;

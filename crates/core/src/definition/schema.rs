@@ -24,9 +24,6 @@ use crate::limits;
 /// How many subschemas are checked against a value for one step, if none of them reads it.
 const SUBSCHEMAS_A_STEP: usize = 6;
 
-/// The steps of a division with remainder of two numbers, of which one may have hundreds of digits.
-const DIVISION_STEPS: usize = 50;
-
 /// The maximum number of errors of an input in a message.
 const REPORTED_ERRORS_MAX: usize = 5;
 
@@ -79,14 +76,12 @@ struct CompiledSchema {
     cost: cost::Cost,
     /// How many patterns read the name of one member, at most.
     name_patterns: usize,
-    /// Whether a number is divided.
-    divides: bool,
 }
 
 impl CompiledSchema {
     /// Compiles a schema. External schemas are not fetched, and a pattern takes time linear in the length of the text.
     fn new(source: &Value) -> Result<Self, String> {
-        let cost::SchemaCost { one_value: cost, name_patterns, divides, .. } = cost::of(source)?;
+        let cost::SchemaCost { one_value: cost, name_patterns, .. } = cost::of(source)?;
         let validator = jsonschema::options_for()
             .with_pattern_options(PatternOptions::regex().size_limit(patterns::BYTES_MAX))
             .build(source)
@@ -97,7 +92,7 @@ impl CompiledSchema {
                 let at = error.instance_path().to_string();
                 if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
             })?;
-        Ok(Self { validator, cost, name_patterns, divides })
+        Ok(Self { validator, cost, name_patterns })
     }
 
     /// Finds first whether the payload is valid, without its errors: their number can grow exponentially with the depth of the
@@ -107,7 +102,6 @@ impl CompiledSchema {
             child: self.cost.subschemas / SUBSCHEMAS_A_STEP,
             identity: self.cost.depth,
             name: self.name_patterns,
-            number: if self.divides { DIVISION_STEPS } else { 0 },
             path: false,
         };
         let max = limits::SCHEMA_STEPS_MAX;

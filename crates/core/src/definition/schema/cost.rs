@@ -11,6 +11,9 @@ use crate::limits;
 /// The bytes of `/` and an index in a location.
 const INDEX_BYTES: usize = 5;
 
+/// The decimals of a `multipleOf`.
+const DIVISOR_DECIMALS_MAX: usize = 9;
+
 /// Whether the schemas in the value of `keyword` are checked against the same value, and not against parts of it.
 fn is_on_the_value(keyword: &str) -> bool {
     matches!(
@@ -86,8 +89,6 @@ pub(super) struct SchemaCost<'a> {
     pub(super) one_value: Cost,
     /// The largest number of patterns in one `patternProperties`, each of which reads every name.
     pub(super) name_patterns: usize,
-    /// Whether a number is divided.
-    pub(super) divides: bool,
     /// The regular expressions.
     pub(super) patterns: Vec<&'a str>,
 }
@@ -176,7 +177,7 @@ impl<'a> Walk<'a> {
                 "$dynamicRef" | "$recursiveRef" => {
                     return Err(format!("`{keyword}` is not supported: use `$ref`"));
                 }
-                "multipleOf" => self.found.divides = true,
+                "multipleOf" => check_divisor(value)?,
                 "pattern" => self.found.patterns.extend(value.as_str()),
                 "patternProperties" => {
                     let patterns = value.as_object().into_iter().flat_map(Map::keys);
@@ -238,6 +239,18 @@ impl<'a> Walk<'a> {
             return Err(format!("the reference `{reference}` leads into a schema with an `$id`"));
         }
         Ok(self.root.pointer(&pointer).map(|schema| (schema, pointer.len())))
+    }
+}
+
+/// Checks that a division by `divisor` needs no numbers of hundreds of digits. The library reports what is not a number.
+fn check_divisor(divisor: &Value) -> Result<(), String> {
+    // A float is written with the fewest digits that denote it, and without an exponent.
+    let written = divisor.as_f64().unwrap_or_default().to_string();
+    match written.split_once('.') {
+        Some((_, decimals)) if decimals.len() > DIVISOR_DECIMALS_MAX => {
+            Err(format!("a `multipleOf` has more than {DIVISOR_DECIMALS_MAX} decimals"))
+        }
+        _ => Ok(()),
     }
 }
 

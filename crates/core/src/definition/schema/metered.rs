@@ -16,11 +16,17 @@ use serde_json::{Map, Number, Value};
 const BYTES_A_STEP: usize = 16;
 
 thread_local! {
-    static METER: Cell<Meter> = const { Cell::new(Meter { steps: 0, rates: Rates { child: 0, identity: 0, name: 0, number: 0, path: false } }) };
+    static METER: Cell<Meter> = const { Cell::new(Meter { steps: 0, rates: Rates { child: 0, identity: 0, name: 0, path: false } }) };
 }
 
 /// The digits of the largest float.
 const FLOAT_BYTES_MAX: usize = 309;
+
+/// The steps to read a float that is not within [`SHORT_FLOATS`]: a division of it needs numbers of hundreds of digits.
+const LONG_FLOAT_STEPS: usize = 200;
+
+/// The absolute values of floats that the library divides in one machine word or two, by each `multipleOf` that is accepted.
+const SHORT_FLOATS: std::ops::Range<f64> = 1e-3..1e21;
 
 /// What one validation may still spend, and what it pays.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +44,6 @@ pub(super) struct Rates {
     pub(super) identity: usize,
     /// How often the name of a member may be read again: by each pattern of a `patternProperties`.
     pub(super) name: usize,
-    /// The cost of a number beside the first step: `multipleOf` divides large fractions.
-    pub(super) number: usize,
     /// Whether each access also pays for the length of the value's path, which each error has a copy of.
     pub(super) path: bool,
 }
@@ -62,6 +66,12 @@ fn spend(steps: usize) -> bool {
 /// The steps for `bytes` of text.
 const fn text_steps(bytes: usize) -> usize {
     1 + bytes / BYTES_A_STEP
+}
+
+/// The steps to read a number.
+fn number_steps(number: &Number) -> usize {
+    let float = number.as_f64().filter(|_| number.is_f64()).unwrap_or_default();
+    if float == 0.0 || SHORT_FLOATS.contains(&float.abs()) { 1 } else { LONG_FLOAT_STEPS }
 }
 
 /// Spends the steps for a comparison of the whole `value`.
@@ -154,7 +164,8 @@ impl<'a> Node<'a, Metered> for MeteredValue<'a> {
     }
 
     fn as_number(&self) -> Option<&'a Number> {
-        self.spend(1 + METER.get().rates.number).as_number()
+        let steps = self.value.as_number().map_or(1, number_steps);
+        self.spend(steps).as_number()
     }
 
     fn as_boolean(&self) -> Option<bool> {
@@ -265,7 +276,7 @@ impl<'a> Array<'a, Metered> for MeteredArray<'a> {
     }
 }
 
-/// Writes a text that is the same for equal values: keys are sorted, and `1.0` is `1`.
+/// Writes a text that is the same for equal values: keys are sorted and follow their lengths, and `1.0` is `1`.
 fn write_canonical(value: &Value, to: &mut String) {
     match value {
         Value::Array(items) => {
@@ -281,7 +292,7 @@ fn write_canonical(value: &Value, to: &mut String) {
             members.sort_unstable_by_key(|(key, _)| *key);
             to.push('{');
             for (key, value) in members {
-                let _ = write!(to, "{key:?}:");
+                let _ = write!(to, "{}:{key}", key.len());
                 write_canonical(value, to);
                 to.push(',');
             }
