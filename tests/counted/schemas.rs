@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case(
             "multiples",
             &multiples(),
-            &Value::from_iter(vec![1.234_567_890_123_456_7e308; 5_500]),
+            &Value::from_iter(vec![1.234_567_890_123_456_7e308; 5_000]),
         ),
         case("name_patterns", &name_patterns(), &json!({ "abc".repeat(40_000): 1 })),
         case("patterns", &patterns(), &Value::from_iter(vec!["abc".repeat(10_000); 4])),
@@ -88,14 +88,13 @@ fn name_patterns() -> Value {
     json!({ "$defs": { "names": names }, "allOf": again })
 }
 
-/// Formats that are checked by code of the library.
+/// Formats of a draft that lets the library check them.
 fn formats() -> Value {
-    let formats = ["email", "idn-email", "uri-template", "uri", "iri", "hostname", "date-time"];
-    let formats = formats.into_iter().cycle().take(300);
-    let format = |format| json!({ "anyOf": [{ "format": format }, true] });
+    let format =
+        json!({ "anyOf": [{ "format": "email", "contentMediaType": "application/json" }, true] });
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "items": { "allOf": formats.map(format).collect::<Vec<_>>() },
+        "items": { "allOf": vec![format; 300] },
     })
 }
 
@@ -114,7 +113,7 @@ fn multiples() -> Value {
 /// Objects that differ in their last member alone, with names that need escapes.
 fn same_names() -> impl Iterator<Item = Value> {
     let name = "\u{301}\n".repeat(100);
-    (0..400).map(move |n| json!({ &name: n }))
+    (0..300).map(move |n| json!({ &name: n }))
 }
 
 /// The largest number of subschemas that is accepted.
