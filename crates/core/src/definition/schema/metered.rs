@@ -22,11 +22,11 @@ thread_local! {
 /// The digits of the largest float.
 const FLOAT_BYTES_MAX: usize = 309;
 
-/// The steps to read a float that is not within [`SHORT_FLOATS`]: a division of it needs numbers of hundreds of digits.
-const LONG_FLOAT_STEPS: usize = 200;
+/// The steps to read a float from [`LONG_FLOATS_FROM`] on.
+const LONG_FLOAT_STEPS: usize = 1000;
 
-/// The absolute values of floats that the library divides in one machine word or two, by each `multipleOf` that is accepted.
-const SHORT_FLOATS: std::ops::Range<f64> = 1e-3..1e21;
+/// Below, the library divides by every `multipleOf` that is accepted in 128 bits, and else with numbers of hundreds of digits.
+const LONG_FLOATS_FROM: f64 = 1e29;
 
 /// What one validation may still spend, and what it pays.
 #[derive(Debug, Clone, Copy)]
@@ -70,8 +70,8 @@ const fn text_steps(bytes: usize) -> usize {
 
 /// The steps to read a number.
 fn number_steps(number: &Number) -> usize {
-    let float = number.as_f64().filter(|_| number.is_f64()).unwrap_or_default();
-    if float == 0.0 || SHORT_FLOATS.contains(&float.abs()) { 1 } else { LONG_FLOAT_STEPS }
+    let is_long = number.as_f64().is_some_and(|float| float.abs() >= LONG_FLOATS_FROM);
+    if is_long { LONG_FLOAT_STEPS } else { 1 }
 }
 
 /// Spends the steps for a comparison of the whole `value`.
