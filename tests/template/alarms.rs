@@ -11,6 +11,10 @@ use super::{agent_template, agents_of_users, all, operations, properties, templa
 const PAGE: &str = include_str!("../../docs/operations/alarms.md");
 const METRICS: &str = include_str!("../../crates/runtime/src/metrics.rs");
 
+/// The header of the page's table of alarms. *Minutes* are those with data that an alarm needs.
+const ALARMS: &str =
+    "| alarm | name of the CloudWatch alarm, after `STACK-` | fires when | minutes | urgency |";
+
 /// The name of an alarm without that of the stack, as in the page.
 fn name_of(alarm: &Value) -> &str {
     alarm["AlarmName"].as_str().unwrap().strip_prefix("${Steward}-").unwrap()
@@ -65,8 +69,7 @@ fn the_page_has_a_row_and_a_section_for_each_alarm_and_no_others() {
     let expected: BTreeSet<_> = alarms(&operations).into_keys().map(str::to_owned).collect();
     let sections = PAGE.lines().filter_map(|line| line.strip_prefix("### Alarm: "));
     assert_eq!(sections.map(|name| name.replace(' ', "-")).collect::<BTreeSet<_>>(), expected);
-    let rows =
-        rows("| alarm | name of the CloudWatch alarm, after `STACK-` | fires when | urgency |");
+    let rows = rows(ALARMS);
     let names: Vec<_> = rows.iter().map(|row| code(&row[1]).to_owned()).collect();
     assert_eq!(names.len(), expected.len());
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), expected);
@@ -138,7 +141,7 @@ fn every_failure_that_was_detected_is_detected_in_the_documented_time() {
     for (earlier, now) in EARLIER_ALARMS {
         assert!(alarms.contains_key(now), "{earlier} was detected, and there is no {now}");
     }
-    let rows = rows("| failure | alarm | minutes |");
+    let rows = rows(ALARMS);
     let documented: BTreeSet<_> = rows.iter().map(|row| code(&row[1])).collect();
     assert_eq!(documented, alarms.keys().copied().collect());
     for row in &rows {
@@ -146,7 +149,7 @@ fn every_failure_that_was_detected_is_detected_in_the_documented_time() {
         assert_eq!(alarm["Period"], 60, "{row:?}");
         let minutes = alarm["DatapointsToAlarm"].as_u64();
         let minutes = minutes.or_else(|| alarm["EvaluationPeriods"].as_u64()).unwrap();
-        assert_eq!(row[2], minutes.to_string(), "{row:?}");
+        assert_eq!(row[3], minutes.to_string(), "{row:?}");
         assert!(minutes <= 5, "{row:?}");
     }
 }
