@@ -128,7 +128,7 @@ mod tests {
             let heading = format!("**{rule}. {}.**", rule.statement());
             assert!(page.contains(&heading), "docs/agent-contract.md lacks {heading}");
         }
-        let count = page.lines().filter(|line| line.starts_with("**R")).count();
+        let count = page.lines().filter(|line| line.starts_with("- **R")).count();
         assert_eq!(count, Rule::ALL.len(), "docs/agent-contract.md has other rules");
     }
 
