@@ -117,11 +117,13 @@ fn complete(info: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_examples_of_the_reference_are_valid() {
-    let blocks = blocks("docs/workflows.md", "yaml");
-    assert!(blocks.len() > 15, "{}", blocks.len());
-    for (info, text) in blocks {
-        assert_eq!(errors_in(&complete(&info, &text)), "", "{info}\n{text}");
+fn the_examples_of_the_reference_and_of_the_cookbook_are_valid() {
+    for (page, number) in [("docs/workflows.md", 16), ("docs/cookbook.md", 9)] {
+        let blocks = blocks(page, "yaml");
+        assert!(blocks.len() >= number, "{page}: {}", blocks.len());
+        for (info, text) in blocks {
+            assert_eq!(errors_in(&complete(&info, &text)), "", "{page}: {info}\n{text}");
+        }
     }
 }
 
