@@ -26,6 +26,7 @@ use steward_core::{
     model::{
         attempt::Action,
         messages::{HttpMethod, StepRequest},
+        names::Incarnation,
     },
 };
 use steward_runtime::ports::{Clock, Ports};
@@ -115,7 +116,7 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         complete_by: millis_from_now(ports, 60_000),
         idempotency_key: format!("{task}/step_1/do"),
         idempotent: true,
-        call_within_ms: None,
+        call_within_ms: 100_000,
         responses: steward_core::model::responses::ResponseOverrides::NONE,
         exclusive: false,
         may_have_run: false,
@@ -125,7 +126,7 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         body: Some(json!({ "order": task }).into()),
         auth: None,
         output: None,
-        incarnation: None,
+        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         tenant: None,
         payload_place: None,
     }
@@ -150,7 +151,7 @@ async fn handle<S: RemoteService>(
 fn reply(task: &str, outcome: Value) -> Value {
     json!({
         "type": "reply", "task_id": task, "step": "step_1", "action": "do", "attempt": 3, "outcome": outcome,
-        "agent": "a",
+        "agent": "a", "incarnation": 0,
     })
 }
 
@@ -350,7 +351,7 @@ async fn a_call_that_exceeds_its_complete_by_is_dropped_and_wakes_the_scheduler(
 async fn a_call_that_would_exceed_the_functions_time_returns_to_the_queue() {
     let (deployment, ports) = deployment_with_agent().await;
     let service = ScriptedService::start().await;
-    let short = StepRequest { call_within_ms: Some(100), ..request(&ports, "t-1", DONE) };
+    let short = StepRequest { call_within_ms: 100, ..request(&ports, "t-1", DONE) };
     let requests = [request(&ports, "t-0", HANGS), short];
     let response = steward_agent::handle(
         &ports,

@@ -262,7 +262,7 @@ async fn the_reply_for_an_event_to_a_task_that_has_expired_is_ignored() {
     let ports = deployment.ports("scheduler");
     for (agent, failed) in [(Value::Null, [].as_slice()), (json!("a"), &["m-0"])] {
         let reply = json!({
-            "type": "reply", "task_id": "gone", "step": "paid", "action": "do", "attempt": 1,
+            "type": "reply", "task_id": "gone", "step": "paid", "action": "do", "attempt": 1, "incarnation": 7,
             "outcome": { "status": "completed", "output": 1 }, "agent": agent,
         });
         let response = steward_scheduler::handle(&ports, sqs_event([reply.to_string()], 1)).await;

@@ -23,7 +23,7 @@ const AGENT: &str = "AROAAGENT:steward-agent-a";
 
 fn command(id: &str, by: &str, order: &str) -> String {
     json!({
-        "type": "command", "command_id": id, "task_id": "t", "by": by, "why": "a test",
+        "type": "command", "command_id": id, "task_id": "t", "by": by, "why": "a test", "issued_at": jiff::Timestamp::now(),
         "order": { "command": order },
     })
     .to_string()
@@ -42,7 +42,7 @@ async fn running_task() -> TestDeployment {
 }
 
 fn caller(task: &Task) -> (String, CommandSource) {
-    let Caller { sender, via } = task.commands.last().unwrap().caller.clone().unwrap();
+    let Caller { sender, via } = task.commands.last().unwrap().caller.clone();
     (sender.to_string(), via)
 }
 
@@ -90,7 +90,7 @@ async fn a_command_without_a_sender_is_refused_with_an_alert() {
 async fn a_reply_in_the_commands_queue_is_refused_with_an_alert() {
     let deployment = running_task().await;
     let reply = json!({
-        "type": "reply", "task_id": "t", "step": "step_1", "attempt": 1,
+        "type": "reply", "task_id": "t", "step": "step_1", "attempt": 1, "incarnation": 7,
         "outcome": { "status": "completed", "output": null },
     });
     let event = commands_event([reply.to_string()], Some("AIDAANN"));

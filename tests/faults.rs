@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use steward_aws::ports::SharedInterceptor;
-use steward_core::model::{step::StepState, task::ProcessState};
+use steward_core::model::{names::Incarnation, step::StepState, task::ProcessState};
 
 use crate::support::{
     AdapterPorts, InjectedFault, SdkFaultInjector, TestDeployment, completed_reply,
@@ -356,7 +356,8 @@ async fn a_missing_client_queue_does_not_block_the_task() {
 async fn corrupt_messages_return_to_the_queue_and_are_alerted_once() {
     let deployment = deployment_with_task().await;
     let messages = || vec!["{".to_owned(), wake_message("unknown"), wake_message("t")];
-    let reply_without_attempt = completed_for_a_step_that_never_started();
+    let incarnation = deployment.task("t").await.incarnation;
+    let reply_without_attempt = completed_for_a_step_that_never_started(incarnation);
     let mut first = messages();
     first.push(reply_without_attempt.clone());
     let mut failed = schedule(deployment.ports("scheduler"), first.clone(), 1).await.unwrap();
@@ -369,9 +370,9 @@ async fn corrupt_messages_return_to_the_queue_and_are_alerted_once() {
     assert_eq!(deployment.take_alerts().await.len(), 0, "alerted on the first delivery only");
 }
 
-fn completed_for_a_step_that_never_started() -> String {
+fn completed_for_a_step_that_never_started(incarnation: Incarnation) -> String {
     serde_json::json!({
-        "type": "reply", "task_id": "t", "step": "step_2", "attempt": 1,
+        "type": "reply", "task_id": "t", "step": "step_2", "attempt": 1, "incarnation": incarnation,
         "outcome": { "status": "completed", "output": null },
     })
     .to_string()

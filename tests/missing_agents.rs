@@ -47,9 +47,10 @@ async fn deliver(
 }
 
 fn undone_reply(request: &StepRequest) -> String {
-    let StepRequest { task_id, step, attempt, action, .. } = request;
+    let StepRequest { task_id, step, attempt, action, incarnation, .. } = request;
     json!({
         "type": "reply", "task_id": task_id, "step": step, "attempt": attempt, "action": action,
+        "incarnation": incarnation,
         "outcome": { "status": "completed", "output": null },
     })
     .to_string()

@@ -252,7 +252,7 @@ async fn new_tasks_are_held_back_in_their_queue_and_child_tasks_are_not() {
     deployment.saturate().await;
     let child = json!({
         "task_id": "p:c", "workflow": "line", "input": null,
-        "parent": { "task_id": "p", "step": "c", "depth": 1 },
+        "parent": { "task_id": "p", "step": "c", "depth": 1, "incarnation": 7 },
     });
     let refused = json!({ "task_id": "bad", "workflow": "unknown" });
     let others = [child.to_string(), refused.to_string()];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
     definition::workflow::Workflow,
@@ -112,7 +113,7 @@ async fn an_edit_whose_stored_document_is_outdated_is_refused() {
     let command = |id: &str, patch: Value| {
         let order = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (id.parse().unwrap(), "t".parse().unwrap());
-        let (by, why, issued_at) = ("ann".to_owned(), "a test".to_owned(), None);
+        let (by, why, issued_at) = ("ann".to_owned(), "a test".to_owned(), Timestamp::now());
         let command = Command { command_id, task_id, by, why, order, issued_at };
         serde_json::to_string(&SchedulerMessage::Command(command)).unwrap()
     };

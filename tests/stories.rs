@@ -52,9 +52,8 @@
 //! - Replies: `agent completes charge #1 with {...}`, `agent fails undo of charge #1 "gone"`,
 //!   `agent defers charge #1 for 10s "breaker open"`, `agent cuts charge #1 "too slow"` (unknown outcome). The first may
 //!   end in `, and an earlier call may continue`, the second and third in `, may have run`.
-//! - Callbacks: `token o-1/charge/i0 completes with {...}` (or `fails "no"`). With a token of an older release, which
-//!   contains an attempt: `callback completes charge #1 with {...}`, `callback fails charge #1 "no"`,
-//!   `callback heartbeat for charge #1`.
+//! - Callbacks: `callback completes charge with {...}`, `callback fails charge "no"`, `callback heartbeat for charge`. With
+//!   the token of the request after an edit of the input: `callback of c-9 completes charge with {...}`.
 //! - Reports of child tasks: `child of pack is Processed with {...}` (or `Undone "..."`, `in Error "..."`,
 //!   `refused "..."`), and `child o-1:pack at revision 3 of pack is ...` with the id and revision of the child.
 //! - A task that runs for a parent: `submit for pack of p-1`, and then `parent requests do` or `parent requests undo`.

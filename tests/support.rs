@@ -271,9 +271,9 @@ pub(crate) fn agent_registration(name: &str, stack: &str) -> AgentRegistration {
 
 /// The reply of an agent that completed the request; its output has the id `STEP-1`.
 pub(crate) fn completed_reply(request: &StepRequest) -> String {
-    let StepRequest { task_id, step, attempt, .. } = request;
+    let StepRequest { task_id, step, attempt, incarnation, .. } = request;
     json!({
-        "type": "reply", "task_id": task_id, "step": step, "attempt": attempt,
+        "type": "reply", "task_id": task_id, "step": step, "attempt": attempt, "incarnation": incarnation,
         "outcome": { "status": "completed", "output": { "id": format!("{step}-1") } },
     })
     .to_string()

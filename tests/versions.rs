@@ -189,7 +189,7 @@ async fn a_task_submitted_during_unpublication_continues_and_can_be_undone() {
     fixture.run("between").await;
     let undo = json!({
         "type": "command", "command_id": "c-1", "task_id": "ended", "order": { "command": "undo" },
-        "by": "anna", "why": "sent back",
+        "by": "anna", "why": "sent back", "issued_at": jiff::Timestamp::now(),
     });
     let ports = fixture.deployment.ports("scheduler");
     let event = commands_event([undo.to_string()], Some("AIDAANNA"));

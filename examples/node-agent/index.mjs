@@ -20,11 +20,9 @@ const GREETINGS = new Map([["en", "Hello"], ["fr", "Bonjour"], ["de", "Guten Tag
 // The fields of a request that this agent reads, and their types.
 const REQUIRED = {
   task_id: "string", step: "string", attempt: "integer", complete_by: "string", idempotency_key: "string",
-  agent: "string", method: "string", path: "string",
+  agent: "string", method: "string", path: "string", incarnation: "integer", call_within_ms: "integer",
 };
-const OPTIONAL = {
-  incarnation: "integer", call_within_ms: "integer", idempotent: "boolean", may_have_run: "boolean", tenant: "string",
-};
+const OPTIONAL = { idempotent: "boolean", may_have_run: "boolean", tenant: "string" };
 
 // Errors of a call that was certainly not made.
 const NOT_CONNECTED = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"];
@@ -92,7 +90,7 @@ async function attempt(request, traceparent, redelivered) {
   }
   const refusal = reasonToRefuse(request);
   if (refusal) return failed(refusal, redelivered); // R17
-  const timeout = Math.min(left, call_within_ms || CALL_WITHIN_MS_MAX, CALL_WITHIN_MS_MAX);
+  const timeout = Math.min(left, call_within_ms, CALL_WITHIN_MS_MAX);
   const outcome = await call(request, traceparent, redelivered, timeout);
   return Date.parse(complete_by) > Date.now() ? outcome : undefined; // R11
 }

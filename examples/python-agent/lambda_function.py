@@ -37,8 +37,8 @@ WAIT_MS_MAX = 30 * 24 * 3_600_000  # The scheduler waits no longer.
 
 # The fields of a request that this agent reads, and their types.
 REQUIRED = {name: str for name in ("task_id", "step", "complete_by", "idempotency_key", "agent", "method", "path")}
-REQUIRED["attempt"] = int
-OPTIONAL = {"incarnation": int, "call_within_ms": int, "idempotent": bool, "may_have_run": bool, "tenant": str}
+REQUIRED |= {name: int for name in ("attempt", "incarnation", "call_within_ms")}
+OPTIONAL = {"idempotent": bool, "may_have_run": bool, "tenant": str}
 
 logging.basicConfig()
 log = logging.getLogger("agent")
@@ -110,7 +110,7 @@ def attempt(request, traceparent, redelivered):
     refusal = reason_to_refuse(request)
     if refusal:
         return failed(refusal, may_have_run=redelivered)  # R17
-    within_ms = min(request.get("call_within_ms") or CALL_WITHIN_MS_MAX, CALL_WITHIN_MS_MAX)
+    within_ms = min(request["call_within_ms"], CALL_WITHIN_MS_MAX)
     outcome = call(request, traceparent, redelivered, min(left, within_ms / 1000))
     return outcome if seconds_left(request) > 0 else None  # R11
 

@@ -102,14 +102,15 @@ fn peak_bytes(
 }
 
 fn scheduler() -> u64 {
-    let output = "x".repeat(PAYLOAD_BYTES);
+    let (ports, output) = (ports(), "x".repeat(PAYLOAD_BYTES));
+    let incarnation = ports.task.incarnation;
     let text = event(ids().map(|id| {
         json!({
-            "type": "reply", "task_id": id, "step": "first", "attempt": 1,
+            "type": "reply", "task_id": id, "step": "first", "attempt": 1, "incarnation": incarnation,
             "outcome": { "status": "completed", "output": output },
         })
     }));
-    peak_bytes(&ports(), &text, async |ports, event| steward_scheduler::handle(ports, event).await)
+    peak_bytes(&ports, &text, async |ports, event| steward_scheduler::handle(ports, event).await)
 }
 
 fn submission() -> u64 {
@@ -145,7 +146,7 @@ fn agent(output: Option<&str>) -> u64 {
         json!({
             "task_id": id, "step": "first", "action": "do", "attempt": 1,
             "complete_by": complete_by, "idempotency_key": format!("{id}/first/do"),
-            "idempotent": true, "agent": "a", "method": "POST", "path": "/x", "body": body, "output": output,
+            "idempotent": true, "incarnation": ports.task.incarnation, "call_within_ms": 30_000, "agent": "a", "method": "POST", "path": "/x", "body": body, "output": output,
         })
     }));
     let service = LargeResponseService(size);

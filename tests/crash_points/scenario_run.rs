@@ -31,7 +31,7 @@ use steward_core::{
         inline_documents::InlineDocuments,
         items::ItemRecords,
         messages::SchedulerMessage,
-        names::{AgentName, TaskId},
+        names::{AgentName, Incarnation, TaskId},
         task::Task,
     },
 };
@@ -354,7 +354,7 @@ impl ScenarioRun<'_> {
                 by: "operator".to_owned(),
                 why: "repaired".to_owned(),
                 order: order.clone(),
-                issued_at: None,
+                issued_at: self.environment.deployment.clock.now(),
             });
             let body = serde_json::to_string(&command).unwrap();
             self.environment.send(resources::COMMANDS_QUEUE, body).await;
@@ -459,9 +459,9 @@ fn without_times(mut task: Task) -> Task {
         saved_by: None,
         ended_at: None,
         submitted_at: epoch,
-        incarnation: None,
+        incarnation: Incarnation::recorded_at(epoch),
         complete_by: epoch,
-        retention_start: None,
+        retention_start: epoch,
         retention_for_parent: None,
         ..task
     }

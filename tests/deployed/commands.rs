@@ -24,7 +24,7 @@ pub(super) async fn only_operators_command(stack: Rc<Stack>) {
         let order = json!({ "command": "undo" });
         let command = json!({
             "type": "command", "command_id": command_id, "task_id": id, "by": "boss",
-            "why": "an end-to-end test", "order": order,
+            "why": "an end-to-end test", "issued_at": jiff::Timestamp::now(), "order": order,
         });
         command.to_string()
     };
@@ -52,7 +52,7 @@ pub(super) async fn only_operators_command(stack: Rc<Stack>) {
     assert_eq!(status, 200, "{sent}");
     let on_record = async || stack.task(&id).await?.commands.into_iter().next();
     let record = wait_for("an operator's command", on_record).await;
-    let caller = record.caller.unwrap();
+    let caller = record.caller;
     assert_eq!(
         (record.id.as_str(), record.by.as_str(), caller.via),
         ("own", "boss", CommandSource::Direct)

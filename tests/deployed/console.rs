@@ -63,7 +63,7 @@ pub(super) async fn operator_uses_the_console(stack: Rc<Stack>) {
         TargetKind::Aws => CommandSource::Console,
         TargetKind::MiniStack | TargetKind::LocalStack => CommandSource::Direct,
     };
-    assert_eq!(command.caller.unwrap().via, via);
+    assert_eq!(command.caller.via, via);
 }
 
 /// A running `steward console --url`, which signs as the account's root.

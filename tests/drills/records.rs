@@ -19,9 +19,9 @@ pub(super) fn item() -> Value {
 
 fn task() -> Task {
     let at = Timestamp::UNIX_EPOCH;
-    let incarnation = Some(Incarnation::recorded_at(at));
-    let command =
-        json!({ "id": "c-1", "command": "resubmit charge", "by": "ann", "why": "x", "at": 0 });
+    let incarnation = Incarnation::recorded_at(at);
+    let caller = json!({ "sender": "AIDAANN", "via": "direct" });
+    let command = json!({ "id": "c-1", "command": "resubmit charge", "by": "ann", "caller": caller, "why": "x", "at": 0 });
     let run = progress();
     Task {
         task_id: "t-1".parse().unwrap(),
@@ -47,7 +47,7 @@ fn task() -> Task {
             payload_place: Some("tasks/p-1@000000001/".to_owned().try_into().unwrap()),
         }),
         retention_for_parent: Some(DocumentRetention { from: at, retention_s: Some(1) }),
-        retention_start: Some(at),
+        retention_start: at,
         retention_s: Some(1),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         error: Some("step a: no".to_owned()),

@@ -109,7 +109,7 @@ pub(super) fn command(id: &str, course: Course, task: &Value) -> Option<Value> {
     };
     Some(json!({
         "type": "command", "command_id": format!("c-{id}-{commands}"), "task_id": id, "by": "ann",
-        "why": "a drill", "order": order,
+        "why": "a drill", "order": order, "issued_at": "2100-01-01T12:00:00Z",
     }))
 }
 

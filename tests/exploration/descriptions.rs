@@ -8,7 +8,7 @@ use steward_core::{
         attempt::Action,
         command::ReceivedCommand,
         messages::{CallbackOutcome, ReplyOutcome, StepReply, StepRequest},
-        names::{CallbackFence, Part},
+        names::Part,
         step::StepState,
         task::Task,
     },
@@ -24,17 +24,14 @@ pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
         Event::AlertPublished { .. } => "alert confirmed as sent".to_owned(),
         Event::ParentRequested(action) => format!("parent requests {}", action.name()),
         Event::ChildEnded { step, outcome, .. } => format!("child of {step} reports {outcome:?}"),
-        Event::CallbackReceived { step, fence, outcome } => {
-            let attempt = match fence {
-                CallbackFence::Attempt(attempt) => attempt.to_string(),
-                CallbackFence::Request { .. } => "newest".to_owned(),
-            };
+        Event::CallbackReceived { step, edit, outcome } => {
+            let edit = edit.iter().map(|edit| format!(" of {edit}")).collect::<String>();
             let verb = match outcome {
                 CallbackOutcome::Completed { .. } => "completes",
                 CallbackOutcome::Failed { .. } => "fails",
                 CallbackOutcome::Heartbeat => "sends a heartbeat for",
             };
-            format!("callback {verb} {step} #{attempt}")
+            format!("callback{edit} {verb} {step}")
         }
         Event::CommandReceived(ReceivedCommand { command, .. }) => {
             format!("operator: {}", command.order.describe(&[]))

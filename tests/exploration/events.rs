@@ -10,7 +10,7 @@ use steward_core::{
         attempt::{Action, AttemptId, AttemptTimes},
         command::Command,
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
-        names::{CallbackFence, Part, TaskId},
+        names::{Part, TaskId},
         step::StepState,
         task::Task,
         time::later,
@@ -93,7 +93,7 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
                 by,
                 why,
                 order,
-                issued_at: None,
+                issued_at: model.now,
             };
             arrives(
                 Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
@@ -133,7 +133,7 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
                 action,
                 attempt: number,
                 outcome,
-                incarnation: None,
+                incarnation: task.incarnation,
                 times: AttemptTimes::default(),
                 agent: None,
             };
@@ -204,36 +204,29 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
     events
 }
 
-/// All possible callbacks for any sent request: before and after the agent's reply, repeated, too late, and for attempts
-/// that were given up.
+/// All possible callbacks with the token of any sent request: before and after the agent's reply, repeated, too late, and
+/// from before an edit of the input.
 fn callbacks(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<ModelEvent> {
     let mut events = Vec::new();
-    for (attempt, dispatch) in &model.dispatches {
-        let has_token = dispatch.sent && attempt.action == Action::Do;
-        if !has_token || workflow.callback(&attempt.step).is_none() {
-            continue;
-        }
+    let sent = model.dispatches.iter().filter(|(attempt, dispatch)| {
+        let has_token = attempt.action == Action::Do && workflow.callback(&attempt.step).is_some();
+        has_token && dispatch.sent
+    });
+    let tokens: BTreeSet<_> = sent.map(|(of, dispatch)| (&of.step, &dispatch.edit)).collect();
+    for (step, edit) in tokens {
         let mut add = |outcome, redelivered| {
-            let (step, attempt) = (attempt.step.clone(), attempt.number);
-            events.push(ModelEvent::MessageArrives {
-                event: Event::CallbackReceived {
-                    step,
-                    fence: CallbackFence::Attempt(attempt),
-                    outcome,
-                },
-                redelivered,
-            });
+            let (step, edit) = (step.clone(), edit.clone());
+            let event = Event::CallbackReceived { step, edit, outcome };
+            events.push(ModelEvent::MessageArrives { event, redelivered });
         };
-        let progress = task.progress(&attempt.step, attempt.action);
-        let is_awaited = progress.is_some_and(|progress| {
-            progress.state.reply_due_by().is_some()
-                && progress.state.attempt_count() == attempt.number
+        let is_awaited = task.progress(step, Action::Do).is_some_and(|progress| {
+            progress.state.reply_due_by().is_some() && progress.input_edit_id == *edit
         });
-        add(callback_answer(&attempt.step), false);
+        add(callback_answer(step), false);
         add(CallbackOutcome::Failed { reason: "no".to_owned() }, false);
         add(CallbackOutcome::Heartbeat, false);
         if !is_awaited {
-            add(callback_answer(&attempt.step), true);
+            add(callback_answer(step), true);
         }
     }
     events

@@ -13,7 +13,7 @@ use steward_core::{
     engine::{documents::LoadedDocuments, event::Event},
     model::{
         attempt::{Action, AttemptId},
-        command::Command,
+        command::{Command, CommandId},
         document::DocumentKey,
         items::ItemRecords,
         messages::{ReplyOutcome, StepReply},
@@ -55,6 +55,8 @@ pub(super) struct Dispatch {
     /// Whether a call of the attempt may still be in progress at the service after its agent has given it up, because
     /// no message has reported its end. The same holds for another delivery of a deferred request.
     pub(super) may_be_in_progress: bool,
+    /// The edit of the input that its request uses, if any.
+    pub(super) edit: Option<CommandId>,
     /// The agent to which the request was sent.
     pub(super) agent: Option<AgentName>,
     /// Whether the request was sent as `exclusive`.

@@ -7,7 +7,7 @@ use steward_core::{
         attempt::{Action, AttemptId},
         command::{CommandAction, ReceivedCommand},
         messages::{ChildOutcome, ReplyOutcome, StepReply},
-        names::{CallbackFence, Part},
+        names::Part,
         step::{Progress, StepState},
         task::{ProcessState, Task},
     },
@@ -31,6 +31,7 @@ pub(super) fn save(
     task.revision += 1;
     for (step, action, number, complete_by) in task.running_attempts() {
         let awaits_event = workflow.awaits_event(&step);
+        let edit = task.progress(&step, action).and_then(|progress| progress.input_edit_id.clone());
         let attempt = AttemptId { step, action, number };
         let dispatch = Dispatch {
             sent: false,
@@ -41,6 +42,7 @@ pub(super) fn save(
             },
             begins_by: complete_by,
             may_be_in_progress: !awaits_event,
+            edit,
             agent: None,
             exclusive: false,
             denied: false,
@@ -53,14 +55,15 @@ pub(super) fn save(
             after.ran_at_two_agents |= after.is_effect_elsewhere(workflow, reply);
             record_reply(workflow, after, before, reply);
         }
-        Event::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), .. } => {
-            let attempt = AttemptId { step: step.clone(), action: Action::Do, number: *attempt };
+        Event::CallbackReceived { step, edit, .. } => {
             // The call that passes on the token may not have returned.
-            if let Some(dispatch) = after.dispatches.get_mut(&attempt) {
+            let newest = after.dispatches.iter_mut().rfind(|(of, dispatch)| {
+                (&of.step, of.action, &dispatch.edit) == (step, Action::Do, edit) && dispatch.sent
+            });
+            if let Some((_, dispatch)) = newest {
                 dispatch.known_outcome = KnownOutcome::MayHaveRun;
             }
         }
-        Event::CallbackReceived { fence: CallbackFence::Request { .. }, .. } => {}
         Event::ChildEnded { step, outcome, .. } => record_child_report(after, step, outcome),
         Event::CommandReceived(ReceivedCommand { command, .. }) => {
             after.budget.commands = after.budget.commands.saturating_sub(1);

@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use steward_core::{
     correlation::EventSubscription,
     engine::{effect::Effect, event::Event},
     model::{
-        attempt::{Action, AttemptTimes},
+        attempt::{Action, AttemptId, AttemptTimes},
         command::{Command, CommandAction},
         messages::StepReply,
-        names::CallbackFence,
         time::later,
     },
 };
@@ -179,7 +179,7 @@ impl Search<'_> {
         let mut inbox = VecDeque::new();
         if model.task.as_ref().is_some_and(|task| task.paused_at.is_some()) {
             model.budget.commands += 1;
-            inbox.push_back(arrives(resume()));
+            inbox.push_back(arrives(resume(model.now)));
         }
         let (mut passed, mut steps) = (Vec::new(), Vec::new());
         for _ in 0..EVENTS_TO_END_MAX {
@@ -235,14 +235,15 @@ fn successful_responses(
                 action: request.action,
                 attempt: number,
                 outcome: completed(&step, number),
-                incarnation: None,
+                incarnation: request.incarnation,
                 times: AttemptTimes::default(),
                 agent: None,
             });
             let awaits_callback =
                 workflow.callback(&step).is_some() && request.action == Action::Do;
-            let fence = CallbackFence::Attempt(number);
-            let callback = Event::CallbackReceived { fence, outcome: callback_answer(&step), step };
+            let attempt = AttemptId { step: step.clone(), action: request.action, number };
+            let edit = model.dispatches.get(&attempt).and_then(|dispatch| dispatch.edit.clone());
+            let callback = Event::CallbackReceived { edit, outcome: callback_answer(&step), step };
             std::iter::once(reply).chain(awaits_callback.then_some(callback)).map(arrives).collect()
         }
         Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
@@ -253,7 +254,7 @@ fn successful_responses(
                 step,
                 action: Action::Do,
                 attempt,
-                incarnation: None,
+                incarnation: waiter.incarnation,
                 times: AttemptTimes::default(),
                 agent: None,
             });
@@ -282,14 +283,14 @@ fn successful_responses(
     }
 }
 
-fn resume() -> Event {
+fn resume(issued_at: Timestamp) -> Event {
     let command = Command {
         command_id: "resume".parse().unwrap(),
         task_id: "t".parse().unwrap(),
         by: "op".to_owned(),
         why: "because".to_owned(),
         order: CommandAction::Resume,
-        issued_at: None,
+        issued_at,
     };
     Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
 }

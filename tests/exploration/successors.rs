@@ -138,7 +138,7 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
         task_id: "p".parse().unwrap(),
         step: "k".parse().unwrap(),
         depth: 1,
-        incarnation: Some(PARENT_INCARNATION.parse().unwrap()),
+        incarnation: PARENT_INCARNATION.parse().unwrap(),
         payload_place: None,
     };
     let submission = Submission {

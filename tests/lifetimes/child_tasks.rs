@@ -134,6 +134,7 @@ async fn a_rejected_submission_does_not_complete_an_undo() {
     deployment.held_submissions = Some(Vec::new());
     deployment.command("t", "c-1", json!({ "command": "undo" })).await;
     let refused = json!({ "type": "child_ended", "task_id": "t", "step": "deliver",
+        "incarnation": deployment.task("t").await.incarnation,
         "outcome": { "status": "refused", "reason": "no such workflow" } });
     deployment.schedule(&refused.to_string()).await;
     assert_eq!(deployment.process_state("t").await, ProcessState::Undoing);

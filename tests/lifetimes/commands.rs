@@ -50,7 +50,7 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     // The step waits for its next attempt when the scheduler decides on the command.
     let (waiting, _) = decide(&task, &Event::Swept);
     let command: Command = serde_json::from_value(json!({
-        "command_id": "c-1", "task_id": "t", "by": "ann", "why": "a test",
+        "command_id": "c-1", "task_id": "t", "by": "ann", "why": "a test", "issued_at": deployment.ports.clock().now(),
         "order": { "command": "complete", "step": "charge", "output": large(json!({ "id": "TILL" })) },
     }))
     .unwrap();

@@ -161,8 +161,8 @@ impl MemoryDeployment {
 
     pub(super) async fn command(&mut self, task: &str, id: &str, order: Value) {
         let command = json!({
-            "type": "command", "command_id": id, "task_id": task, "by": "ann", "why": "a test",
-            "order": order,
+            "type": "command", "command_id": id, "task_id": task, "by": "ann", "why": "a test", "order": order,
+            "issued_at": self.ports.clock().now(),
         });
         self.schedule(&command.to_string()).await;
         self.deliver_all().await;

@@ -100,7 +100,7 @@ impl World {
         if request.complete_by < self.deployment.ports.clock().now() {
             return;
         }
-        let place = request.place().unwrap();
+        let place = request.place();
         // What the agent is to send belongs to the task, and exists.
         if let Some(body) = &request.body
             && let Some(reference) = PayloadReference::of(&body.value())
@@ -154,7 +154,7 @@ impl World {
         for id in ids {
             let Some(task) = self.deployment.find_task(&id).await else { continue };
             for reference in self.references(&task).await {
-                let place = task.payload_place().unwrap();
+                let place = task.payload_place();
                 assert!(place.contains(&reference.key), "{id} refers to {}", reference.key);
                 self.check_content(&reference);
                 let owner = reference.key.owners().remove(0);

@@ -129,7 +129,7 @@ async fn steward_agent_error(fixture: &Fixture, reference: Value) -> String {
     let task = fixture.task("t-0").await;
     let request = json!({
         "task_id": "t-0", "step": "pass", "attempt": 1, "complete_by": "2100-01-01T00:00:00Z",
-        "idempotency_key": "k", "agent": "store", "method": "POST", "path": "/echo",
+        "idempotency_key": "k", "call_within_ms": 30_000, "agent": "store", "method": "POST", "path": "/echo",
         "body": reference, "incarnation": task.incarnation,
     });
     let settings = HttpSettings {

@@ -1,5 +1,5 @@
-# The call passes on a token, and the callback with that token arrives later. Tokens of older releases
-# contain an attempt, and only the newest attempt counts.
+# The call passes on a token, and the callback with that token arrives later. It counts for the newest attempt, until the
+# step has completed.
 workflow within 2h
   approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
   ship:    after approve, body ${ steps.approve.output.by }
@@ -11,24 +11,20 @@ agent completes approve #1 with {"ticket":7}
 agent completes approve #1 with {"ticket":7}
                              => ignored: DuplicateReply
 wake (redelivered)           => ignored: NothingReady
-callback heartbeat for approve #1
+callback heartbeat for approve
                              => ignored: StillAwaited
 clock +3602s
 sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
                                 due 3632s; wake scheduler
-callback fails approve #1 "no"
+callback fails approve "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
-callback completes approve #1 with {"by":"eve"}
-                             => ignored: StaleReply
-callback completes approve #2 with {"by":"bob"}
+callback completes approve with {"by":"bob"}
                              => approve completed (call may be in progress until 3644s, output kept); request
                                 ship #1 by 3662s with "bob"
 agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply
-callback completes approve #2 with {"by":"bob"} (redelivered)
+callback completes approve with {"by":"bob"} (redelivered)
                              => ignored: DuplicateReply; again request ship #1 by 3662s with "bob"
-callback completes approve #3 with {"by":"bob"}
-                             => illegal: a callback to attempt 3 at step `approve`; the newest is 2
-callback completes ship #1    => illegal: a callback to step `ship`, which awaits none
+callback completes ship    => illegal: a callback to step `ship`, which awaits none
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -10,10 +10,10 @@ wake                         => Processing; request approve #1 by 20s at /ask/o-
 clock +22s
 sweep                        => approve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 52s; wake scheduler
-token o-1/approve/i000000000 completes with {"by":"eve"}
+callback completes approve with {"by":"eve"}
                              => approve completed (output kept); request ship #1 by 82s with "eve"
 wake                         => ignored: NothingReady
-token o-1/approve/i000000000 completes with {"by":"eve"} (redelivered)
+callback completes approve with {"by":"eve"} (redelivered)
                              => ignored: DuplicateReply; again request ship #1 by 82s with "eve"
 agent completes approve #1 with {"ticket":7}
                              => ignored: DuplicateReply

@@ -13,7 +13,7 @@ agent completes check #1     => check completed (output kept); request approve #
                                 /ask/o-1%2Fapprove%2Fi000000000; request notify #1 by 60s
 agent completes notify #1    => notify completed (output kept)
 clock +1s
-callback fails approve #1 "no"
+callback fails approve "no"
                              => Undoing because "step approve: no"; task by 7242s; approve failed
                                 (failures 1, may have run, call may be in progress until 42s, reason kept);
                                 wake scheduler in 41s
@@ -30,7 +30,7 @@ wake                         => Processing; request check #1 by 102s
 agent completes check #1     => check completed (output kept); request approve #1 by 62s at
                                 /ask/o-1%2Fapprove%2Fi000000weo; request notify #1 by 102s
 agent completes notify #1    => notify completed (output kept)
-callback completes approve #1 with {"by":"bob"}
+callback completes approve with {"by":"bob"}
                              => approve completed (call may be in progress until 84s, output kept); request
                                 ship #1 by 102s
 agent fails ship #1 "no lorry"
@@ -49,7 +49,7 @@ agent completes check #1     => check completed (output kept); request approve #
 agent fails notify #1 "no address"
                              => Undoing because "step notify: no address"; notify failed (failures
                                 1, reason kept)
-callback completes approve #1 with {"by":"bob"}
+callback completes approve with {"by":"bob"}
                              => task by 7326s; approve completed (call may be in progress until 126s, output
                                 kept); wake scheduler in 42s
 clock +42s

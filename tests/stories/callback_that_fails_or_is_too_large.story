@@ -7,7 +7,7 @@ workflow within 2h
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve awaiting callback until 3600s
-callback fails approve #1 "never"
+callback fails approve "never"
                              => Undoing because "step approve: never";
                                 approve failed (failures 1, may have run, reason kept);
                                 request undo of approve #1 by 60s
@@ -15,7 +15,7 @@ callback fails approve #1 "never"
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve awaiting callback until 3600s
-callback completes approve #1 with 131073 bytes
+callback completes approve with 131073 bytes
                              => Undoing because "step approve: an output of 131073 bytes;
                                 the limit is 131072";
                                 approve failed (failures 1, may have run, reason kept);

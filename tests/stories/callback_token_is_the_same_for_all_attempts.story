@@ -6,25 +6,25 @@ workflow within 2h
   ship:    after approve, body ${ steps.approve.output.by }
 
 submit                       => Pending; due 20s
-token o-1/approve/i000000000 completes
+callback completes approve
                              => illegal: a callback to step `approve`, which never started
 wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
 agent completes approve #1 with {"ticket":7}
                              => approve awaiting callback until 3600s
-token o-1/approve/i000000000/c-9 completes with {"by":"eve"}
+callback of c-9 completes approve with {"by":"eve"}
                              => ignored: StaleReply
 clock +3602s
 sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
                                 due 3632s; wake scheduler
-token o-1/approve/i000000000 fails "no"
+callback fails approve "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
-token o-1/approve/i000000000 completes with {"by":"eve"}
+callback completes approve with {"by":"eve"}
                              => approve completed (call may be in progress until 3644s, output kept); request
                                 ship #1 by 3662s with "eve"
 agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply
-token o-1/approve/i000000000 completes with {"by":"eve"}
+callback completes approve with {"by":"eve"}
                              => ignored: DuplicateReply
-token o-1/ship/i000000000 completes  => illegal: a callback to step `ship`, which awaits none
+callback completes ship  => illegal: a callback to step `ship`, which awaits none
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

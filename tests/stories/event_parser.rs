@@ -1,6 +1,6 @@
 //! Parses the left-hand side of a story's line: an event.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_core::{
     engine::event::Event,
@@ -8,7 +8,7 @@ use steward_core::{
         attempt::{Action, AttemptTimes},
         command::CommandAction,
         messages::{CallbackOutcome, ChildOutcome, ParentStep, ReplyOutcome, StepReply},
-        names::{CallbackFence, CallbackToken},
+        names::Incarnation,
     },
 };
 
@@ -67,11 +67,12 @@ pub(super) fn parse_event(line: &str) -> Result<StoryEvent, String> {
         }
         ["parent", "requests", "do"] => Event::ParentRequested(Action::Do),
         ["parent", "requests", "undo"] => Event::ParentRequested(Action::Undo),
-        ["callback", verb @ ("completes" | "fails" | "heartbeat"), rest @ ..] => {
-            callback_of_attempt(verb, &rest.join(" "))?
+        ["callback", "heartbeat", "for", step] => callback(None, step, "heartbeat", "")?,
+        ["callback", "of", edit, verb @ ("completes" | "fails"), step, rest @ ..] => {
+            callback(Some(edit), step, verb, &rest.join(" "))?
         }
-        ["token", token, verb @ ("completes" | "fails"), rest @ ..] => {
-            callback_with_token(token, verb, &rest.join(" "))?
+        ["callback", verb @ ("completes" | "fails"), step, rest @ ..] => {
+            callback(None, step, verb, &rest.join(" "))?
         }
         ["child", "of", step, "is", outcome @ ..] => child_ended(step, None, &outcome.join(" "))?,
         ["child", child, "at", "revision", revision, "of", step, "is", outcome @ ..] => {
@@ -114,7 +115,7 @@ fn submission(text: &str) -> Result<StoryEvent, String> {
             task_id,
             step,
             depth: 1,
-            incarnation: None,
+            incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
             payload_place: None,
         }))
     };
@@ -136,25 +137,11 @@ fn submission(text: &str) -> Result<StoryEvent, String> {
     Ok(StoryEvent::Submitted(StorySubmission { input: value(input), ..submission }))
 }
 
-/// Parses `completes charge #1 with {...}`, `fails charge #1 "no"`, or `heartbeat for charge #1`. The token is of an older
-/// release and contains an attempt.
-fn callback_of_attempt(verb: &str, text: &str) -> Result<Event, String> {
-    let text = text.strip_prefix("for ").unwrap_or(text);
-    let (step, text) = text.split_once(" #").ok_or("an attempt is written #1")?;
-    let (attempt, text) = text.split_once(' ').unwrap_or((text, ""));
-    let outcome = answer(verb, text)?;
-    let attempt = attempt.parse().map_err(|_| "an attempt is written #1")?;
-    Ok(Event::CallbackReceived {
-        step: step.parse().map_err(|error| format!("{error}"))?,
-        fence: CallbackFence::Attempt(attempt),
-        outcome,
-    })
-}
-
-/// Parses `o-1/charge/i0 completes with {...}` or `o-1/charge/i0 fails "no"`.
-fn callback_with_token(token: &str, verb: &str, text: &str) -> Result<Event, String> {
-    let CallbackToken { step, fence, .. } = token.parse().map_err(|error| format!("{error}"))?;
-    Ok(Event::CallbackReceived { step, fence, outcome: answer(verb, text)? })
+/// A callback with the token of the request after an edit of the input, or of the request with the submitted input.
+fn callback(edit: Option<&str>, step: &str, verb: &str, text: &str) -> Result<Event, String> {
+    let edit = edit.map(|edit| edit.parse().map_err(|error| format!("{error}"))).transpose()?;
+    let step = step.parse().map_err(|error| format!("{error}"))?;
+    Ok(Event::CallbackReceived { step, edit, outcome: answer(verb, text)? })
 }
 
 fn answer(verb: &str, text: &str) -> Result<CallbackOutcome, String> {
@@ -247,7 +234,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
         action,
         attempt: attempt.parse().map_err(|_| "an attempt is written #1")?,
         outcome,
-        incarnation: None,
+        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         times: AttemptTimes::default(),
         agent: None,
     })

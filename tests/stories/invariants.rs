@@ -335,7 +335,7 @@ fn command_invariants(
             record.is_some_and(|record| {
                 record.id == command.command_id
                     && (&record.by, &record.why) == (&command.by, &command.why)
-                    && record.caller.as_ref() == Some(caller)
+                    && record.caller == *caller
                     && record.at == context.now
             }),
         ),
@@ -343,7 +343,7 @@ fn command_invariants(
             "a command is published as it is recorded",
             published
                 == record
-                    .map(|r| (&r.id, &r.by, r.caller.as_ref(), &r.why, &r.refused))
+                    .map(|r| (&r.id, &r.by, Some(&r.caller), &r.why, &r.refused))
                     .into_iter()
                     .collect::<Vec<_>>(),
         ),

@@ -12,7 +12,7 @@ agent completes check #1     => check completed (output kept); request approve #
 ann approves                 => refused: no step awaits a callback
 agent completes approve #1   => approve awaiting callback until 3600s
 ann approves approve with {} => refused: answer: it is not of type "integer"
-callback completes approve #1 with {}
+callback completes approve with {}
                              => ignored: InvalidAnswer
 ann approves with 5
                              => approve completed (output kept); due 60s;

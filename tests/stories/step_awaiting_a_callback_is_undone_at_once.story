@@ -10,7 +10,7 @@ agent completes approve #1   => approve awaiting callback until 3600s
 agent fails check #1 "no"    => Undoing because "step check: no"; approve failed (may have run);
                                 check failed (failures 1, reason kept);
                                 request undo of approve #1 by 60s
-callback completes approve #1 with 1
+callback completes approve with 1
                              => ignored: DuplicateReply
 agent completes undo of approve #1
                              => Undone; approve undone (output kept); no longer due

@@ -105,7 +105,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
         let number = self.command.as_ref().map_or(0, |(_, number)| *number) + 1;
         let command_id = format!("c-{number}").parse().map_err(|error| format!("{error}"))?;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
-        let issued_at = Some(self.now);
+        let issued_at = self.now;
         let command = Command { command_id, task_id, by, why, order, issued_at };
         self.command = Some((command.clone(), number));
         Ok(command)

@@ -288,7 +288,7 @@ impl CommandReason {
         let command_id: CommandId = uuid::Uuid::new_v4().to_string().parse()?;
         let (by, why) = (self.by.clone(), self.why.clone());
         let (task_id, order) = (task.task_id.clone(), order.clone());
-        let issued_at = Some(jiff::Timestamp::now());
+        let issued_at = jiff::Timestamp::now();
         let command =
             Command { command_id: command_id.clone(), task_id, by, why, order, issued_at };
         let text = serde_json::to_string(&SchedulerMessage::Command(command))?;

@@ -116,8 +116,7 @@ pub struct Waiter {
     /// The task.
     pub task_id: TaskId,
     /// The incarnation of the task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// The step, or the item of a step with `for_each`.
     pub step: Part,
     /// The number of the attempt. It fences the reply.

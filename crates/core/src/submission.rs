@@ -169,7 +169,7 @@ pub fn accept(
         complete_by,
         failure_count: 0,
         submitted_at: now,
-        incarnation: Some(Incarnation::recorded_at(now)),
+        incarnation: Incarnation::recorded_at(now),
         ended_at: None,
         // No attempt can be overdue before the shortest `complete_within` of the workflow. So a task that ends before
         // that updates the due index only at its end.
@@ -178,7 +178,7 @@ pub fn accept(
         tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
-        retention_start: Some(retention_start(complete_by, workflow.complete_within)),
+        retention_start: retention_start(complete_by, workflow.complete_within),
         retention_s: workflow.retention.map(|retention| retention.as_secs()),
         traceparent,
         error: None,
@@ -197,7 +197,7 @@ pub fn accept(
 }
 
 fn submission_document(submission: &Submission, task: &Task, now: Timestamp) -> Document {
-    let body = to_json_value(&*claimed_submission(submission, task.payload_place().as_ref()));
+    let body = to_json_value(&*claimed_submission(submission, &task.payload_place()));
     Document::new(DocumentKey::Submission, now, body)
 }
 
@@ -229,14 +229,14 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Docum
         complete_by: now,
         failure_count: 0,
         submitted_at: now,
-        incarnation: Some(Incarnation::recorded_at(now)),
+        incarnation: Incarnation::recorded_at(now),
         ended_at: None,
         due: None,
         reply_to: None,
         tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
-        retention_start: Some(now),
+        retention_start: now,
         retention_s: None,
         traceparent: None,
         error: None,
@@ -265,17 +265,10 @@ pub fn is_tombstone(task: &Task) -> bool {
 #[must_use]
 pub fn is_same_submission(task: &Task, stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
-    let submission = &*claimed_submission(submission, task.payload_place().as_ref());
+    let submission = &*claimed_submission(submission, &task.payload_place());
     let Submission { undo, attempt, has_begun, retention, .. } = *submission;
-    stored.is_ok_and(|mut stored| {
-        if let (Some(recorded), Some(parent)) = (&mut stored.parent, &submission.parent) {
-            // A release without payloads may have submitted the child before.
-            recorded.payload_place = parent.payload_place.clone();
-        }
-        // A release without tenants, which saved the parent in between, has dropped the parent's tenant.
-        let of_parent = submission.parent.is_some();
-        let tenant = if of_parent { submission.tenant.clone() } else { stored.tenant.clone() };
-        Submission { undo, attempt, has_begun, retention, tenant, ..stored } == *submission
+    stored.is_ok_and(|stored| {
+        Submission { undo, attempt, has_begun, retention, ..stored } == *submission
     })
 }
 

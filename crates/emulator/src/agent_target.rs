@@ -199,6 +199,7 @@ mod tests {
         let request = json!({
             "task_id": "order-1", "step": "charge", "action": "do", "attempt": 1,
             "agent": "payment", "method": "POST", "path": "/charge", "body": { "amount": 20 },
+            "incarnation": 7, "call_within_ms": 10_000,
             "idempotency_key": "order-1/charge/do", "complete_by": "2100-01-01T00:00:00Z",
         });
         serde_json::from_value(request).unwrap()

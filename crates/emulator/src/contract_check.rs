@@ -115,7 +115,7 @@ mod tests {
             let url = format!("http://127.0.0.1:4566/1/{queue}");
             json!({ "QueueUrl": url, "Entries": [{ "MessageBody": body.to_string() }] })
         };
-        let reply = json!({ "type": "reply", "task_id": "t", "step": "s", "attempt": 1, "outcome": { "status": "lost" } });
+        let reply = json!({ "type": "reply", "task_id": "t", "step": "s", "attempt": 1, "incarnation": 7, "outcome": { "status": "lost" } });
         assert_eq!(
             violations_of_messages(&send(resources::SCHEDULER_QUEUE, reply.clone())).len(),
             1

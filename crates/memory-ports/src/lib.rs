@@ -300,7 +300,7 @@ mod tests {
     async fn items_and_messages_above_the_size_limits_of_aws_are_refused() {
         let ports = ports();
         let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
-            "task_id": "t", "workflow": "order", "v": 1, "process_state": "Pending",
+            "task_id": "t", "workflow": "order", "v": 1, "i": 0, "k": 0, "process_state": "Pending",
             "revision": 1, "complete_by": 9, "submitted_at": 0, "due": 1,
         }))
         .unwrap();
@@ -336,7 +336,7 @@ mod tests {
     async fn expired_items_are_deleted_one_by_one() {
         let ports = ports();
         let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
-            "task_id": "t", "workflow": "order", "v": 1, "process_state": "Processed",
+            "task_id": "t", "workflow": "order", "v": 1, "i": 0, "k": 0, "process_state": "Processed",
             "revision": 1, "complete_by": 0, "submitted_at": 0, "ended_at": 0, "retention_s": 3600,
         }))
         .unwrap();
@@ -367,7 +367,7 @@ mod tests {
         let ports = ports();
         for (task_id, due) in [("a", 3), ("b", 1), ("c", 2)] {
             let task = serde_json::json!({
-                "task_id": task_id, "workflow": "order", "v": 1, "process_state": "Pending",
+                "task_id": task_id, "workflow": "order", "v": 1, "i": 0, "k": 0, "process_state": "Pending",
                 "revision": 1, "complete_by": 9, "submitted_at": 0, "due": due,
             });
             let task = serde_json::from_value(task).unwrap();

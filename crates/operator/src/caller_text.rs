@@ -5,12 +5,11 @@ use steward_core::model::command::{Caller, CommandRecord, CommandSource};
 /// The operator of a command, with the verified sender: `ann (sent by AIDAEXAMPLE)`.
 #[must_use]
 pub fn name_and_caller(record: &CommandRecord) -> String {
-    described(&record.by, record.caller.as_ref())
+    described(&record.by, &record.caller)
 }
 
 /// The name `by`, and what is verified about it.
-pub(crate) fn described(by: &str, caller: Option<&Caller>) -> String {
-    let Some(Caller { sender, via }) = caller else { return format!("{by} (not verified)") };
+pub(crate) fn described(by: &str, Caller { sender, via }: &Caller) -> String {
     match via {
         CommandSource::Direct => format!("{by} (sent by {sender})"),
         CommandSource::Console => format!("{by} (verified by the console, {sender})"),
@@ -24,20 +23,13 @@ mod tests {
 
     #[test]
     fn the_text_says_who_sent_the_command_and_whether_the_name_is_verified() {
-        let text = |via: Option<CommandSource>| {
+        for (via, text) in [
+            (CommandSource::Direct, "boss (sent by AROAEXAMPLE:ann)"),
+            (CommandSource::Console, "boss (verified by the console, AROAEXAMPLE:ann)"),
+            (CommandSource::Redrive, "boss (not verified; sent back by AROAEXAMPLE:ann)"),
+        ] {
             let sender = "AROAEXAMPLE:ann".parse().unwrap();
-            let caller = via.map(|via| Caller { sender, via });
-            described("boss", caller.as_ref())
-        };
-        assert_eq!(text(None), "boss (not verified)");
-        assert_eq!(text(Some(CommandSource::Direct)), "boss (sent by AROAEXAMPLE:ann)");
-        assert_eq!(
-            text(Some(CommandSource::Console)),
-            "boss (verified by the console, AROAEXAMPLE:ann)"
-        );
-        assert_eq!(
-            text(Some(CommandSource::Redrive)),
-            "boss (not verified; sent back by AROAEXAMPLE:ann)"
-        );
+            assert_eq!(described("boss", &Caller { sender, via }), text);
+        }
     }
 }

@@ -365,10 +365,10 @@ mod tests {
     /// The picture of a task after 100 seconds: `a` completed at its second attempt, `b` is running.
     fn draw() -> String {
         let command = json!({
-            "id": "c-1", "command": "resubmit a", "by": "<ann>", "why": "x", "at": 50 * SECOND,
+            "id": "c-1", "command": "resubmit a", "by": "<ann>", "caller": { "sender": "AIDAANN", "via": "direct" }, "why": "x", "at": 50 * SECOND,
         });
         let task = json!({
-            "task_id": "t", "workflow": "w", "v": 1, "process_state": "Processing",
+            "task_id": "t", "workflow": "w", "v": 1, "i": 0, "k": 3_600, "process_state": "Processing",
             "revision": 1, "complete_by": 3_600 * SECOND, "submitted_at": 0, "commands": [command],
             "steps": { "a": { "s": "c", "a": 2 }, "b": { "s": "r", "a": 1, "b": 110 * SECOND } },
         });
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn disagreeing_clocks_and_unknown_times_are_drawn_without_negative_sizes() {
         let task = json!({
-            "task_id": "t", "workflow": "w", "v": 1, "process_state": "Processed", "revision": 1,
+            "task_id": "t", "workflow": "w", "v": 1, "i": 0, "k": 3_600, "process_state": "Processed", "revision": 1,
             "complete_by": 0, "submitted_at": 5_000, "ended_at": 6_000, "steps": { "a": { "s": "c", "a": 1 } },
         });
         let task = serde_json::from_value(task).unwrap();

@@ -11,7 +11,7 @@ use steward_core::{
             CallbackOutcome, ChildOutcome, ReplyOutcome, SchedulerMessage, StepRequest, Submission,
             mistake,
         },
-        names::{CallbackFence, Part, TaskId},
+        names::{Part, TaskId},
     },
     submission::{self, event::ReceivedEvent},
 };
@@ -116,11 +116,7 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
                 CallbackOutcome::Heartbeat => "heartbeat",
             };
             let token = callback.token;
-            let what = match token.fence {
-                CallbackFence::Attempt(attempt) => format!("callback: #{attempt} {answer}"),
-                CallbackFence::Request { .. } => format!("callback: {answer}"),
-            };
-            summary(what, token.task_id, Some(token.step))
+            summary(format!("callback: {answer}"), token.task_id, Some(token.step))
         }
         SchedulerMessage::ParentRequest(ask) => summary(
             format!("{} requested by the parent task", ask.action.name()),
@@ -177,26 +173,20 @@ mod tests {
     fn a_summary_has_the_task_and_the_step() {
         let agent = Queue::Agent("payment".parse().unwrap());
         let request = r#"{"task_id":"o-1","step":"charge","attempt":2,"complete_by":"2026-11-20T19:00:00Z",
-            "idempotency_key":"o-1/charge/do","agent":"payment","method":"POST","path":"/charges"}"#;
+            "idempotency_key":"o-1/charge/do","incarnation":7,"call_within_ms":9,"agent":"payment","method":"POST","path":"/charges"}"#;
         let cases = [
             (Queue::Scheduler, r#"{"type":"wake","task_id":"o-1","cause":"waited"}"#, "wake", None),
             (
                 Queue::Scheduler,
-                r#"{"type":"reply","task_id":"o-1","step":"ship[3]","attempt":2,"outcome":{"status":"completed","output":1}}"#,
+                r#"{"type":"reply","task_id":"o-1","step":"ship[3]","attempt":2,"incarnation":7,"outcome":{"status":"completed","output":1}}"#,
                 "reply: do #2 completed",
                 Some("ship[3]"),
             ),
             (
                 Queue::Scheduler,
-                r#"{"type":"command","command_id":"c","task_id":"o-1","by":"anna","why":"w","order":{"command":"undo"}}"#,
+                r#"{"type":"command","command_id":"c","task_id":"o-1","by":"anna","why":"w","issued_at":"2026-11-20T12:00:00Z","order":{"command":"undo"}}"#,
                 "command from anna: undo",
                 None,
-            ),
-            (
-                Queue::Scheduler,
-                r#"{"type":"callback","token":"o-1/ask/1","answer":"completed","output":1}"#,
-                "callback: #1 completed",
-                Some("ask"),
             ),
             (
                 Queue::Scheduler,

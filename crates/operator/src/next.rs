@@ -320,7 +320,7 @@ mod tests {
         documents: &[Document],
     ) -> Vec<String> {
         let mut task = json!({
-            "task_id": "o-1", "workflow": "order", "v": 1, "process_state": "Processing",
+            "task_id": "o-1", "workflow": "order", "v": 1, "i": 0, "k": 3_600, "process_state": "Processing",
             "revision": 1, "complete_by": 3_600_000, "submitted_at": 0, "steps": {},
         });
         let fields = patch.as_object().unwrap().clone();

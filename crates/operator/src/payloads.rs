@@ -27,7 +27,7 @@ impl ShownPayload {
     /// and none to a payload of another task, which the mask of that task may hide.
     #[must_use]
     pub fn of(task: &Task, key: &DocumentKey, masked: &Value) -> Vec<Self> {
-        let Some(place) = task.payload_place() else { return Vec::new() };
+        let place = task.payload_place();
         let found = valid_references(masked).into_iter();
         let own = found.filter(|found| place.contains(&found.reference.key));
         let shown = own.map(|found| {

@@ -278,7 +278,7 @@ mod tests {
                 action: Action::Do,
                 attempt: 1,
                 outcome,
-                incarnation: None,
+                incarnation: task.incarnation,
                 times: AttemptTimes::default(),
                 agent: None,
             })
@@ -311,7 +311,7 @@ mod tests {
             by: "ann".to_owned(),
             why: "a test".to_owned(),
             order,
-            issued_at: None,
+            issued_at: Timestamp::UNIX_EPOCH,
         }
     }
 
@@ -420,7 +420,7 @@ mod tests {
             id: command.command_id.clone(),
             command: String::new(),
             by: String::new(),
-            caller: None,
+            caller: command.clone().for_dry_run().caller,
             why: String::new(),
             at: now,
             refused: None,

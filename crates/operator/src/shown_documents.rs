@@ -116,7 +116,7 @@ mod tests {
 
     fn task(steps: impl IntoIterator<Item = (&'static str, StepRecord)>) -> Task {
         let mut task: Task = serde_json::from_value(json!({
-            "task_id": "42", "workflow": "w", "v": 1, "process_state": "Error", "revision": 7,
+            "task_id": "42", "workflow": "w", "v": 1, "i": 0, "k": 0, "process_state": "Error", "revision": 7,
             "submitted_at": 0, "complete_by": 0, "steps": {},
         }))
         .unwrap();

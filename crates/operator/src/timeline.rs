@@ -84,7 +84,7 @@ impl TimelineEntry {
             .as_ref()
             .map_or_else(|| "carried out".to_owned(), |reason| format!("refused: {reason}"));
         let (by, why, verdict) = (Some(by.clone()), Some(why.clone()), Some(verdict));
-        Self { by, caller: caller.clone(), why, verdict, ..Self::new(*at, command) }
+        Self { by, caller: Some(caller.clone()), why, verdict, ..Self::new(*at, command) }
     }
 
     /// The attempt for a table cell: `2`, or `undo 2` for an attempt at an undo. Empty if there is none.
@@ -100,8 +100,8 @@ impl TimelineEntry {
     /// What happened, which operator requested it, and who sent the command.
     #[must_use]
     pub fn description(&self) -> String {
-        match &self.by {
-            Some(by) => format!("{} by {}", self.what, described(by, self.caller.as_ref())),
+        match self.by.as_ref().zip(self.caller.as_ref()) {
+            Some((by, caller)) => format!("{} by {}", self.what, described(by, caller)),
             None => self.what.clone(),
         }
     }

@@ -232,7 +232,7 @@ mod tests {
         }))
         .unwrap();
         let mut task: Task = serde_json::from_value(json!({
-            "task_id": "42", "workflow": "w", "v": 1, "process_state": "Processing",
+            "task_id": "42", "workflow": "w", "v": 1, "i": 0, "k": 0, "process_state": "Processing",
             "revision": 7, "submitted_at": 0, "complete_by": 0, "steps": {},
         }))
         .unwrap();
@@ -264,7 +264,7 @@ mod tests {
         let mut record = StepRecord::new(StepState::RunningItems);
         record.items = Some(items);
         let mut task: Task = serde_json::from_value(json!({
-            "task_id": "42", "workflow": "w", "v": 1, "process_state": "Error", "revision": 7,
+            "task_id": "42", "workflow": "w", "v": 1, "i": 0, "k": 0, "process_state": "Error", "revision": 7,
             "submitted_at": 0, "complete_by": 0, "steps": {},
         }))
         .unwrap();

@@ -87,7 +87,7 @@ impl BulkCommand {
             by: self.by.clone(),
             why: self.why.clone(),
             order: self.order.clone(),
-            issued_at: Some(self.at),
+            issued_at: self.at,
         }
     }
 

@@ -27,7 +27,7 @@ pub struct ClaimKey {
     /// The task.
     pub task_id: TaskId,
     /// The task's incarnation.
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// The attempt.
     pub attempt: AttemptId,
     /// When the attempt ends. The claim is needed until then.

@@ -167,7 +167,7 @@ struct RequestSummary {
     action: Action,
     attempt: u32,
     agent: AgentName,
-    incarnation: Option<Incarnation>,
+    incarnation: Incarnation,
     may_have_run: bool,
     /// Until when a claim is needed, if the request is exclusive.
     exclusive_until: Option<Timestamp>,
@@ -451,7 +451,7 @@ mod tests {
         for body in [None, Some(json!({ "a": ["\u{ffff}\"", 1.5, null] })), Some(json!("}"))] {
             let request: StepRequest = serde_json::from_value(json!({
                 "task_id": "t", "step": "s[3]", "attempt": 1, "complete_by": "2026-11-20T12:00:00Z",
-                "idempotency_key": "t/s[3]/do", "agent": "a", "method": "POST", "path": "/x", "body": body,
+                "idempotency_key": "t/s[3]/do", "incarnation": 7, "call_within_ms": 9, "agent": "a", "method": "POST", "path": "/x", "body": body,
             }))
             .unwrap();
             let plain = serde_json::to_value(&request).unwrap();

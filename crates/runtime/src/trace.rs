@@ -131,7 +131,6 @@ impl TracingSetup {
 #[must_use]
 fn derived_traceparent(request: &StepRequest) -> String {
     let StepRequest { task_id, incarnation, idempotency_key, attempt, .. } = request;
-    let incarnation = incarnation.map(|incarnation| incarnation.to_string()).unwrap_or_default();
     let trace = fnv1a_128(&format!("{task_id}/{incarnation}"));
     let span = fnv1a_128(&format!("{idempotency_key}/{incarnation}/{attempt}")) as u64;
     // An id of zeros is invalid.

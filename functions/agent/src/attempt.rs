@@ -210,8 +210,8 @@ struct RunningAttempt<'a, P, R> {
 impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     /// The time limit of a call: that of the request, but at most the longest call that an agent can make.
     fn call_within(&self) -> Duration {
-        let requested = self.delivered.request.call_within_ms.map(Duration::from_millis);
-        requested.unwrap_or(limits::CALL_WITHIN_MAX).min(limits::CALL_WITHIN_MAX)
+        let requested = Duration::from_millis(self.delivered.request.call_within_ms);
+        requested.min(limits::CALL_WITHIN_MAX)
     }
 
     /// Calls the service until the attempt ends.
@@ -278,8 +278,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         if redelivered && self.is_called_once() {
             claim::check_unclaimed(self.ports, request).await?;
         }
-        // An older release of the agent does not claim an attempt only because it is exclusive.
-        self.may_have_run = redelivered && request.idempotent;
+        self.may_have_run = redelivered && !self.is_called_once();
         Ok(())
     }
 

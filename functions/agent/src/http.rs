@@ -254,8 +254,8 @@ impl HttpService {
     ) -> Result<Option<Arc<Token>>, CallFault> {
         let Some(CallAuth::Aws(scope)) = request.auth.as_ref().or(self.auth.as_ref()) else {
             let Some(tokens) = &connection.tokens else { return Ok(None) };
-            let requested = request.call_within_ms.map(Duration::from_millis);
-            let call_within = requested.map_or(self.call_timeout, |d| d.min(self.call_timeout));
+            let requested = Duration::from_millis(request.call_within_ms);
+            let call_within = requested.min(self.call_timeout);
             let token = tokens.token(&connection.client, call_within).await?;
             call.headers_mut().insert(AUTHORIZATION, token.authorization.clone());
             return Ok(Some(token));

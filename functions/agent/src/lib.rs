@@ -304,7 +304,7 @@ mod tests {
         let sent_at = NOW - (used * 10.0).round() as i64;
         let body = json!({
             "task_id": "t", "step": "s", "attempt": 1, "complete_by": at(sent_at + 10),
-            "idempotency_key": "k", "agent": agent, "method": "POST", "path": "/",
+            "idempotency_key": "k", "incarnation": 7, "call_within_ms": 100_000, "agent": agent, "method": "POST", "path": "/",
         });
         message(body.to_string(), sent_at)
     }

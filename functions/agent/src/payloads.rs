@@ -104,7 +104,7 @@ pub fn requested_payload(request: &StepRequest) -> Result<Option<PayloadReferenc
     };
     let Some(reference) = PayloadReference::of(&body.value()) else { return Ok(None) };
     let reference = reference.map_err(|error| not_sent(&format!("the body is {error}")))?;
-    if !request.place().is_some_and(|place| place.contains(&reference.key)) {
+    if !request.place().contains(&reference.key) {
         return Err(not_sent("the payload of the request does not belong to its task"));
     }
     Ok(Some(reference))
@@ -125,11 +125,11 @@ pub fn check_object(reference: &PayloadReference, bytes: Option<u64>) -> Result<
 }
 
 /// The key under which a response is stored that is too large for a message. `None` if it must not be stored: the request
-/// selects its output from the body, or an older release recorded the task.
+/// selects its output from the body.
 #[must_use]
 pub fn response_key(request: &StepRequest) -> Option<PayloadKey> {
-    let place = request.place().filter(|_| request.output.is_none())?;
-    Some(place.output_key(&request.step, request.action, request.attempt))
+    let key = || request.place().output_key(&request.step, request.action, request.attempt);
+    request.output.is_none().then(key)
 }
 
 /// A fault of the bucket, which says nothing about the service. `may_have_run` says whether the service was called.

@@ -131,8 +131,8 @@ const ERROR_BODY_WITHIN: Duration = Duration::from_secs(2);
 /// The body of an error. That the body is too large, breaks off or takes too long does not change what the status says.
 pub(crate) async fn error_body(mut response: Response, request: &StepRequest) -> ReceivedBody {
     let mut bytes = Vec::new();
-    let half = request.call_within_ms.map(|ms| Duration::from_millis(ms / 2));
-    let end = Instant::now() + half.map_or(ERROR_BODY_WITHIN, |half| half.min(ERROR_BODY_WITHIN));
+    let half = Duration::from_millis(request.call_within_ms / 2);
+    let end = Instant::now() + half.min(ERROR_BODY_WITHIN);
     while bytes.len() <= limits::DOCUMENT_BYTES_MAX {
         match timeout_at(end, response.chunk()).await {
             Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),

@@ -49,7 +49,7 @@ fn event(messages: u32) -> SqsEvent {
         let body = json!({
             "task_id": format!("t-{n}"), "step": "s", "attempt": 1,
             "complete_by": Timestamp::UNIX_EPOCH + 60 * SECOND, "idempotency_key": "k",
-            "agent": "a", "method": "POST", "path": "/",
+            "incarnation": 7, "call_within_ms": 100_000, "agent": "a", "method": "POST", "path": "/",
         });
         let (attributes, none) = (json!({ "ApproximateReceiveCount": "1" }), json!({}));
         json!({ "messageId": format!("m-{n}"), "body": body.to_string(),

@@ -101,7 +101,7 @@ impl SecretsServer {
     async fn sent(&self, service: &HttpService, name: &str) -> Vec<String> {
         let request: StepRequest = serde_json::from_value(json!({
             "task_id": "t", "step": "s", "attempt": 1, "complete_by": START,
-            "idempotency_key": "k", "agent": "a", "method": "POST", "path": "/",
+            "idempotency_key": "k", "incarnation": 7, "call_within_ms": 100_000, "agent": "a", "method": "POST", "path": "/",
         }))
         .unwrap();
         service.call(&request, None).await.unwrap();

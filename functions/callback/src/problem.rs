@@ -95,9 +95,7 @@ pub(crate) fn of_refused_signature(refusal: &SignatureRefusal) -> ProblemType {
 /// The problem of an answer that the step does not await.
 pub(crate) fn of_refused_callback(refusal: &CallbackRefusal) -> ProblemType {
     match refusal {
-        CallbackRefusal::EarlierTask
-        | CallbackRefusal::EarlierAttempt(_)
-        | CallbackRefusal::Edited(_) => OTHER_REQUEST,
+        CallbackRefusal::EarlierTask | CallbackRefusal::Edited(_) => OTHER_REQUEST,
         CallbackRefusal::NotStarted(_)
         | CallbackRefusal::BetweenAttempts { .. }
         | CallbackRefusal::CallOverdue { .. } => NOT_AWAITED_YET,

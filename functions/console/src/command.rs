@@ -141,7 +141,7 @@ pub(crate) async fn submit(
             by: caller.name.clone(),
             why: limits::short_line(reason, limits::COMMAND_TEXT_CHARS_MAX),
             order,
-            issued_at: Some(data.now),
+            issued_at: data.now,
         },
         (Ok(_), None) if form.check.is_some() => {
             return Ok(render(&CommandPage::of(&data, kind, &caller, form, dry_run)));

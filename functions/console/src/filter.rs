@@ -363,7 +363,7 @@ mod tests {
 
     fn task() -> Task {
         let task = json!({
-            "task_id": "o-1", "t": "acme", "workflow": "order", "v": 1, "process_state": "Error",
+            "task_id": "o-1", "t": "acme", "workflow": "order", "v": 1, "i": 1_780_000_000_000_u64, "k": 0, "process_state": "Error",
             "revision": 7, "complete_by": 0, "submitted_at": 1_780_000_000_000_u64,
             "error": "step `charge`: Card declined", "undo_reason": "step charge: 402 Payment Required",
             "steps": {

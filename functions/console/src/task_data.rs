@@ -95,7 +95,7 @@ impl TaskData {
         };
         let (task_id, by, why) =
             (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
-        let command = Command { command_id, task_id, by, why, order, issued_at: Some(self.now) };
+        let command = Command { command_id, task_id, by, why, order, issued_at: self.now };
         match preview(&self.workflow, &self.task, &self.loaded, &command, self.now) {
             Ok(result) => result,
             Err(NeededDocuments(keys)) if keys.len() > DRY_RUN_DOCUMENTS_MAX => {

@@ -170,7 +170,7 @@ mod tests {
     fn each_queue_delivers_its_own_messages() {
         let of = |text: &str| serde_json::from_str::<SchedulerMessage>(text).unwrap();
         let command = of(
-            r#"{"type":"command","command_id":"c","task_id":"t","by":"ann","why":"w","order":{"command":"undo"}}"#,
+            r#"{"type":"command","command_id":"c","task_id":"t","by":"ann","why":"w","issued_at":"2026-11-20T12:00:00Z","order":{"command":"undo"}}"#,
         );
         let callback = of(r#"{"type":"callback","token":"t/ask/i0mfvx3k5z","answer":"heartbeat"}"#);
         let wake = of(r#"{"type":"wake","task_id":"t","cause":"submitted"}"#);

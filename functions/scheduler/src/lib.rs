@@ -238,24 +238,24 @@ fn delivery(
             (task_id, None, event)
         }
         SchedulerMessage::Reply(reply) => {
-            (reply.task_id.clone(), reply.incarnation, Event::ReplyReceived(reply))
+            (reply.task_id.clone(), Some(reply.incarnation), Event::ReplyReceived(reply))
         }
         SchedulerMessage::Command(command) => {
             let received = ReceivedCommand { command, caller: commands.caller(message)? };
             (received.command.task_id.clone(), None, Event::CommandReceived(received))
         }
         SchedulerMessage::Callback(CallbackMessage { token, outcome }) => {
-            let CallbackToken { task_id, step, incarnation, fence } = token;
-            (task_id, incarnation, Event::CallbackReceived { step, fence, outcome })
+            let CallbackToken { task_id, step, incarnation, edit } = token;
+            (task_id, Some(incarnation), Event::CallbackReceived { step, edit, outcome })
         }
         SchedulerMessage::ParentRequest(ask) => {
-            (ask.task_id, ask.incarnation, Event::ParentRequested(ask.action))
+            (ask.task_id, Some(ask.incarnation), Event::ParentRequested(ask.action))
         }
         SchedulerMessage::ChildEnded(ended) => {
             let ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation } =
                 ended;
             let event = Event::ChildEnded { step, outcome, attempt, child, revision };
-            (task_id, incarnation, event)
+            (task_id, Some(incarnation), event)
         }
     };
     let ReceivedMessage { redelivered, traceparent, .. } = message;
@@ -267,7 +267,7 @@ fn delivery(
 mod tests {
     use super::*;
 
-    const REPLY: &str = r#"{ "type": "reply", "task_id": "t", "step": "s", "attempt": 1,
+    const REPLY: &str = r#"{ "type": "reply", "task_id": "t", "step": "s", "attempt": 1, "incarnation": 7,
         "outcome": { "status": "completed", "output": null } }"#;
 
     const FIRST_WAKE: &str = r#"{ "type": "wake", "task_id": "t", "cause": "submitted" }"#;

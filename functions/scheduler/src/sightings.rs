@@ -94,7 +94,7 @@ mod tests {
         let queued_at = Timestamp::from_second(10).unwrap();
         let called_at = Timestamp::from_millisecond(10_000 + waited_ms).unwrap();
         serde_json::from_value(json!({
-            "task_id": "t", "step": "s", "attempt": 1, "agent": agent,
+            "task_id": "t", "step": "s", "attempt": 1, "incarnation": 7, "agent": agent,
             "outcome": { "status": "completed", "output": null },
             "times": { "queued_at": queued_at, "called_at": called_at },
         }))

@@ -39,10 +39,11 @@ pub(crate) async fn claim<P: Ports>(
         let (pointer, reason) = (pointer.to_owned(), reason.to_owned());
         Ok(Err(SubmissionRefusal::InvalidPayload { pointer, reason }))
     };
-    let (Some(store), Some(place)) = (ports.payloads(), task.payload_place()) else {
+    let Some(store) = ports.payloads() else {
         return refused("", "this deployment has no bucket of payloads");
     };
-    if let Err(refusal) = check_claimed_size(submission, Some(&place)) {
+    let place = task.payload_place();
+    if let Err(refusal) = check_claimed_size(submission, &place) {
         return Ok(Err(refusal));
     }
     let expired_before = earlier(ports.clock().now(), limits::UPLOAD_LIFETIME);

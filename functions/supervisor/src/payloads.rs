@@ -122,7 +122,7 @@ enum Owner {
 
 async fn owner<P: Ports>(ports: &P, task_id: &TaskId) -> Result<Owner, PortError> {
     match ports.store().load(task_id).await {
-        Ok(task) => Ok(Owner::Task(task.and_then(|task| task.incarnation))),
+        Ok(task) => Ok(Owner::Task(task.map(|task| task.incarnation))),
         Err(error) if error.retryable => Err(error),
         Err(error) => {
             tracing::warn!(%task_id, error = error_chain(&error), "payloads of an unreadable task kept");

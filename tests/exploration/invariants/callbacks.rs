@@ -5,7 +5,7 @@ use steward_core::{
     model::{
         attempt::Action,
         messages::{CallbackOutcome, ReplyOutcome},
-        names::{CallbackFence, Part},
+        names::Part,
         step::StepState,
         task::{ProcessState, Task},
         time::later,
@@ -95,28 +95,24 @@ impl CheckedTransition<'_> {
         }
     }
 
-    /// A callback in time for the newest attempt is accepted, and no other. A callback that completes the step is also
+    /// A callback in time with the token of the newest request is accepted, and no other. A callback that completes the step is also
     /// accepted between two attempts.
     pub(super) fn check_callbacks(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
         self.check_reply_before_callback(before, after, violated);
-        let Event::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), outcome } =
-            self.event
-        else {
-            return;
-        };
-        let state = before.progress(step, Action::Do).map(|progress| &progress.state);
-        let awaited = before.progress(step, Action::Do).and_then(awaited_by);
+        let Event::CallbackReceived { step, edit, outcome } = self.event else { return };
+        let progress = before.progress(step, Action::Do);
+        let (state, awaited) = (progress.map(|run| &run.state), progress.and_then(awaited_by));
         let is_between = matches!(state, Some(StepState::Waiting { .. }))
             && matches!(outcome, CallbackOutcome::Completed { .. });
         let in_time = (awaited.is_some() || is_between)
-            && state.is_some_and(|state| state.attempt_count() == *attempt);
+            && progress.is_some_and(|run| run.input_edit_id == *edit);
         // A callback proves that the call took place, because its sender has the token.
         let may_have_run = |task: &Task| {
             task.progress(step, Action::Do).is_some_and(|progress| progress.may_have_run)
         };
         let is_news = may_have_run(after) && !may_have_run(before);
         if self.applied && !in_time && !is_news {
-            violated.push(format!("{step} #{attempt}: only an awaited callback is accepted"));
+            violated.push(format!("{step}: only an awaited callback is accepted"));
         }
         let now = after.progress(step, Action::Do);
         let taken = match outcome {
@@ -129,7 +125,7 @@ impl CheckedTransition<'_> {
             CallbackOutcome::Heartbeat => true,
         };
         if in_time && !taken {
-            violated.push(format!("{step} #{attempt}: a callback in time is accepted"));
+            violated.push(format!("{step}: a callback in time is accepted"));
         }
         let extended_deadline =
             match (state, self.workflow.callback(step).and_then(|c| c.heartbeat)) {
@@ -143,7 +139,7 @@ impl CheckedTransition<'_> {
             && extended_deadline.is_some()
             && now.and_then(awaited_by) != extended_deadline
         {
-            violated.push(format!("{step} #{attempt}: a heartbeat extends the deadline"));
+            violated.push(format!("{step}: a heartbeat extends the deadline"));
         }
     }
 

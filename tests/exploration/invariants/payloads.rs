@@ -12,7 +12,7 @@ impl CheckedTransition<'_> {
     /// Every request and every submission of a child task has the place of the task, unless it follows from the task's id. A
     /// body that is a reference is one to an object in that place.
     pub(super) fn check_payloads(&self, after: &Task, violated: &mut Vec<String>) {
-        let own = format!("{}@{}/", after.task_id, after.incarnation.unwrap());
+        let own = format!("{}@{}/", after.task_id, after.incarnation);
         let (place, named) = match self.workflow.is_child {
             true => {
                 let place = format!("tasks/p@{PARENT_INCARNATION}/{own}");

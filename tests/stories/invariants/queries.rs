@@ -174,7 +174,7 @@ pub(super) fn submitted_values(task: &Task) -> Task {
         failure_count: 0,
         ended_at: None,
         due: None,
-        retention_start: None,
+        retention_start: task.submitted_at,
         error: None,
         undo_reason: None,
         undo_is_final: false,

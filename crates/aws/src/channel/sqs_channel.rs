@@ -265,10 +265,6 @@ impl Channel for SqsChannel {
 
     async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
         let depths = queues.iter().map(|queue| async move {
-            // A deployment of an older release may lack a queue.
-            if self.url(queue).is_empty() {
-                return Ok(false);
-            }
             let depth = self.depth(queue).await?;
             Ok(depth.is_some_and(|depth| depth.waiting > 0 && depth.in_flight == 0))
         });

@@ -86,12 +86,11 @@ impl DynamoStore {
 
     /// A query of the documents of a task whose keys are in `range`.
     fn documents_between(&self, task: &Task, range: &RangeInclusive<String>) -> QueryFluentBuilder {
-        let incarnation = task.incarnation.as_ref();
-        let prefix = incarnation.map_or_else(String::new, |incarnation| format!("{incarnation}/"));
+        let incarnation = task.incarnation;
         self.documents_of(&task.task_id)
             .key_condition_expression("task_id = :id AND document BETWEEN :from AND :to")
-            .expression_attribute_values(":from", text(&format!("{prefix}{}", range.start())))
-            .expression_attribute_values(":to", text(&format!("{prefix}{}", range.end())))
+            .expression_attribute_values(":from", text(&format!("{incarnation}/{}", range.start())))
+            .expression_attribute_values(":to", text(&format!("{incarnation}/{}", range.end())))
     }
 
     /// The items that queries find, in the order of the queries.

@@ -175,7 +175,7 @@ fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task>
         }
     };
     let task = json!({
-        "task_id": order.task_id(n), "workflow": "order", "v": 2, "process_state": state,
+        "task_id": order.task_id(n), "workflow": "order", "v": 2, "i": millis, "k": millis / 1_000 + 172_800, "process_state": state,
         "revision": 5, "complete_by": millis + 172_800_000, "submitted_at": millis,
         "steps": { "reserve": done, "charge": done, "ship": ship },
     });

@@ -49,8 +49,7 @@ pub(super) struct ErasureStores<'a> {
 /// # Errors
 /// The bucket cannot be listed.
 pub(super) async fn payloads_of(payloads: &S3Payloads, task: &Task) -> Result<Vec<PayloadKey>> {
-    let Some(place) = task.payload_place() else { return Ok(Vec::new()) };
-    let keys = payloads.keys_under(place.prefix_of_id()).await;
+    let keys = payloads.keys_under(task.payload_place().prefix_of_id()).await;
     keys.context("nothing was erased; --payloads-bucket names the bucket of the deployment")
 }
 

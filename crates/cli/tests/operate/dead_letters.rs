@@ -155,7 +155,7 @@ async fn a_command_in_a_dead_letter_queue_is_carried_out_after_a_redrive() {
     let dead = "steward-commands-dead-letters";
     let command = json!({
         "type": "command", "command_id": "c-1", "task_id": "order-1", "by": "anna",
-        "why": "collected in the shop", "order": { "command": "skip" },
+        "why": "collected in the shop", "issued_at": jiff::Timestamp::now(), "order": { "command": "skip" },
     });
     send(&harness.host.sqs(), &harness.host.queue_url(dead), &command.to_string()).await;
     let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired", "--json"]).await;

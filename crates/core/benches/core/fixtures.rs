@@ -213,7 +213,7 @@ pub(crate) fn reply(request: &StepRequest) -> StepReply {
         action: request.action,
         attempt: request.attempt,
         outcome: ReplyOutcome::Completed { output, may_continue: false },
-        incarnation: None,
+        incarnation: request.incarnation,
         times: AttemptTimes::default(),
         agent: None,
     }

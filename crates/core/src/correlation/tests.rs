@@ -13,7 +13,8 @@ fn at(hours: u32) -> Timestamp {
 
 fn waiter(task: &str, attempt: u32, until: u32) -> Waiter {
     let (task_id, step) = (task.parse().unwrap(), "paid".parse().unwrap());
-    Waiter { task_id, incarnation: None, step, attempt, until: at(until), tenant: None }
+    let incarnation = Incarnation::recorded_at(at(0));
+    Waiter { task_id, incarnation, step, attempt, until: at(until), tenant: None }
 }
 
 fn event(id: &str) -> ReplyOutcome {
@@ -119,7 +120,7 @@ fn an_older_subscription_that_arrives_late_changes_nothing() {
 #[test]
 fn a_task_that_uses_the_id_of_an_earlier_one_takes_its_place() {
     let of = |incarnation: i64, until| Waiter {
-        incarnation: Some(serde_json::from_value(json!(incarnation)).unwrap()),
+        incarnation: serde_json::from_value(json!(incarnation)).unwrap(),
         ..waiter("o-1", 1, until)
     };
     let mut found = CorrelationRecord::default();

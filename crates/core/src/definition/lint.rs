@@ -2,8 +2,7 @@
 //! steps whose effects would not be undone.
 //!
 //! Publication of a file refuses errors and prints warnings. The lints are separate from
-//! [`problems`](Workflow::problems), because definitions that earlier releases accepted may violate them and still
-//! run.
+//! [`problems`](Workflow::problems): a published definition that violates one still runs.
 //!
 //! | finding | severity |
 //! | --- | --- |

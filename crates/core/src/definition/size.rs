@@ -339,10 +339,10 @@ fn largest_command() -> Option<CommandRecord> {
         id: longest(limits::COMMAND_ID_CHARS_MAX)?,
         command: widest(limits::COMMAND_TEXT_CHARS_MAX),
         by: widest(limits::COMMAND_TEXT_CHARS_MAX),
-        caller: Some(Caller {
+        caller: Caller {
             sender: longest(limits::SENDER_ID_CHARS_MAX)?,
             via: CommandSource::Redrive,
-        }),
+        },
         why: widest(limits::COMMAND_TEXT_CHARS_MAX),
         at: Timestamp::MAX,
         refused: Some(widest(limits::COMMAND_TEXT_CHARS_MAX)),
@@ -350,18 +350,14 @@ fn largest_command() -> Option<CommandRecord> {
 }
 
 /// The place of a parent at the deepest level that has a child.
-fn deepest_parent_place(
-    task_id: &TaskId,
-    incarnation: Option<Incarnation>,
-) -> Option<PayloadPlace> {
-    let incarnation = incarnation?;
+fn deepest_parent_place(task_id: &TaskId, incarnation: Incarnation) -> PayloadPlace {
     let root = PayloadPlace::of_task(task_id, incarnation);
-    Some((1..limits::CHILD_DEPTH_MAX).fold(root, |place, _| place.of_child(task_id, incarnation)))
+    (1..limits::CHILD_DEPTH_MAX).fold(root, |place, _| place.of_child(task_id, incarnation))
 }
 
 fn largest_without_steps() -> Option<Task> {
     let time = Timestamp::MAX;
-    let incarnation = Some(Incarnation::recorded_at(time));
+    let incarnation = Incarnation::recorded_at(time);
     let command = largest_command()?;
     let task_id: TaskId = longest(limits::TASK_ID_CHARS_MAX)?;
     let part = Part { step: longest(limits::NAME_CHARS_MAX)?, item: Some(limits::ITEMS_MAX - 1) };
@@ -371,7 +367,7 @@ fn largest_without_steps() -> Option<Task> {
             step: part,
             depth: u32::MAX,
             incarnation,
-            payload_place: deepest_parent_place(&task_id, incarnation),
+            payload_place: Some(deepest_parent_place(&task_id, incarnation)),
         }),
         task_id,
         workflow: longest(limits::NAME_CHARS_MAX)?,
@@ -389,7 +385,7 @@ fn largest_without_steps() -> Option<Task> {
         reply_to: Some("x".repeat(URL_CHARS)),
         tenant: longest(limits::TENANT_CHARS_MAX),
         retention_for_parent: Some(DocumentRetention { from: time, retention_s: Some(u64::MAX) }),
-        retention_start: Some(time),
+        retention_start: time,
         retention_s: Some(u64::MAX),
         traceparent: Some("x".repeat(limits::TRACEPARENT_CHARS_MAX)),
         error: Some(widest(limits::ERROR_CHARS_MAX)),

@@ -194,7 +194,7 @@ fn default_trigger_input() -> Template {
 impl Serialize for Workflow {
     /// Writes a definition so that reading it again results in the same definition. If a step has removed a default
     /// for calls (`call_within` or `responses`) with `null`, that `null` is written. If the definition has no such
-    /// defaults, nothing is added, so that older releases, which do not know these keys, can read it.
+    /// defaults, nothing is added.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(defaults) = self.defaults.as_ref().filter(|defaults| defaults.has_call_defaults())
         else {

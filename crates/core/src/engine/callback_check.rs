@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::model::{
     attempt::Action,
-    names::{CallbackFence, CallbackToken, Part},
+    names::{CallbackToken, Part},
     step::StepState,
     task::Task,
 };
@@ -19,9 +19,6 @@ pub enum CallbackRefusal {
     /// The step has not started.
     #[error("step {0} has not started")]
     NotStarted(Part),
-    /// The token belongs to an earlier attempt. Only tokens of older releases name an attempt.
-    #[error("this attempt no longer awaits a callback; the newest attempt is {0}")]
-    EarlierAttempt(u32),
     /// An operator edited the input, and the step was requested again.
     #[error("the task's input was edited; step {0} was requested again, with a new token")]
     Edited(Part),
@@ -81,21 +78,15 @@ pub fn check_callback(
     now: Timestamp,
 ) -> Result<(), CallbackRefusal> {
     let step = || token.step.clone();
-    if task.is_other_incarnation(token.incarnation) {
+    if task.incarnation != token.incarnation {
         return Err(CallbackRefusal::EarlierTask);
     }
     let Some(progress) = task.progress(&token.step, Action::Do) else {
         return Err(CallbackRefusal::NotStarted(step()));
     };
     let (state, newest) = (&progress.state, progress.state.attempt_count());
-    match &token.fence {
-        CallbackFence::Attempt(attempt) if *attempt != newest => {
-            return Err(CallbackRefusal::EarlierAttempt(newest));
-        }
-        CallbackFence::Request { edit } if *edit != progress.input_edit_id => {
-            return Err(CallbackRefusal::Edited(step()));
-        }
-        CallbackFence::Attempt(_) | CallbackFence::Request { .. } => {}
+    if token.edit != progress.input_edit_id {
+        return Err(CallbackRefusal::Edited(step()));
     }
     match state {
         StepState::Waiting { until, .. } => {
@@ -137,6 +128,7 @@ mod tests {
         model::{
             attempt::AttemptTimes,
             messages::{ReplyOutcome, StepReply},
+            names::Incarnation,
             time::Timing,
         },
         submission::{accept, parse},
@@ -183,11 +175,7 @@ mod tests {
 
     /// The refusal of an answer at a time in seconds, as text.
     fn refusal(task: &Task, seconds: i64) -> Option<String> {
-        let token = match task.incarnation {
-            Some(incarnation) => format!("t/a/i{incarnation}"),
-            None => "t/a/1".to_owned(),
-        };
-        let token: CallbackToken = token.parse().unwrap();
+        let token: CallbackToken = format!("t/a/i{}", task.incarnation).parse().unwrap();
         check_callback(task, &token, at(seconds)).err().map(|refusal| refusal.to_string())
     }
 
@@ -207,7 +195,7 @@ mod tests {
             action: Action::Do,
             attempt: 1,
             outcome: ReplyOutcome::Completed { output: json!(null), may_continue: false },
-            incarnation: None,
+            incarnation: Incarnation::recorded_at(at(0)),
             times: AttemptTimes::default(),
             agent: None,
         };

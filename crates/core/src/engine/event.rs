@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use crate::model::{
     attempt::Action,
-    command::ReceivedCommand,
+    command::{CommandId, ReceivedCommand},
     messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
-    names::{AgentName, CallbackFence, Part, TaskId},
+    names::{AgentName, Part, TaskId},
 };
 
 /// An event that happened to a task.
@@ -24,8 +24,8 @@ pub enum Event {
     CallbackReceived {
         /// The step.
         step: Part,
-        /// The attempt or request for which the token is valid.
-        fence: CallbackFence,
+        /// The edit of the input whose request had the token, if any.
+        edit: Option<CommandId>,
         /// The outcome.
         outcome: CallbackOutcome,
     },
@@ -87,13 +87,9 @@ impl Event {
     pub fn part_and_attempt(&self) -> Option<(&Part, Option<u32>)> {
         match self {
             Self::ReplyReceived(reply) => Some((&reply.step, Some(reply.attempt))),
-            Self::CallbackReceived { step, fence: CallbackFence::Attempt(attempt), .. } => {
-                Some((step, Some(*attempt)))
-            }
-            Self::CallbackReceived { step, fence: CallbackFence::Request { .. }, .. } => {
+            Self::CallbackReceived { step, .. } | Self::ChildEnded { step, .. } => {
                 Some((step, None))
             }
-            Self::ChildEnded { step, .. } => Some((step, None)),
             Self::Wake
             | Self::Swept
             | Self::CommandReceived(_)

@@ -40,7 +40,7 @@ pub(crate) fn slices_of(list: &[Value]) -> Option<ListSlices> {
     }
     let largest = texts.iter().map(String::len).max()?;
     let len = (SLICE_BYTES / (largest + 1)).max(list.len().div_ceil(SLICES_MAX)).max(1);
-    // Two schedulers may start the step with different lists, or in different releases divide it differently. Only one of
+    // Two schedulers may start the step with different lists, or divide it differently during an upgrade. Only one of
     // them can save the task.
     let fingerprint = fnv1a(&format!("{len}:{}", texts.join(",")));
     Some(ListSlices { len: u32::try_from(len).ok()?.try_into().ok()?, fingerprint })

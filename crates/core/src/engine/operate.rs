@@ -52,7 +52,7 @@ fn record_command(
         id: command.command_id.clone(),
         command: short(&command.order.describe(steps)),
         by: short(&command.by),
-        caller: Some(caller.clone()),
+        caller: caller.clone(),
         why: short(&command.why),
         at: change.now(),
         refused: refused.map(short),
@@ -75,7 +75,7 @@ pub(crate) fn refused_record(
         id: command.command_id.clone(),
         command: short(&command.order.describe(&[])),
         by: short(&command.by),
-        caller: Some(caller.clone()),
+        caller: caller.clone(),
         why: short(&command.why),
         at,
         refused: Some(short(reason)),
@@ -90,7 +90,7 @@ pub(crate) fn command_event(task: &Task, record: &CommandRecord) -> Effect {
         command_id: id,
         command,
         by,
-        caller,
+        caller: Some(caller),
         why,
         refused,
     };
@@ -136,19 +136,19 @@ impl CommandExecutor<'_, '_> {
     fn check_is_new(&self, command: &Command) -> Result<(), RefusalReason> {
         let recorded_at =
             earlier(self.change.task.submitted_at, self.change.inputs.context.timing.clock_skew);
-        if command.issued_at.is_some_and(|issued_at| issued_at < recorded_at) {
+        if command.issued_at < recorded_at {
             return Err("the command was issued for an earlier task with the same id".to_owned());
         }
         let commands = &self.change.task.commands;
         let is_full = commands.len() >= limits::COMMAND_RECORDS_MAX;
         let oldest = commands.iter().map(|record| record.at).min().filter(|_| is_full);
-        match (command.issued_at, oldest) {
-            (Some(issued_at), Some(oldest)) if issued_at < oldest => Err(format!(
+        match oldest {
+            Some(oldest) if command.issued_at < oldest => Err(format!(
                 "the command was issued before the {} recorded commands of the task, and may have \
                  been executed already: if it was not, send it again",
                 limits::COMMAND_RECORDS_MAX
             )),
-            (Some(_) | None, Some(_) | None) => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -58,10 +58,9 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
 /// Whether nothing can cancel the undo of the task any more: a part is being undone, or the task was undone.
 #[must_use]
 pub fn is_undo_final(task: &Task) -> bool {
-    let begun = || task.part_runs().any(|(_, record)| record.undo.is_some());
     task.undo_is_final
         || task.process_state == ProcessState::Undone
-        || task.direction() == Action::Undo && begun()
+        || task.part_runs().any(|(_, record)| record.undo.is_some())
 }
 
 /// Whether a task in Error was Processed before: all its steps have passed, and an effect came to light that its undo does not revert.

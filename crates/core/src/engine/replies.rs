@@ -18,8 +18,9 @@ use crate::{
     },
     model::{
         attempt::{Action, AttemptId},
+        command::CommandId,
         messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
-        names::{CallbackFence, Part, TaskId},
+        names::{Part, TaskId},
         step::{Progress, StepState},
         task::Task,
     },
@@ -110,14 +111,14 @@ fn reply_of_earlier_key<'a>(
 pub(crate) fn callback_received<'a>(
     case: &DecisionInput<'a, '_>,
     step: &Part,
-    fence: &CallbackFence,
+    edit: Option<&CommandId>,
     answer: &CallbackOutcome,
 ) -> PendingDecision<'a> {
     let definition = case.inputs.plan.find(&step.step).and_then(|step| step.callback());
     let Some(definition) = definition else {
         return PendingDecision::Illegal(format!("a callback to step `{step}`, which awaits none"));
     };
-    let number = match attempt_of_callback(case, step, fence) {
+    let number = match attempt_of_callback(case, step, edit) {
         Ok(number) => number,
         Err(_)
             if let Some(attempt) = agent_in_use::refused_before_edit(case.task, step, answer) =>
@@ -360,14 +361,12 @@ fn callback_between_attempts<'a>(
 fn attempt_of_callback<'a>(
     case: &DecisionInput<'a, '_>,
     step: &Part,
-    fence: &CallbackFence,
+    edit: Option<&CommandId>,
 ) -> Result<u32, PendingDecision<'a>> {
-    let edit = match fence {
-        CallbackFence::Attempt(number) => return Ok(*number),
-        CallbackFence::Request { edit } => edit,
-    };
     match case.task.progress(step, Action::Do) {
-        Some(progress) if progress.input_edit_id != *edit => Err(case.stale(step, Action::Do)),
+        Some(progress) if progress.input_edit_id.as_ref() != edit => {
+            Err(case.stale(step, Action::Do))
+        }
         Some(progress) => Ok(progress.state.attempt_count()),
         None => {
             let what = format!("a callback to step `{step}`, which never started");

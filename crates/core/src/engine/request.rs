@@ -114,7 +114,7 @@ impl AgentCall<'_> {
             complete_by,
             idempotency_key: idempotency_key(&task.task_id, part, action, edit),
             idempotent,
-            call_within_ms: u64::try_from(definition.call_within.as_millis()).ok(),
+            call_within_ms: definition.call_within.as_millis().try_into().unwrap_or(u64::MAX),
             responses: definition.responses.clone(),
             exclusive: falls_back && !sent_shared,
             may_have_run,
@@ -126,7 +126,7 @@ impl AgentCall<'_> {
             output: output.cloned().map(Box::new),
             incarnation: task.incarnation,
             tenant: task.tenant.clone(),
-            payload_place: task.parent.as_ref().and_then(|_| task.payload_place()),
+            payload_place: task.parent.as_ref().map(|_| task.payload_place()),
         };
         let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
         let bytes = body_bytes + request.path.len();
@@ -197,7 +197,7 @@ fn submission_of_child(
             depth,
             incarnation: task.incarnation,
             // The child knows the place of a parent that has no parent.
-            payload_place: task.parent.as_ref().and_then(|_| task.payload_place()),
+            payload_place: task.parent.as_ref().map(|_| task.payload_place()),
         }),
         undo: action == Action::Undo,
         attempt: task.progress(part, action).map(|progress| progress.state.attempt_count()),
@@ -277,7 +277,7 @@ mod tests {
 
     fn task_with_id(id: &str, part: &Part, edit: Option<&str>) -> Task {
         let mut task: Task = serde_json::from_value(serde_json::json!({
-            "task_id": id, "workflow": "w", "v": 1, "process_state": "Processing", "revision": 1,
+            "task_id": id, "workflow": "w", "v": 1, "i": 0, "k": 1, "process_state": "Processing", "revision": 1,
             "complete_by": 9, "submitted_at": 0,
         }))
         .unwrap();

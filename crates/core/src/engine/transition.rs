@@ -228,8 +228,8 @@ impl<'a> DecisionInput<'a, '_> {
     fn decide(&self, event: &Event) -> PendingDecision<'a> {
         match event {
             Event::ReplyReceived(reply) => return reply_received(self, reply),
-            Event::CallbackReceived { step, fence, outcome } => {
-                return callback_received(self, step, fence, outcome);
+            Event::CallbackReceived { step, edit, outcome } => {
+                return callback_received(self, step, edit.as_ref(), outcome);
             }
             Event::ChildEnded { step, outcome, attempt, child, revision } => {
                 return child_ended(self, step, outcome, *attempt, (child.as_ref(), *revision));

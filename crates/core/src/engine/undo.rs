@@ -135,6 +135,3 @@ fn fail_past_point_of_no_return(change: &mut TaskChange<'_>, reason: &str, step:
     change.task.undo_reason = None;
     change.fail_task(&format!("not undone, past the point of no return {step}: {reason}"));
 }
-
-#[cfg(test)]
-mod tests;

@@ -28,7 +28,7 @@ use crate::{
         attempt::Action,
         command::CommandId,
         document::{Document, DocumentKey},
-        names::{CallbackFence, CallbackToken, Incarnation, Part, StepName},
+        names::{CallbackToken, Part, StepName},
         step::{StepRecord, StepState},
         task::Task,
     },
@@ -210,16 +210,14 @@ impl<'s> ValueSources<'s> {
         }
         if reads.names.contains("callback") {
             let (task_id, step) = (self.task.task_id.clone(), part.clone());
-            let recorded = || Incarnation::recorded_at(self.task.submitted_at);
-            let incarnation = Some(self.task.incarnation.unwrap_or_else(recorded));
-            let fence = CallbackFence::Request { edit: edit.cloned() };
-            let token = CallbackToken { task_id, step, incarnation, fence };
+            let (incarnation, edit) = (self.task.incarnation, edit.cloned());
+            let token = CallbackToken { task_id, step, incarnation, edit };
             values.token = Some(token.to_string());
             if reads.callback_url && self.callback_urls.is_none() {
                 let reason = "the deployment has no HTTP endpoint for callbacks, so there is no `callback.url`";
                 return Err(reason.to_owned().into());
             }
-            let expires = self.task.retention_start.unwrap_or(self.task.complete_by);
+            let expires = self.task.retention_start;
             values.url = self.callback_urls.map(|urls| urls.url(&token, expires));
         }
         Ok(values)

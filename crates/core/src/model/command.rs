@@ -32,10 +32,9 @@ pub struct Command {
     /// What the task is to do.
     pub order: CommandAction,
     /// When it was issued, by the sender's clock. A task keeps the ids of its newest commands only. So a command that is
-    /// older than every command in a full record is refused: it may be a duplicate. Absent in messages of older releases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub issued_at: Option<Timestamp>,
+    /// older than every command in a full record is refused: it may be a duplicate.
+    #[schemars(with = "String")]
+    pub issued_at: Timestamp,
 }
 
 /// What a command does.
@@ -236,9 +235,8 @@ pub struct CommandRecord {
     pub command: String,
     /// The operator who sent it, as stated by the sender.
     pub by: String,
-    /// Who sent it, as far as it is verified. Absent in records of older releases, which verified nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub caller: Option<Caller>,
+    /// Who sent it, as far as it is verified.
+    pub caller: Caller,
     /// The operator's reason.
     pub why: String,
     /// When the scheduler decided on it.

@@ -178,17 +178,16 @@ impl From<DocumentKey> for String {
 pub struct DocumentOwner {
     /// The task.
     pub task_id: TaskId,
-    /// The task's incarnation. Absent if an older release recorded the task.
-    pub incarnation: Option<Incarnation>,
+    /// The task's incarnation.
+    pub incarnation: Incarnation,
 }
 
 /// A document's key in the state store: `INCARNATION/KEY`. The incarnation distinguishes the document from documents of
-/// an earlier task with the same id, which may not have expired yet. If an older release recorded the task, the key has
-/// no incarnation.
+/// an earlier task with the same id, which may not have expired yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredDocumentKey {
     /// The incarnation of the document's task.
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// The document among those of the task.
     pub key: DocumentKey,
 }
@@ -196,10 +195,7 @@ pub struct StoredDocumentKey {
 impl fmt::Display for StoredDocumentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { incarnation, key } = self;
-        match incarnation {
-            Some(incarnation) => write!(f, "{incarnation}/{key}"),
-            None => key.fmt(f),
-        }
+        write!(f, "{incarnation}/{key}")
     }
 }
 
@@ -207,13 +203,10 @@ impl FromStr for StoredDocumentKey {
     type Err = InvalidDocumentKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidDocumentKey> {
-        // No document key begins with a valid incarnation.
-        if let Some((incarnation, key)) = text.split_once('/')
-            && let Ok(incarnation) = incarnation.parse()
-        {
-            return Ok(Self { incarnation: Some(incarnation), key: key.parse()? });
-        }
-        Ok(Self { incarnation: None, key: text.parse()? })
+        let invalid = || InvalidDocumentKey(text.to_owned());
+        let (incarnation, key) = text.split_once('/').ok_or_else(invalid)?;
+        let incarnation = incarnation.parse().map_err(|_| invalid())?;
+        Ok(Self { incarnation, key: key.parse()? })
     }
 }
 
@@ -275,18 +268,12 @@ mod tests {
 
     #[test]
     fn stored_key_begins_with_the_incarnation() {
-        let output: DocumentKey = "step/charge/1/output".parse().unwrap();
-        let incarnation = Some(Incarnation::recorded_at(Timestamp::UNIX_EPOCH));
-        for (key, text) in [
-            (
-                StoredDocumentKey { incarnation, key: output.clone() },
-                "000000000/step/charge/1/output",
-            ),
-            (StoredDocumentKey { incarnation: None, key: output }, "step/charge/1/output"),
-            (StoredDocumentKey { incarnation: None, key: DocumentKey::Submission }, "submission"),
-        ] {
-            assert_eq!((key.to_string().as_str(), text.parse()), (text, Ok(key)));
+        let incarnation = Incarnation::recorded_at(Timestamp::UNIX_EPOCH);
+        let text = "000000000/step/charge/1/output";
+        let key = StoredDocumentKey { incarnation, key: "step/charge/1/output".parse().unwrap() };
+        assert_eq!((key.to_string().as_str(), text.parse()), (text, Ok(key)));
+        for bad in ["000000000/", "submission", "step/charge/1/output"] {
+            assert!(bad.parse::<StoredDocumentKey>().is_err(), "{bad:?} was accepted");
         }
-        assert!("000000000/".parse::<StoredDocumentKey>().is_err());
     }
 }

@@ -114,7 +114,8 @@ pub enum EventData {
         command: String,
         /// The operator, as stated by the sender.
         by: String,
-        /// Who sent the command, as far as it is verified. Absent for commands that an older release recorded.
+        /// Who sent the command, as far as it is verified. Absent if no function received the command: `steward forget`
+        /// erases a task itself.
         #[serde(skip_serializing_if = "Option::is_none")]
         caller: Option<Caller>,
         /// The operator's reason.

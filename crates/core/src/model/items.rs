@@ -56,8 +56,7 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
         self.slices
     }
 
-    /// The estimated bytes of memory that the outputs of the items take. Outputs that older releases recorded are not
-    /// counted.
+    /// The estimated bytes of memory that the outputs of the items take.
     #[must_use]
     pub fn output_memory_bytes(&self) -> u64 {
         self.output_memory_bytes

@@ -349,44 +349,18 @@ pub struct CallbackToken {
     pub task_id: TaskId,
     /// Its step.
     pub step: Part,
-    /// The task's incarnation, so that a later task with the same id has other tokens. Absent in tokens of older
-    /// releases.
-    pub incarnation: Option<Incarnation>,
-    /// The request that the token was part of.
-    pub fence: CallbackFence,
-}
-
-/// Identifies the request that a callback token was part of. A callback for an outdated request is refused.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallbackFence {
-    /// All attempts with the same input. The token ends in `/i0mfvx3k5z`, or in `/i0mfvx3k5z/COMMAND` after an edit of
-    /// the input.
-    Request {
-        /// The command that edited the input, if any.
-        edit: Option<CommandId>,
-    },
-    /// This attempt only. Used in tokens of older releases, whose tokens were different for each attempt.
-    Attempt(u32),
+    /// The task's incarnation, so that a later task with the same id has other tokens.
+    pub incarnation: Incarnation,
+    /// The command that edited the input of the request with the token, if any. A callback from before a later edit is
+    /// refused.
+    pub edit: Option<CommandId>,
 }
 
 impl fmt::Display for CallbackToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { task_id, step, incarnation, fence } = self;
-        write!(f, "{task_id}/{step}/")?;
-        let slash = match fence {
-            CallbackFence::Request { .. } => "i",
-            CallbackFence::Attempt(attempt) => {
-                write!(f, "{attempt}")?;
-                "/"
-            }
-        };
-        if let Some(incarnation) = incarnation {
-            write!(f, "{slash}{incarnation}")?;
-        }
-        match fence {
-            CallbackFence::Request { edit: Some(edit) } => write!(f, "/{edit}"),
-            CallbackFence::Request { edit: None } | CallbackFence::Attempt(_) => Ok(()),
-        }
+        let Self { task_id, step, incarnation, edit } = self;
+        write!(f, "{task_id}/{step}/i{incarnation}")?;
+        edit.iter().try_for_each(|edit| write!(f, "/{edit}"))
     }
 }
 
@@ -414,24 +388,14 @@ impl FromStr for CallbackToken {
             rule: "a token from a step's request, as `order-7/approve/i0mfvx3k5z`".to_owned(),
         };
         let parts: Vec<_> = text.split('/').collect();
-        let (task_id, step, last, more) = match parts.as_slice() {
-            [task_id, step, last] => (task_id, step, last, None),
-            [task_id, step, last, more] => (task_id, step, last, Some(more)),
+        let (task_id, step, incarnation, edit) = match parts.as_slice() {
+            [task_id, step, incarnation] => (task_id, step, incarnation, None),
+            [task_id, step, incarnation, edit] => (task_id, step, incarnation, Some(edit.parse()?)),
             _ => return Err(invalid()),
         };
-        let (incarnation, fence) = match last.strip_prefix('i') {
-            Some(incarnation) => {
-                let edit = more.map(|edit| edit.parse()).transpose()?;
-                (Some(incarnation), CallbackFence::Request { edit })
-            }
-            None => {
-                let attempt = last.parse().map_err(|_| invalid())?;
-                (more.copied(), CallbackFence::Attempt(attempt))
-            }
-        };
-        let incarnation =
-            incarnation.map(|text| text.parse().map_err(|_| invalid())).transpose()?;
-        Ok(Self { task_id: task_id.parse()?, step: step.parse()?, incarnation, fence })
+        let incarnation = incarnation.strip_prefix('i').ok_or_else(invalid)?;
+        let incarnation = incarnation.parse().map_err(|_| invalid())?;
+        Ok(Self { task_id: task_id.parse()?, step: step.parse()?, incarnation, edit })
     }
 }
 

@@ -57,7 +57,7 @@ use crate::{
 };
 
 /// Whole seconds, which are shorter than milliseconds, for a time that needs no more precision.
-use jiff::fmt::serde::timestamp::second::optional as seconds;
+use jiff::fmt::serde::timestamp::second::required as seconds;
 
 mod millis {
     pub(super) use jiff::fmt::serde::timestamp::millisecond::{optional, required};
@@ -152,9 +152,8 @@ pub struct Task {
     #[serde(with = "millis::required")]
     pub submitted_at: Timestamp,
     /// Distinguishes the task from expired tasks with the same id. It is part of the keys of documents, and of messages.
-    /// Absent if an older release recorded the task.
-    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    #[serde(rename = "i")]
+    pub incarnation: Incarnation,
     /// When it ended.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -176,9 +175,9 @@ pub struct Task {
     #[serde(rename = "kept_for_parent")]
     pub retention_for_parent: Option<DocumentRetention>,
     /// The latest possible end of the task, from which the retention of its documents is counted. It moves with
-    /// complete-by. Absent if an older release recorded the task.
-    #[serde(rename = "k", default, with = "seconds", skip_serializing_if = "Option::is_none")]
-    pub retention_start: Option<Timestamp>,
+    /// complete-by.
+    #[serde(rename = "k", with = "seconds")]
+    pub retention_start: Timestamp,
     /// How long the task is kept after its end, in seconds. The deployment's retention time if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_s: Option<u64>,
@@ -223,20 +222,18 @@ impl Task {
     /// until its parent task has expired.
     #[must_use]
     pub fn document_retention(&self) -> DocumentRetention {
-        let from = self.retention_start.unwrap_or(self.complete_by);
-        let own = DocumentRetention { from, retention_s: self.retention_s };
+        let own = DocumentRetention { from: self.retention_start, retention_s: self.retention_s };
         self.retention_for_parent.map_or(own, |DocumentRetention { from, retention_s }| {
             own.and(DocumentRetention { from: later(from, limits::RETENTION_MARGIN), retention_s })
         })
     }
 
-    /// The place of its payloads. `None` if an older release recorded the task, or the parent of its parent.
+    /// The place of its payloads.
     #[must_use]
-    pub fn payload_place(&self) -> Option<PayloadPlace> {
-        let incarnation = self.incarnation?;
+    pub fn payload_place(&self) -> PayloadPlace {
         match &self.parent {
-            Some(parent) => Some(parent.place()?.of_child(&self.task_id, incarnation)),
-            None => Some(PayloadPlace::of_task(&self.task_id, incarnation)),
+            Some(parent) => parent.place().of_child(&self.task_id, self.incarnation),
+            None => PayloadPlace::of_task(&self.task_id, self.incarnation),
         }
     }
 
@@ -267,13 +264,6 @@ impl Task {
         records.filter_map(move |(_, record)| record.in_progress(now))
     }
 
-    /// Whether a message with this incarnation belongs to another task with the same id. Messages of older releases have
-    /// no incarnation and are not checked.
-    #[must_use]
-    pub fn is_other_incarnation(&self, incarnation: Option<Incarnation>) -> bool {
-        matches!((self.incarnation, incarnation), (Some(own), Some(named)) if own != named)
-    }
-
     /// Postpones the latest possible end of the task, if the task may end after it. The caller must then extend the
     /// retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
     /// and take `complete_within`. The supervisor checks a paused task again before the new time.
@@ -285,8 +275,8 @@ impl Task {
             }
             Some(_) | None => self.complete_by.max(now),
         };
-        if self.retention_start.is_none_or(|start| start < end) {
-            self.retention_start = Some(retention_start(end, complete_within));
+        if self.retention_start < end {
+            self.retention_start = retention_start(end, complete_within);
         }
     }
 
@@ -315,9 +305,7 @@ impl Task {
         let Some(expires_at) = expires_at else { return false };
         let of_earlier_parent = match (&self.parent, &new.parent) {
             (Some(earlier), Some(later)) => {
-                earlier.task_id == later.task_id
-                    && earlier.incarnation.is_some()
-                    && earlier.incarnation < later.incarnation
+                earlier.task_id == later.task_id && earlier.incarnation < later.incarnation
             }
             (None, _) | (_, None) => false,
         };

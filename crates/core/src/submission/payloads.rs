@@ -32,7 +32,7 @@ pub fn submitted_payloads(
         let max = limits::SUBMITTED_PAYLOADS_MAX;
         return Err(refused("", format!("{} payloads; the limit is {max}", found.len())));
     }
-    let place = submission.parent.as_ref().and_then(ParentStep::place);
+    let place = submission.parent.as_ref().map(ParentStep::place);
     for FoundReference { pointer, reference } in &found {
         let PayloadReference { key, .. } = reference;
         if !key.is_upload() && !place.as_ref().is_some_and(|place| place.contains(key)) {
@@ -47,20 +47,18 @@ pub fn submitted_payloads(
 /// Characters of the JSON pointer in a refusal. It consists of keys of the input.
 const POINTER_CHARS_MAX: usize = 200;
 
-/// The submission as the task stores it: its references name the task's copies of the payloads. Without references, and in a
-/// place that is not known, it is the same.
+/// The submission as the task stores it: its references name the task's copies of the payloads. Without references
+/// it is the same.
 #[must_use]
 pub fn claimed_submission<'a>(
     submission: &'a Submission,
-    place: Option<&PayloadPlace>,
+    place: &PayloadPlace,
 ) -> Cow<'a, Submission> {
-    match place {
-        Some(place) if has_reference(&submission.input) => {
-            let input = claimed(&submission.input, place);
-            Cow::Owned(Submission { input, ..submission.clone() })
-        }
-        Some(_) | None => Cow::Borrowed(submission),
+    if !has_reference(&submission.input) {
+        return Cow::Borrowed(submission);
     }
+    let input = claimed(&submission.input, place);
+    Cow::Owned(Submission { input, ..submission.clone() })
 }
 
 /// Checks the size of the submission as the task stores it: the keys of the copies are longer than those of the uploads.
@@ -69,7 +67,7 @@ pub fn claimed_submission<'a>(
 /// The submission is too large.
 pub fn check_claimed_size(
     submission: &Submission,
-    place: Option<&PayloadPlace>,
+    place: &PayloadPlace,
 ) -> Result<(), SubmissionRefusal> {
     let bytes = to_json_text(&*claimed_submission(submission, place)).len();
     if bytes > limits::DOCUMENT_BYTES_MAX { Err(too_large(bytes)) } else { Ok(()) }
@@ -136,13 +134,9 @@ mod tests {
         let id = "t".parse().unwrap();
         let place = PayloadPlace::of_task(&id, "000000001".parse().unwrap());
         let fits = submission(json!([reference("uploads/1")]), None);
-        assert_eq!(check_claimed_size(&fits, Some(&place)), Ok(()));
+        assert_eq!(check_claimed_size(&fits, &place), Ok(()));
         let spare = limits::DOCUMENT_BYTES_MAX - to_json_text(&fits).len() - 10;
         let large = submission(json!([reference("uploads/1"), "x".repeat(spare)]), None);
-        assert!(matches!(
-            check_claimed_size(&large, Some(&place)),
-            Err(SubmissionRefusal::TooLarge(_))
-        ));
-        assert_eq!(check_claimed_size(&large, None), Ok(()));
+        assert!(matches!(check_claimed_size(&large, &place), Err(SubmissionRefusal::TooLarge(_))));
     }
 }

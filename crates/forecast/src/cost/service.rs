@@ -10,7 +10,7 @@ use steward_core::{
     model::{
         attempt::Action,
         messages::{CallbackMessage, CallbackOutcome, SchedulerMessage, StepRequest},
-        names::{CallbackFence, CallbackToken},
+        names::CallbackToken,
     },
 };
 
@@ -108,8 +108,7 @@ fn answer_later(
     output: &Value,
 ) {
     let (task_id, step) = (request.task_id.clone(), request.step.clone());
-    let (fence, incarnation) = (CallbackFence::Attempt(request.attempt), request.incarnation);
-    let token = CallbackToken { task_id, step, incarnation, fence };
+    let token = CallbackToken { task_id, step, incarnation: request.incarnation, edit: None };
     let after = random_duration(assumptions.answer, &mut simulation.state().draw);
     let send = |outcome: CallbackOutcome, after: Duration| {
         let answer = CallbackMessage { token: token.clone(), outcome };

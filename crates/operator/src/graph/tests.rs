@@ -139,7 +139,7 @@ fn any_graph_can_be_drawn() {
 /// A task of the workflow with these step records.
 fn task(records: &Value) -> TaskView {
     let task = json!({
-        "task_id": "42", "workflow": "delivery", "v": 3, "process_state": "Processing", "revision": 7,
+        "task_id": "42", "workflow": "delivery", "v": 3, "i": 0, "k": 0, "process_state": "Processing", "revision": 7,
         "submitted_at": 0, "complete_by": 0, "steps": records,
     });
     TaskView::of(&serde_json::from_value::<Task>(task).unwrap())

@@ -2,7 +2,10 @@
 
 use steward_core::{
     engine::event::Event,
-    model::names::{Incarnation, TaskId},
+    model::{
+        names::{Incarnation, TaskId},
+        task::Task,
+    },
 };
 
 /// An event for a task, with the envelope of the message that carried it.
@@ -18,4 +21,11 @@ pub struct Delivery {
     pub redelivered: bool,
     /// The W3C `traceparent` of the message.
     pub traceparent: Option<String>,
+}
+
+impl Delivery {
+    /// Whether the message is about another task with the same id.
+    pub(crate) fn is_for_another(&self, task: &Task) -> bool {
+        self.incarnation.is_some_and(|incarnation| incarnation != task.incarnation)
+    }
 }

@@ -11,7 +11,6 @@ use steward_core::{
     model::{
         document::{Document, DocumentKey},
         messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
-        names::CallbackFence,
         task::Task,
     },
 };
@@ -96,9 +95,9 @@ pub(super) fn use_stored_output(delivery: &mut Delivery, key: &DocumentKey, body
                 !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. });
             *outcome = ReplyOutcome::Completed { output: body.clone(), may_continue };
         }
-        Event::CallbackReceived { step, fence, outcome: CallbackOutcome::Completed { output } }
-            if *step == stored.step && may_belong_to(fence, stored.number) =>
-        {
+        Event::CallbackReceived {
+            step, outcome: CallbackOutcome::Completed { output }, ..
+        } if *step == stored.step => {
             *output = body.clone();
         }
         Event::ChildEnded { step, outcome: ChildOutcome::Processed { output }, .. }
@@ -114,13 +113,5 @@ pub(super) fn use_stored_output(delivery: &mut Delivery, key: &DocumentKey, body
         | Event::ParentRequested(_)
         | Event::ChildEnded { .. }
         | Event::AlertPublished { .. } => {}
-    }
-}
-
-/// Whether a callback with this fence may belong to `attempt`, the newest attempt at the time of the decision.
-fn may_belong_to(fence: &CallbackFence, attempt: u32) -> bool {
-    match fence {
-        CallbackFence::Attempt(number) => *number == attempt,
-        CallbackFence::Request { .. } => true,
     }
 }

@@ -230,7 +230,7 @@ async fn decide<P: Ports>(
     context: DecisionContext<'_>,
     documents: &mut LoadedDocuments,
 ) -> Result<Transition, PortError> {
-    if task.is_other_incarnation(delivery.incarnation) {
+    if delivery.is_for_another(task) {
         return Ok(Transition::Ignore {
             reason: IgnoreReason::AnotherIncarnation,
             effects: Vec::new(),
@@ -292,8 +292,7 @@ async fn read_for_all<P: Ports>(
         let context = context(ports, delivery, lost_starts, urls.as_deref());
         transition(workflow, task, documents, &delivery.event, context).err()
     };
-    let for_task =
-        deliveries.iter().filter(|delivery| !task.is_other_incarnation(delivery.incarnation));
+    let for_task = deliveries.iter().filter(|delivery| !delivery.is_for_another(task));
     let keys: BTreeSet<_> =
         for_task.filter_map(wanted).flat_map(|NeededDocuments(keys)| keys).collect();
     if keys.is_empty() {

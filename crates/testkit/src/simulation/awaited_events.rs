@@ -20,7 +20,7 @@ pub(super) struct AwaitedKey {
 }
 
 /// A part of one incarnation of a task.
-pub(super) type WaitingPart = (TaskId, Option<Incarnation>, Part);
+pub(super) type WaitingPart = (TaskId, Incarnation, Part);
 
 /// A subscription that the scheduler sent.
 #[derive(Debug, Clone)]

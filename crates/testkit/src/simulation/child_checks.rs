@@ -114,11 +114,7 @@ pub(super) fn check_report(
     ended: &ChildEnded,
 ) -> Option<String> {
     let parent = oracle.tasks.get(&ended.task_id);
-    let is_another = |parent: &Task| {
-        let incarnations = parent.incarnation.zip(ended.incarnation);
-        incarnations.is_some_and(|(own, named)| own != named)
-    };
-    if parent.is_some_and(is_another) {
+    if parent.is_some_and(|parent| parent.incarnation != ended.incarnation) {
         // The child ran for an earlier task with the same id.
         return None;
     }

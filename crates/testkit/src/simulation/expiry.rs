@@ -82,7 +82,7 @@ impl SimulatedDeployment {
         }
     }
 
-    pub(super) fn is_present(&self, id: &TaskId, incarnation: Option<Incarnation>) -> bool {
+    pub(super) fn is_present(&self, id: &TaskId, incarnation: Incarnation) -> bool {
         self.present(id).is_some_and(|task| task.incarnation == incarnation)
     }
 

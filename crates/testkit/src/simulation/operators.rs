@@ -1,6 +1,7 @@
 //! The operators. They send the planned commands. Once the run is quiet, they resolve tasks in Error and undo some
 //! Processed tasks. They know the task's record and, where a command requires it, the services' ledger.
 
+use jiff::Timestamp;
 use steward_core::model::{
     command::{Command, CommandAction},
     names::TaskId,
@@ -86,7 +87,9 @@ impl SimulatedDeployment {
             (id, "simulation".to_owned(), "drawn at random".to_owned())
         };
         let (command_id, task_id) = (id.parse().ok()?, task_id.clone());
-        Some(Command { command_id, task_id, by, why, order, issued_at: None })
+        // It is issued when it is sent.
+        let issued_at = Timestamp::UNIX_EPOCH;
+        Some(Command { command_id, task_id, by, why, order, issued_at })
     }
 
     /// A command that may resolve a task in Error. `did_not_run` is only set when it is true.

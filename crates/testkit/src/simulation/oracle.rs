@@ -67,7 +67,7 @@ pub(super) struct Oracle {
     pub(super) candidate_inputs: BTreeMap<TaskId, Vec<Value>>,
     pub(super) client_task_inputs: BTreeMap<TaskId, Value>,
     /// The inputs of child tasks, by task id and incarnation of the parent.
-    pub(super) child_task_inputs: BTreeMap<(TaskId, Option<Incarnation>), Value>,
+    pub(super) child_task_inputs: BTreeMap<(TaskId, Incarnation), Value>,
     /// The ids of clients' tasks that a child task may have too. Only one of the two tasks is recorded.
     pub(super) colliding_ids: BTreeSet<TaskId>,
     /// The child tasks of each task, by part.

@@ -97,18 +97,17 @@ impl PayloadRecords {
 
     /// Records the place of a new task. That of a child task begins with the place of its parent.
     pub(super) fn observe_task(&mut self, task: &Task) {
-        let Some(incarnation) = task.incarnation else { return };
         let of_parent = match &task.parent {
             Some(parent) => self.place(&parent.task_id, parent.incarnation).map(str::to_owned),
             None => Some("tasks/".to_owned()),
         };
         let Some(mut place) = of_parent else { return };
-        place.push_str(&format!("{}@{incarnation}/", task.task_id));
-        self.places.insert((task.task_id.clone(), Some(incarnation)), place);
+        place.push_str(&format!("{}@{}/", task.task_id, task.incarnation));
+        self.places.insert((task.task_id.clone(), task.incarnation), place);
     }
 
     /// The prefix of the keys of a task's objects.
-    pub(super) fn place(&self, id: &TaskId, incarnation: Option<Incarnation>) -> Option<&str> {
+    pub(super) fn place(&self, id: &TaskId, incarnation: Incarnation) -> Option<&str> {
         self.places.get(&(id.clone(), incarnation)).map(String::as_str)
     }
 
@@ -234,7 +233,7 @@ pub(super) fn levels(place: &str) -> Vec<TaskIncarnation> {
     let levels = place.trim_end_matches('/').split('/').skip(1);
     let level = |level: &str| {
         let (id, incarnation) = level.split_once('@')?;
-        Some((id.parse().ok()?, Some(incarnation.parse().ok()?)))
+        Some((id.parse().ok()?, incarnation.parse().ok()?))
     };
     levels.filter_map(level).collect()
 }

@@ -212,7 +212,7 @@ impl Runner {
             ScheduledEvent::SubmitForged(number, input) => deployment.submit_forged(number, input),
             ScheduledEvent::ReuseTaskId(index) => deployment.reuse_task_id(index),
             ScheduledEvent::Command(mut command, copies) => {
-                command.issued_at = Some(deployment.time());
+                command.issued_at = deployment.time();
                 let (id, order) = (&command.task_id, &command.order);
                 // Operators do not send commands to a task that is not visible yet, or expires soon.
                 if !deployment.is_present_for_an_hour(id) {

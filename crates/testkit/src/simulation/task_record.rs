@@ -10,7 +10,7 @@ use steward_core::model::{
 };
 
 /// A task, distinguished from earlier tasks with the same id.
-pub(super) type TaskIncarnation = (TaskId, Option<Incarnation>);
+pub(super) type TaskIncarnation = (TaskId, Incarnation);
 
 /// The part as text: `order-1 undo of charge`.
 pub(super) fn describe(task_id: &TaskId, part: &Part, action: Action) -> String {

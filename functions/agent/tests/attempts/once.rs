@@ -119,10 +119,8 @@ async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_functions_time_ends_the_attempt_with_the_known_outcome() {
-    let short = |one: &AgentInstance| StepRequest {
-        call_within_ms: Some(8_000),
-        ..one.request_once("t", 1)
-    };
+    let short =
+        |one: &AgentInstance| StepRequest { call_within_ms: 8_000, ..one.request_once("t", 1) };
     let one = AgentInstance::new([], hangs());
     let ended = one.deliver(&short(&one), false, 10 * SECOND).await;
     assert!(matches!(outcome(ended), ReplyOutcome::Failed { may_have_run: true, .. }));

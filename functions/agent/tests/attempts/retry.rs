@@ -159,7 +159,7 @@ async fn a_service_that_fails_until_complete_by_is_reported_with_its_last_error(
 async fn a_call_may_take_as_long_as_its_step_allows() {
     let one = AgentInstance::new([], (40 * SECOND, Ok(Value::Null)));
     let complete_by = one.ports.clock.now() + 300 * SECOND;
-    let request = StepRequest { complete_by, call_within_ms: Some(100_000), ..one.request("t", 1) };
+    let request = StepRequest { complete_by, call_within_ms: 100_000, ..one.request("t", 1) };
     assert_eq!(outcome(one.deliver(&request, false, 115 * SECOND).await), completed());
     assert_eq!(one.service.take_calls(), 1);
 }
@@ -167,7 +167,7 @@ async fn a_call_may_take_as_long_as_its_step_allows() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_takes_longer_is_aborted_and_not_repeated() {
     let one = AgentInstance::new([], hangs());
-    let request = StepRequest { call_within_ms: Some(20_000), ..one.request("t", 1) };
+    let request = StepRequest { call_within_ms: 20_000, ..one.request("t", 1) };
     let start = tokio::time::Instant::now();
     let reason = "the call took longer than 20s and was aborted".to_owned();
     assert_eq!(

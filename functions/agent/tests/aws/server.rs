@@ -112,6 +112,7 @@ pub(crate) fn request(path: &str, more: Value) -> StepRequest {
     let mut request = json!({
         "task_id": "order-1", "step": "charge", "attempt": 1, "complete_by": "2026-11-20T12:00:00Z",
         "idempotency_key": "order-1/charge/do", "agent": "a", "method": "POST", "path": path,
+        "incarnation": 7, "call_within_ms": 100_000,
     });
     request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     serde_json::from_value(request).unwrap()

@@ -242,7 +242,7 @@ async fn the_body_of_a_transient_error_is_kept_and_awaited_for_a_moment_only() {
     let remote = TestServer::start(endless).await;
     assert_eq!(remote.call().await, transient("HTTP 503 Service Unavailable"));
     // Also if the call may take only a second.
-    let short = StepRequest { call_within_ms: Some(1_000), ..get("/") };
+    let short = StepRequest { call_within_ms: 1_000, ..get("/") };
     let service = remote.service();
     let call = output_of(&service, &short, None);
     let output = tokio::time::timeout(Duration::from_secs(1), call);

@@ -11,12 +11,14 @@ use axum::{
     extract::Request,
     http::{HeaderMap, Response, Uri},
 };
+use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::http::{HttpService, HttpSettings};
 use steward_core::model::{
     attempt::Action,
     messages::{HttpMethod, StepRequest},
+    names::Incarnation,
     responses::ResponseOverrides,
 };
 use tokio::{
@@ -142,7 +144,7 @@ pub(crate) fn get(path: &str) -> StepRequest {
         complete_by: "2026-11-20T12:00:00Z".parse().unwrap(),
         idempotency_key: "order-1/charge/do".to_owned(),
         idempotent: true,
-        call_within_ms: None,
+        call_within_ms: 100_000,
         responses: ResponseOverrides::NONE,
         exclusive: false,
         may_have_run: false,
@@ -152,7 +154,7 @@ pub(crate) fn get(path: &str) -> StepRequest {
         body: None,
         auth: None,
         output: None,
-        incarnation: None,
+        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         tenant: None,
         payload_place: None,
     }

@@ -35,7 +35,7 @@ mod tls;
 fn request(more: Value) -> StepRequest {
     let mut request = json!({
         "task_id": "t", "step": "s", "attempt": 1, "complete_by": "2026-11-20T12:00:00Z",
-        "idempotency_key": "k", "agent": "a", "method": "POST", "path": "/",
+        "idempotency_key": "k", "incarnation": 7, "call_within_ms": 100_000, "agent": "a", "method": "POST", "path": "/",
     });
     request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     serde_json::from_value(request).unwrap()

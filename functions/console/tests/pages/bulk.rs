@@ -356,7 +356,7 @@ async fn a_run_has_at_most_a_thousand_tasks_and_links_to_the_next_run() {
     assert!(console.get("/console/bulk?state=Pending").await.text().contains("No task matches"));
     let create = async |n: u32| {
         let task: Task = serde_json::from_value(json!({
-            "task_id": format!("order-{n}"), "workflow": "order", "v": 1,
+            "task_id": format!("order-{n}"), "workflow": "order", "v": 1, "i": n, "k": 0,
             "process_state": "Pending", "revision": 1, "complete_by": 9, "submitted_at": n, "due": n,
         }))
         .unwrap();

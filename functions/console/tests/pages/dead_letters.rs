@@ -52,7 +52,7 @@ impl TestConsole {
     async fn create_task(&self, task_id: &str, state: &str) {
         let now = self.ports.clock().now().as_millisecond();
         let task: Task = serde_json::from_value(json!({
-            "task_id": task_id, "workflow": "order", "v": 1, "process_state": state,
+            "task_id": task_id, "workflow": "order", "v": 1, "i": now, "k": now / 1_000, "process_state": state,
             "revision": 1, "complete_by": now, "submitted_at": now,
         }))
         .unwrap();

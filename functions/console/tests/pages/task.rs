@@ -106,7 +106,7 @@ async fn a_failed_step_is_resubmitted_and_the_page_shows_the_progress() {
     ]);
     let record = &shop.task("o-1").await.commands[0];
     assert_eq!((record.by.as_str(), record.why.as_str()), ("ada", "the bank is back"));
-    assert_eq!(record.caller.as_ref().unwrap().via, CommandSource::Console);
+    assert_eq!(record.caller.via, CommandSource::Console);
 }
 
 #[tokio::test]

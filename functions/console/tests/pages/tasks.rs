@@ -15,7 +15,7 @@ use crate::test_console::{PageResponse, TestConsole};
 pub(crate) fn task(id: &str, rest: &Value) -> Task {
     let hour_ago = (Timestamp::now() - SignedDuration::from_hours(1)).as_millisecond();
     let mut task = json!({
-        "task_id": id, "workflow": "order", "v": 1, "process_state": "Processing",
+        "task_id": id, "workflow": "order", "v": 1, "i": hour_ago, "k": hour_ago / 1_000 + 86_400, "process_state": "Processing",
         "revision": 1, "submitted_at": hour_ago, "complete_by": hour_ago + 86_400_000,
     });
     task.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());

@@ -148,7 +148,7 @@ async fn create_ended(
     // In 2093, so that the task has not expired.
     let start = 3_900_000_000_000_i64;
     let task = json!({
-        "task_id": id, "workflow": of, "v": 1, "process_state": "Processed", "revision": 1,
+        "task_id": id, "workflow": of, "v": 1, "i": start, "k": start / 1_000, "process_state": "Processed", "revision": 1,
         "submitted_at": start, "ended_at": start + ms, "complete_by": start + 1_000,
     });
     let task: Task = serde_json::from_value(task).unwrap();

@@ -188,7 +188,7 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
     let command = |n: usize| {
         let order = json!({
             "command_id": format!("c-{n}"), "task_id": task.task_id, "by": "b".repeat(200),
-            "why": "w".repeat(200), "order": { "command": "pause" },
+            "why": "w".repeat(200), "order": { "command": "pause" }, "issued_at": context.now,
         });
         let command: Command = serde_json::from_value(order).unwrap();
         Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
@@ -236,7 +236,7 @@ fn an_effect_that_comes_to_light_in_a_full_task_that_is_undone_has_an_alert() {
         action: Action::Do,
         attempt: 1,
         outcome: ReplyOutcome::Completed { output: json!(null), may_continue: false },
-        incarnation: None,
+        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         times: Default::default(),
         agent: None,
     });

@@ -15,7 +15,10 @@ use crate::{
         event::Event,
         transition::transition,
     },
-    model::{command::CommandAction, messages::StepRequest, task::ProcessState, time::Timing},
+    model::{
+        command::CommandAction, messages::StepRequest, names::Incarnation, task::ProcessState,
+        time::Timing,
+    },
     submission::{accept, parse},
 };
 
@@ -122,8 +125,8 @@ fn reply(attempt: u32, outcome: ReplyOutcome) -> Event {
 fn reply_to(action: Action, attempt: u32, outcome: ReplyOutcome) -> Event {
     let (times, agent) = (Default::default(), None);
     let (task_id, step) = ("t".parse().unwrap(), "a".parse().unwrap());
-    let reply =
-        StepReply { task_id, step, action, attempt, outcome, incarnation: None, times, agent };
+    let incarnation = Incarnation::recorded_at(Timestamp::UNIX_EPOCH);
+    let reply = StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
     Event::ReplyReceived(reply)
 }
 
@@ -155,7 +158,7 @@ fn command(order: CommandAction) -> Event {
         by: "ann".to_owned(),
         why: "a test".to_owned(),
         order,
-        issued_at: None,
+        issued_at: Timestamp::UNIX_EPOCH,
     };
     Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
 }

@@ -155,7 +155,7 @@ impl Driven {
         let action = if is_undone { Action::Undo } else { Action::Do };
         let attempt = self.task.progress(&step, action).unwrap().state.attempt_count();
         let (task_id, times) = (self.task.task_id.clone(), AttemptTimes::default());
-        let (incarnation, agent) = (None, None);
+        let (incarnation, agent) = (self.task.incarnation, None);
         let reply =
             StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
         self.apply(&Event::ReplyReceived(reply));
@@ -176,7 +176,8 @@ impl Driven {
     fn command(&mut self, id: &str, order: CommandAction) -> Option<String> {
         let (command_id, task_id) = (id.parse().unwrap(), self.task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let command = Command { command_id, task_id, by, why, order, issued_at: None };
+        let issued_at = self.task.submitted_at;
+        let command = Command { command_id, task_id, by, why, order, issued_at };
         self.apply(&Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())));
         self.task.commands.last().unwrap().refused.clone()
     }

@@ -16,7 +16,7 @@ fn plan(lifecycle_events: &Value) -> Plan {
 
 fn task(process_state: &str, steps: Value) -> Task {
     let task = json!({
-        "task_id": "o-1", "workflow": "order", "v": 2, "process_state": process_state, "revision": 1,
+        "task_id": "o-1", "workflow": "order", "v": 2, "i": 1_000, "k": 9_000, "process_state": process_state, "revision": 1,
         "complete_by": 9_000_000, "submitted_at": 1_000, "ended_at": 5_000, "steps": steps,
     });
     serde_json::from_value(task).unwrap()

@@ -70,7 +70,7 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
             action: Action::Do,
             attempt,
             outcome,
-            incarnation: None,
+            incarnation: task.incarnation,
             times: AttemptTimes::default(),
             agent: None,
         };
@@ -79,7 +79,7 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
         let order = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let command = Command { command_id, task_id, by, why, order, issued_at: None };
+        let command = Command { command_id, task_id, by, why, order, issued_at: now };
         apply_event(
             &workflow,
             &mut task,
@@ -113,7 +113,7 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
     let mut command = |id: String, order, issued_at: i64, now: i64| {
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
-        let issued_at = Some(at(issued_at));
+        let issued_at = at(issued_at);
         let command = Command { command_id, task_id, by, why, order, issued_at };
         let event = Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()));
         let context = DecisionContext {
@@ -168,7 +168,7 @@ fn an_edit_that_violates_the_schema_is_refused() {
         action: Action::Do,
         attempt: 1,
         outcome,
-        incarnation: None,
+        incarnation: task.incarnation,
         times: AttemptTimes::default(),
         agent: None,
     };
@@ -177,7 +177,7 @@ fn an_edit_that_violates_the_schema_is_refused() {
     let order = CommandAction::Resubmit { step: None, input, did_not_run: false };
     let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
     let (by, why) = ("ann".to_owned(), "a test".to_owned());
-    let command = Command { command_id, task_id, by, why, order, issued_at: None };
+    let command = Command { command_id, task_id, by, why, order, issued_at: now };
     apply_event(
         &workflow,
         &mut task,

@@ -10,7 +10,7 @@ use crate::{
         event::Event,
         transition::transition,
     },
-    model::{inline_documents::InlineDocuments, task::Task, time::Timing},
+    model::{inline_documents::InlineDocuments, names::Incarnation, task::Task, time::Timing},
     submission::{accept, parse},
 };
 
@@ -71,7 +71,7 @@ fn reply(outcome: ReplyOutcome, times: AttemptTimes) -> Event {
         action: Action::Do,
         attempt: 1,
         outcome,
-        incarnation: None,
+        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         times,
         agent: None,
     })

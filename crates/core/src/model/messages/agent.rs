@@ -53,10 +53,8 @@ pub struct StepRequest {
     /// and calls only once.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub idempotent: bool,
-    /// How long one call to the service may take, in milliseconds. The agent cuts a longer call. Absent in messages of
-    /// older releases; then the agent's own limit applies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call_within_ms: Option<u64>,
+    /// How long one call to the service may take, in milliseconds. The agent cuts a longer call.
+    pub call_within_ms: u64,
     /// The HTTP statuses whose meaning differs from the default.
     #[serde(default, skip_serializing_if = "ResponseOverrides::is_empty")]
     pub responses: ResponseOverrides,
@@ -84,8 +82,7 @@ pub struct StepRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Box<Template>>,
     /// The task's incarnation. The reply returns it unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// The tenant of the task. The agent sends its reply with this message group id, so that the replies to a tenant with
     /// much load do not delay those to others. An agent may ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,11 +95,11 @@ pub struct StepRequest {
 }
 
 impl StepRequest {
-    /// The place of the task's payloads. `None` if an older release recorded the task.
+    /// The place of the task's payloads.
     #[must_use]
-    pub fn place(&self) -> Option<PayloadPlace> {
-        let own = || Some(PayloadPlace::of_task(&self.task_id, self.incarnation?));
-        self.payload_place.clone().or_else(own)
+    pub fn place(&self) -> PayloadPlace {
+        let own = || PayloadPlace::of_task(&self.task_id, self.incarnation);
+        self.payload_place.clone().unwrap_or_else(own)
     }
 }
 
@@ -121,13 +118,12 @@ pub struct StepReply {
     /// The outcome of the attempt.
     pub outcome: ReplyOutcome,
     /// The incarnation in the request. A task of another incarnation ignores the reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// The times that the agent recorded. No decision depends on them.
     #[serde(default, skip_serializing_if = "AttemptTimes::is_empty")]
     pub times: AttemptTimes,
-    /// The agent that replies. No decision depends on it: people see when the agent replied last. Absent in replies of older
-    /// agents, and in those of the scheduler for an agent without a queue.
+    /// The agent that replies. No decision depends on it: people see when the agent replied last. Absent in replies
+    /// of the scheduler for an agent without a queue, and of those that bring an event to a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
 }
@@ -228,7 +224,7 @@ mod tests {
     #[test]
     fn reply_with_the_times_of_its_attempt_reads_back_as_written() {
         let text = r#"{"task_id":"o-1","step":"charge","attempt":1,
-            "outcome":{"status":"failed","reason":"no"},
+            "outcome":{"status":"failed","reason":"no"},"incarnation":1763726400000,
             "times":{"queued_at":"2026-11-21T12:00:00Z","called_at":"2026-11-21T12:00:00.25Z"}}"#;
         let reply: StepReply = serde_json::from_str(text).unwrap();
         let millis = |time: Option<Timestamp>| time.map(|time| time.as_millisecond() % 1_000);

@@ -19,8 +19,7 @@ pub struct ParentRequest {
     /// Whether the child task is to run or to be undone.
     pub action: Action,
     /// The incarnation of the child task. A task of another incarnation ignores the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
 }
 
 /// Extends the retention of a child task. The parent task lives longer than was known when it submitted the child, and
@@ -32,8 +31,7 @@ pub struct ExtendRetention {
     /// The parent task.
     pub parent: TaskId,
     /// The incarnation of the parent task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// How long the parent task needs the child task.
     #[serde(rename = "kept")]
     pub retention: DocumentRetention,
@@ -59,8 +57,7 @@ pub struct ChildEnded {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
     /// The incarnation of the parent task. A task of another incarnation ignores the report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
 }
 
 /// How a child task ended.

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn reply_in_the_documented_format_is_read() {
         let message: SchedulerMessage = serde_json::from_value(json!({
-            "type": "reply", "task_id": "o-1", "step": "charge", "attempt": 2,
+            "type": "reply", "task_id": "o-1", "step": "charge", "attempt": 2, "incarnation": 7,
             "outcome": { "status": "completed", "output": { "charge": "c-1" } },
         }))
         .unwrap();

@@ -63,24 +63,18 @@ pub struct ParentStep {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u32,
     /// The incarnation of the parent task. The child's messages return it unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Incarnation,
     /// The place of the parent's payloads, if the parent is a child task itself. Otherwise it follows from the fields above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_place: Option<PayloadPlace>,
 }
 
 impl ParentStep {
-    /// The place of the parent's payloads. `None` if a release without payloads submitted the child.
+    /// The place of the parent's payloads.
     #[must_use]
-    pub fn place(&self) -> Option<PayloadPlace> {
-        match (&self.payload_place, self.incarnation) {
-            (Some(place), _) => Some(place.clone()),
-            (None, Some(incarnation)) if self.depth <= 1 => {
-                Some(PayloadPlace::of_task(&self.task_id, incarnation))
-            }
-            (None, Some(_) | None) => None,
-        }
+    pub fn place(&self) -> PayloadPlace {
+        let own = || PayloadPlace::of_task(&self.task_id, self.incarnation);
+        self.payload_place.clone().unwrap_or_else(own)
     }
 }
 

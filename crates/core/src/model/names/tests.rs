@@ -32,24 +32,19 @@ fn part_reads_back_as_written() {
 
 #[test]
 fn callback_token_reads_back_as_written() {
-    let request = |edit: Option<&str>| CallbackFence::Request {
-        edit: edit.map(|edit| edit.parse().unwrap()),
-    };
-    let incarnation = "0mpvd1ym8".parse().ok();
-    for (text, item, incarnation, fence) in [
-        ("order-7/approve/i0mpvd1ym8", None, incarnation, request(None)),
-        ("order-7/approve[3]/i0mpvd1ym8/c-1", Some(3), incarnation, request(Some("c-1"))),
-        // Tokens of older releases.
-        ("order-7/approve[3]/2", Some(3), None, CallbackFence::Attempt(2)),
-        ("order-7/approve/2/0mpvd1ym8", None, incarnation, CallbackFence::Attempt(2)),
+    let incarnation = "0mpvd1ym8".parse().unwrap();
+    for (text, item, edit) in [
+        ("order-7/approve/i0mpvd1ym8", None, None),
+        ("order-7/approve[3]/i0mpvd1ym8/c-1", Some(3), "c-1".parse().ok()),
     ] {
         let token: CallbackToken = text.parse().unwrap();
-        assert_eq!((token.step.item, token.incarnation, &token.fence), (item, incarnation, &fence));
+        assert_eq!((token.step.item, token.incarnation, &token.edit), (item, incarnation, &edit));
         assert_eq!(token.to_string(), text);
     }
     for bad in [
         "order-7/approve",
-        "order-7/approve/1/2",
+        "order-7/approve/2",
+        "order-7/approve/2/0mpvd1ym8",
         "order-7/approve/x",
         "order-7/approve/i",
         "order-7/approve/i0mpvd1ym8/",

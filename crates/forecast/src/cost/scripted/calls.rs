@@ -4,7 +4,7 @@ use steward_agent::{attempt::CallFault, http::interpret_answer, response::CallRe
 use steward_core::model::{
     attempt::Action,
     messages::{CallbackMessage, SchedulerMessage, StepRequest},
-    names::{CallbackFence, CallbackToken},
+    names::CallbackToken,
 };
 
 use super::{
@@ -68,9 +68,9 @@ fn send_callbacks(
 ) {
     let StepRequest { task_id, step, incarnation, idempotency_key, .. } = call.request;
     let edit = idempotency_key.strip_prefix(&format!("{task_id}/{step}/do/"));
-    let fence = CallbackFence::Request { edit: edit.and_then(|edit| edit.parse().ok()) };
+    let edit = edit.and_then(|edit| edit.parse().ok());
     let (task_id, step, incarnation) = (task_id.clone(), step.clone(), *incarnation);
-    let token = CallbackToken { task_id, step: step.clone(), incarnation, fence };
+    let token = CallbackToken { task_id, step: step.clone(), incarnation, edit };
     for (after, outcome) in services.callbacks(call) {
         let at = simulation.now() + after;
         services.log(at, LogItem::CallbackSent(step.clone(), outcome.clone()));
