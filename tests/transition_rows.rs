@@ -159,6 +159,7 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
     let impossible = if is_impossible(before, event, after) { ", impossible" } else { "" };
     let name = match event {
         Event::ReplyReceived(StepReply { step, action: Action::Do, .. })
+        | Event::CallbackReceived { step, .. }
         | Event::ChildEnded { step, .. }
             if has_run_after_all(before, after, step) =>
         {

@@ -14,8 +14,6 @@ use steward_core::{
     },
 };
 
-use super::successors::ObservedTransition;
-
 /// Describes an event: `agent completes a #1`.
 pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
     let text = match event {
@@ -128,39 +126,4 @@ fn describe_state(state: &StepState) -> String {
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => name.to_owned(),
     }
-}
-
-/// The transition of a decision, for the report.
-pub(super) fn transition(
-    before: &Task,
-    event: &Event,
-    redelivered: bool,
-    answer: &Transition,
-) -> ObservedTransition {
-    let mut name = match event {
-        Event::CommandReceived(ReceivedCommand { command, .. }) => {
-            let order = command.order.describe(&[]);
-            order.split(' ').next().unwrap_or_default().to_owned()
-        }
-        Event::ReplyReceived(reply) => format!("{} {}", reply.action.name(), event.name()),
-        Event::Wake
-        | Event::Swept
-        | Event::AlertPublished { .. }
-        | Event::CallbackReceived { .. }
-        | Event::ParentRequested(_)
-        | Event::ChildEnded { .. } => event.name().to_owned(),
-    };
-    if redelivered {
-        name.push_str(", redelivered");
-    }
-    let outcome = match answer {
-        Transition::Apply { task, .. } => {
-            let refused = task.commands.len() > before.commands.len()
-                && task.commands.last().is_some_and(|record| record.refused.is_some());
-            if refused { "refused".to_owned() } else { task.process_state.to_string() }
-        }
-        Transition::Ignore { reason, .. } => format!("ignored: {reason:?}"),
-        Transition::Illegal(_) => "illegal".to_owned(),
-    };
-    (before.process_state.to_string(), name, outcome)
 }

@@ -22,9 +22,10 @@ use super::{
     children::{ChildSubmission, report as child_report},
     events::{ModelEvent, callback_answer, completed, possible_events},
     model_state::ModelState,
-    successors::{ObservedTransition, describe, successors},
+    successors::{describe, successors},
     workflows::{Ending, ExploredWorkflow},
 };
+use crate::transition_rows::TransitionRow;
 
 /// The result of the exploration of one workflow.
 pub(super) struct ExplorationReport {
@@ -40,8 +41,8 @@ pub(super) struct ExplorationReport {
     pub(super) is_complete: bool,
     /// The endings that were reached.
     pub(super) endings: BTreeSet<Ending>,
-    /// The transitions, with their numbers.
-    pub(super) transitions: BTreeMap<ObservedTransition, u64>,
+    /// The rows of the transition table, with the numbers of their transitions.
+    pub(super) rows: BTreeMap<TransitionRow, u64>,
     /// The duration of the exploration.
     pub(super) took: Duration,
 }
@@ -91,7 +92,7 @@ pub(super) fn explore(
         depth: 0,
         is_complete: true,
         endings: BTreeSet::new(),
-        transitions: BTreeMap::new(),
+        rows: BTreeMap::new(),
         took: Duration::ZERO,
     };
     let mut search = Search {
@@ -121,8 +122,8 @@ impl Search<'_> {
                 let step = PathStep { event, lost: false };
                 return Err(self.path(at, vec![step], &outcomes.violated));
             }
-            if let Some(transition) = outcomes.transition {
-                *self.report.transitions.entry(transition).or_default() += 1;
+            if let Some(row) = outcomes.row {
+                *self.report.rows.entry(row).or_default() += 1;
             }
             self.report.endings.extend(outcomes.ending);
             for (next, lost) in outcomes.states.into_iter().zip([false, true]) {

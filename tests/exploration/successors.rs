@@ -1,6 +1,11 @@
 //! Computes the states that follow an event.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::LazyLock,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -32,9 +37,10 @@ use super::{
     recording::save,
     workflows::{Ending, ExploredWorkflow},
 };
+use crate::transition_rows::{TransitionRow, documented_rows, row_of};
 
-/// A transition in the report: process state, event, outcome.
-pub(super) type ObservedTransition = (String, String, String);
+/// The rows of the transition table.
+static TABLE: LazyLock<BTreeSet<TransitionRow>> = LazyLock::new(documented_rows);
 
 /// The outcome of an event.
 #[derive(Default)]
@@ -45,7 +51,8 @@ pub(super) struct Successors {
     pub(super) effects: Vec<Effect>,
     /// The violated invariants.
     pub(super) violated: Vec<String>,
-    pub(super) transition: Option<ObservedTransition>,
+    /// The row of the transition table. None if the event was ignored.
+    pub(super) row: Option<TransitionRow>,
     pub(super) ending: Option<Ending>,
 }
 
@@ -232,7 +239,10 @@ fn decide(
     };
     violated.extend(invariants::violated_by_transition(&change));
     violated.extend(invariants::violated_in_state(workflow, &after));
-    let transition = Some(super::descriptions::transition(task, event, redelivered, &answer));
+    let row = row_of(task, event, &answer);
+    if let Some(row) = row.as_ref().filter(|row| !TABLE.contains(row)) {
+        violated.push(format!("every transition is in the table of transition.rs; not `{row}`"));
+    }
     let ending = change.ending();
     let mut states = Vec::new();
     if let Some(lost) = lost {
@@ -244,7 +254,7 @@ fn decide(
         Transition::Apply { effects, .. } | Transition::Ignore { effects, .. } => effects,
         Transition::Illegal(_) => Vec::new(),
     };
-    Successors { states, effects, violated, transition, ending }
+    Successors { states, effects, violated, row, ending }
 }
 
 /// The most rounds in which a decision may want documents.
@@ -290,9 +300,15 @@ fn transition_with(
     let (mut violated, mut noted) = (Vec::new(), BTreeSet::new());
     let mut wanted = 0;
     for _ in 0..ROUNDS_MAX {
-        let keys = match transition(&workflow.definition, task, &documents, event, context) {
-            Ok(answer) => return (answer, violated, wanted),
-            Err(NeededDocuments(keys)) => keys,
+        // A violated invariant of the task makes the decision panic.
+        let decide = || transition(&workflow.definition, task, &documents, event, context);
+        let keys = match catch_unwind(AssertUnwindSafe(decide)) {
+            Ok(Ok(answer)) => return (answer, violated, wanted),
+            Ok(Err(NeededDocuments(keys))) => keys,
+            Err(_) => {
+                violated.push("a decision does not panic".to_owned());
+                break;
+            }
         };
         wanted += keys.len();
         for key in keys {
@@ -314,7 +330,7 @@ fn transition_with(
             }
         }
     }
-    violated.push("a decision needs few rounds of documents".to_owned());
+    violated.push("a decision is made in a few rounds of documents".to_owned());
     (Transition::Illegal("undecided".to_owned()), violated, wanted)
 }
 

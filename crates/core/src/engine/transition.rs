@@ -8,7 +8,7 @@
 //! | Pending    | swept, nothing past due            | Pending                | due later; wake              |
 //! | Pending    | swept, task past due               | Undoing, Error         | the workflow decides         |
 //! | Pending    | undo                               | Undoing, Undone        | Undoing only while paused    |
-//! | Pending    | asked to be undone                 | Undone                 |                              |
+//! | Pending    | asked to be undone                 | Undoing, Undone        | Undoing only while paused    |
 //! | Pending    | cancel                             | Error                  | alert                        |
 //! | Pending    | pause                              | Pending                | nothing starts               |
 //! | Pending    | resume                             | Pending, Processing    | as a wake, unless overdue    |
@@ -56,6 +56,8 @@
 //! | Undoing    | swept, step past due               | Undoing                | counted; an undo waits; wake |
 //! | Undoing    | swept, attempts used up            | Error                  | undo incomplete; alert       |
 //! | Undoing    | swept, task past due               | Error                  | undo incomplete; alert       |
+//! | Undoing    | asked to be undone                 | Undoing, Undone, Error | as a wake                    |
+//! | Undoing    | heartbeat                          | Undoing                | awaited longer               |
 //! | Undoing    | resubmit                           | Undoing                | waiting parts run now        |
 //! | Undoing    | skip/complete                      | Undoing, Undone        | predecessors are undone      |
 //! | Undoing    | resubmit/skip/complete, impossible | Error                  | undo incomplete; alert       |
