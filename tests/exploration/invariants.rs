@@ -20,7 +20,7 @@ use steward_core::{
 
 use super::{
     model_state::{LostEffects, ModelState},
-    progress::{has_passed, is_awaited, is_completed, is_failed, is_final},
+    progress::{has_passed, is_completed, is_final},
     workflows::{Ending, ExploredWorkflow},
 };
 
@@ -93,21 +93,13 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
     let Some(task) = &model.task else { return Vec::new() };
     let state = task.process_state;
     let steps = &workflow.definition.steps;
-    let mut violated = Vec::new();
+    let checked = task.check(&workflow.definition, model.now, workflow.timing.pickup_within);
+    let mut violated: Vec<_> = checked.err().iter().map(ToString::to_string).collect();
     let mut check = |text: &str, holds: bool| {
         if !holds {
             violated.push(text.to_owned());
         }
     };
-    check(
-        "a task that is not in a final state has a due time",
-        is_final(task) || task.due.is_some(),
-    );
-    check(
-        "Processed: every step completed or was skipped",
-        state != ProcessState::Processed
-            || steps.keys().all(|s| task.steps.get(s).is_some_and(|r| has_passed(&r.run))),
-    );
     check(
         "Undone: each part that may have run is undone, or its undo was skipped",
         state != ProcessState::Undone || left_to_undo(workflow, model).is_empty(),
@@ -118,25 +110,8 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
             || !task.started_parts().any(|(part, _)| model.is_in_progress(workflow, &part)),
     );
     check(
-        "Undone: no reply or callback is awaited",
-        state != ProcessState::Undone || !task.started_actions().any(|(.., p)| is_awaited(p)),
-    );
-    check(
         "Error: the alert is sent, or the task is due",
         state != ProcessState::Error || model.alerted || task.due.is_some(),
-    );
-    check(
-        "Processed, Undone: not due",
-        state == ProcessState::Error || !is_final(task) || task.due.is_none(),
-    );
-    check(
-        "Processing: no step failed",
-        state != ProcessState::Processing || !task.started_parts().any(|(_, r)| is_failed(&r.run)),
-    );
-    check(
-        "Undoing: no undo failed",
-        state != ProcessState::Undoing
-            || !task.started_parts().flat_map(|(_, r)| &r.undo).any(is_failed),
     );
     let passed_point_of_no_return = |name: &StepName| {
         let mut parts = task.started_parts().filter(|(part, _)| part.step == *name);

@@ -1,5 +1,5 @@
-//! The invariants that are checked after every line of every story. They do not call the core's functions: the
-//! graph, the due times and the final states are computed here a second time.
+//! The invariants that are checked after every line of every story, besides those of a task by itself, which the engine
+//! asserts. They do not call the core's functions: the graph and what is left to undo are computed here a second time.
 
 mod queries;
 
@@ -22,10 +22,9 @@ use steward_core::{
 };
 
 use queries::{
-    all_sent, attempts_grow, descendants, ended_without_error, events, has_effect, has_passed,
-    in_progress_until, is_awaited, is_final, is_left, is_undoing, keeps_steps, left_to_undo,
-    matches_running_attempt, matches_running_step, ran_although_undone, requests, submitted_values,
-    waits,
+    all_sent, attempts_grow, descendants, events, has_effect, in_progress_until, is_awaited,
+    is_final, is_left, is_undoing, keeps_steps, left_to_undo, matches_running_attempt,
+    matches_running_step, ran_although_undone, requests, submitted_values,
 };
 
 /// A decision: the task before and after it, and its effects.
@@ -60,21 +59,12 @@ pub(super) fn violated_by_decision(decision: &DecisionCheck<'_>) -> Vec<String> 
 
 /// Invariants of every saved task.
 fn task_invariants(DecisionCheck { before, after, effects, .. }: &DecisionCheck<'_>) -> Invariants {
-    let is_active = !is_final(after);
-    let failures: u32 =
-        after.started_actions().map(|(_, _, progress)| progress.failure_count).sum();
     let stored = serde_json::to_value(after).ok();
     let read_back: Option<Task> = stored.and_then(|stored| serde_json::from_value(stored).ok());
     vec![
-        ("a task in a final state is not locked", is_active || after.locked_by.is_none()),
-        ("a task in a final state is not paused", is_active || after.paused_at.is_none()),
         (
             "a scheduler that sends a request holds the lock",
             requests(effects).next().is_none() || after.locked_by.as_deref() == Some("scheduler"),
-        ),
-        (
-            "the task's failure count includes all failures of its steps",
-            after.failure_count >= failures,
         ),
         ("the task's failure count never decreases", after.failure_count >= before.failure_count),
         ("a saved task is read back unchanged", read_back.as_ref() == Some(after)),
@@ -88,90 +78,41 @@ fn task_invariants(DecisionCheck { before, after, effects, .. }: &DecisionCheck<
     ]
 }
 
-/// Every task that is not in a final state has a due time, which is early enough for everything in the task.
+/// A task is due soon after each wake, in case it is lost.
 fn due_invariants(DecisionCheck { after, effects, context, .. }: &DecisionCheck<'_>) -> Invariants {
     let in_time = |time: Timestamp| is_final(after) || after.due.is_some_and(|due| due <= time);
-    let pickup = context.timing.pickup_within;
-    let paused = after.paused_at.is_some();
-    let wakes = effects.iter().filter_map(|effect| {
+    let delays = effects.iter().filter_map(|effect| {
         let Effect::Wake { after, .. } = effect else { return None };
-        Some(context.now + *after)
+        Some(*after)
     });
-    let pending = after.process_state == ProcessState::Pending && !paused;
+    let pickup = context.timing.pickup_within;
     vec![
-        ("a task that is not in a final state has a due time", is_final(after) || after.due.is_some()),
-        ("a task in Processed or Undone is not due", !ended_without_error(after) || after.due.is_none()),
-        ("due by the task's complete-by", paused || in_time(after.complete_by)),
-        ("due by the complete-by of each running attempt", after.awaited_attempts().all(|run| in_time(run.3))),
-        ("due soon after the end of each wait", paused || waits(after).all(|until| {
-            in_time(until.max(context.now) + pickup)
-        })),
-        ("due soon after the last call that the undo waits for can be in progress", paused || !is_undoing(after) || {
-            let mut calls = after.started_parts().filter_map(|(_, record)| in_progress_until(record));
-            calls.all(|until| until <= context.now || in_time(until + pickup))
-        }),
-        ("due soon after each wake, in case it is lost", { wakes }.all(|at| in_time(at + pickup))),
-        ("a Pending task is due soon", !pending || in_time(context.now + pickup)),
-        ("a paused task is due within the limit", in_time(context.now + limits::PAUSED_CHECK_INTERVAL) || !paused),
+        (
+            "due soon after each wake, in case it is lost",
+            delays.clone().all(|delay| in_time(context.now + delay + pickup)),
+        ),
         (
             "no wake is delayed longer than a queue can delay it",
-            effects.iter().all(|effect| {
-                !matches!(effect, Effect::Wake { after, .. } if *after > limits::QUEUE_DELAY_MAX)
-            }),
+            { delays }.all(|delay| delay <= limits::QUEUE_DELAY_MAX),
         ),
     ]
 }
 
 /// Invariants of final states, which change only by a command or by a report that contradicts them.
 fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
-    let DecisionCheck { workflow, before, after, event, effects, context } = decision;
+    let DecisionCheck { before, after, event, effects, context, .. } = decision;
     let ends = decision.ends();
     let stays = before.process_state == after.process_state && before.ended_at == after.ended_at;
     let commanded =
         matches!(event, Event::CommandReceived(_) | Event::ParentRequested(Action::Undo));
-    let passed =
-        |name| after.steps.get(name).is_some_and(|r: &StepRecord| has_passed(&r.run.state));
     let notifications =
         effects.iter().filter(|effect| matches!(effect, Effect::Notification { .. })).count();
-    let processed = after.process_state == ProcessState::Processed;
-    let undone = after.process_state == ProcessState::Undone;
-    let running = after.awaited_attempts().next().is_some();
-    let error = |task: &Task| task.process_state == ProcessState::Error;
     vec![
         (
             "a final state changes only by a command, or by a report that contradicts it",
             !is_final(before) || stays || commanded || ran_although_undone(before, after, event),
         ),
-        (
-            "a task has an end time if and only if its state is final",
-            after.ended_at.is_some() == is_final(after),
-        ),
         ("the end time is the time of the decision", !ends || after.ended_at == Some(context.now)),
-        (
-            "a task has an error reason if and only if it is in Error",
-            after.error.is_some() == error(after),
-        ),
-        (
-            "Processed: every step completed or was skipped",
-            !processed || workflow.steps.keys().all(passed),
-        ),
-        ("Processed: the task has no undo reason", !processed || after.undo_reason.is_none()),
-        ("Undone: nothing is left to undo", !undone || left_to_undo(workflow, after).is_empty()),
-        ("Processed and Undone: no attempt is running", !(processed || undone) || !running),
-        (
-            "Undone: no call of unknown outcome may still be in progress",
-            !undone
-                || !ends
-                || after.started_parts().all(|(_, r)| in_progress_until(r) <= Some(context.now)),
-        ),
-        (
-            "Undoing and Undone: the task has an undo reason",
-            !(undone || is_undoing(after)) || after.undo_reason.is_some(),
-        ),
-        (
-            "a task whose undo is final does not go forward again",
-            !after.undo_is_final || after.undo_reason.is_some(),
-        ),
         (
             "the client is notified of the end",
             !ends || notifications == usize::from(after.reply_to.is_some()),
@@ -348,7 +289,6 @@ fn command_invariants(
                     .collect::<Vec<_>>(),
         ),
         ("a refused command changes nothing else", refused.is_none() || unchanged == **before),
-        ("only the newest commands are kept", after.commands.len() <= limits::COMMAND_RECORDS_MAX),
     ]
 }
 

@@ -34,22 +34,7 @@ impl CheckedTransition<'_> {
                     violated.push(format!("{step} #{attempt}: {text}"));
                 }
             };
-            check("only a step, not its undo, awaits a callback", action == Action::Do);
-            check(
-                "the heartbeat deadline is not after the callback's deadline",
-                complete_by <= answer_by,
-            );
-            check(
-                "the callback's deadline is not after the task's complete-by",
-                answer_by <= after.complete_by,
-            );
             let definition = &self.workflow.definition.steps[&step.step];
-            let waits = definition.point_of_no_return;
-            let backward = after.process_state == ProcessState::Undoing;
-            check(
-                "no callback is awaited in Undoing, except at the point of no return",
-                waits || !backward,
-            );
             let old = before.progress(&step, action).map(|old| &old.state);
             if let Some(StepState::AwaitingCallback { complete_by: by, answer_by: last, .. }) = old
             {

@@ -48,7 +48,6 @@ impl CheckedTransition<'_> {
             "Error sends exactly one alert, and no other state sends one",
             alerts().count() == usize::from(in_error),
         );
-        check("a task in a final state is not paused", after.paused_at.is_none());
         let backward = after.undo_reason.is_some();
         for effect in alerts() {
             let Effect::Publish(BusEvent::Operator(event)) = effect else { continue };

@@ -12,10 +12,7 @@ use steward_core::model::{
 };
 
 use super::CheckedTransition;
-use crate::exploration::{
-    model_state::ModelState,
-    progress::{has_passed, is_completed, is_failed},
-};
+use crate::exploration::{model_state::ModelState, progress::has_passed};
 
 impl CheckedTransition<'_> {
     /// The items of each step.
@@ -29,22 +26,7 @@ impl CheckedTransition<'_> {
                 }
             };
             let at_once = self.workflow.definition.steps[name].for_each.as_ref().unwrap().at_once;
-            for action in [Action::Do, Action::Undo] {
-                let open = items.iter().filter_map(|item| item.progress(action));
-                let open = open.filter(|way| !has_passed(way) && !is_failed(way)).count();
-                check("no more items run than the concurrency limit", open <= at_once as usize);
-            }
-            let passed = items.iter().filter(|item| has_passed(&item.run)).count();
-            let have_passed = passed == items.count() as usize;
-            check(
-                "completed only when all items are complete",
-                !is_completed(&record.run) || have_passed,
-            );
             let is_each = record.run.state == StepState::RunningItems;
-            check(
-                "completed as soon as all items are complete",
-                !goes_on || !have_passed || !is_each,
-            );
             let open = items.iter().filter(|item| !has_passed(&item.run)).count();
             let full = open >= at_once as usize || items.started() == items.count();
             let in_time = self.after.now < after.complete_by;
@@ -59,7 +41,6 @@ impl CheckedTransition<'_> {
                 "one item for each element of the list",
                 items.count() as usize == if none { 0 } else { count },
             );
-            check("a step with items has no undo as a whole", record.undo.is_none());
         }
     }
 

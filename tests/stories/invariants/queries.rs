@@ -38,10 +38,6 @@ pub(super) fn is_final(task: &Task) -> bool {
     }
 }
 
-pub(super) fn ended_without_error(task: &Task) -> bool {
-    is_final(task) && task.process_state != ProcessState::Error
-}
-
 pub(super) fn is_undoing(task: &Task) -> bool {
     task.process_state == ProcessState::Undoing
 }
@@ -147,21 +143,6 @@ pub(super) fn descendants<'a>(workflow: &'a Workflow, step: &StepName) -> Vec<&'
         }
     }
     found
-}
-
-/// The end of each wait: of steps, or of undos if the task is Undoing.
-pub(super) fn waits(task: &Task) -> impl Iterator<Item = Timestamp> {
-    let backward = is_undoing(task);
-    task.started_actions().filter_map(move |(_, action, progress)| match progress.state {
-        StepState::Waiting { until, .. } if (action == Action::Undo) == backward => Some(until),
-        StepState::Waiting { .. }
-        | StepState::Running { .. }
-        | StepState::AwaitingCallback { .. }
-        | StepState::RunningItems
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    })
 }
 
 /// The values of a task that no decision may change; all others are replaced by constants.

@@ -21,6 +21,7 @@
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
 //! | `settle`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
 //! | `passed_payloads` | which payloads a task may name in what it sends |
+//! | [`invariants`] | what holds of every task between two decisions |
 //! | `placement` | which documents are stored in the task's item |
 
 mod advance;
@@ -36,6 +37,7 @@ mod edit_input;
 pub mod effect;
 pub mod event;
 mod forward;
+pub mod invariants;
 mod item_list;
 mod lifecycle;
 pub mod notify;

@@ -21,7 +21,7 @@ use crate::{
         attempt::Action,
         document::Document,
         messages::WakeCause,
-        names::Part,
+        names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
         time::later,
@@ -285,8 +285,12 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn extend_retention(&mut self) {
         let now = self.now();
         if self.task.document_retention().expires_at(self.inputs.context.timing.retention) <= now {
-            let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
-            let started = records
+            let plan = self.plan();
+            let runs_child =
+                |name: &StepName| plan.find(name).is_some_and(|step| step.runs_child());
+            let steps = self.task.steps.iter_mut().filter(|(name, _)| runs_child(name));
+            let started = steps
+                .flat_map(|(_, record)| record.part_records_mut())
                 .map(|record| &mut record.run)
                 .filter(|run| run.state.newest_attempt().is_some());
             started.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));

@@ -126,6 +126,7 @@ use crate::{
         documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
+        invariants::ViolatedInvariant,
         lifecycle::MayHaveLost,
         notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
@@ -187,7 +188,23 @@ pub fn transition(
         PendingDecision::Illegal(reason) => Transition::Illegal(reason),
     };
     let needed = cache.needed();
-    if needed.is_empty() { Ok(transition) } else { Err(NeededDocuments(needed)) }
+    if !needed.is_empty() {
+        return Err(NeededDocuments(needed));
+    }
+    debug_assert_eq!(violated(plan, task, &transition, context), None, "by `{}`", event.name());
+    Ok(transition)
+}
+
+/// The invariant that a decision violates, if the task before it violates none.
+fn violated(
+    plan: &Plan,
+    before: &Task,
+    decided: &Transition,
+    context: DecisionContext<'_>,
+) -> Option<ViolatedInvariant> {
+    let check = |task: &Task| task.check(plan, context.now, context.timing.pickup_within).err();
+    let Transition::Apply { task: after, .. } = decided else { return None };
+    check(after).filter(|_| check(before).is_none())
 }
 
 /// Stops a task in Error, with an alert, because its next state would be too large to save. If the task has ended

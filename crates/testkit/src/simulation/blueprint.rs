@@ -7,7 +7,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::plan::Plan,
     model::{
         lifecycle::LifecycleEventKind,
         names::{StepName, WorkflowName},
@@ -172,8 +172,8 @@ impl Blueprint {
         workflow
     }
 
-    /// The parsed definition.
-    pub(super) fn workflow(&self) -> Result<Workflow> {
+    /// The parsed and compiled definition.
+    pub(super) fn workflow(&self) -> Result<Plan> {
         Ok(serde_json::from_value(self.definition())?)
     }
 }

@@ -343,7 +343,7 @@ impl FaultInjector {
     ) {
         self.trace(|| format!("creates {}: {created:?}", task.task_id));
         if *created == CreateOutcome::Created {
-            self.deployment.check_size(None, task);
+            self.deployment.check_task(None, task);
             let now = self.deployment.now();
             let inline = task.documents.body(&DocumentKey::Submission);
             let submitted = separate.map(|document| &document.body).or(inline.as_ref());
@@ -363,7 +363,7 @@ impl FaultInjector {
         let keys: Vec<_> = output_keys(task).into_iter().chain(failure_reason_keys(task)).collect();
         let documents = self.memory().store().documents_of(task, &keys).await?;
         let now = self.deployment.time();
-        self.deployment.check_size(before, task);
+        self.deployment.check_task(before, task);
         if let Some(before) = before {
             let state = &mut *self.deployment.state();
             state.oracle.observe_save(before, task, &documents, &state.ledger, now);

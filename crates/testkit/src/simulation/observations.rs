@@ -23,7 +23,7 @@ use steward_runtime::ports::{OutgoingMessage, Queue};
 
 use super::{
     blueprint::WorkPlan,
-    child_checks, due_check,
+    child_checks,
     expectations::{Expected, TaskExpectations},
     ledger::EffectLedger,
     oracle::{ObservedAlert, Oracle},
@@ -76,8 +76,6 @@ impl Oracle {
                 task.retention_s
             ));
         }
-        let found = due_check::check_due(self, task, task.submitted_at);
-        self.violations.extend(found);
     }
 
     /// Records a successful save, and checks it. `documents` are the existing documents of the task's attempts.

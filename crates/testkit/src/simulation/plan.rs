@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use serde_json::{Value, json};
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::plan::Plan,
     model::{
         command::CommandAction,
         names::{AgentName, TaskId, Tenant},
@@ -154,7 +154,7 @@ pub(super) struct SimulationPlan {
     pub(super) rate_limits: BTreeMap<AgentName, RateLimit>,
     /// The descriptions from which `workflows` are created.
     pub(super) blueprints: Vec<Blueprint>,
-    pub(super) workflows: Vec<Workflow>,
+    pub(super) workflows: Vec<Plan>,
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) commands: Vec<CommandPlan>,
     /// How often the supervisor runs.

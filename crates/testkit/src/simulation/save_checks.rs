@@ -16,7 +16,7 @@ use steward_operator::view::newest_reason;
 
 use super::{
     blueprint::{CallbackPlan, StepPlan, WorkPlan},
-    child_checks, due_check,
+    child_checks,
     expectations::{Expected, FROM_OUTSIDE, TaskExpectations},
     ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
@@ -82,7 +82,6 @@ impl ObservedSave<'_> {
             let (old, new) = (before.revision, after.revision);
             found.push(format!("{id}: revision {new} was saved over revision {old}"));
         }
-        found.extend(due_check::check_due(self.oracle, after, self.now));
         found.extend(self.check_end());
         found.extend(self.check_idle());
         found.extend(child_checks::check_overdue_undo(self.oracle, before, after));

@@ -1,23 +1,36 @@
-//! The oracle's checks of sizes. In no run may an item be larger than the size computed from its definition, may a task
-//! stop because of its size, or may the store refuse an item because of its size.
+//! The oracle's checks of each stored task by itself: its invariants, and its size. In no run may an item be larger than the
+//! size computed from its definition, may a task stop because of its size, or may the store refuse an item because of its
+//! size.
+
+use std::time::Duration;
 
 use steward_core::{
-    definition::{size, workflow::Workflow},
-    model::{items::ItemRecords, names::TaskId, step::StepRecord, task::Task},
+    definition::{plan::Plan, size, workflow::Workflow},
+    model::{
+        items::ItemRecords,
+        names::TaskId,
+        step::StepRecord,
+        task::Task,
+        time::{Timing, later},
+    },
 };
 use steward_runtime::ports::{PortError, Ports};
 
 use super::deployment::SimulatedDeployment;
 
+/// How long a save may take.
+const SAVE_TAKES: Duration = Duration::from_secs(1);
+
 /// The beginning of the error of a task that stopped because of its size.
 const STOPPED: &str = "the task's record would be larger than";
 
 impl SimulatedDeployment {
-    /// Checks the size of a task that was recorded, or saved in place of `before`.
-    pub(super) fn check_size(&self, before: Option<&Task>, task: &Task) {
+    /// Checks a task that was recorded, or saved in place of `before`.
+    pub(super) fn check_task(&self, before: Option<&Task>, task: &Task) {
         let workflow = self.plan.workflows.iter().find(|workflow| workflow.name == task.workflow);
         let bytes = self.memory.store().task_bytes(&task.task_id).unwrap_or_default();
         let found = [
+            workflow.and_then(|workflow| self.violated(workflow, task)),
             stopped(task),
             workflow.and_then(|workflow| too_large(workflow, task, bytes)),
             workflow.and_then(|workflow| large_part(workflow, before, task)),
@@ -26,6 +39,13 @@ impl SimulatedDeployment {
         for finding in found.into_iter().flatten() {
             state.oracle.add_finding(format!("{}: {finding}", task.task_id));
         }
+    }
+
+    /// The invariant that a task violates. A save takes time, and the clock of a scheduler may be ahead.
+    fn violated(&self, workflow: &Plan, task: &Task) -> Option<String> {
+        let Timing { clock_skew, pickup_within, .. } = self.plan.timing;
+        let now = later(self.time(), clock_skew + SAVE_TAKES);
+        task.check(workflow, now, pickup_within).err().map(|violated| violated.to_string())
     }
 
     /// Checks the error of a write: it must not be the size limit.

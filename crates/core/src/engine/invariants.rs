@@ -1,0 +1,404 @@
+//! The invariants of a task by itself: what holds of every task between two decisions, whatever has happened to it.
+//!
+//! In debug builds the engine asserts that a decision keeps them. Exploration and simulation check every state, and add, as
+//! the stories do, what a task alone does not show: the change from one state to the next, effects, services, child tasks.
+//!
+//! The invariants read the records, and do not call the functions by which the engine decides what is ready, left to
+//! undo, or due.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::{
+    definition::plan::{CompiledStep, Plan},
+    limits,
+    model::{
+        attempt::Action,
+        items::ItemRecords,
+        names::StepName,
+        part_run::PartRun,
+        step::{Progress, StepRecord, StepState},
+        task::{ProcessState, Task},
+        time::later,
+    },
+};
+
+/// An invariant that a task violates.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{subject}: {invariant}")]
+pub struct ViolatedInvariant {
+    /// The task, a step, or a part of a step.
+    subject: String,
+    /// What does not hold.
+    invariant: &'static str,
+}
+
+/// Each invariant's text, and whether it holds.
+type Invariants<'a> = &'a [(&'static str, bool)];
+
+impl Task {
+    /// Checks the task as a decision at `now` left it, or a later look at it finds it. `pickup_within` is how long the
+    /// scheduler may take to handle a wake.
+    ///
+    /// # Errors
+    /// The first invariant that the task violates.
+    pub fn check(
+        &self,
+        plan: &Plan,
+        now: Timestamp,
+        pickup_within: Duration,
+    ) -> Result<(), ViolatedInvariant> {
+        let subject = || format!("task {}", self.task_id);
+        require(subject, &state_invariants(self))?;
+        require(subject, &end_invariants(self, plan))?;
+        require(subject, &due_invariants(self, now, pickup_within))?;
+        for (name, record) in &self.steps {
+            let subject = || format!("step {name}");
+            let Some(step) = plan.find(name) else {
+                return require(subject, &[("the workflow has the step", false)]);
+            };
+            require(subject, &list_invariants(self, step, record))?;
+            for (PartRun { items, .. }, part) in record.part_runs(name) {
+                let items =
+                    || items.as_ref().map_or_else(String::new, |items| format!("{items:?}"));
+                let subject = || format!("step {name}{}", items());
+                require(subject, &part_invariants(self, plan, name, step, part))?;
+                require(subject, &progress_invariants(self, step, Action::Do, &part.run))?;
+                if let Some(undo) = &part.undo {
+                    let subject = || format!("undo of step {name}{}", items());
+                    require(subject, &progress_invariants(self, step, Action::Undo, undo))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn require(
+    subject: impl Fn() -> String,
+    invariants: Invariants<'_>,
+) -> Result<(), ViolatedInvariant> {
+    match invariants.iter().find(|(_, holds)| !holds) {
+        Some((invariant, _)) => Err(ViolatedInvariant { subject: subject(), invariant }),
+        None => Ok(()),
+    }
+}
+
+/// What the state of the task as a whole excludes.
+fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
+    let state = task.process_state;
+    let is_final = state.is_final();
+    let failures = task
+        .action_runs()
+        .map(|(run, _, progress)| u64::from(progress.failure_count) * run.count() as u64);
+    let mut ids: Vec<_> = task.commands.iter().map(|record| &record.id).collect();
+    ids.sort_unstable();
+    let undoes = matches!(state, ProcessState::Undoing | ProcessState::Undone);
+    let runs_forward =
+        matches!(state, ProcessState::Pending | ProcessState::Processing | ProcessState::Processed);
+    let depth = task.parent.as_ref().map(|parent| parent.depth);
+    [
+        ("only a task that has not ended is locked", !is_final || task.locked_by.is_none()),
+        ("only a task that has not ended is paused", !is_final || task.paused_at.is_none()),
+        ("it has an end time if and only if it has ended", task.ended_at.is_some() == is_final),
+        (
+            "it has an error if and only if it is in Error",
+            task.error.is_some() == (state == ProcessState::Error),
+        ),
+        ("Undoing, Undone: it has an undo reason", !undoes || task.undo_reason.is_some()),
+        (
+            "Pending, Processing, Processed: it has no undo reason",
+            !runs_forward || task.undo_reason.is_none(),
+        ),
+        ("a final undo has a reason", !task.undo_is_final || task.undo_reason.is_some()),
+        ("Pending: no step has started", state != ProcessState::Pending || task.steps.is_empty()),
+        (
+            "its failure count includes the failures of its steps",
+            u64::from(task.failure_count) >= failures.sum::<u64>(),
+        ),
+        ("it keeps only the newest commands", task.commands.len() <= limits::COMMAND_RECORDS_MAX),
+        ("each of its commands is recorded once", ids.is_sorted_by(|a, b| a < b)),
+        (
+            "the depth of a child task is within the limit",
+            depth.is_none_or(|depth| (1..=limits::CHILD_DEPTH_MAX).contains(&depth)),
+        ),
+        (
+            "only a child task is kept for a parent",
+            task.retention_for_parent.is_none() || task.parent.is_some(),
+        ),
+    ]
+}
+
+/// What a task has done when it ends.
+fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
+    let state = task.process_state;
+    let without_error = matches!(state, ProcessState::Processed | ProcessState::Undone);
+    let mut parts = task.part_runs();
+    let mut awaited = task.action_runs().filter(|(.., progress)| is_awaited(&progress.state));
+    let is_left = |(run, record): (PartRun<'_>, &StepRecord)| {
+        plan.find(run.step).is_some_and(|step| is_left_to_undo(step, record))
+    };
+    let may_be_in_progress = |(_, record): (PartRun<'_>, &StepRecord)| {
+        let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
+        let until =
+            record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until));
+        until > task.ended_at
+    };
+    let has_passed_step =
+        |name| task.steps.get(name).is_some_and(|record| has_passed(&record.run.state));
+    [
+        (
+            "Processed: every step completed or was skipped",
+            state != ProcessState::Processed || plan.steps().all(|(name, _)| has_passed_step(name)),
+        ),
+        ("Undone: nothing is left to undo", state != ProcessState::Undone || !parts.any(is_left)),
+        (
+            "Undone: no call of unknown outcome may be in progress",
+            state != ProcessState::Undone || !task.part_runs().any(may_be_in_progress),
+        ),
+        ("Processed, Undone: nothing is awaited", !without_error || awaited.next().is_none()),
+        ("Processed, Undone: it is not due", !without_error || task.due.is_none()),
+        ("it is due if it has not ended", state.is_final() || task.due.is_some()),
+    ]
+}
+
+/// Until when a task that has not ended is due at the latest: a lost message delays it, and never strands it.
+fn due_invariants(
+    task: &Task,
+    now: Timestamp,
+    pickup_within: Duration,
+) -> [(&'static str, bool); 6] {
+    let due_by = |time| task.process_state.is_final() || task.due.is_some_and(|due| due <= time);
+    let soon = later(now, pickup_within);
+    let paused = task.paused_at.is_some();
+    let backward = task.undo_reason.is_some();
+    let states = || task.action_runs().map(|(_, _, progress)| &progress.state);
+    let waits = states().filter_map(|state| match state {
+        StepState::Waiting { until, .. } => Some(until),
+        StepState::Running { .. }
+        | StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    });
+    let calls = task.part_runs().flat_map(|(_, record)| {
+        let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
+        [record.run.call_may_run_until, undo.and_then(|undo| undo.call_may_run_until)]
+    });
+    let mut calls = calls.flatten().filter(|until| backward && *until > now);
+    let mut waits = waits.map(|until| later((*until).max(now), pickup_within));
+    [
+        ("due by its complete-by", paused || due_by(task.complete_by)),
+        ("due by the deadline of each awaited reply or callback", {
+            states().filter_map(awaited_by).all(due_by)
+        }),
+        ("due soon after the end of each wait", paused || waits.all(due_by)),
+        (
+            "due soon after the last call for which the undo waits",
+            paused || calls.all(|until| due_by(later(until, pickup_within))),
+        ),
+        (
+            "Pending: due soon",
+            paused || task.process_state != ProcessState::Pending || due_by(soon),
+        ),
+        (
+            "paused: due within the limit",
+            !paused || due_by(later(now, limits::PAUSED_CHECK_INTERVAL)),
+        ),
+    ]
+}
+
+/// What holds of a step as a whole, and of its list of items.
+fn list_invariants(
+    task: &Task,
+    step: &CompiledStep,
+    record: &StepRecord,
+) -> [(&'static str, bool); 7] {
+    let is_running = record.run.state == StepState::RunningItems;
+    let items = record.items.as_ref();
+    let each = step.definition.for_each.as_ref();
+    let all_passed = items.is_some_and(|items| {
+        items.started() == items.count()
+            && items.runs().all(|(_, item)| has_passed(&item.run.state))
+    });
+    let within_limit = |items: &ItemRecords<StepRecord>, action| {
+        let open = items.runs().filter_map(|(range, item)| {
+            let state = &item.progress(action)?.state;
+            let is_open = !has_passed(state) && !state.is_failed();
+            is_open.then_some(range.len() as u64)
+        });
+        each.is_some_and(|each| open.sum::<u64>() <= u64::from(each.at_once))
+    };
+    let goes_on = task.process_state == ProcessState::Processing && task.paused_at.is_none();
+    let completed = matches!(record.run.state, StepState::Completed { .. });
+    [
+        ("only a step with `for_each` has items", items.is_none() || each.is_some()),
+        ("a step whose items run has items", !is_running || items.is_some()),
+        (
+            "no more items have started than the list has, or than a list may have",
+            items.is_none_or(|items| {
+                items.started() <= items.count() && items.count() <= limits::ITEMS_MAX
+            }),
+        ),
+        (
+            "no more items are in progress than `at_once`",
+            items.is_none_or(|items| {
+                within_limit(items, Action::Do) && within_limit(items, Action::Undo)
+            }),
+        ),
+        (
+            "a step completes when its last item has passed",
+            items.is_none() || completed <= all_passed && !(goes_on && is_running && all_passed),
+        ),
+        ("a step with items is not undone as a whole", items.is_none() || record.undo.is_none()),
+        (
+            "an item has no items",
+            items.is_none_or(|items| items.runs().all(|(_, item)| item.items.is_none())),
+        ),
+    ]
+}
+
+/// What holds of a step or an item. A late effect comes to light also while earlier steps are being undone, so the whole
+/// order of undos holds only of their requests.
+fn part_invariants(
+    task: &Task,
+    plan: &Plan,
+    name: &StepName,
+    step: &CompiledStep,
+    record: &StepRecord,
+) -> [(&'static str, bool); 7] {
+    let state = task.process_state;
+    let undo = record.undo.as_ref().map(|undo| &undo.state);
+    let undo_runs = undo.is_some_and(is_awaited);
+    let is_later =
+        |run: PartRun<'_>| plan.find(run.step).is_some_and(|step| step.ancestors.contains(name));
+    let mut awaited = task.part_runs().filter(|(_, other)| is_awaited(&other.run.state));
+    let in_order = !undo_runs || !awaited.any(|(run, _)| is_later(run));
+    let has_begun_undo = || task.part_runs().any(|(_, other)| other.undo.is_some());
+    // The undo of a paused task is cancelled when the task is resumed.
+    let undoes =
+        matches!(state, ProcessState::Undoing | ProcessState::Undone) && task.paused_at.is_none();
+    let is_past_return = step.definition.point_of_no_return
+        && matches!(record.run.state, StepState::Completed { .. });
+    [
+        (
+            "Processing: it has not failed",
+            state != ProcessState::Processing || !record.run.state.is_failed(),
+        ),
+        (
+            "Undoing: its undo has not failed",
+            state != ProcessState::Undoing || !undo.is_some_and(StepState::is_failed),
+        ),
+        ("only a step with an undo is undone", undo.is_none() || step.undo().is_some()),
+        ("it is undone only if the task is", undo.is_none() || task.undo_reason.is_some()),
+        ("its undo waits for its own attempt", !undo_runs || !is_awaited(&record.run.state)),
+        ("its undo waits for the attempts of later steps", in_order),
+        (
+            "past the point of no return no undo begins",
+            !undoes || !is_past_return || task.undo_is_final || has_begun_undo(),
+        ),
+    ]
+}
+
+/// What holds of the progress of a part or of its undo.
+fn progress_invariants(
+    task: &Task,
+    step: &CompiledStep,
+    action: Action,
+    progress: &Progress,
+) -> [(&'static str, bool); 11] {
+    let Progress { state, agent, .. } = progress;
+    let agents = step.agents().map_or(0, |agents| agents.names().len());
+    let has_agent = agents > 0;
+    let is_deferred = matches!(state, StepState::Waiting { complete_by: Some(_), .. });
+    let awaits_callback = match state {
+        StepState::AwaitingCallback { complete_by, answer_by, .. } => {
+            Some(complete_by <= answer_by && *answer_by <= task.complete_by)
+        }
+        StepState::Running { .. }
+        | StepState::RunningItems
+        | StepState::Waiting { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    };
+    let is_undoing = task.process_state == ProcessState::Undoing;
+    let allowed = step.action(action).map_or(0, |definition| {
+        let recovery = &definition.recovery;
+        let waits = recovery.extended_wait.as_ref().map_or(0, |wait| wait.times);
+        recovery.attempts.0.max(1).saturating_mul(waits.saturating_add(1))
+    });
+    [
+        ("attempts are numbered from 1", state.newest_attempt() != Some(0)),
+        (
+            "it awaits nothing after the task's complete-by",
+            awaited_by(state).is_none_or(|by| by <= task.complete_by),
+        ),
+        (
+            "only a step with a callback awaits one",
+            awaits_callback.is_none() || action == Action::Do && step.callback().is_some(),
+        ),
+        ("the deadlines of a callback are in order", awaits_callback != Some(false)),
+        (
+            "Undoing: only the callback of a point of no return is awaited",
+            awaits_callback.is_none() || !is_undoing || step.definition.point_of_no_return,
+        ),
+        // One permanent failure may be added to those that the policy allows.
+        ("it fails no more often than its policy allows", progress.failure_count <= allowed + 1),
+        (
+            "only a call may be in progress, or be deferred",
+            has_agent || progress.call_may_run_until.is_none() && !is_deferred,
+        ),
+        (
+            "its agent is one of those of the step",
+            agent.is_none_or(|position| (position as usize) < agents),
+        ),
+        (
+            "only a step with several agents has shared requests",
+            !progress.sent_shared || agents > 1,
+        ),
+        (
+            "only a step with a child task has a report of one",
+            progress.child_revision.is_none() || step.runs_child(),
+        ),
+        (
+            "it keeps only the newest contradictions",
+            progress.contradictions.len() <= limits::CONTRADICTIONS_MAX
+                && progress.contradictions.is_sorted_by_key(|known| known.attempt),
+        ),
+    ]
+}
+
+/// Whether a part has an undo, took effect or may have, and is not undone yet.
+fn is_left_to_undo(step: &CompiledStep, record: &StepRecord) -> bool {
+    let has_effect =
+        matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run;
+    let is_undone = record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state));
+    step.undo().is_some() && has_effect && !is_undone
+}
+
+fn has_passed(state: &StepState) -> bool {
+    matches!(state, StepState::Completed { .. } | StepState::Skipped { .. })
+}
+
+/// The deadline of the awaited reply, callback or heartbeat, if one is awaited.
+fn awaited_by(state: &StepState) -> Option<Timestamp> {
+    match state {
+        StepState::Running { complete_by, .. }
+        | StepState::AwaitingCallback { complete_by, .. } => Some(*complete_by),
+        StepState::RunningItems
+        | StepState::Waiting { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
+}
+
+fn is_awaited(state: &StepState) -> bool {
+    awaited_by(state).is_some()
+}
+
+#[cfg(test)]
+mod tests;
