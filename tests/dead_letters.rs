@@ -18,7 +18,7 @@ use steward_aws::{
 };
 use steward_core::model::events::BusEvent;
 use steward_emulator::{embedded::EmbeddedAws, resources::create_queue};
-use steward_memory_ports::MemoryBus;
+use steward_test_world::MemoryBus;
 use steward_runtime::ports::{EventBus, PortError};
 
 const DEAD: &str = "shop-dead-letters";

@@ -29,7 +29,7 @@ use steward_core::{
     },
     submission::ReplyQueues,
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::{
     intake::{read_intake, report_wait},
     ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},

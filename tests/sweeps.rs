@@ -17,7 +17,7 @@ use steward_forecast::cost::{
     idle_month::{QUEUES, RUN, TICK, TICKS},
     prices::{Prices, TaskUsage},
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Clock, Ports, Queue, StateStore};
 use steward_supervisor::{SweepResult, SweepSchedule, handle_ticks, run, ticks::RUN_EVERY};
 

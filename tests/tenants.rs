@@ -23,7 +23,7 @@ use steward_core::{
     },
     submission::ReplyQueues,
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Clock, OutgoingMessage, Ports, Queue, StateStore};
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event};

@@ -26,7 +26,7 @@ use steward_emulator::{
     embedded::{EmbeddedAws, ExternalEndpoints},
     resources,
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Ports, Queue};
 
 /// The environment variable with the endpoint of the emulator.

@@ -12,7 +12,7 @@ use steward_core::{
     definition::workflow::Workflow,
     model::{retention::DocumentRetention, task::Task, time::Timing},
 };
-use steward_memory_ports::intercepted_store::{
+use steward_test_world::intercepted_store::{
     InterceptedStore, Interceptor, StoreCall, StoreReply,
 };
 use steward_runtime::ports::{CreateOutcome, PortError, Ports, PutOutcome, Queue, StateStore};

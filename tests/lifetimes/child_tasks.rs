@@ -5,7 +5,7 @@ use steward_core::model::{
     messages::{ReplyOutcome, SchedulerMessage},
     task::ProcessState,
 };
-use steward_memory_ports::ExpiredItem;
+use steward_test_world::ExpiredItem;
 use steward_runtime::ports::{Clock, Ports};
 
 use super::harness::*;

@@ -16,7 +16,7 @@ use steward_core::{
     },
     submission::{ReplyQueues, SubmissionRefusal},
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::{
     dispatch::send_effects,
     drive::{Delivery, drive},

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use steward_core::model::task::ProcessState;
-use steward_memory_ports::ExpiredItem;
+use steward_test_world::ExpiredItem;
 use steward_runtime::ports::Ports;
 
 use super::harness::*;

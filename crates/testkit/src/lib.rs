@@ -1,4 +1,4 @@
-//! Tests of all roles together. [`simulation`] runs them on the [in-memory ports](steward_memory_ports) under seeded
+//! Tests of all roles together. [`simulation`] runs them on the [in-memory ports](steward_test_world) under seeded
 //! fault injection.
 
 pub mod simulation;

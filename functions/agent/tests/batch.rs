@@ -27,7 +27,7 @@ use steward_core::{
         time::Timing,
     },
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Ports, Queue};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::json;
 use steward_core::model::{registration::AgentRegistration, time::Timing};
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 use steward_runtime::{
     agents::{self, RegisterOutcome},
     metrics::{DEAD_LETTERS, QUEUES_UNREAD, SWEEPS},

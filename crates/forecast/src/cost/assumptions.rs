@@ -6,7 +6,7 @@ use steward_core::{
     definition::step::{StepDefinition, StepWork},
     model::attempt::Action,
 };
-use steward_memory_ports::MemoryDefinitions;
+use steward_test_world::MemoryDefinitions;
 
 use super::{
     plan::{ForecastPlan, StepAssumptions, StepKey},

@@ -7,7 +7,7 @@ use steward_core::{
     definition::{step::StepDefinition, workflow::Workflow},
     model::names::{StepName, WorkflowName},
 };
-use steward_memory_ports::MemoryDefinitions;
+use steward_test_world::MemoryDefinitions;
 
 use super::{prices::Prices, sample::SampleValue, settings::ForecastSettings};
 

@@ -9,7 +9,7 @@ use steward_core::model::{
     document::Document, events::BusEvent, names::WorkflowName, retention::DocumentRetention,
     task::Task, time::Timing,
 };
-use steward_memory_ports::{
+use steward_test_world::{
     MemoryStore,
     intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };

@@ -39,7 +39,7 @@ use super::{
     plan::{ForecastPlan, StepAssumptions, StepKey},
     scripted::{script::LogItem, services::ScriptedServices},
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 
 /// The signing keys of the simulated deployment. Nothing outside it accepts them.
 const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;

@@ -29,7 +29,7 @@ use super::{
     trace_checks,
     virtual_time::{EPOCH_S, Millis, SECOND},
 };
-use steward_memory_ports::MemoryPorts;
+use steward_test_world::MemoryPorts;
 
 /// An event on the schedule.
 #[derive(Debug)]

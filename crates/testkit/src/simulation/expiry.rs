@@ -17,7 +17,7 @@ use super::{
     task_record::is_final,
     virtual_time::{HOUR, Millis, since_start},
 };
-use steward_memory_ports::ExpiredItem;
+use steward_test_world::ExpiredItem;
 
 impl SimulatedDeployment {
     /// Sets the clock by which the store decides what has expired.

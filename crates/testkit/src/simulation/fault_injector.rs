@@ -15,7 +15,7 @@ use steward_core::model::{
     task::Task,
     time::{Timing, later},
 };
-use steward_memory_ports::{
+use steward_test_world::{
     MemoryPorts, MemoryStore,
     intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };

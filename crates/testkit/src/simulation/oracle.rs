@@ -21,7 +21,7 @@ use steward_core::model::{
     task::{ProcessState, Task},
 };
 
-use steward_memory_ports::MemoryPayloads;
+use steward_test_world::MemoryPayloads;
 
 use super::{
     awaited_events::AwaitedEvents,

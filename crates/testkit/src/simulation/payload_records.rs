@@ -12,7 +12,7 @@ use steward_core::{
         task::Task,
     },
 };
-use steward_memory_ports::MemoryPayloads;
+use steward_test_world::MemoryPayloads;
 
 use super::{
     payload_plan::DocumentNumbers,

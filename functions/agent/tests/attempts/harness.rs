@@ -30,7 +30,7 @@ use steward_core::{
     },
     rate::RateLimit,
 };
-use steward_memory_ports::{
+use steward_test_world::{
     ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
     intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };
