@@ -93,7 +93,7 @@ impl Fixture {
     async fn open(workflow: &Workflow) -> Self {
         let deployment = TestDeployment::new(workflow).await;
         let ports = deployment.ports("publisher");
-        let publisher = publisher(&deployment.aws, &deployment.config, &ports.aws);
+        let publisher = publisher(&deployment.aws, &deployment.config, &ports);
         publisher.sync_all_rules().await.unwrap();
         let client = EventBridge::new(&deployment.aws.sdk_config());
         Self { deployment, client }
@@ -216,7 +216,7 @@ async fn an_event_completes_steps_of_every_version() {
     let fixture = Fixture::open(&paid(1, KEY)).await;
     let subscription = fixture.start("t-1", json!("o-1")).await;
     let ports = fixture.deployment.ports("publisher");
-    let publisher = publisher(&fixture.deployment.aws, &fixture.deployment.config, &ports.aws);
+    let publisher = publisher(&fixture.deployment.aws, &fixture.deployment.config, &ports);
     publisher.publish(&paid(2, "${ event.detail.ref }")).await.unwrap();
     let newer = fixture.start("t-2", json!("o-1")).await;
     fixture.handle([subscription, newer].concat(), 1).await;

@@ -7,7 +7,6 @@ pub(crate) mod throttling;
 use std::{
     io::Write,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -22,12 +21,12 @@ use steward_core::{
         names::{AgentName, TaskId},
         registration::{AGENT_CONTRACT, AgentRegistration, RegistrationOwner},
         task::Task,
-        time::Timing,
     },
 };
 use steward_emulator::{contract_check::ContractCheck, embedded::EmbeddedAws, resources};
-use steward_runtime::ports::{Clock, Ports, StateStore};
+use steward_runtime::ports::{Ports, StateStore};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
+use steward_test_world::{PortsOf, WorldClock};
 
 pub(crate) use fault_injection::{InjectedFault, SdkFaultInjector};
 pub(crate) use http_client::{with_request_handler, without_operation};
@@ -36,73 +35,11 @@ pub(crate) use http_client::{with_request_handler, without_operation};
 pub(crate) struct TestDeployment {
     pub(crate) aws: EmbeddedAws,
     pub(crate) config: Config,
-    pub(crate) clock: AdjustableClock,
-}
-
-/// A clock whose time changes only when the test changes it.
-#[derive(Debug, Clone)]
-pub(crate) struct AdjustableClock(Arc<Mutex<Timestamp>>);
-
-impl AdjustableClock {
-    pub(crate) fn advance_seconds(&self, seconds: i64) {
-        self.advance_by(jiff::SignedDuration::from_secs(seconds));
-    }
-
-    pub(crate) fn set(&self, now: Timestamp) {
-        *self.0.lock().unwrap() = now;
-    }
-
-    pub(crate) fn advance_by(&self, time: jiff::SignedDuration) {
-        *self.0.lock().unwrap() += time;
-    }
-}
-
-impl Clock for AdjustableClock {
-    fn now(&self) -> Timestamp {
-        *self.0.lock().unwrap()
-    }
-
-    /// Pauses on tokio's clock, which tests of contention control.
-    async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
-    }
+    pub(crate) clock: WorldClock,
 }
 
 /// The real adapters with the test's clock.
-pub(crate) struct AdapterPorts {
-    pub(crate) aws: AwsPorts,
-    clock: AdjustableClock,
-}
-
-impl Ports for AdapterPorts {
-    type Store = <AwsPorts as Ports>::Store;
-    type Definitions = <AwsPorts as Ports>::Definitions;
-    type Channel = <AwsPorts as Ports>::Channel;
-    type Bus = <AwsPorts as Ports>::Bus;
-    type Clock = AdjustableClock;
-
-    fn store(&self) -> &Self::Store {
-        self.aws.store()
-    }
-    fn definitions(&self) -> &Self::Definitions {
-        self.aws.definitions()
-    }
-    fn channel(&self) -> &Self::Channel {
-        self.aws.channel()
-    }
-    fn bus(&self) -> &Self::Bus {
-        self.aws.bus()
-    }
-    fn clock(&self) -> &AdjustableClock {
-        &self.clock
-    }
-    fn timing(&self) -> Timing {
-        self.aws.timing()
-    }
-    fn instance(&self) -> &str {
-        self.aws.instance()
-    }
-}
+pub(crate) type AdapterPorts = PortsOf<AwsPorts>;
 
 /// A time with the precision of events: whole milliseconds.
 pub(crate) fn truncate_to_millis(time: Timestamp) -> Timestamp {
@@ -138,7 +75,7 @@ impl TestDeployment {
     pub(crate) async fn with_aws(aws: EmbeddedAws, workflow: &Workflow) -> Self {
         let agent: AgentName = "a".parse().unwrap();
         let config = resources::create(&aws, &[agent]).await.unwrap();
-        let clock = AdjustableClock(Arc::new(Mutex::new(Timestamp::now())));
+        let clock = WorldClock::frozen(Timestamp::now());
         let deployment = Self { aws, config, clock };
         deployment.ports("publisher").definitions().publish(workflow).await.unwrap();
         deployment
@@ -166,7 +103,7 @@ impl TestDeployment {
     ) -> AdapterPorts {
         interceptors.push(ContractCheck::interceptor());
         let aws = AwsPorts::with_interceptors(sdk, &self.config, role, interceptors);
-        AdapterPorts { aws, clock: self.clock.clone() }
+        AdapterPorts::of(&aws, self.clock.clone())
     }
 
     /// Ports with an SDK configuration of the test.

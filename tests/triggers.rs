@@ -116,7 +116,7 @@ impl TriggerFixture {
     async fn open() -> Self {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let ports = deployment.ports("publisher");
-        let publisher = publisher(&deployment.aws, &deployment.config, &ports.aws);
+        let publisher = publisher(&deployment.aws, &deployment.config, &ports);
         let client = EventBridge::new(&deployment.aws.sdk_config());
         Self { deployment, publisher, client }
     }

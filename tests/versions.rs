@@ -31,7 +31,7 @@ impl VersionedDeployment {
     async fn open() -> Self {
         let deployment = TestDeployment::new(&workflow_version(1)).await;
         let ports = deployment.ports("publisher");
-        let publisher = publisher(&deployment.aws, &deployment.config, &ports.aws);
+        let publisher = publisher(&deployment.aws, &deployment.config, &ports);
         Self { deployment, publisher }
     }
 
@@ -201,7 +201,7 @@ async fn a_task_submitted_during_unpublication_continues_and_can_be_undone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_contains_every_version_with_its_state_and_no_trigger() {
     let fixture = VersionedDeployment::open().await;
-    let definitions = fixture.deployment.ports("reader").aws.definitions().clone();
+    let definitions = fixture.deployment.ports("reader").definitions;
     let trigger = json!({ "source": "shop", "detail_type": "Order Placed" });
     let triggered = Workflow {
         name: "a-line".parse().unwrap(),

@@ -10,12 +10,10 @@ use steward_aws::{
 };
 use steward_core::{
     definition::workflow::Workflow,
-    model::{retention::DocumentRetention, task::Task, time::Timing},
-};
-use steward_test_world::intercepted_store::{
-    InterceptedStore, Interceptor, StoreCall, StoreReply,
+    model::{retention::DocumentRetention, task::Task},
 };
 use steward_runtime::ports::{CreateOutcome, PortError, Ports, PutOutcome, Queue, StateStore};
+use steward_test_world::{InterceptedPorts, Interceptor, PortCall, PortReply, WorldPorts};
 
 use super::{
     backends::{AwsBackend, Backend, QueuedMessage},
@@ -28,31 +26,29 @@ pub(super) struct CoalescedBackend {
     ports: CoalescedPorts,
 }
 
-#[derive(Clone)]
-pub(super) struct CoalescedPorts {
-    ports: AwsPorts,
-    store: CoalescedStore,
-}
+type CoalescedPorts = InterceptedPorts<
+    UnrelatedWrites,
+    DynamoStore,
+    DynamoDefinitions,
+    SqsChannel,
+    EventBridgeBus,
+    SystemClock,
+>;
 
 /// Makes an unrelated write with each write of a store.
 #[derive(Clone)]
 pub(super) struct UnrelatedWrites(DynamoStore);
 
-type CoalescedStore = InterceptedStore<DynamoStore, UnrelatedWrites>;
-
 impl CoalescedBackend {
     fn over(aws: AwsBackend) -> Self {
-        let ports = CoalescedPorts::new(aws.ports().clone());
+        let ports = coalesced(aws.ports());
         Self { aws, ports }
     }
 }
 
-impl CoalescedPorts {
-    fn new(ports: AwsPorts) -> Self {
-        let store = ports.store().clone();
-        let interceptor = UnrelatedWrites(store.clone());
-        Self { store: InterceptedStore { store, interceptor }, ports }
-    }
+/// The ports of an instance, each of whose writes runs concurrently with an unrelated one.
+fn coalesced(ports: &AwsPorts) -> CoalescedPorts {
+    WorldPorts::of(ports, SystemClock).intercepted(UnrelatedWrites(ports.store().clone()))
 }
 
 /// A number that is unique in this process.
@@ -82,53 +78,17 @@ impl UnrelatedWrites {
 impl Interceptor for UnrelatedWrites {
     async fn intercept<T: Send + Sync>(
         &self,
-        call: StoreCall<'_>,
+        call: PortCall<'_>,
         effect: impl Future<Output = Result<T, PortError>> + Send,
-        _: impl Fn(&T) -> StoreReply<'_> + Send,
+        _: impl Fn(&T) -> PortReply<'_> + Send,
     ) -> Result<T, PortError> {
-        if let StoreCall::Create(_, separate) = call {
+        if let PortCall::Create(_, separate) = call {
             join!(effect, self.create_unrelated_task(separate.is_some())).0
-        } else if matches!(call, StoreCall::Save(_) | StoreCall::PutDocument(..)) {
+        } else if matches!(call, PortCall::Save(_) | PortCall::PutDocument(..)) {
             join!(effect, self.put_unrelated_document()).0
         } else {
             effect.await
         }
-    }
-}
-
-impl Ports for CoalescedPorts {
-    type Store = CoalescedStore;
-    type Definitions = DynamoDefinitions;
-    type Channel = SqsChannel;
-    type Bus = EventBridgeBus;
-    type Clock = SystemClock;
-
-    fn store(&self) -> &CoalescedStore {
-        &self.store
-    }
-
-    fn definitions(&self) -> &DynamoDefinitions {
-        self.ports.definitions()
-    }
-
-    fn channel(&self) -> &SqsChannel {
-        self.ports.channel()
-    }
-
-    fn bus(&self) -> &EventBridgeBus {
-        self.ports.bus()
-    }
-
-    fn clock(&self) -> &SystemClock {
-        self.ports.clock()
-    }
-
-    fn timing(&self) -> Timing {
-        self.ports.timing()
-    }
-
-    fn instance(&self) -> &str {
-        self.ports.instance()
     }
 }
 
@@ -144,7 +104,7 @@ impl Backend for CoalescedBackend {
     }
 
     fn another_instance(&self) -> Self::Ports {
-        CoalescedPorts::new(self.aws.another_instance())
+        coalesced(&self.aws.another_instance())
     }
 
     async fn publish_definition(&self, workflow: &Workflow) -> Result<(), PublishError> {

@@ -23,7 +23,7 @@ use steward_core::{
 
 use crate::{
     fixtures::{self, decision},
-    ports::ConstantPorts,
+    ports::{ConstantPorts, Results, ports as constant},
     table::BaselineTable,
 };
 
@@ -53,13 +53,13 @@ fn ports() -> ConstantPorts {
     let workflow = Arc::new(serde_json::from_value(definition.clone()).unwrap());
     let task = without_documents(decision(&fixtures::workflow(&definition), 1).task);
     let note = "x".repeat(limits::DOCUMENT_BYTES_MAX / 2 - 1_000);
-    ConstantPorts {
+    constant(Results {
         workflow,
         task,
         document: json!({ "input": { "note": note } }),
         due: ids().take(MESSAGES / 8).map(|id| id.parse().unwrap()).collect(),
         sent: AtomicU64::new(0),
-    }
+    })
 }
 
 /// The task without the documents in its item, so that it reads separate ones.
@@ -97,7 +97,7 @@ fn peak_bytes(
         let response = runtime.block_on(handle(ports, event));
         assert_eq!(response, SqsBatchResponse::default());
     });
-    assert_eq!(ports.sent.load(std::sync::atomic::Ordering::Relaxed), MESSAGES as u64);
+    assert_eq!(ports.store.sent.load(std::sync::atomic::Ordering::Relaxed), MESSAGES as u64);
     info.bytes_max
 }
 
@@ -140,7 +140,7 @@ fn agent(output: Option<&str>) -> u64 {
         Some(_) => limits::RESPONSE_BYTES_MAX,
     };
     let ports = ports();
-    let complete_by = ports.task.submitted_at + SignedDuration::from_secs(30);
+    let complete_by = ports.store.task.submitted_at + SignedDuration::from_secs(30);
     let body = "x".repeat(PAYLOAD_BYTES);
     let text = event(ids().map(|id| {
         json!({
@@ -173,13 +173,13 @@ fn fan_out_of_numbers() -> u64 {
     };
     let (pending, _) =
         core_submission::accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
-    let ports = ConstantPorts {
+    let ports = constant(Results {
         workflow,
         task: without_documents(pending),
         document: json!({ "input": { "items": (0..100).collect::<Vec<_>>(), "numbers": numbers } }),
         due: Vec::new(),
         sent: AtomicU64::new(0),
-    };
+    });
     let wakes: Vec<_> = ids()
         .take(10)
         .map(|id| json!({ "type": "wake", "task_id": id, "cause": "submitted" }))
@@ -199,7 +199,7 @@ fn fan_out_of_numbers() -> u64 {
         assert_eq!(response, SqsBatchResponse::default());
     });
     // Each task sends the maximum of one decision, and a wake for the rest.
-    let sent = ports.sent.load(std::sync::atomic::Ordering::Relaxed);
+    let sent = ports.store.sent.load(std::sync::atomic::Ordering::Relaxed);
     assert!((50..=200).contains(&sent), "{sent} messages");
     info.bytes_max
 }

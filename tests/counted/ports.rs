@@ -2,7 +2,7 @@
 //! reach their highest concurrency.
 
 use std::{
-    ops::Range,
+    ops::{Deref, Range},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -25,14 +25,22 @@ use steward_core::{
 };
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, Definitions, DueCursor, DuePage, EndedTask, EndedTaskPage,
-    EventBus, OutgoingMessage, PortError, Ports, PutOutcome, Queue, SaveOutcome, SharedRecord,
+    EventBus, OutgoingMessage, PortError, PutOutcome, Queue, SaveOutcome, SharedRecord,
     SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
+use steward_test_world::{MemoryPayloads, WorldClock, WorldPorts};
 use tokio::task::yield_now;
 
-/// An implementation of all ports with constant results. It is no decorator of the in-memory ports, because these allocate
-/// and serialise on each call, which would count as memory of the handlers.
-pub(crate) struct ConstantPorts {
+/// Ports with constant results.
+pub(crate) type ConstantPorts = WorldPorts<Constant, Constant, Constant, Constant, Constant>;
+
+/// A port with constant results, whichever it is. It is no decorator of the in-memory ports, because these allocate and
+/// serialise on each call, which would count as memory of the handlers.
+#[derive(Clone)]
+pub(crate) struct Constant(Arc<Results>);
+
+/// What the ports return, and what they were given.
+pub(crate) struct Results {
     /// The workflow of every task.
     pub(crate) workflow: Arc<Plan>,
     /// The state of every task.
@@ -45,7 +53,36 @@ pub(crate) struct ConstantPorts {
     pub(crate) sent: AtomicU64,
 }
 
-impl StateStore for ConstantPorts {
+/// The ports that return these results.
+pub(crate) fn ports(results: Results) -> ConstantPorts {
+    let port = Constant(Arc::new(results));
+    WorldPorts {
+        store: port.clone(),
+        definitions: port.clone(),
+        channel: port.clone(),
+        bus: port.clone(),
+        clock: port,
+        payloads: MemoryPayloads::new(WorldClock::default()),
+        has_bucket: false,
+        timing: Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        },
+        instance: "constant".into(),
+        callback_urls: None,
+    }
+}
+
+impl Deref for Constant {
+    type Target = Results;
+
+    fn deref(&self) -> &Results {
+        &self.0
+    }
+}
+
+impl StateStore for Constant {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         yield_now().await;
         Ok(Some(Task { task_id: id.clone(), ..self.task.clone() }))
@@ -132,7 +169,7 @@ impl StateStore for ConstantPorts {
     }
 }
 
-impl Definitions for ConstantPorts {
+impl Definitions for Constant {
     async fn workflow(
         &self,
         _: &WorkflowName,
@@ -162,7 +199,7 @@ impl Definitions for ConstantPorts {
     }
 }
 
-impl Channel for ConstantPorts {
+impl Channel for Constant {
     async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
         for _ in 0..10 {
             yield_now().await;
@@ -185,53 +222,19 @@ impl Channel for ConstantPorts {
     }
 }
 
-impl EventBus for ConstantPorts {
+impl EventBus for Constant {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         yield_now().await;
         events.iter().map(|_| Ok(())).collect()
     }
 }
 
-impl Clock for ConstantPorts {
+impl Clock for Constant {
     fn now(&self) -> Timestamp {
         self.task.submitted_at
     }
 
     async fn sleep(&self, _: Duration) {
         yield_now().await;
-    }
-}
-
-impl Ports for ConstantPorts {
-    type Store = Self;
-    type Definitions = Self;
-    type Channel = Self;
-    type Bus = Self;
-    type Clock = Self;
-
-    fn store(&self) -> &Self {
-        self
-    }
-    fn definitions(&self) -> &Self {
-        self
-    }
-    fn channel(&self) -> &Self {
-        self
-    }
-    fn bus(&self) -> &Self {
-        self
-    }
-    fn clock(&self) -> &Self {
-        self
-    }
-    fn timing(&self) -> Timing {
-        Timing {
-            pickup_within: Duration::from_secs(60),
-            clock_skew: Duration::ZERO,
-            retention: Timing::RETENTION,
-        }
-    }
-    fn instance(&self) -> &'static str {
-        "constant"
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steward_runtime::ports::Clock;
 
-use crate::support::AdjustableClock;
+use steward_test_world::WorldClock;
 
 /// How long a message that was not handled is hidden, in milliseconds.
 const REDELIVERED_AFTER_MS: i64 = 60_000;
@@ -43,7 +43,7 @@ pub(super) struct PendingMessage {
 #[derive(Debug, Clone)]
 pub(super) struct Network {
     state: Arc<Mutex<NetworkState>>,
-    clock: AdjustableClock,
+    clock: WorldClock,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ struct NetworkState {
 }
 
 impl Network {
-    pub(super) fn new(clock: AdjustableClock) -> Self {
+    pub(super) fn new(clock: WorldClock) -> Self {
         Self { state: Arc::default(), clock }
     }
 

@@ -58,7 +58,7 @@ impl World {
         let sha256 = format!("{:064x}", self.payloads).parse().unwrap();
         let reference =
             PayloadReference::new(key, self.payloads, sha256, "text/plain".parse().unwrap());
-        self.deployment.ports.memory_payloads().put(&reference);
+        self.deployment.ports.payloads.put(&reference);
         reference
     }
 
@@ -113,7 +113,7 @@ impl World {
             }
         }
         let key = place.output_key(&request.step, request.action, request.attempt);
-        let stored = self.deployment.ports.memory_payloads().content(&key);
+        let stored = self.deployment.ports.payloads.content(&key);
         let reference = stored.unwrap_or_else(|| self.new_payload(key));
         if self.random.f64() < 0.8 {
             self.deployment.complete(task, step, reference.to_value()).await;
@@ -138,7 +138,7 @@ impl World {
             let day = left.min(DAY);
             self.deployment.run_for(day).await;
             let ports = &self.deployment.ports;
-            ports.memory_payloads().expire_uploads(2 * limits::UPLOAD_LIFETIME);
+            ports.payloads.expire_uploads(2 * limits::UPLOAD_LIFETIME);
             for _ in 0..4 {
                 let deadline = later(ports.clock().now(), HOUR);
                 steward_supervisor::run_once(ports, 0, deadline).await.unwrap();
@@ -173,7 +173,7 @@ impl World {
     }
 
     fn check_content(&self, reference: &PayloadReference) {
-        let content = self.deployment.ports.memory_payloads().content(&reference.key);
+        let content = self.deployment.ports.payloads.content(&reference.key);
         let content = content.unwrap_or_else(|| panic!("{} is missing", reference.key));
         assert_eq!(
             (content.bytes, &content.sha256),
@@ -223,9 +223,9 @@ async fn no_payload_is_missing_or_anothers_while_its_task_exists_and_none_is_lef
                 world.pause_or_resume(&id).await;
             }
         }
-        stored += world.deployment.ports.memory_payloads().keys().len();
+        stored += world.deployment.ports.payloads.keys().len();
         world.live_for(20 * DAY).await;
-        assert_eq!(world.deployment.ports.memory_payloads().keys(), [], "seed {seed}");
+        assert_eq!(world.deployment.ports.payloads.keys(), [], "seed {seed}");
     }
     assert!(processed > 20 && stored > 50, "{processed} {stored}");
 }

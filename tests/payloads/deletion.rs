@@ -9,15 +9,11 @@ use steward_core::{
         time::{Timing, later},
     },
 };
-use steward_test_world::{
-    ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
-    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
-};
-use steward_runtime::{
-    payloads::{Claim, ClaimOutcome, PayloadFuture, PayloadPage, PayloadStore, UploadRequest},
-    ports::{Clock, PortError, Ports},
-};
+use steward_runtime::ports::{Clock, PortError};
 use steward_supervisor::payloads::delete_orphans;
+use steward_test_world::{
+    InterceptedPorts, Interceptor, MemoryPorts, PortCall, PortReply, WorldClock,
+};
 
 /// Objects on a page of the bucket in memory.
 const PAGE: usize = 10;
@@ -30,91 +26,37 @@ const TIME: Duration = Duration::from_secs(40);
 /// How long a request to the bucket takes.
 const REQUEST: Duration = Duration::from_secs(1);
 
-/// Ports in memory whose bucket is slow. One task may be unreadable.
+/// Makes the bucket slow. One task may be unreadable, because its item is corrupt.
+#[derive(Clone)]
 struct SlowBucket {
-    ports: MemoryPorts,
-    store: InterceptedStore<MemoryStore, Unreadable>,
+    clock: WorldClock,
+    unreadable: Option<&'static str>,
 }
 
-/// The task whose item is corrupt.
-#[derive(Debug, Default)]
-struct Unreadable(Option<&'static str>);
-
-impl Interceptor for Unreadable {
+impl Interceptor for SlowBucket {
     async fn intercept<T: Send + Sync>(
         &self,
-        call: StoreCall<'_>,
+        call: PortCall<'_>,
         effect: impl Future<Output = Result<T, PortError>> + Send,
-        _: impl Fn(&T) -> StoreReply<'_> + Send,
+        _: impl Fn(&T) -> PortReply<'_> + Send,
     ) -> Result<T, PortError> {
-        let StoreCall::Load(id) = call else { return effect.await };
-        if self.0 != Some(id.as_str()) {
-            return effect.await;
+        match call {
+            PortCall::ListPayloads | PortCall::DeletePayloads(_) => self.clock.advance(REQUEST),
+            PortCall::Load(id) if self.unreadable == Some(id.as_str()) => {
+                let (operation, source) = (call.to_string(), "corrupt".into());
+                return Err(PortError { operation, retryable: false, source });
+            }
+            _ => {}
         }
-        Err(PortError { operation: call.to_string(), retryable: false, source: "corrupt".into() })
+        effect.await
     }
 }
 
-impl Ports for SlowBucket {
-    type Store = InterceptedStore<MemoryStore, Unreadable>;
-    type Definitions = MemoryDefinitions;
-    type Channel = MemoryChannel;
-    type Bus = MemoryBus;
-    type Clock = ManualClock;
+/// A supervisor, and a bucket with payloads of tasks that do not exist.
+struct Supervisor(InterceptedPorts<SlowBucket>);
 
-    fn store(&self) -> &Self::Store {
-        &self.store
-    }
-    fn definitions(&self) -> &MemoryDefinitions {
-        self.ports.definitions()
-    }
-    fn channel(&self) -> &MemoryChannel {
-        self.ports.channel()
-    }
-    fn bus(&self) -> &MemoryBus {
-        self.ports.bus()
-    }
-    fn clock(&self) -> &ManualClock {
-        self.ports.clock()
-    }
-    fn timing(&self) -> Timing {
-        self.ports.timing()
-    }
-    fn instance(&self) -> &str {
-        self.ports.instance()
-    }
-    fn payloads(&self) -> Option<&dyn PayloadStore> {
-        Some(self)
-    }
-}
-
-impl PayloadStore for SlowBucket {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> PayloadFuture<'a, ClaimOutcome> {
-        self.ports.memory_payloads().claim(claim)
-    }
-
-    fn upload_request<'a>(
-        &'a self,
-        reference: &'a PayloadReference,
-        valid_for: Duration,
-    ) -> PayloadFuture<'a, UploadRequest> {
-        self.ports.memory_payloads().upload_request(reference, valid_for)
-    }
-
-    fn task_payloads<'a>(&'a self, after: Option<&'a str>) -> PayloadFuture<'a, PayloadPage> {
-        self.ports.clock().advance(REQUEST);
-        self.ports.memory_payloads().task_payloads(after)
-    }
-
-    fn delete<'a>(&'a self, keys: &'a [PayloadKey]) -> PayloadFuture<'a, ()> {
-        self.ports.clock().advance(REQUEST);
-        self.ports.memory_payloads().delete(keys)
-    }
-}
-
-impl SlowBucket {
-    /// A bucket with payloads of tasks that do not exist.
-    fn new() -> Self {
+impl Supervisor {
+    fn new(unreadable: Option<&'static str>) -> Self {
         let timing = Timing {
             pickup_within: Duration::ZERO,
             clock_skew: Duration::ZERO,
@@ -126,29 +68,27 @@ impl SlowBucket {
             let key = PayloadKey::try_from(key).unwrap();
             let sha256 = format!("{n:064x}").parse().unwrap();
             let text = "text/plain".parse().unwrap();
-            ports.memory_payloads().put(&PayloadReference::new(key, 1, sha256, text));
+            ports.payloads.put(&PayloadReference::new(key, 1, sha256, text));
         }
-        ports.clock().advance(2 * limits::ORPHANED_PAYLOAD_AGE);
-        let store =
-            InterceptedStore { store: ports.store().clone(), interceptor: Unreadable(None) };
-        Self { ports, store }
+        ports.clock.advance(2 * limits::ORPHANED_PAYLOAD_AGE);
+        Self(ports.intercepted(SlowBucket { clock: ports.clock.clone(), unreadable }))
     }
 
     /// Makes one run. Returns the number of deleted objects, and how long it took.
     async fn run(&self) -> (usize, Duration) {
-        let start = self.clock().now();
-        let deleted = delete_orphans(self, start, later(start, TIME)).await.unwrap();
-        (deleted, self.clock().now().duration_since(start).unsigned_abs())
+        let start = self.0.clock.now();
+        let deleted = delete_orphans(&self.0, start, later(start, TIME)).await.unwrap();
+        (deleted, self.0.clock.now().duration_since(start).unsigned_abs())
     }
 
     fn left(&self) -> Vec<PayloadKey> {
-        self.ports.memory_payloads().keys()
+        self.0.payloads.inner.keys()
     }
 }
 
 #[tokio::test]
 async fn a_run_deletes_pages_until_its_time_is_up_and_the_next_one_continues_there() {
-    let bucket = SlowBucket::new();
+    let bucket = Supervisor::new(None);
     let before = bucket.left();
     let (first, took) = bucket.run().await;
     // A list and a deletion for each page; the first page is listed in advance.
@@ -165,7 +105,7 @@ async fn a_run_deletes_pages_until_its_time_is_up_and_the_next_one_continues_the
     assert_eq!(runs, PAGES.div_ceil(pages));
     assert_eq!(bucket.left(), []);
     // The next pass begins a day later.
-    bucket.ports.memory_payloads().put(&PayloadReference::new(
+    bucket.0.payloads.inner.put(&PayloadReference::new(
         before[0].clone(),
         1,
         "0".repeat(64).parse().unwrap(),
@@ -177,8 +117,7 @@ async fn a_run_deletes_pages_until_its_time_is_up_and_the_next_one_continues_the
 
 #[tokio::test]
 async fn an_unreadable_task_keeps_its_payloads_and_delays_no_others() {
-    let mut bucket = SlowBucket::new();
-    bucket.store.interceptor = Unreadable(Some("t-000007"));
+    let bucket = Supervisor::new(Some("t-000007"));
     while bucket.run().await.0 > 0 {}
     let left: Vec<_> = bucket.left().iter().map(ToString::to_string).collect();
     assert_eq!(left, ["tasks/t-000007@000000001/output/s/do/1"]);
@@ -186,9 +125,9 @@ async fn an_unreadable_task_keeps_its_payloads_and_delays_no_others() {
 
 #[tokio::test]
 async fn without_time_a_run_reads_nothing() {
-    let bucket = SlowBucket::new();
-    let now = bucket.clock().now();
-    assert_eq!(delete_orphans(&bucket, now, now).await.unwrap(), 0);
-    assert_eq!(bucket.clock().now(), now);
+    let bucket = Supervisor::new(None);
+    let now = bucket.0.clock.now();
+    assert_eq!(delete_orphans(&bucket.0, now, now).await.unwrap(), 0);
+    assert_eq!(bucket.0.clock.now(), now);
     assert_eq!(bucket.left().len(), PAGES * PAGE);
 }

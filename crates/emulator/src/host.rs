@@ -24,7 +24,8 @@ use futures_util::FutureExt;
 use jiff::Timestamp;
 use steward_agent::{Agent, attempts_deadline, kind::AnyService};
 use steward_aws::{
-    AwsPorts, Config, ports::SharedCallbackUrls, publisher::Publisher, rules::EventRules,
+    AwsPorts, Config, definitions::DynamoDefinitions, ports::SharedCallbackUrls, publisher::Publisher,
+    rules::EventRules, store::DynamoStore,
 };
 use steward_console::{Console, caller::Caller};
 use steward_core::{
@@ -165,7 +166,7 @@ impl Host {
             (name.clone(), LocalAgent { kind, rate_limit })
         });
         register_agents(&ports, &agents.collect()).await.context("register the agents")?;
-        let publisher = publisher(&aws, &config, &ports);
+        let publisher = publisher(&aws, &config, &*ports);
         for workflow in &options.workflows {
             publisher.publish(workflow).await?;
         }
@@ -439,7 +440,11 @@ async fn open(builder: EmbeddedAwsBuilder) -> Result<EmbeddedAws, EmbeddedError>
 
 /// A publisher of definitions on the embedded AWS.
 #[must_use]
-pub fn publisher(aws: &EmbeddedAws, config: &Config, ports: &AwsPorts) -> Publisher {
+pub fn publisher(
+    aws: &EmbeddedAws,
+    config: &Config,
+    ports: &impl Ports<Store = DynamoStore, Definitions = DynamoDefinitions>,
+) -> Publisher {
     let sdk = aws.sdk_config();
     let (events, sqs) = (aws_sdk_eventbridge::Client::new(&sdk), aws_sdk_sqs::Client::new(&sdk));
     let Config { event_bus, submissions_queue_url, events_queue_url, .. } = config.clone();

@@ -16,7 +16,7 @@ use steward_runtime::{
     ports::Clock,
 };
 
-use crate::{clock::ManualClock, storage::lock};
+use crate::{clock::WorldClock, storage::lock};
 
 /// Objects on one page of a list. It is small, so that tests see several pages.
 const PAGE: usize = 10;
@@ -25,7 +25,7 @@ const PAGE: usize = 10;
 #[derive(Debug, Clone)]
 pub struct MemoryPayloads {
     objects: Arc<Mutex<BTreeMap<PayloadKey, StoredObject>>>,
-    clock: ManualClock,
+    clock: WorldClock,
 }
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,9 @@ struct StoredObject {
 }
 
 impl MemoryPayloads {
-    pub(crate) fn new(clock: ManualClock) -> Self {
+    /// An empty bucket.
+    #[must_use]
+    pub fn new(clock: WorldClock) -> Self {
         Self { objects: Arc::default(), clock }
     }
 

@@ -26,7 +26,7 @@ use steward_runtime::ports::{
 };
 
 use super::{
-    clock::ManualClock,
+    clock::WorldClock,
     storage::{corrupt, lock, stored},
 };
 
@@ -39,12 +39,12 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     items: Items,
     page_size: NonZeroUsize,
-    clock: ManualClock,
+    clock: WorldClock,
 }
 
 impl MemoryStore {
     /// Empty tables. `clock` decides which items have expired.
-    pub(super) fn new(shards: NonZeroU32, retention: Duration, clock: ManualClock) -> Self {
+    pub(super) fn new(shards: NonZeroU32, retention: Duration, clock: WorldClock) -> Self {
         let items = Items { shards, retention };
         Self { tables: Arc::default(), items, page_size: PAGE_SIZE, clock }
     }
@@ -52,6 +52,12 @@ impl MemoryStore {
     /// The same tables, with this many tasks in a page of an index.
     pub(super) fn with_page_size(&self, tasks: NonZeroUsize) -> Self {
         Self { page_size: tasks, ..self.clone() }
+    }
+
+    /// The same tables, read by another clock.
+    #[must_use]
+    pub fn with_clock(&self, clock: WorldClock) -> Self {
+        Self { clock, ..self.clone() }
     }
 
     /// The tasks and documents that have expired at `now`. DynamoDB may delete each of them at any moment, or only days

@@ -16,7 +16,7 @@ use super::{
     awaited_events, demand,
     function_role::FunctionRole,
     ledger::{BilledFunction, CostAccount, CostSubject},
-    ports::ForecastPorts,
+    ports,
     service::ForecastService,
     task_simulation::{DELIVERY_LATENCY, QueuedMessage, TaskSimulation},
 };
@@ -66,7 +66,7 @@ async fn handle(
     message: &OutgoingMessage,
     receive_count: u32,
 ) -> bool {
-    let ports = ForecastPorts::new(simulation.clone(), account.clone());
+    let ports = ports::ports(simulation.clone(), account.clone());
     let event = event(message, receive_count);
     let response = match role {
         FunctionRole::Submission if message.queue == Queue::Events => {
@@ -97,7 +97,7 @@ async fn handle(
 pub(super) async fn sweep(simulation: Arc<TaskSimulation>) {
     let subject = CostSubject::task(&simulation.plan.settings.workflow.name);
     let account = CostAccount { function: BilledFunction::Supervisor, subject };
-    let ports = ForecastPorts::new(simulation.clone(), account);
+    let ports = ports::ports(simulation.clone(), account);
     let deadline = deadline(&simulation, Duration::from_secs(50));
     // Errors need no handling: the in-memory index can always be read, and unhandled tasks stay due.
     let swept = Box::pin(steward_supervisor::sweep(&ports, 0, deadline));

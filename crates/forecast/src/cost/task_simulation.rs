@@ -21,10 +21,10 @@ use steward_core::{
         messages::{ChildEnded, ChildOutcome, ParentStep, SchedulerMessage, Submission},
         names::{AgentName, Part, StepName, TaskId, WorkflowName},
         task::Task,
-        time::{Timing, later},
+        time::Timing,
     },
 };
-use steward_runtime::ports::{OutgoingMessage, Queue};
+use steward_runtime::ports::{Clock, OutgoingMessage, Queue};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::Instant,
@@ -39,10 +39,13 @@ use super::{
     plan::{ForecastPlan, StepAssumptions, StepKey},
     scripted::{script::LogItem, services::ScriptedServices},
 };
-use steward_test_world::MemoryPorts;
+use steward_test_world::{MemoryPorts, WorldClock};
 
 /// The signing keys of the simulated deployment. Nothing outside it accepts them.
 const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;
+
+/// An instance name of the length on AWS, since it is part of the size of a task's item.
+const INSTANCE: &str = "scheduler-0badcafe";
 
 /// How long a message is in its queue before a function receives it.
 pub const DELIVERY_LATENCY: Duration = Duration::from_millis(20);
@@ -68,8 +71,6 @@ pub(super) struct TaskSimulation {
     messages: UnboundedSender<QueuedMessage>,
     /// What the services do, if a script says it.
     pub(super) scripted: Option<ScriptedServices>,
-    /// The signed URLs of callbacks, for workflows that pass them to services.
-    pub(super) callback_urls: Option<Arc<CallbackUrls>>,
     state: Mutex<TaskSimulationState>,
 }
 
@@ -122,18 +123,26 @@ impl TaskSimulation {
             guards: BTreeMap::new(),
             children: BTreeMap::new(),
         };
+        let clock = WorldClock::running(epoch());
+        let callback_urls = CALLBACK_KEYS
+            .parse()
+            .ok()
+            .map(|keys| Arc::new(CallbackUrls::new("https://callbacks.example", keys)));
+        let memory = MemoryPorts {
+            definitions: plan.definitions.clone(),
+            instance: INSTANCE.into(),
+            has_bucket: false,
+            callback_urls,
+            ..MemoryPorts::with_clock(TIMING, NonZeroU32::MIN, clock)
+        };
         let simulation = Self {
             plan,
-            memory: MemoryPorts::new(TIMING, NonZeroU32::MIN),
+            memory,
             items: Items { shards: SHARDS, retention: RETENTION },
             start: Instant::now(),
             seed,
             messages,
             scripted: None,
-            callback_urls: CALLBACK_KEYS
-                .parse()
-                .ok()
-                .map(|keys| Arc::new(CallbackUrls::new("https://callbacks.example", keys))),
             state: Mutex::new(state),
         };
         (simulation, waiting)
@@ -151,7 +160,7 @@ impl TaskSimulation {
 
     /// The time of day. Every simulation starts on 1 January 2026.
     pub(super) fn time(&self) -> Timestamp {
-        later(epoch(), self.now())
+        self.memory.clock.now()
     }
 
     /// Converts a timestamp to the time since the start.

@@ -13,9 +13,8 @@ use serde_json::Value;
 use steward_core::model::{
     command::Command,
     messages::{CallbackMessage, SchedulerMessage, Submission},
-    time::later,
 };
-use steward_runtime::ports::{OutgoingMessage, Queue};
+use steward_runtime::ports::{Clock, OutgoingMessage, Queue};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -29,7 +28,7 @@ use super::{
     trace_checks,
     virtual_time::{EPOCH_S, Millis, SECOND},
 };
-use steward_test_world::MemoryPorts;
+use steward_test_world::{MemoryPorts, WorldClock};
 
 /// An event on the schedule.
 #[derive(Debug)]
@@ -96,13 +95,14 @@ pub(super) struct SimulationState {
 impl SimulatedDeployment {
     pub(super) fn new(seed: u64, plan: SimulationPlan, traced: bool) -> Self {
         let shards = NonZeroU32::new(plan.shards).unwrap_or(NonZeroU32::MIN);
-        let memory = MemoryPorts::new(plan.timing, shards);
+        let epoch = Timestamp::from_second(EPOCH_S).unwrap_or_default();
+        let memory = MemoryPorts::with_clock(plan.timing, shards, WorldClock::running(epoch));
         let receives_max = plan.late_messages.dead_letters.as_ref().map(|plan| plan.receives_max);
         let state = SimulationState {
             random: SeededRandom::new(seed),
             network: Network::new(receives_max),
             ledger: EffectLedger::default(),
-            oracle: Oracle::new(&plan, memory.memory_payloads().clone()),
+            oracle: Oracle::new(&plan, memory.payloads.clone()),
             schedule: BTreeMap::new(),
             last_event: 0,
             trace: traced.then(Vec::new),
@@ -130,8 +130,7 @@ impl SimulatedDeployment {
 
     /// The true time of day.
     pub(super) fn time(&self) -> Timestamp {
-        let epoch = Timestamp::from_second(EPOCH_S).unwrap_or_default();
-        later(epoch, self.start.elapsed())
+        self.memory.clock.now()
     }
 
     pub(super) async fn sleep_until(&self, at: Millis) {

@@ -8,9 +8,8 @@ use steward_core::model::{
     document::DocumentKey,
     names::{Incarnation, TaskId},
     task::{ProcessState, Task},
-    time::later,
 };
-use steward_runtime::ports::{Ports, StateStore};
+use steward_runtime::ports::StateStore;
 
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment, SimulationState},
@@ -20,11 +19,6 @@ use super::{
 use steward_test_world::ExpiredItem;
 
 impl SimulatedDeployment {
-    /// Sets the clock by which the store decides what has expired.
-    pub(super) fn set_clock(&self) {
-        self.memory.clock().set(self.time());
-    }
-
     /// The task as it can be read now; `None` if it has expired.
     pub(super) fn present(&self, id: &TaskId) -> Option<Task> {
         self.present_after(id, Duration::ZERO)
@@ -32,10 +26,8 @@ impl SimulatedDeployment {
 
     /// The task as it can be read after this time; `None` if it has expired by then.
     pub(super) fn present_after(&self, id: &TaskId, time: Duration) -> Option<Task> {
-        self.memory.clock().set(later(self.time(), time));
-        let found = self.memory.store().load(id).now_or_never();
-        self.set_clock();
-        found?.ok()?
+        let store = self.memory.store.with_clock(self.memory.clock.ahead_by(time));
+        store.load(id).now_or_never()?.ok()?
     }
 
     /// Whether the task exists and does not expire within the next hour.
@@ -45,8 +37,7 @@ impl SimulatedDeployment {
 
     /// Deletes some of the expired items, and checks that none of them is still needed.
     pub(super) fn delete_expired(&self) {
-        self.set_clock();
-        let store = self.memory.store();
+        let store = &self.memory.store;
         for item in store.expired(self.time()) {
             if let Some(finding) = self.reason_to_keep(&item) {
                 self.state().oracle.add_finding(finding);

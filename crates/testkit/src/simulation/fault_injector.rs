@@ -3,28 +3,19 @@
 //! its instance.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
-use steward_core::definition::plan::Plan;
 
 use futures_util::future::AbortHandle;
-use jiff::Timestamp;
 use steward_core::model::{
     attempt::{Action, AttemptId},
     document::{Document, DocumentKey, DocumentOwner},
     events::BusEvent,
-    names::WorkflowName,
     task::Task,
-    time::{Timing, later},
-};
-use steward_test_world::{
-    MemoryPorts, MemoryStore,
-    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
 };
 use steward_operator::view::failure_reason_keys;
-use steward_runtime::payloads::PayloadStore;
 use steward_runtime::ports::{
-    Channel, Clock, CreateOutcome, Definitions, EventBus, OutgoingMessage, PortError, Ports, Queue,
-    SaveOutcome, StateStore,
+    Channel, CreateOutcome, EventBus, OutgoingMessage, PortError, SaveOutcome, StateStore,
 };
+use steward_test_world::{InterceptedPorts, Interceptor, MemoryPorts, PortCall, PortReply};
 
 use super::{
     deployment::SimulatedDeployment,
@@ -37,8 +28,6 @@ use super::{
 pub(super) struct FaultInjector {
     pub(super) deployment: Arc<SimulatedDeployment>,
     name: Arc<str>,
-    /// How far the instance's clock is ahead of the true time.
-    clock_offset: Duration,
     /// Aborted when the instance crashes.
     abort_handle: AbortHandle,
 }
@@ -97,7 +86,6 @@ impl FaultInjector {
             InjectedFault::CrashesBefore => return self.crash_instance(&operation, "before").await,
             InjectedFault::None | InjectedFault::FailsAfter | InjectedFault::CrashesAfter => {}
         }
-        self.deployment.set_clock();
         let result = call.await;
         match fault {
             InjectedFault::CrashesAfter => return self.crash_instance(&operation, "after").await,
@@ -158,149 +146,102 @@ impl fmt::Debug for FaultInjector {
 }
 
 /// All ports of one simulated instance.
-#[derive(Debug, Clone)]
-pub(super) struct SimulatedPorts {
-    store: InterceptedStore<MemoryStore, FaultInjector>,
-}
+pub(super) type SimulatedPorts = InterceptedPorts<FaultInjector>;
 
-impl SimulatedPorts {
-    pub(super) fn new(
-        deployment: Arc<SimulatedDeployment>,
-        name: &str,
-        clock_offset: Duration,
-        abort_handle: AbortHandle,
-    ) -> Self {
-        let store = deployment.memory.store().clone();
-        let interceptor =
-            FaultInjector { deployment, name: name.into(), clock_offset, abort_handle };
-        Self { store: InterceptedStore { store, interceptor } }
-    }
-
-    pub(super) fn injector(&self) -> &FaultInjector {
-        &self.store.interceptor
-    }
-}
-
-/// The fault injector itself implements all ports except the store, which it intercepts.
-impl Ports for SimulatedPorts {
-    type Store = InterceptedStore<MemoryStore, FaultInjector>;
-    type Definitions = FaultInjector;
-    type Channel = FaultInjector;
-    type Bus = FaultInjector;
-    type Clock = FaultInjector;
-
-    fn store(&self) -> &Self::Store {
-        &self.store
-    }
-    fn definitions(&self) -> &FaultInjector {
-        self.injector()
-    }
-    fn channel(&self) -> &FaultInjector {
-        self.injector()
-    }
-    fn bus(&self) -> &FaultInjector {
-        self.injector()
-    }
-    fn clock(&self) -> &FaultInjector {
-        self.injector()
-    }
-    fn timing(&self) -> Timing {
-        self.injector().deployment.plan.timing
-    }
-    fn instance(&self) -> &str {
-        &self.injector().name
-    }
-    fn payloads(&self) -> Option<&dyn PayloadStore> {
-        Some(self.injector())
-    }
-}
-
-impl Clock for FaultInjector {
-    fn now(&self) -> Timestamp {
-        later(self.deployment.time(), self.clock_offset)
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.wait(u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)).await;
-    }
-}
-
-impl Definitions for FaultInjector {
-    async fn workflow(
-        &self,
-        name: &WorkflowName,
-        version: Option<u32>,
-    ) -> Result<Option<Arc<Plan>>, PortError> {
-        let operation = || format!("read workflow {name}");
-        self.inject(operation, self.memory().definitions().workflow(name, version)).await
-    }
-
-    async fn published(
-        &self,
-        name: &WorkflowName,
-        version: Option<u32>,
-    ) -> Result<Option<Arc<Plan>>, PortError> {
-        let operation = || format!("read workflow {name} for a new task");
-        self.inject(operation, self.memory().definitions().published(name, version)).await
-    }
-
-    async fn triggered(
-        &self,
-        source: &str,
-        detail_type: &str,
-    ) -> Result<Vec<Arc<Plan>>, PortError> {
-        let operation = || format!("read the workflows that {source} triggers");
-        self.inject(operation, self.memory().definitions().triggered(source, detail_type)).await
-    }
-
-    async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
-        let operation = || format!("read the workflows that wait for events of {source}");
-        self.inject(operation, self.memory().definitions().awaiting(source, detail_type)).await
-    }
+/// The ports of an instance whose clock is ahead of the true time, and which dies when the handle is aborted.
+pub(super) fn ports(
+    deployment: Arc<SimulatedDeployment>,
+    name: &str,
+    clock_offset: Duration,
+    abort_handle: AbortHandle,
+) -> SimulatedPorts {
+    let memory = deployment.memory.with_instance(name);
+    let name = memory.instance.clone();
+    let ports = memory.intercepted(FaultInjector { deployment, name, abort_handle });
+    SimulatedPorts { clock: ports.clock.ahead_by(clock_offset), ..ports }
 }
 
 impl Interceptor for FaultInjector {
     async fn intercept<T: Send + Sync>(
         &self,
-        call: StoreCall<'_>,
-        store_call: impl Future<Output = Result<T, PortError>> + Send,
-        as_reply: impl Fn(&T) -> StoreReply<'_> + Send,
+        call: PortCall<'_>,
+        port_call: impl Future<Output = Result<T, PortError>> + Send,
+        as_reply: impl Fn(&T) -> PortReply<'_> + Send,
     ) -> Result<T, PortError> {
         let observed_call = async move {
             let before = self.task_before(call).await?;
-            if let StoreCall::PutDocument(owner, _, document) = call {
+            if let PortCall::PutDocument(owner, _, document) = call {
                 self.observe_put(owner, document).await?;
             }
-            let reply = store_call.await.map_err(|error| self.check_write_error(call, error))?;
+            let reply = port_call.await.map_err(|error| self.check_write_error(call, error))?;
             match (call, as_reply(&reply)) {
-                (StoreCall::Create(task, separate), StoreReply::Created(created)) => {
+                (PortCall::Create(task, separate), PortReply::Created(created)) => {
                     self.observe_creation(before.as_ref(), task, separate, created);
                 }
-                (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Saved)) => {
+                (PortCall::Save(task), PortReply::Saved(SaveOutcome::Saved)) => {
                     self.observe_save(before.as_ref(), task).await?;
                 }
-                (StoreCall::Save(task), StoreReply::Saved(SaveOutcome::Conflict(_))) => {
+                (PortCall::Save(task), PortReply::Saved(SaveOutcome::Conflict(_))) => {
                     let (id, revision) = (&task.task_id, task.revision);
                     self.trace(|| format!("loses the race for {id} at revision {revision}"));
                 }
+                (PortCall::Claim(claim), PortReply::Claimed(outcome)) => {
+                    self.observe_claim(claim, outcome);
+                }
+                (PortCall::DeletePayloads(keys), _) => self.observe_deletion(keys),
                 _ => {}
             }
             Ok(reply)
         };
         self.inject(|| call.to_string(), observed_call).await
     }
+
+    async fn send(
+        &self,
+        channel: &impl Channel,
+        messages: Vec<OutgoingMessage>,
+    ) -> Vec<Result<(), PortError>> {
+        let count = messages.len();
+        let call = async {
+            let mut answers = Vec::new();
+            for message in messages {
+                answers.push(self.send_one(channel, message).await);
+            }
+            Ok(answers)
+        };
+        let sent = self.inject(|| format!("send {count} messages"), call).await;
+        sent.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("send"))).collect())
+    }
+
+    async fn publish(
+        &self,
+        bus: &impl EventBus,
+        events: Vec<BusEvent>,
+    ) -> Vec<Result<(), PortError>> {
+        let count = events.len();
+        let call = async {
+            let answers = bus.publish(events).await;
+            for event in self.memory().bus.take() {
+                self.trace(|| format!("publishes {}", event.id()));
+                self.deployment.state().oracle.observe_event(&event);
+            }
+            Ok(answers)
+        };
+        let published = self.inject(|| format!("publish {count} events"), call).await;
+        published.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("publish"))).collect())
+    }
 }
 
 /// What the oracle learns from the calls of the store.
 impl FaultInjector {
     /// The task as it is stored before a create or a save.
-    async fn task_before(&self, call: StoreCall<'_>) -> Result<Option<Task>, PortError> {
-        if let StoreCall::Create(task, _) = call {
+    async fn task_before(&self, call: PortCall<'_>) -> Result<Option<Task>, PortError> {
+        if let PortCall::Create(task, _) = call {
             // The clock of the instance that records the task may be ahead.
             let skew = self.deployment.plan.timing.clock_skew;
             Ok(self.deployment.present_after(&task.task_id, skew))
-        } else if let StoreCall::Save(task) = call {
-            self.memory().store().load(&task.task_id).await
+        } else if let PortCall::Save(task) = call {
+            self.memory().store.load(&task.task_id).await
         } else {
             Ok(None)
         }
@@ -316,7 +257,7 @@ impl FaultInjector {
             return Ok(());
         };
         let keys = std::slice::from_ref(&document.key);
-        let existing = self.memory().store().documents(owner, keys).await?;
+        let existing = self.memory().store.documents(owner, keys).await?;
         if existing.iter().any(|existing| existing.body != document.body) {
             let key = (owner.task_id.clone(), step.clone(), *action, *number);
             self.deployment.state().oracle.kept_reasons.insert(key);
@@ -324,10 +265,10 @@ impl FaultInjector {
         Ok(())
     }
 
-    fn check_write_error(&self, call: StoreCall<'_>, error: PortError) -> PortError {
-        let (StoreCall::Create(Task { task_id, .. }, _)
-        | StoreCall::Save(Task { task_id, .. })
-        | StoreCall::PutDocument(DocumentOwner { task_id, .. }, ..)) = call
+    fn check_write_error(&self, call: PortCall<'_>, error: PortError) -> PortError {
+        let (PortCall::Create(Task { task_id, .. }, _)
+        | PortCall::Save(Task { task_id, .. })
+        | PortCall::PutDocument(DocumentOwner { task_id, .. }, ..)) = call
         else {
             return error;
         };
@@ -361,7 +302,7 @@ impl FaultInjector {
     async fn observe_save(&self, before: Option<&Task>, task: &Task) -> Result<(), PortError> {
         self.trace(|| format!("saves {}", trace_line(task)));
         let keys: Vec<_> = output_keys(task).into_iter().chain(failure_reason_keys(task)).collect();
-        let documents = self.memory().store().documents_of(task, &keys).await?;
+        let documents = self.memory().store.documents_of(task, &keys).await?;
         let now = self.deployment.time();
         self.deployment.check_task(before, task);
         if let Some(before) = before {
@@ -372,37 +313,14 @@ impl FaultInjector {
     }
 }
 
-impl Channel for FaultInjector {
-    async fn send(&self, messages: Vec<OutgoingMessage>) -> Vec<Result<(), PortError>> {
-        let count = messages.len();
-        let call = async {
-            let mut answers = Vec::new();
-            for message in messages {
-                answers.push(self.send_one(message).await);
-            }
-            Ok(answers)
-        };
-        let sent = self.inject(|| format!("send {count} messages"), call).await;
-        sent.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("send"))).collect())
-    }
-
-    fn configured_dead_letter_queues(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    async fn dead_letters(&self, _: &[String]) -> Vec<(String, Result<u64, PortError>)> {
-        Vec::new()
-    }
-
-    async fn unread(&self, queues: &[Queue]) -> Vec<Result<bool, PortError>> {
-        queues.iter().map(|_| Ok(false)).collect()
-    }
-}
-
 impl FaultInjector {
     /// Sends one message of a batch. Each message may fail separately, before or after it is sent. Crashes and delays that
     /// are drawn here are ignored: they are drawn once for the batch.
-    async fn send_one(&self, message: OutgoingMessage) -> Result<(), PortError> {
+    async fn send_one(
+        &self,
+        channel: &impl Channel,
+        message: OutgoingMessage,
+    ) -> Result<(), PortError> {
         let DrawnFault { fault, .. } = self.draw();
         let fails = matches!(fault, InjectedFault::FailsBefore | InjectedFault::FailsAfter);
         if fails {
@@ -411,31 +329,15 @@ impl FaultInjector {
         if fault != InjectedFault::FailsBefore {
             let (queue, body, delay) = (&message.queue, &message.body, message.delay);
             self.trace(|| format!("sends to {queue:?} after {delay:?}: {body}"));
-            let sent = self.memory().channel().send(vec![message]).await;
+            let sent = channel.send(vec![message]).await;
             for answer in sent {
                 answer?;
             }
-            for message in self.memory().channel().take_all() {
+            for message in self.memory().channel.take_all() {
                 self.deployment.send_message(&message);
             }
         }
         if fails { Err(injected_error("send")) } else { Ok(()) }
-    }
-}
-
-impl EventBus for FaultInjector {
-    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        let count = events.len();
-        let call = async {
-            self.memory().bus().publish(events).await;
-            for event in self.memory().bus().take() {
-                self.trace(|| format!("publishes {}", event.id()));
-                self.deployment.state().oracle.observe_event(&event);
-            }
-            Ok((0..count).map(|_| Ok(())).collect())
-        };
-        let published = self.inject(|| format!("publish {count} events"), call).await;
-        published.unwrap_or_else(|_| (0..count).map(|_| Err(injected_error("publish"))).collect())
     }
 }
 

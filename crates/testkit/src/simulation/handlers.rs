@@ -120,7 +120,7 @@ fn agent(
     name: &AgentName,
     AgentMemory { breaker, rate }: AgentMemory,
 ) -> steward_agent::Agent<SimulatedService> {
-    let service = SimulatedService::new(ports.injector().clone(), name.clone());
+    let service = SimulatedService::new(ports.store.interceptor.clone(), name.clone());
     steward_agent::Agent { name: name.clone(), service, breaker, rate }
 }
 

@@ -1,7 +1,4 @@
-//! The bucket of payloads with fault injection: an operation may be slow, fail before or after it took effect, or crash its
-//! instance. Submission and supervisor use it as a port. The agent reads and writes objects.
-
-use std::time::Duration;
+//! What happens in the bucket of payloads: what the oracle learns from its calls, and the objects that agents read and write.
 
 use steward_agent::attempt::CallFault;
 use steward_agent::payloads::{bucket_fault, check_object, requested_payload, response_key};
@@ -10,7 +7,7 @@ use steward_core::model::{
     payload::{PayloadKey, PayloadReference},
 };
 use steward_runtime::{
-    payloads::{Claim, ClaimOutcome, PayloadFuture, PayloadPage, PayloadStore, UploadRequest},
+    payloads::{Claim, ClaimOutcome},
     ports::PortError,
 };
 
@@ -23,45 +20,16 @@ use super::{
     payload_values::{Content, Reference},
 };
 
-impl PayloadStore for FaultInjector {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> PayloadFuture<'a, ClaimOutcome> {
-        let copy = async move {
-            let outcome = self.bucket().claim(claim).await?;
-            let Claim { source, target, .. } = claim;
-            self.trace(|| format!("copies {} to {target}: {outcome:?}", source.key));
-            self.sweep_after_claim();
-            Ok(outcome)
-        };
-        Box::pin(self.inject(move || format!("copy payload {}", claim.source.key), copy))
-    }
-
-    fn upload_request<'a>(
-        &'a self,
-        reference: &'a PayloadReference,
-        valid_for: Duration,
-    ) -> PayloadFuture<'a, UploadRequest> {
-        self.bucket().upload_request(reference, valid_for)
-    }
-
-    fn task_payloads<'a>(&'a self, after: Option<&'a str>) -> PayloadFuture<'a, PayloadPage> {
-        Box::pin(self.inject(|| "list payloads".to_owned(), self.bucket().task_payloads(after)))
-    }
-
-    fn delete<'a>(&'a self, keys: &'a [PayloadKey]) -> PayloadFuture<'a, ()> {
-        let delete = async move {
-            self.bucket().delete(keys).await?;
-            keys.iter().for_each(|key| self.trace(|| format!("deletes payload {key}")));
-            self.deployment.check_payloads();
-            Ok(())
-        };
-        Box::pin(self.inject(move || format!("delete {} payloads", keys.len()), delete))
-    }
-}
-
-/// The payloads of an agent. The decisions are those of the HTTP agent.
+/// What the oracle learns from the calls of the bucket.
 impl FaultInjector {
-    fn bucket(&self) -> &dyn PayloadStore {
-        self.deployment.memory.memory_payloads()
+    pub(super) fn observe_claim(&self, Claim { source, target, .. }: &Claim, outcome: &ClaimOutcome) {
+        self.trace(|| format!("copies {} to {target}: {outcome:?}", source.key));
+        self.sweep_after_claim();
+    }
+
+    pub(super) fn observe_deletion(&self, keys: &[PayloadKey]) {
+        keys.iter().for_each(|key| self.trace(|| format!("deletes payload {key}")));
+        self.deployment.check_payloads();
     }
 
     /// Often, a supervisor looks for objects to delete while a task is not recorded yet.
@@ -74,13 +42,17 @@ impl FaultInjector {
         }
     }
 
+}
+
+/// The payloads of an agent. The decisions are those of the HTTP agent.
+impl FaultInjector {
     /// Reads the object that is the body of a request.
     pub(super) async fn open_payload(
         &self,
         request: &StepRequest,
     ) -> Result<Option<Content>, CallFault> {
         let Some(reference) = requested_payload(request)? else { return Ok(None) };
-        let read = async { Ok(self.deployment.memory.memory_payloads().content(&reference.key)) };
+        let read = async { Ok(self.deployment.memory.payloads.content(&reference.key)) };
         let opened = self.inject(|| format!("read payload {}", reference.key), read).await;
         let opened = opened.map_err(|error| bucket_fault(&error, false))?;
         check_object(&reference, opened.as_ref().map(|object| object.bytes))?;
@@ -104,7 +76,7 @@ impl FaultInjector {
     }
 
     fn put_response(&self, reference: &PayloadReference) -> PayloadReference {
-        let stored = self.deployment.memory.memory_payloads().put_new(reference);
+        let stored = self.deployment.memory.payloads.put_new(reference);
         self.trace(|| format!("stores {} with {}", stored.key, stored.sha256));
         self.deployment.state().oracle.payloads.stored += 1;
         self.deployment.check_payloads();

@@ -130,7 +130,6 @@ impl SimulatedDeployment {
     /// The input of a forged submission. If its upload must expire first, schedules the submission for later.
     pub(super) fn forged_input(&self, number: usize, forged: &ForgedSubmission) -> Option<Value> {
         let mut input = self.plan.tasks.get(forged.task)?.input.clone();
-        self.set_clock();
         let now = self.now();
         let document = self.state().forge(forged.kind, None, now);
         input.as_object_mut()?.insert("document".to_owned(), document);

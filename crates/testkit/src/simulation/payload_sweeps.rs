@@ -6,7 +6,7 @@ use futures_util::future::AbortHandle;
 use steward_core::limits;
 
 use super::{
-    deployment::SimulatedDeployment, fault_injector::SimulatedPorts, handlers,
+    deployment::SimulatedDeployment, fault_injector, handlers,
     payload_records::levels, virtual_time::DAY,
 };
 
@@ -22,7 +22,7 @@ const DAYS_UNTIL_DELETED: u32 = 4;
 impl SimulatedDeployment {
     /// Deletes old uploads, as the bucket does.
     pub(super) fn expire_uploads(&self) {
-        self.memory.memory_payloads().expire_uploads(UPLOADS_KEPT);
+        self.memory.payloads.expire_uploads(UPLOADS_KEPT);
     }
 
     /// Checks that all objects exist and have their content to which a task refers that exists, or one of whose parents
@@ -52,7 +52,7 @@ impl SimulatedDeployment {
     pub(super) async fn check_no_payload_is_left(self: &Arc<Self>) {
         let (abort_handle, _) = AbortHandle::new_pair();
         let instant = std::time::Duration::ZERO;
-        let ports = SimulatedPorts::new(self.clone(), "supervisor-last", instant, abort_handle);
+        let ports = fault_injector::ports(self.clone(), "supervisor-last", instant, abort_handle);
         let mut days_without_tasks = 0;
         for _ in 0..DAYS_MAX {
             self.sleep_until(self.now() + DAY).await;
@@ -69,7 +69,7 @@ impl SimulatedDeployment {
                 break;
             }
         }
-        let left = self.memory.memory_payloads().keys();
+        let left = self.memory.payloads.keys();
         if let Some(key) = left.first() {
             let finding =
                 format!("all tasks have expired, but {} payloads are left: {key}", left.len());

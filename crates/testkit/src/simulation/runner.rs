@@ -13,7 +13,7 @@ use tokio::select;
 
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
-    fault_injector::SimulatedPorts,
+    fault_injector::{self, SimulatedPorts},
     final_checks,
     handlers::{self, InstanceMemory},
     network::FunctionQueue,
@@ -420,7 +420,7 @@ impl Runner {
             [] => "sweeps".to_owned(),
             messages => format!("receives {messages:?}"),
         });
-        let ports = SimulatedPorts::new(
+        let ports = fault_injector::ports(
             self.deployment.clone(),
             &name,
             *clock_offset,

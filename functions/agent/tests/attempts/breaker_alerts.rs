@@ -28,12 +28,12 @@ async fn opening_and_closing_are_published_once_each() {
 #[tokio::test(start_paused = true)]
 async fn the_supervisor_publishes_an_alert_whose_instance_died_after_the_save() {
     let one = AgentInstance::new([], down());
-    one.ports.bus.is_stalled.store(true, Ordering::Relaxed);
+    one.ports.bus.interceptor.is_stalled.store(true, Ordering::Relaxed);
     let request = one.request("t", 1);
     let died = tokio::time::timeout(5 * SECOND, one.attempt(&request)).await;
     assert!(died.is_err());
     assert_eq!(one.breaker().await.unwrap().revision, 1, "saved");
-    one.ports.bus.is_stalled.store(false, Ordering::Relaxed);
+    one.ports.bus.interceptor.is_stalled.store(false, Ordering::Relaxed);
 
     let supervisor = one.another("supervisor").ports;
     // Until complete-by the instance itself may still publish the alert.
@@ -54,10 +54,10 @@ async fn the_supervisor_publishes_an_alert_whose_instance_died_after_the_save() 
 #[tokio::test(start_paused = true)]
 async fn two_concurrent_supervisors_publish_at_least_once() {
     let one = AgentInstance::new([], down());
-    one.ports.bus.is_stalled.store(true, Ordering::Relaxed);
+    one.ports.bus.interceptor.is_stalled.store(true, Ordering::Relaxed);
     let request = one.request("t", 1);
     assert!(tokio::time::timeout(5 * SECOND, one.attempt(&request)).await.is_err());
-    one.ports.bus.is_stalled.store(false, Ordering::Relaxed);
+    one.ports.bus.interceptor.is_stalled.store(false, Ordering::Relaxed);
     tokio::time::advance(63 * SECOND).await;
     let (two, three) = (one.another("two").ports, one.another("three").ports);
     let published =

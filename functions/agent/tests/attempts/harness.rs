@@ -30,12 +30,11 @@ use steward_core::{
     },
     rate::RateLimit,
 };
-use steward_test_world::{
-    ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,
-    intercepted_store::{InterceptedStore, Interceptor, StoreCall, StoreReply},
-};
 use steward_runtime::ports::{
-    Clock, EventBus, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore,
+    Clock, EventBus, PortError, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore,
+};
+use steward_test_world::{
+    InterceptedPorts, Interceptor, MemoryPorts, PortCall, PortReply, WorldClock,
 };
 use tokio::time::Instant;
 
@@ -45,6 +44,8 @@ pub(crate) const SETTINGS: BreakerSettings = BreakerSettings {
     open_for: Duration::from_secs(10),
     probe_within: Duration::from_secs(30),
 };
+
+pub(crate) type AgentTestPorts = InterceptedPorts<CallCounter>;
 
 /// An instance of agent `a`. All instances of a test share the state store and the service.
 #[derive(Clone)]
@@ -66,17 +67,10 @@ impl AgentInstance {
             clock_skew: 2 * SECOND,
             retention: Timing::RETENTION,
         };
-        let memory = MemoryPorts::new(timing, NonZeroU32::MIN).with_instance("one");
+        let clock = WorldClock::running(Timestamp::UNIX_EPOCH);
+        let memory = MemoryPorts::with_clock(timing, NonZeroU32::MIN, clock).with_instance("one");
+        let ports = MemoryPorts { has_bucket: false, ..memory }.intercepted(CallCounter::default());
         let start = Instant::now();
-        let ports = AgentTestPorts {
-            store: InterceptedStore {
-                store: memory.store().clone(),
-                interceptor: CallCounter::default(),
-            },
-            bus: StallingBus { inner: memory.bus().clone(), is_stalled: Arc::default() },
-            clock: TokioClock { start, zero: memory.clock().clone() },
-            memory,
-        };
         let service = ScriptedService {
             first: Mutex::new(first.into_iter().collect()),
             then: Mutex::new(then),
@@ -88,8 +82,7 @@ impl AgentInstance {
 
     /// Another instance with the same state store and service.
     pub(crate) fn another(&self, name: &str) -> Self {
-        let ports =
-            AgentTestPorts { memory: self.ports.memory.with_instance(name), ..self.ports.clone() };
+        let ports = AgentTestPorts { instance: name.into(), ..self.ports.clone() };
         let (service, breaker) = (self.service.clone(), Arc::new(breaker()));
         Self { ports, service, breaker, rate: unlimited() }
     }
@@ -165,7 +158,7 @@ impl AgentInstance {
 
     pub(crate) async fn breaker(&self) -> Option<SharedRecord> {
         let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "a".to_owned() };
-        self.ports.memory.store().shared_record(&key).await.unwrap()
+        self.ports.store.inner.shared_record(&key).await.unwrap()
     }
 
     pub(crate) fn published(&self) -> Vec<&'static str> {
@@ -296,78 +289,7 @@ impl RemoteService for ScriptedService {
     }
 }
 
-/// In-memory ports with tokio's clock instead of a manual one.
-#[derive(Clone)]
-pub(crate) struct AgentTestPorts {
-    pub(crate) memory: MemoryPorts,
-    pub(crate) store: InterceptedStore<MemoryStore, CallCounter>,
-    pub(crate) bus: StallingBus,
-    pub(crate) clock: TokioClock,
-}
-
-impl Ports for AgentTestPorts {
-    type Store = InterceptedStore<MemoryStore, CallCounter>;
-    type Definitions = MemoryDefinitions;
-    type Channel = MemoryChannel;
-    type Bus = StallingBus;
-    type Clock = TokioClock;
-
-    fn store(&self) -> &Self::Store {
-        &self.store
-    }
-    fn definitions(&self) -> &MemoryDefinitions {
-        self.memory.definitions()
-    }
-    fn channel(&self) -> &MemoryChannel {
-        self.memory.channel()
-    }
-    fn bus(&self) -> &StallingBus {
-        &self.bus
-    }
-    fn clock(&self) -> &TokioClock {
-        &self.clock
-    }
-    fn timing(&self) -> Timing {
-        self.memory.timing()
-    }
-    fn instance(&self) -> &str {
-        self.memory.instance()
-    }
-}
-
-#[derive(Clone)]
-pub(crate) struct TokioClock {
-    start: Instant,
-    zero: ManualClock,
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        self.zero.now() + self.start.elapsed()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
-    }
-}
-
-/// An event bus that can be stalled: then publishing never ends.
-#[derive(Clone)]
-pub(crate) struct StallingBus {
-    inner: MemoryBus,
-    pub(crate) is_stalled: Arc<AtomicBool>,
-}
-
-impl EventBus for StallingBus {
-    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        if self.is_stalled.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-        self.inner.publish(events).await
-    }
-}
-
-/// Counts the reads and saves of shared records in the state store, which can be down.
+/// Counts the reads and saves of shared records in the state store, which can be down. Publishing can be stalled.
 #[derive(Clone, Default)]
 pub(crate) struct CallCounter {
     pub(crate) reads: Arc<AtomicU32>,
@@ -375,6 +297,8 @@ pub(crate) struct CallCounter {
     /// The reads and saves of rate limits.
     pub(crate) rate_requests: Arc<AtomicU32>,
     pub(crate) is_down: Arc<AtomicBool>,
+    /// While it is set, publishing never ends.
+    pub(crate) is_stalled: Arc<AtomicBool>,
 }
 
 impl CallCounter {
@@ -389,18 +313,18 @@ impl CallCounter {
 impl Interceptor for CallCounter {
     async fn intercept<T: Send + Sync>(
         &self,
-        call: StoreCall<'_>,
+        call: PortCall<'_>,
         effect: impl Future<Output = Result<T, PortError>> + Send,
-        _: impl Fn(&T) -> StoreReply<'_> + Send,
+        _: impl Fn(&T) -> PortReply<'_> + Send,
     ) -> Result<T, PortError> {
-        if matches!(call, StoreCall::SharedRecord(_)) {
+        if matches!(call, PortCall::SharedRecord(_)) {
             self.reads.fetch_add(1, Ordering::Relaxed);
-        } else if matches!(call, StoreCall::SaveSharedRecord(_)) {
+        } else if matches!(call, PortCall::SaveSharedRecord(_)) {
             self.saves.fetch_add(1, Ordering::Relaxed);
         }
         let is_rate = |key: &SharedRecordKey| key.kind == SharedRecordKind::Rate;
-        if matches!(call, StoreCall::SharedRecord(key) if is_rate(key))
-            || matches!(call, StoreCall::SaveSharedRecord(record) if is_rate(&record.key))
+        if matches!(call, PortCall::SharedRecord(key) if is_rate(key))
+            || matches!(call, PortCall::SaveSharedRecord(record) if is_rate(&record.key))
         {
             self.rate_requests.fetch_add(1, Ordering::Relaxed);
         }
@@ -408,5 +332,15 @@ impl Interceptor for CallCounter {
         tokio::task::yield_now().await;
         self.check()?;
         effect.await
+    }
+    async fn publish(
+        &self,
+        bus: &impl EventBus,
+        events: Vec<BusEvent>,
+    ) -> Vec<Result<(), PortError>> {
+        if self.is_stalled.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        bus.publish(events).await
     }
 }

@@ -24,8 +24,7 @@ async fn is_claimed(ports: &AgentTestPorts, request: &StepRequest) -> bool {
     let (step, number) = (request.step.clone(), request.attempt);
     let claim = DocumentKey::Claim(AttemptId { step, action: Action::Do, number });
     let found = ports
-        .memory
-        .store()
+        .store
         .documents(
             &DocumentOwner { task_id: request.task_id.clone(), incarnation: request.incarnation },
             &[claim],

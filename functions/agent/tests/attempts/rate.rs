@@ -12,7 +12,7 @@ use steward_core::model::{
 };
 use steward_core::rate::RateRecord;
 use steward_runtime::ports::{
-    Clock, Ports, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
+    Clock, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };
 use tokio::time::{advance, sleep};
 
@@ -43,7 +43,7 @@ async fn is_claimed(one: &AgentInstance, request: &StepRequest) -> bool {
     let StepRequest { step, attempt, .. } = request;
     let attempt = AttemptId { step: step.clone(), action: Action::Do, number: *attempt };
     let key = DocumentKey::Claim(attempt);
-    let found = one.ports.memory.store().documents(&owner, &[key]).await.unwrap();
+    let found = one.ports.store.inner.documents(&owner, &[key]).await.unwrap();
     !found.is_empty()
 }
 
@@ -147,7 +147,7 @@ async fn probing_without_tokens() -> AgentInstance {
     let next = one.ports.clock.now() + 8 * SECOND;
     let body = serde_json::to_value(RateRecord { next, line_end: next }).unwrap();
     let key = SharedRecordKey { kind: SharedRecordKind::Rate, name: "a".to_owned() };
-    let store = one.ports.memory.store();
+    let store = &one.ports.store.inner;
     let revision = store.shared_record(&key).await.unwrap().unwrap().revision + 1;
     let leased = SharedRecord { key, revision, body, expires_at: None };
     assert_eq!(store.save_shared_record(&leased).await.unwrap(), SharedSaveOutcome::Saved);
