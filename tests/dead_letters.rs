@@ -18,8 +18,8 @@ use steward_aws::{
 };
 use steward_core::model::events::BusEvent;
 use steward_emulator::{embedded::EmbeddedAws, resources::create_queue};
-use steward_test_world::MemoryBus;
 use steward_runtime::ports::{EventBus, PortError};
+use steward_test_world::MemoryBus;
 
 const DEAD: &str = "shop-dead-letters";
 

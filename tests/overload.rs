@@ -29,12 +29,12 @@ use steward_core::{
     },
     submission::ReplyQueues,
 };
-use steward_test_world::MemoryPorts;
 use steward_runtime::{
     intake::{read_intake, report_wait},
     ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},
 };
 use steward_submission::{IntakeView, handle_with_intake};
+use steward_test_world::MemoryPorts;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::support::{sequential_workflow, submission_message};

@@ -17,9 +17,9 @@ use steward_forecast::cost::{
     idle_month::{QUEUES, RUN, TICK, TICKS},
     prices::{Prices, TaskUsage},
 };
-use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Clock, Ports, Queue, StateStore};
 use steward_supervisor::{SweepResult, SweepSchedule, handle_ticks, run, ticks::RUN_EVERY};
+use steward_test_world::MemoryPorts;
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event, submission_message};
 

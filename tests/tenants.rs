@@ -23,8 +23,8 @@ use steward_core::{
     },
     submission::ReplyQueues,
 };
-use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Clock, OutgoingMessage, Ports, Queue, StateStore};
+use steward_test_world::MemoryPorts;
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event};
 

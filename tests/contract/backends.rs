@@ -26,8 +26,8 @@ use steward_emulator::{
     embedded::{EmbeddedAws, ExternalEndpoints},
     resources,
 };
-use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Ports, Queue};
+use steward_test_world::MemoryPorts;
 
 /// The environment variable with the endpoint of the emulator.
 const ENDPOINT: &str = "STEWARD_CONTRACT_ENDPOINT";

@@ -38,6 +38,7 @@ use steward_core::{
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports, Queue};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
+use steward_test_world::service::FakeService;
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -307,8 +308,8 @@ impl ScenarioRun<'_> {
             }
             FunctionRole::Agent => {
                 let name: AgentName = "a".parse().unwrap();
-                let agent =
-                    Agent::new(name.clone(), self.remote.clone(), BreakerSettings::default());
+                let service = FakeService(self.remote.clone());
+                let agent = Agent::new(name.clone(), service, BreakerSettings::default());
                 let handle = |batch| steward_agent::handle(ports, &agent, batch, Timestamp::MAX);
                 channel.process_batch(&Queue::Agent(name), event, stop, handle).await
             }

@@ -1,16 +1,18 @@
-//! The remote service of a scenario: its behavior is scripted, and a ledger records its effects. It recognises repeated
-//! calls by their idempotency key, as the services of idempotent steps do.
+//! The remote service of a scenario: its behavior is scripted.
 
 use std::{
     collections::BTreeMap,
-    future::pending,
     sync::{Arc, Mutex},
 };
 
 use serde_json::{Value, json};
-use steward_agent::attempt::{CallFault, RemoteService};
-use steward_agent::response::CallResponse;
+use steward_agent::attempt::CallFault;
 use steward_core::model::{attempt::Action, messages::StepRequest, names::TaskId};
+use steward_test_world::{
+    ledger::EffectLedger,
+    service::{CallPlan, Millis, Reply, ServiceHost},
+};
+use tokio::time::Instant;
 
 /// The behavior of the service for the calls of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +32,13 @@ pub(super) enum ServiceBehavior {
 pub(super) struct ScriptedService {
     behaviors: BTreeMap<(&'static str, Action), ServiceBehavior>,
     state: Arc<Mutex<ServiceState>>,
+    start: Instant,
 }
 
 #[derive(Debug, Default)]
 struct ServiceState {
-    /// The idempotency key and body of each effect, by task.
-    ledgers: BTreeMap<TaskId, Vec<(String, String)>>,
+    ledger: EffectLedger,
     is_repaired: bool,
-    /// Idempotency keys that were received with two different bodies.
-    conflicting_keys: Vec<String>,
     /// Idempotency keys of requests with a `null` in their body.
     with_null: Vec<String>,
     /// The number of calls, with or without effect.
@@ -49,20 +49,26 @@ impl ScriptedService {
     pub(super) fn new(behaviors: &[(&'static str, Action, ServiceBehavior)]) -> Self {
         let behaviors =
             behaviors.iter().map(|(step, action, behavior)| ((*step, *action), *behavior));
-        Self { behaviors: behaviors.collect(), state: Arc::default() }
+        let start = Instant::now();
+        Self { behaviors: behaviors.collect(), state: Arc::default(), start }
     }
 
     pub(super) fn repair(&self) {
         self.state.lock().unwrap().is_repaired = true;
     }
 
-    /// The effects by task, in order.
+    /// The idempotency key and the body of each effect, by task, in order.
     pub(super) fn ledgers(&self) -> BTreeMap<TaskId, Vec<(String, String)>> {
-        self.state.lock().unwrap().ledgers.clone()
+        let mut ledgers: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for entry in &self.state.lock().unwrap().ledger.entries {
+            let body = entry.body.as_ref().map(ToString::to_string).unwrap_or_default();
+            ledgers.entry(entry.task_id.clone()).or_default().push((entry.key.clone(), body));
+        }
+        ledgers
     }
 
     pub(super) fn conflicting_keys(&self) -> Vec<String> {
-        self.state.lock().unwrap().conflicting_keys.clone()
+        self.state.lock().unwrap().ledger.conflicting_keys.iter().cloned().collect()
     }
 
     /// Idempotency keys of requests with a `null` in place of a document's value.
@@ -73,62 +79,52 @@ impl ScriptedService {
     pub(super) fn calls(&self) -> usize {
         self.state.lock().unwrap().calls
     }
-
-    fn count(&self, request: &StepRequest) {
-        let mut state = self.state.lock().unwrap();
-        state.calls += 1;
-        if request.body.as_ref().is_some_and(|body| has_null(&body.value())) {
-            state.with_null.push(request.idempotency_key.clone());
-        }
-    }
-
-    fn take_effect(&self, request: &StepRequest) -> Value {
-        let mut state = self.state.lock().unwrap();
-        let body = request.body.as_ref().map(ToString::to_string).unwrap_or_default();
-        let note = request.body.as_ref().map(|body| body.value()["input"]["note"].take());
-        let key = request.idempotency_key.clone();
-        let ledger = state.ledgers.entry(request.task_id.clone()).or_default();
-        match ledger.iter().find(|(known, _)| *known == key) {
-            None => ledger.push((key, body)),
-            Some((_, known)) if *known == body => {}
-            Some(_) => state.conflicting_keys.push(key),
-        }
-        let mut output = json!({ "id": request.idempotency_key });
-        // As large as the input.
-        if let Some(note) = note.filter(|note| !note.is_null()) {
-            output["note"] = note;
-        }
-        output
-    }
 }
 
-impl RemoteService for ScriptedService {
-    async fn call(
+impl ServiceHost for ScriptedService {
+    type Memo = ();
+
+    async fn receive(
         &self,
         request: &StepRequest,
         _: Option<&str>,
-    ) -> Result<CallResponse, CallFault> {
-        self.count(request);
-        let behavior = self.behaviors.get(&(request.step.step.as_str(), request.action));
-        let is_repaired = self.state.lock().unwrap().is_repaired;
-        match behavior {
-            Some(ServiceBehavior::FailsUntilRepaired) if is_repaired => {
-                Ok(self.take_effect(request).into())
-            }
-            Some(ServiceBehavior::Fails | ServiceBehavior::FailsUntilRepaired) => {
-                Err(CallFault::Permanent {
-                    reason: "refused".to_owned(),
-                    may_have_run: false,
-                    detail: None,
-                })
-            }
-            Some(ServiceBehavior::SilentAtFirst) if request.attempt == 1 => {
-                self.take_effect(request);
-                pending().await
-            }
-            Some(ServiceBehavior::Silent) => pending().await,
-            Some(ServiceBehavior::SilentAtFirst) | None => Ok(self.take_effect(request).into()),
+    ) -> Result<(CallPlan, ()), CallFault> {
+        let mut state = self.state.lock().unwrap();
+        state.calls += 1;
+        let mut body = request.body.as_ref().map(|body| body.value()).unwrap_or_default();
+        if request.body.is_some() && has_null(&body) {
+            state.with_null.push(request.idempotency_key.clone());
         }
+        let mut output = json!({ "id": request.idempotency_key });
+        // As large as the input.
+        let note = body.pointer_mut("/input/note").map(Value::take);
+        if let Some(note) = note.filter(|note| !note.is_null()) {
+            output["note"] = note;
+        }
+        let refuses = match self.behaviors.get(&(request.step.step.as_str(), request.action)) {
+            Some(ServiceBehavior::Fails) => true,
+            Some(ServiceBehavior::FailsUntilRepaired) => !state.is_repaired,
+            Some(ServiceBehavior::SilentAtFirst) if request.attempt == 1 => {
+                return Ok((CallPlan::success(0, output).silent(), ()));
+            }
+            Some(ServiceBehavior::Silent) => {
+                return Ok((CallPlan::without_effect(0, Reply::status(503)).silent(), ()));
+            }
+            Some(ServiceBehavior::SilentAtFirst) | None => false,
+        };
+        let plan = match refuses {
+            true => CallPlan::without_effect(0, Reply::status(422)),
+            false => CallPlan::success(0, output),
+        };
+        Ok((plan, ()))
+    }
+
+    fn with_ledger<T>(&self, act: impl FnOnce(&mut EffectLedger) -> T) -> T {
+        act(&mut self.state.lock().unwrap().ledger)
+    }
+
+    fn now(&self) -> Millis {
+        self.start.elapsed().as_millis() as Millis
     }
 }
 

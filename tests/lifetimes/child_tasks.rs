@@ -5,8 +5,8 @@ use steward_core::model::{
     messages::{ReplyOutcome, SchedulerMessage},
     task::ProcessState,
 };
-use steward_test_world::ExpiredItem;
 use steward_runtime::ports::{Clock, Ports};
+use steward_test_world::ExpiredItem;
 
 use super::harness::*;
 use crate::support::sqs_event;

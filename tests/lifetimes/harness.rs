@@ -16,13 +16,13 @@ use steward_core::{
     },
     submission::{ReplyQueues, SubmissionRefusal},
 };
-use steward_test_world::MemoryPorts;
 use steward_runtime::{
     dispatch::send_effects,
     drive::{Delivery, drive},
     ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},
     trace::{SpanKind, TraceSpan},
 };
+use steward_test_world::MemoryPorts;
 
 use crate::support::{commands_event, scheduler_instance, sqs_event};
 

@@ -5,8 +5,8 @@ use steward_core::model::{
     messages::{ReplyOutcome, SchedulerMessage},
     task::{ProcessState, Task},
 };
-use steward_test_world::ExpiredItem;
 use steward_runtime::ports::{Clock, OutgoingMessage, Ports, StateStore};
+use steward_test_world::ExpiredItem;
 
 use super::harness::*;
 

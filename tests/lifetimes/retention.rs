@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use steward_core::model::task::ProcessState;
-use steward_test_world::ExpiredItem;
 use steward_runtime::ports::Ports;
+use steward_test_world::ExpiredItem;
 
 use super::harness::*;
 

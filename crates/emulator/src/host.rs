@@ -24,8 +24,8 @@ use futures_util::FutureExt;
 use jiff::Timestamp;
 use steward_agent::{Agent, attempts_deadline, kind::AnyService};
 use steward_aws::{
-    AwsPorts, Config, definitions::DynamoDefinitions, ports::SharedCallbackUrls, publisher::Publisher,
-    rules::EventRules, store::DynamoStore,
+    AwsPorts, Config, definitions::DynamoDefinitions, ports::SharedCallbackUrls,
+    publisher::Publisher, rules::EventRules, store::DynamoStore,
 };
 use steward_console::{Console, caller::Caller};
 use steward_core::{

@@ -18,8 +18,10 @@ mod channel;
 mod clock;
 mod definitions;
 mod interceptor;
+pub mod ledger;
 mod payloads;
 mod ports;
+pub mod service;
 mod storage;
 mod store;
 #[cfg(test)]

@@ -54,11 +54,9 @@ async fn items_and_messages_above_the_size_limits_of_aws_are_refused() {
     let room = 400 * 1_024 - 100;
     let put = ports.store().put_document(&owner, retention, &of(room)).await;
     assert_eq!(put.unwrap(), PutOutcome::Stored);
-    let error =
-        ports.store().put_document(&owner, retention, &of(room + 100)).await.unwrap_err();
+    let error = ports.store().put_document(&owner, retention, &of(room + 100)).await.unwrap_err();
     assert!(!error.retryable && error.operation == "write submission of t", "{error:?}");
-    let large =
-        steward_core::model::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
+    let large = steward_core::model::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
     assert!(!ports.store().create(&large, Some(&of(0))).await.unwrap_err().retryable);
     assert_eq!(ports.store().load(&large.task_id).await.unwrap(), None);
     let message = |bytes: usize| OutgoingMessage {

@@ -27,8 +27,8 @@ use steward_core::{
         time::Timing,
     },
 };
-use steward_test_world::MemoryPorts;
 use steward_runtime::ports::{Ports, Queue};
+use steward_test_world::MemoryPorts;
 
 const SECOND: Duration = Duration::from_secs(1);
 

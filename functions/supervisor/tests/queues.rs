@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::json;
 use steward_core::model::{registration::AgentRegistration, time::Timing};
-use steward_test_world::MemoryPorts;
 use steward_runtime::{
     agents::{self, RegisterOutcome},
     metrics::{DEAD_LETTERS, QUEUES_UNREAD, SWEEPS},
     ports::{Ports, Queue},
 };
 use steward_supervisor::run_once;
+use steward_test_world::MemoryPorts;
 
 /// Ports in memory with an agent `a`, and the counters of this thread.
 struct Supervised {

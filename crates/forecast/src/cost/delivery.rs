@@ -10,6 +10,7 @@ use steward_aws::channel::redelivery;
 use steward_core::{model::time::later, submission::ReplyQueues};
 use steward_runtime::ports::{OutgoingMessage, Queue};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
+use steward_test_world::service::FakeService;
 use tokio::time::Instant;
 
 use super::{
@@ -83,7 +84,7 @@ async fn handle(
         }
         FunctionRole::Agent(name) => {
             let (service, breaker) =
-                (ForecastService(simulation.clone()), simulation.breaker(name));
+                (FakeService(ForecastService(simulation.clone())), simulation.breaker(name));
             let rate = Arc::new(RateLimiter::new(name.clone(), None));
             let agent = steward_agent::Agent { name: name.clone(), service, breaker, rate };
             let deadline = deadline(simulation, role.timeout());

@@ -13,7 +13,7 @@ use steward_core::{
         task::{ProcessState, Task},
     },
 };
-use steward_runtime::ports::{Ports, StateStore};
+use steward_runtime::ports::StateStore;
 use tokio::{select, sync::mpsc::UnboundedReceiver};
 
 use super::{
@@ -174,13 +174,13 @@ async fn outcome(
         simulation.since_start(to).saturating_sub(simulation.since_start(from))
     };
     for id in &ids {
-        let task = simulation.memory.store().load(id).await;
+        let task = simulation.memory.store.load(id).await;
         let Ok(Some(task)) = task else { return Err(failure("a task does not exist any more")) };
         let Some(workflow) = simulation.plan.workflow(&task.workflow) else { continue };
         counts(&task, workflow, &mut steps);
         alternatives.add_task(&task, workflow, took(&task));
     }
-    let task = simulation.memory.store().load(id).await;
+    let task = simulation.memory.store.load(id).await;
     let Ok(Some(task)) = task else { return Err(failure("the task was not recorded")) };
     let state = &mut *simulation.state();
     for ((key, action), calls) in &state.calls {

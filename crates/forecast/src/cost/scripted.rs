@@ -10,10 +10,10 @@ use serde_json::Value;
 use steward_core::model::{
     command::Command,
     messages::{SchedulerMessage, Submission},
-    names::{StepName, TaskId, WorkflowName},
+    names::{Part, StepName, TaskId, WorkflowName},
     task::Task,
 };
-use steward_runtime::ports::{Ports, StateStore};
+use steward_runtime::ports::StateStore;
 
 use super::{
     delivery::REPLY_QUEUE,
@@ -29,11 +29,9 @@ pub(super) mod calls;
 pub(super) mod script;
 pub(super) mod services;
 
-pub use script::{
-    AnswerKind, CallRecord, ChildCall, LogEntry, LogItem, Script, ServiceAnswer, ServiceCall,
-    StepKeyRef,
-};
+pub use script::{CallRecord, ChildCall, LogEntry, LogItem, Script, ServiceCall, StepKeyRef};
 use services::ScriptedServices;
+pub use steward_test_world::service::{Body, CallPlan, Reply};
 
 /// A workflow, and those of its child tasks, that scripted runs use. It is made once for many runs.
 #[derive(Debug, Clone)]
@@ -70,6 +68,8 @@ pub struct ScriptedRun {
     pub task: Option<Task>,
     /// Why the submission was refused.
     pub refused: Option<String>,
+    /// The side effects that are not undone: their parts of tasks, with the workflows.
+    pub effects: Vec<(WorkflowName, Part)>,
     /// The log, in the order of time.
     pub log: Vec<LogEntry>,
     /// The time from the submission to the task's end, if it has ended.
@@ -173,7 +173,7 @@ impl ScriptedPlan {
         task_id: &TaskId,
         sweeps: u32,
     ) -> Result<ScriptedRun, ForecastError> {
-        let loaded = simulation.memory.store().load(task_id).await;
+        let loaded = simulation.memory.store.load(task_id).await;
         let task =
             loaded.map_err(|error| ForecastError::Failed { run: 0, reason: error.to_string() })?;
         let took = task.as_ref().and_then(|task| {
@@ -192,6 +192,7 @@ impl ScriptedPlan {
         Ok(ScriptedRun {
             task,
             refused: state.refused.clone(),
+            effects: state.effects(),
             log,
             took,
             sweeps,

@@ -1,9 +1,10 @@
-//! The simulated remote services: they answer calls and callbacks by the assumed failure rates and latencies.
+//! The simulated remote services: they answer calls and callbacks by the assumed failure rates and latencies, or by a
+//! script.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
-use steward_agent::attempt::{CallFault, RemoteService};
+use steward_agent::attempt::CallFault;
 use steward_agent::response::CallResponse;
 use steward_core::{
     definition::step::CallbackDefinition,
@@ -11,91 +12,140 @@ use steward_core::{
         attempt::Action,
         messages::{CallbackMessage, CallbackOutcome, SchedulerMessage, StepRequest},
         names::CallbackToken,
+        responses::ClassifiedResponse,
     },
+};
+use steward_test_world::{
+    ledger::EffectLedger,
+    service::{CallPlan, Millis, Reply, ServiceHost},
 };
 
 use super::{
     attempt_outcome::{AttemptOutcome, random_duration},
-    plan::StepAssumptions,
+    plan::{StepAssumptions, StepKey},
     scripted::calls,
     task_simulation::TaskSimulation,
 };
-/// The longest time in which a service that is down refuses a call.
-const DOWN_LATENCY: Duration = Duration::from_millis(50);
 
-/// A remote service.
+/// The longest time in which a service that is down refuses a call.
+const DOWN_LATENCY: Millis = 50;
+
+/// The remote services of a simulation.
 #[derive(Debug, Clone)]
 pub(super) struct ForecastService(pub(super) Arc<TaskSimulation>);
 
-impl RemoteService for ForecastService {
-    async fn call(
+/// What is remembered of a call.
+pub(super) struct CallMemo {
+    pub(super) key: StepKey,
+    /// Which call of this part and action it is, from 1.
+    pub(super) number: u32,
+    /// The time since the start of the run.
+    pub(super) at: Duration,
+    /// The output that was drawn for the call.
+    pub(super) sample: Value,
+    /// Whether the callback is answered.
+    is_answered: bool,
+}
+
+impl ServiceHost for ForecastService {
+    type Memo = CallMemo;
+
+    async fn receive(
         &self,
         request: &StepRequest,
         _: Option<&str>,
-    ) -> Result<CallResponse, CallFault> {
+    ) -> Result<(CallPlan, CallMemo), CallFault> {
         let simulation = &self.0;
+        let StepRequest { task_id, step, action, .. } = request;
+        let Some((key, assumptions)) = simulation.assumptions(task_id, &step.step) else {
+            let reason = "there is no such step".to_owned();
+            return Err(CallFault::Permanent { reason, may_have_run: false, detail: None });
+        };
+        *simulation.state().calls.entry((key.clone(), *action)).or_default() += 1;
+        let at = simulation.now();
         if let Some(scripted) = &simulation.scripted {
-            return calls::call(scripted, simulation, request).await;
+            let draw = &mut simulation.state().draw;
+            let sample = assumptions.output.value(key.1.as_str(), draw);
+            let number = scripted.count(task_id, step, *action);
+            let memo = CallMemo { key, number, at, sample, is_answered: true };
+            return Ok((calls::plan(scripted, request, &memo), memo));
         }
-        let permanent = |reason: &str| {
-            Err(CallFault::Permanent {
-                reason: reason.to_owned(),
-                may_have_run: false,
-                detail: None,
-            })
-        };
-        let transient = |reason: &str, may_have_run| {
-            let reason = reason.to_owned();
-            Err(CallFault::Transient { reason, retry_after: None, may_have_run, detail: None })
-        };
-        let Some((key, assumptions)) = simulation.assumptions(&request.task_id, &request.step.step)
-        else {
-            return permanent("there is no such step");
-        };
-        let StepRequest { task_id, step, action, attempt, .. } = request;
         let outcome = AttemptOutcome::of(
             assumptions,
             *action,
-            &mut simulation.attempt_random(task_id, step, *action, *attempt),
+            &mut simulation.attempt_random(task_id, step, *action, request.attempt),
         );
-        let callback = simulation.plan.step(&key).and_then(|step| step.callback.as_ref());
-        let callback = callback.filter(|_| *action == Action::Do);
-        let (flaky, takes, output) = {
-            let state = &mut *simulation.state();
-            *state.calls.entry((key.clone(), *action)).or_default() += 1;
-            let draw = &mut state.draw;
-            let flaky = *action == Action::Do && draw.f64() < assumptions.flaky;
-            (
-                flaky,
-                random_duration(assumptions.slow, draw),
-                assumptions.output.value(key.1.as_str(), draw),
-            )
-        };
+        let is_answered = outcome == AttemptOutcome::Succeeds;
+        let (plan, sample) = self.draw(request, &key, assumptions, outcome);
+        Ok((plan, CallMemo { key, number: 0, at, sample, is_answered }))
+    }
+
+    fn with_ledger<T>(&self, act: impl FnOnce(&mut EffectLedger) -> T) -> T {
+        act(&mut self.0.state().ledger)
+    }
+
+    fn now(&self) -> Millis {
+        self.0.now().as_millis() as Millis
+    }
+
+    /// Answers the callback of a step that has started.
+    async fn replied(
+        &self,
+        request: &StepRequest,
+        memo: &CallMemo,
+        answer: Result<CallResponse, CallFault>,
+    ) -> Result<CallResponse, CallFault> {
+        let simulation = &self.0;
+        let step = simulation.plan.step(&memo.key);
+        let callback = step.and_then(|step| step.callback.as_ref());
+        let starts = request.action == Action::Do && memo.is_answered && answer.is_ok();
+        let Some(callback) = callback.filter(|_| starts) else { return answer };
+        if let Some(scripted) = &simulation.scripted {
+            calls::send_callbacks(scripted, simulation, request, memo);
+        } else if let Some(assumptions) = simulation.plan.step_assumptions.get(&memo.key) {
+            answer_later(simulation, request, callback, assumptions, &memo.sample);
+        }
+        answer
+    }
+}
+
+impl ForecastService {
+    /// Draws what a service does, and its output.
+    fn draw(
+        &self,
+        request: &StepRequest,
+        key: &StepKey,
+        assumptions: &StepAssumptions,
+        outcome: AttemptOutcome,
+    ) -> (CallPlan, Value) {
+        let (simulation, action) = (&self.0, request.action);
+        let draw = &mut simulation.state().draw;
+        let flaky = action == Action::Do && draw.f64() < assumptions.flaky;
+        let takes = random_duration(assumptions.slow, draw).as_millis() as Millis;
+        let output = assumptions.output.value(key.1.as_str(), draw);
         if simulation.now() < assumptions.down {
-            tokio::time::sleep(takes.min(DOWN_LATENCY)).await;
-            return transient("HTTP 503 Service Unavailable", false);
+            let plan = CallPlan::without_effect(takes.min(DOWN_LATENCY), Reply::NoConnection);
+            return (plan, output);
         }
-        if outcome == AttemptOutcome::NoReply && callback.is_none() {
-            return std::future::pending().await;
-        }
-        let timeout = simulation.plan.settings.call_timeout;
-        tokio::time::sleep(takes.min(timeout)).await;
-        match outcome {
-            _ if takes > timeout => {
-                Err(CallFault::TimedOut { reason: "the call timed out".to_owned() })
+        let step = simulation.plan.step(key);
+        let has_callback = action == Action::Do && step.is_some_and(|step| step.callback.is_some());
+        let success = CallPlan::success(takes, output.clone());
+        let maybe = ClassifiedResponse::Retry { may_have_run: true };
+        let plan = match outcome {
+            AttemptOutcome::NoReply if !has_callback => return (success.silent(), output),
+            AttemptOutcome::Fails => {
+                let refusal = Reply::refusal(&request.responses);
+                CallPlan::without_effect(takes, refusal.unwrap_or(Reply::status(422)))
             }
-            AttemptOutcome::Fails => permanent("HTTP 422 Unprocessable Entity"),
             AttemptOutcome::Succeeds | AttemptOutcome::NoReply if flaky => {
-                transient("HTTP 500 Internal Server Error", true)
+                let statuses = [500, 502, 503, 504];
+                let reply = Reply::classified(&request.responses, &statuses, &maybe);
+                CallPlan { reply: reply.unwrap_or(Reply::BrokenConnection), ..success }
             }
-            AttemptOutcome::Succeeds => {
-                if let Some(callback) = callback {
-                    answer_later(simulation, request, callback, assumptions, &output);
-                }
-                Ok(output.into())
-            }
-            AttemptOutcome::NoReply => Ok(output.into()),
-        }
+            AttemptOutcome::Succeeds | AttemptOutcome::NoReply => success,
+        };
+        let timeout = simulation.plan.settings.call_timeout.as_millis() as Millis;
+        (CallPlan { caller_waits: Some(timeout), ..plan }, output)
     }
 }
 

@@ -39,7 +39,7 @@ use super::{
     plan::{ForecastPlan, StepAssumptions, StepKey},
     scripted::{script::LogItem, services::ScriptedServices},
 };
-use steward_test_world::{MemoryPorts, WorldClock};
+use steward_test_world::{MemoryPorts, WorldClock, ledger::EffectLedger, service::Millis};
 
 /// The signing keys of the simulated deployment. Nothing outside it accepts them.
 const CALLBACK_KEYS: &str = r#"{ "1": "the key of a simulated deployment" }"#;
@@ -88,9 +88,22 @@ pub(super) struct TaskSimulationState {
     /// The workflow and the due time of each task.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
     pub(super) refused: Option<String>,
+    /// What the services have done.
+    pub(super) ledger: EffectLedger,
     guards: BTreeMap<AgentName, Arc<CircuitBreaker>>,
     /// When and how child tasks end whose workflow is not given, so that they count as a call.
     children: BTreeMap<TaskId, (Duration, AttemptOutcome)>,
+}
+
+impl TaskSimulationState {
+    /// The side effects that are not undone.
+    pub(super) fn effects(&self) -> Vec<(WorkflowName, Part)> {
+        let effects = self.ledger.remaining_effects();
+        let of_workflow = |(id, part): (&TaskId, &Part)| {
+            self.tasks.get(id).map(|(workflow, _)| (workflow.clone(), part.clone()))
+        };
+        effects.filter_map(of_workflow).collect()
+    }
 }
 
 /// The timing of the deployment, as in `template.yaml`.
@@ -120,6 +133,7 @@ impl TaskSimulation {
             demand_counts: DemandCounts::default(),
             tasks: BTreeMap::new(),
             refused: None,
+            ledger: EffectLedger::default(),
             guards: BTreeMap::new(),
             children: BTreeMap::new(),
         };
@@ -333,6 +347,10 @@ impl TaskSimulation {
             let sample = assumptions.output.value(key.1.as_str(), &mut self.state().draw);
             *self.state().calls.entry((key.clone(), action)).or_default() += 1;
             let end = scripted.child_end(&submission, &parent, &key, self.now(), sample);
+            let is_undone = |outcome: &ChildOutcome| matches!(outcome, ChildOutcome::Undone { .. });
+            let remains = !end.as_ref().is_some_and(|(_, outcome)| is_undone(outcome));
+            let effect = remains.then(|| self.now().as_millis() as Millis);
+            self.state().ledger.set_effect(&parent.task_id, &parent.step, effect);
             if let Some((after, outcome)) = end {
                 self.send_child_end(parent, outcome, after);
             }

@@ -8,7 +8,7 @@ use steward_core::{
     model::{
         attempt::Action,
         events::BusEvent,
-        names::StepName,
+        names::{Part, StepName, WorkflowName},
         step::StepState,
         task::{ProcessState, Task},
     },
@@ -21,7 +21,7 @@ use steward_forecast::cost::{
 use super::{
     fault::{Fault, Site},
     run_task::run_task,
-    service::{FaultyServices, Ledger, PlannedFault},
+    service::{FaultyServices, Observed, PlannedFault},
     variants::Variant,
 };
 
@@ -97,20 +97,23 @@ pub(super) fn run_case(
     let (number, variant) = variant;
     let services =
         FaultyServices::new(workflows.to_vec(), faults.to_vec(), variant.outputs.clone());
-    let (run, ledger) = run_task(plan, variant.seed, services)?;
+    let (run, observed) = run_task(plan, variant.seed, services)?;
     let state = run.task.as_ref().map(|task| task.process_state.to_string()).unwrap_or_default();
     let mut left_behind: Vec<_> = match state.as_str() {
         "Processed" => Vec::new(),
-        _ => ledger
-            .effects()
-            .map(|(site, part)| {
-                let label = label(site);
-                part.item.map_or(label.clone(), |item| format!("{label}[{item}]"))
+        _ => run
+            .effects
+            .iter()
+            .filter(|(workflow, part)| has_side_effect(workflows, workflow, part))
+            .map(|(workflow, Part { step, item })| {
+                let (workflow, step) = (workflow.clone(), step.clone());
+                let label = label(&Site { workflow, step, action: Action::Do });
+                item.map_or(label.clone(), |item| format!("{label}[{item}]"))
             })
             .collect(),
     };
     left_behind.sort();
-    let (alerts, alerted) = alerts(&run, &ledger, sweep_every);
+    let (alerts, alerted) = alerts(&run, &observed, sweep_every);
     Ok(FailureCase {
         variant: number,
         faults: named(faults, label),
@@ -124,10 +127,17 @@ pub(super) fn run_case(
         alerted_within_ms: alerted.map(millis),
         took_ms: run.took.map(millis),
         dollars_per_million: run.dollars_per_million.total,
-        called: ledger.called.keys().cloned().collect(),
-        all_occurred: faults.iter().all(|planned| ledger.occurred.contains(&planned.site)),
+        called: observed.called.keys().cloned().collect(),
+        all_occurred: faults.iter().all(|planned| observed.occurred.contains(&planned.site)),
         state,
     })
+}
+
+/// Whether the part has side effects: it is a child task, or a call that does not only read.
+fn has_side_effect(workflows: &[Workflow], workflow: &WorkflowName, part: &Part) -> bool {
+    let workflow = workflows.iter().find(|found| found.name == *workflow);
+    let step = workflow.and_then(|workflow| workflow.steps.get(&part.step));
+    step.is_some_and(|step| step.workflow.is_some() || step.has_side_effect())
 }
 
 /// The failures, by the names of their steps.
@@ -147,7 +157,7 @@ fn millis(time: Duration) -> u64 {
 /// The names of the alerts, and the longest time until the first one.
 fn alerts(
     run: &ScriptedRun,
-    ledger: &Ledger,
+    observed: &Observed,
     sweep_every: Duration,
 ) -> (Vec<&'static str>, Option<Duration>) {
     let name = |event: &BusEvent| {
@@ -164,7 +174,7 @@ fn alerts(
         | LogItem::Sent(_) => None,
     });
     let alerts: Vec<_> = alerts.collect();
-    let since = ledger.first_fault.unwrap_or_default();
+    let since = observed.first_fault.unwrap_or_default();
     // A breaker that opens says something about a service, not about this task.
     let of_task = |name: &str| matches!(name, "task_in_error" | "undo_failed");
     let first = alerts.iter().find(|(at, name)| *at >= since && of_task(name)).map(|(at, _)| *at);

@@ -2,8 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
+use serde_json::Value;
 use steward_core::{
     definition::{
         step::{StepDefinition, StepWork},
@@ -15,7 +15,7 @@ use steward_core::{
         responses::{ClassifiedResponse, ResponseOverrides},
     },
 };
-use steward_forecast::cost::scripted::{AnswerKind, ServiceAnswer};
+use steward_forecast::cost::scripted::{Body, CallPlan, Reply};
 
 /// A way to fail. Where Steward cannot know whether the step took effect, there is one for each possibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -80,8 +80,8 @@ pub(super) struct Site {
     pub(super) action: Action,
 }
 
-/// The answer of a call that fails, and the time for which a healthy one takes.
-pub(super) const CALL_TIME: Duration = Duration::from_millis(100);
+/// How long a call takes, in milliseconds.
+pub(super) const CALL_MS: u64 = 100;
 
 /// A busy service asks for a pause of this share of the task's time.
 const BUSY_PAUSES: u32 = 10;
@@ -114,14 +114,14 @@ pub(super) fn faults_of(
                 faults.extend(no.then_some(Fault::NoCallbackTookEffect));
                 faults.push(Fault::NoCallbackNoEffect);
             }
-            faults.retain(|fault| answer(*fault, &step.responses, Duration::ZERO).is_some());
+            faults.retain(|fault| fault.plan(&step.responses, Duration::ZERO).is_some());
             faults
         }
         (Some(StepWork::Call { .. }), Action::Undo) => {
             let responses =
                 step.undo.as_ref().map(|undo| undo.responses.clone()).unwrap_or_default();
             let mut faults = vec![Fault::Refused, Fault::SilentTookEffect, Fault::SilentNoEffect];
-            faults.retain(|fault| answer(*fault, &responses, Duration::ZERO).is_some());
+            faults.retain(|fault| fault.plan(&responses, Duration::ZERO).is_some());
             faults
         }
         (Some(StepWork::Event(_)), Action::Do) => vec![Fault::NoEvent],
@@ -134,79 +134,78 @@ pub(super) fn faults_of(
     }
 }
 
-/// What a service with this fault answers to every call. `None` if the step's `responses` leave no status for it.
-pub(super) fn answer(
-    fault: Fault,
-    responses: &ResponseOverrides,
-    task_within: Duration,
-) -> Option<ServiceAnswer> {
-    let status = |candidates: &[u16], wanted: fn(&ClassifiedResponse) -> bool| {
-        candidates.iter().copied().find(|status| wanted(&responses.classify(*status)))
-    };
-    let response = |status: u16, headers: HeaderMap| AnswerKind::Response {
-        status,
-        headers,
-        body: Vec::new(),
-    };
-    let kind = match fault {
-        Fault::Refused => {
-            let failed = |class: &ClassifiedResponse| *class == ClassifiedResponse::Failed;
-            response(status(&[422, 400, 403, 404, 409, 410], failed)?, HeaderMap::new())
-        }
-        Fault::UnknownTookEffect | Fault::UnknownNoEffect => {
-            let unknown = |class: &ClassifiedResponse| *class == ClassifiedResponse::Unknown;
-            response(status(&[302, 303, 307, 308, 301], unknown)?, HeaderMap::new())
-        }
-        Fault::Busy => {
-            let busy = |class: &ClassifiedResponse| {
-                *class == (ClassifiedResponse::Retry { may_have_run: false })
-            };
-            let pause = (task_within / BUSY_PAUSES).max(BUSY_PAUSE_MIN).as_secs();
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, HeaderValue::from(pause));
-            response(status(&[429, 425], busy)?, headers)
-        }
-        Fault::Unreachable => AnswerKind::NoConnection,
-        Fault::SilentTookEffect | Fault::SilentNoEffect => AnswerKind::Silence,
-        // The call succeeds; the failure comes later.
-        Fault::CallbackFailed
-        | Fault::NoCallbackTookEffect
-        | Fault::NoCallbackNoEffect
-        | Fault::NoEvent
-        | Fault::ChildUndone
-        | Fault::ChildError
-        | Fault::ChildNever => response(200, HeaderMap::new()),
-    };
-    Some(ServiceAnswer { after: CALL_TIME, kind })
-}
-
-/// What a fault means for the side effect of its step, once the call is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallEffect {
-    /// The call takes effect: the step is done, or undone.
-    Takes,
-    /// The call has no effect.
-    None,
-}
-
 impl Fault {
-    /// Whether the first call takes effect.
-    pub(super) fn call_effect(self) -> CallEffect {
+    /// What a service with this fault does with every call, apart from the effect. `None` if the step's `responses` leave no
+    /// status for it.
+    pub(super) fn plan(
+        self,
+        responses: &ResponseOverrides,
+        task_within: Duration,
+    ) -> Option<CallPlan> {
+        let classified =
+            |statuses: &[u16], meaning| Reply::classified(responses, statuses, &meaning);
+        let reply = match self {
+            Self::Refused => Reply::refusal(responses)?,
+            Self::UnknownTookEffect | Self::UnknownNoEffect => {
+                classified(&[302, 303, 307, 308, 301], ClassifiedResponse::Unknown)?
+            }
+            Self::Busy => {
+                let pause = (task_within / BUSY_PAUSES).max(BUSY_PAUSE_MIN).as_secs();
+                let busy = ClassifiedResponse::Retry { may_have_run: false };
+                classified(&[429, 425], busy)?.retry_after(pause)
+            }
+            Self::Unreachable => Reply::NoConnection,
+            Self::SilentTookEffect | Self::SilentNoEffect => {
+                return Some(CallPlan::success(CALL_MS, Value::Null).silent());
+            }
+            Self::CallbackFailed
+            | Self::NoCallbackTookEffect
+            | Self::NoCallbackNoEffect
+            | Self::NoEvent
+            | Self::ChildUndone
+            | Self::ChildError
+            | Self::ChildNever => Reply::success(Body::Output),
+        };
+        Some(CallPlan::without_effect(CALL_MS, reply))
+    }
+
+    /// Whether the calls succeed, and the failure comes later.
+    pub(super) fn comes_later(self) -> bool {
+        match self {
+            Self::CallbackFailed
+            | Self::NoCallbackTookEffect
+            | Self::NoCallbackNoEffect
+            | Self::NoEvent
+            | Self::ChildUndone
+            | Self::ChildError
+            | Self::ChildNever => true,
+            Self::Refused
+            | Self::Unreachable
+            | Self::Busy
+            | Self::UnknownTookEffect
+            | Self::UnknownNoEffect
+            | Self::SilentTookEffect
+            | Self::SilentNoEffect => false,
+        }
+    }
+
+    /// Whether a call takes effect: the step is done, or undone. A failed callback says that nothing of it remains.
+    pub(super) fn call_takes_effect(self) -> bool {
         match self {
             Self::UnknownTookEffect
             | Self::SilentTookEffect
+            | Self::CallbackFailed
             | Self::NoCallbackTookEffect
             | Self::ChildError
-            | Self::ChildNever => CallEffect::Takes,
+            | Self::ChildNever => true,
             Self::Refused
             | Self::Unreachable
             | Self::Busy
             | Self::UnknownNoEffect
             | Self::SilentNoEffect
-            | Self::CallbackFailed
             | Self::NoCallbackNoEffect
             | Self::NoEvent
-            | Self::ChildUndone => CallEffect::None,
+            | Self::ChildUndone => false,
         }
     }
 }

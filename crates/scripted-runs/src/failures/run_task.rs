@@ -7,7 +7,7 @@ use steward_forecast::cost::{
     scripted::{ScriptedPlan, ScriptedRun, ScriptedTask},
 };
 
-use super::service::{FaultyServices, Ledger};
+use super::service::{FaultyServices, Observed};
 
 /// Runs the task with the values that `seed` generates. Returns the run, and what the services have seen.
 ///
@@ -17,9 +17,9 @@ pub(super) fn run_task(
     plan: &ScriptedPlan,
     seed: u64,
     services: FaultyServices,
-) -> Result<(ScriptedRun, Ledger), ForecastError> {
+) -> Result<(ScriptedRun, Observed), ForecastError> {
     let task = ScriptedTask { task_id: None, input: None, messages: Vec::new(), until: None, seed };
     let services = Arc::new(services);
     let run = plan.run(&task, services.clone())?;
-    Ok((run, services.ledger()))
+    Ok((run, services.observed()))
 }

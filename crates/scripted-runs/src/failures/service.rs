@@ -1,5 +1,4 @@
-//! The services of a case: they succeed, except at the places that the case makes fail. They keep a ledger of the side
-//! effects.
+//! The services of a case: they succeed, except at the places that the case makes fail.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,21 +6,18 @@ use std::{
     time::Duration,
 };
 
-use reqwest::header::HeaderMap;
 use serde_json::Value;
 use steward_core::{
-    definition::{step::StepDefinition, workflow::Workflow},
+    definition::workflow::Workflow,
     model::{
         attempt::Action,
         messages::{CallbackOutcome, ChildOutcome},
-        names::{Part, TaskId},
+        names::Part,
     },
 };
-use steward_forecast::cost::scripted::{
-    AnswerKind, ChildCall, Script, ServiceAnswer, ServiceCall, StepKeyRef,
-};
+use steward_forecast::cost::scripted::{CallPlan, ChildCall, Script, ServiceCall, StepKeyRef};
 
-use super::fault::{CALL_TIME, CallEffect, Fault, Site, answer};
+use super::fault::{CALL_MS, Fault, Site};
 
 /// How long a healthy answer to a callback, an event or a child task takes.
 const LATER: Duration = Duration::from_secs(60);
@@ -44,14 +40,12 @@ pub(super) struct FaultyServices {
     faults: Vec<PlannedFault>,
     /// The outputs of the variant, so that a failure does not change which steps run.
     outputs: BTreeMap<Site, Value>,
-    state: Mutex<Ledger>,
+    state: Mutex<Observed>,
 }
 
 /// What the services have seen.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ledger {
-    /// The side effects that exist, by the label of the step, and the part of the task.
-    effects: BTreeSet<(Site, TaskId, Part)>,
+pub(super) struct Observed {
     /// The places that were called, with the highest item.
     pub(super) called: BTreeMap<Site, Option<u32>>,
     /// The outputs that the steps returned first.
@@ -60,21 +54,6 @@ pub(super) struct Ledger {
     pub(super) first_fault: Option<Duration>,
     /// The faults that occurred.
     pub(super) occurred: BTreeSet<Site>,
-}
-
-impl Ledger {
-    /// The steps whose side effects exist.
-    pub(super) fn effects(&self) -> impl Iterator<Item = (&Site, &Part)> {
-        self.effects.iter().map(|(site, _, part)| (site, part))
-    }
-
-    fn set(&mut self, site: &Site, task_id: &TaskId, part: &Part, exists: bool) {
-        let entry = (Site { action: Action::Do, ..site.clone() }, task_id.clone(), part.clone());
-        match exists {
-            true => self.effects.insert(entry),
-            false => self.effects.remove(&entry),
-        };
-    }
 }
 
 impl FaultyServices {
@@ -86,20 +65,16 @@ impl FaultyServices {
         Self { workflows, faults, outputs, state: Mutex::default() }
     }
 
-    pub(super) fn ledger(&self) -> Ledger {
+    pub(super) fn observed(&self) -> Observed {
         self.state().clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, Ledger> {
+    fn state(&self) -> MutexGuard<'_, Observed> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn workflow(&self, step: &StepKeyRef<'_>) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.name == *step.workflow)
-    }
-
-    fn definition(&self, step: &StepKeyRef<'_>) -> Option<&StepDefinition> {
-        self.workflow(step)?.steps.get(step.step)
     }
 
     fn fault(&self, site: &Site, part: &Part) -> Option<Fault> {
@@ -127,49 +102,36 @@ impl FaultyServices {
 }
 
 impl Script for FaultyServices {
-    fn call(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
+    fn call(&self, call: &ServiceCall<'_>) -> CallPlan {
         let (request, action) = (call.request, call.request.action);
         let site = site(&call.step, action);
         let fault = self.fault(&site, &request.step);
         self.record_call(&site, &request.step, fault, call.at);
-        let definition = self.definition(&call.step);
-        let takes_effect = fault.is_none_or(|fault| {
-            fault.call_effect() == CallEffect::Takes || fault == Fault::CallbackFailed
+        let within = self.workflow(&call.step).map(|workflow| workflow.complete_within);
+        // The breaker is open by now: the step is deferred until the task's time is up, for months perhaps.
+        let is_open = fault == Some(Fault::Unreachable) && call.number > UNREACHABLE_CALLS;
+        let fault = if is_open { Some(Fault::Busy) } else { fault };
+        let failure = fault.filter(|fault| !fault.comes_later());
+        let failure =
+            failure.and_then(|fault| fault.plan(&request.responses, within.unwrap_or_default()));
+        let plan = failure.unwrap_or_else(|| {
+            let output = self.output(&site, &call.sample);
+            let output = if action == Action::Do { output } else { Value::Null };
+            CallPlan::success(CALL_MS, output)
         });
-        if takes_effect && definition.is_some_and(StepDefinition::has_side_effect) {
-            self.state().set(&site, &request.task_id, &request.step, action == Action::Do);
-        }
-        if let Some(fault) = fault {
-            let within = self.workflow(&call.step).map(|workflow| workflow.complete_within);
-            // The breaker is open by now: the step is deferred until the task's time is up, for months perhaps.
-            let is_open = fault == Fault::Unreachable && call.number > UNREACHABLE_CALLS;
-            let fault = if is_open { Fault::Busy } else { fault };
-            if let Some(answer) = answer(fault, &request.responses, within.unwrap_or_default())
-                && !matches!(
-                    fault,
-                    Fault::CallbackFailed | Fault::NoCallbackTookEffect | Fault::NoCallbackNoEffect
-                )
-            {
-                return answer;
-            }
-        }
-        let output = self.output(&site, &call.sample);
-        let body = match action {
-            Action::Do => output.to_string().into_bytes(),
-            Action::Undo => Vec::new(),
-        };
-        let kind = AnswerKind::Response { status: 200, headers: HeaderMap::new(), body };
-        ServiceAnswer { after: CALL_TIME, kind }
+        let takes_effect = fault.is_none_or(Fault::call_takes_effect);
+        CallPlan { commits_after: takes_effect.then_some(0), ..plan }
     }
 
     fn callbacks(&self, call: &ServiceCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
         let site = site(&call.step, Action::Do);
-        let callback = self.definition(&call.step).and_then(|step| step.callback.as_ref());
+        let definition =
+            self.workflow(&call.step).and_then(|found| found.steps.get(call.step.step));
+        let callback = definition.and_then(|step| step.callback.as_ref());
         let Some(callback) = callback else { return Vec::new() };
         let after = LATER.min(callback.within / 10);
         match self.fault(&site, &call.request.step) {
             Some(Fault::CallbackFailed) => {
-                self.state().set(&site, &call.request.task_id, &call.request.step, false);
                 vec![(after, CallbackOutcome::Failed { reason: "the service failed".to_owned() })]
             }
             Some(_) => Vec::new(),
@@ -184,12 +146,6 @@ impl Script for FaultyServices {
         let site = site(&child.step, child.action);
         let fault = self.fault(&site, child.part);
         self.record_call(&site, child.part, fault, child.at);
-        let exists = match (child.action, fault) {
-            (Action::Do, None | Some(Fault::ChildError | Fault::ChildNever)) => true,
-            (Action::Undo, Some(Fault::ChildError | Fault::ChildNever)) => true,
-            (Action::Do | Action::Undo, _) => false,
-        };
-        self.state().set(&site, child.task_id, child.part, exists);
         let reason = || "as the analysis assumes".to_owned();
         let outcome = match (child.action, fault) {
             (_, Some(Fault::ChildNever)) => return None,

@@ -16,7 +16,7 @@ use steward_forecast::cost::{
 use super::{
     fault::Site,
     run_task::run_task,
-    service::{FaultyServices, Ledger},
+    service::{FaultyServices, Observed},
 };
 
 /// How many times the values of a workflow are generated. With n independent conditions there are 2ⁿ variants.
@@ -72,8 +72,8 @@ pub(super) fn find(
     let mut order = Vec::new();
     for seed in 0..draws(workflows) {
         let services = FaultyServices::new(workflows.to_vec(), Vec::new(), BTreeMap::new());
-        let (run, ledger) = run_task(plan, seed, services)?;
-        let variant = variant(seed, &run, ledger)?;
+        let (run, observed) = run_task(plan, seed, services)?;
+        let variant = variant(seed, &run, observed)?;
         let key: Vec<_> = variant.called.keys().cloned().collect();
         if let Entry::Vacant(entry) = found.entry(key) {
             order.push(entry.key().clone());
@@ -85,7 +85,7 @@ pub(super) fn find(
     Ok((kept.filter_map(|key| found.remove(key)).collect(), cut))
 }
 
-fn variant(seed: u64, run: &ScriptedRun, ledger: Ledger) -> Result<Variant, AnalysisError> {
+fn variant(seed: u64, run: &ScriptedRun, observed: Observed) -> Result<Variant, AnalysisError> {
     let task = run.task.as_ref();
     let state = task.map_or("Refused".to_owned(), |task| task.process_state.to_string());
     let processed = task.filter(|task| task.process_state == ProcessState::Processed);
@@ -101,8 +101,8 @@ fn variant(seed: u64, run: &ScriptedRun, ledger: Ledger) -> Result<Variant, Anal
     Ok(Variant {
         seed,
         skipped: skipped.map(|(name, _)| name.to_string()).collect(),
-        called: ledger.called,
-        outputs: ledger.outputs,
+        called: observed.called,
+        outputs: observed.outputs,
         took_ms: run.took.map_or(0, |took| took.as_millis() as u64),
         dollars_per_million: run.dollars_per_million.total,
     })

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 use steward_core::{
     definition::duration::WrittenDuration,
@@ -20,7 +20,7 @@ use steward_core::{
     },
 };
 use steward_forecast::cost::scripted::{
-    AnswerKind, ChildCall, OutsideMessage, Script, ServiceAnswer, ServiceCall, StepKeyRef,
+    Body, CallPlan, ChildCall, OutsideMessage, Reply, Script, ServiceCall, StepKeyRef,
 };
 
 use super::{
@@ -31,8 +31,8 @@ use super::{
     workflow_tests::WorkflowTests,
 };
 
-/// How long a service takes that the test file does not say it of.
-const CALL_TIME: Duration = Duration::from_millis(100);
+/// How long a service takes that the test file does not say it of, in milliseconds.
+const CALL_MS: u64 = 100;
 
 /// How long a child task takes that the test file does not say it of.
 const CHILD_TIME: Duration = Duration::from_secs(1);
@@ -75,19 +75,12 @@ impl CaseScript {
 }
 
 impl Script for CaseScript {
-    fn call(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
+    fn call(&self, call: &ServiceCall<'_>) -> CallPlan {
         let answer = self.answers(call).and_then(|answers| nth(answers.list(), call.number));
-        match answer {
-            Some(answer) => service_answer(answer),
-            None => {
-                let body = match call.request.action {
-                    Action::Do => call.sample.to_string().into_bytes(),
-                    Action::Undo => Vec::new(),
-                };
-                let headers = HeaderMap::new();
-                let kind = AnswerKind::Response { status: 200, headers, body };
-                ServiceAnswer { after: CALL_TIME, kind }
-            }
+        match (answer, call.request.action) {
+            (Some(answer), _) => planned(answer),
+            (None, Action::Do) => CallPlan::success(CALL_MS, call.sample.clone()),
+            (None, Action::Undo) => CallPlan::success(CALL_MS, Value::Null),
         }
     }
 
@@ -148,12 +141,15 @@ fn nth(answers: &[Answer], number: u32) -> Option<&Answer> {
     answers.last()
 }
 
-fn service_answer(answer: &Answer) -> ServiceAnswer {
-    let after = answer.after.map_or(CALL_TIME, |after| after.0);
-    let kind = match answer.fault {
-        Some(AnswerFault::Silent) => AnswerKind::Silence,
-        Some(AnswerFault::NoConnection) => AnswerKind::NoConnection,
-        Some(AnswerFault::BrokenConnection) => AnswerKind::BrokenConnection,
+/// What a service does whose answer is written in the test.
+fn planned(answer: &Answer) -> CallPlan {
+    let after = answer.after.map_or(CALL_MS, |after| after.0.as_millis() as u64);
+    let reply = match answer.fault {
+        Some(AnswerFault::Silent) => {
+            return CallPlan::success(after, Value::Null).silent();
+        }
+        Some(AnswerFault::NoConnection) => Reply::NoConnection,
+        Some(AnswerFault::BrokenConnection) => Reply::BrokenConnection,
         None => {
             let body = match (&answer.body, &answer.text) {
                 (_, Some(text)) => text.clone().into_bytes(),
@@ -163,11 +159,11 @@ fn service_answer(answer: &Answer) -> ServiceAnswer {
             let headers = answer.headers.iter().filter_map(|(name, value)| {
                 Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
             });
-            let status = answer.status.unwrap_or(200);
-            AnswerKind::Response { status, headers: headers.collect(), body }
+            let (status, headers) = (answer.status.unwrap_or(200), headers.collect());
+            Reply::Http { status, headers, body: Body::Bytes(body) }
         }
     };
-    ServiceAnswer { after, kind }
+    CallPlan::without_effect(after, reply)
 }
 
 fn outcome(callback: &CallbackAnswer) -> CallbackOutcome {

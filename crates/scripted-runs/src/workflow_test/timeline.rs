@@ -7,9 +7,7 @@ use steward_core::model::{
     attempt::Action,
     messages::{CallbackOutcome, StepRequest},
 };
-use steward_forecast::cost::scripted::{
-    AnswerKind, CallRecord, LogItem, ScriptedPlan, ScriptedRun,
-};
+use steward_forecast::cost::scripted::{CallRecord, LogItem, ScriptedPlan, ScriptedRun};
 
 use super::names::{alert, method_name, part_label, status_name};
 
@@ -70,12 +68,9 @@ pub(super) fn lines(plan: &ScriptedPlan, run: &ScriptedRun) -> Vec<TimelineLine>
 fn called(plan: &ScriptedPlan, call: &CallRecord) -> String {
     let StepRequest { action, attempt, method, path, .. } = &call.request;
     let (part, method, action) = (part_label(plan, call), method_name(*method), action.name());
-    let (answer, after) = (&call.answer.kind, text(call.answer.after));
-    let answered = match answer {
-        AnswerKind::Silence => answer.to_string(),
-        AnswerKind::Response { .. } | AnswerKind::NoConnection | AnswerKind::BrokenConnection => {
-            format!("{answer} after {after}")
-        }
+    let answered = match call.answer.replies_after {
+        None => call.answer.to_string(),
+        Some(after) => format!("{} after {}", call.answer, text(Duration::from_millis(after))),
     };
     format!("{action} {part}, attempt {attempt}: {method} {path} → {answered}")
 }

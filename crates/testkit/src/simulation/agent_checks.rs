@@ -9,12 +9,12 @@ use steward_core::model::{
     step::Progress,
     task::Task,
 };
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     agents_plan::AgentsPlan,
     blueprint::WorkPlan,
     expectations::{Expected, TaskExpectations},
-    ledger::EffectLedger,
     oracle::Oracle,
     task_record::describe,
 };
@@ -108,8 +108,9 @@ pub(super) fn check_agent(
     let calls = expected.ledger.pending_calls(expected.id());
     let calls =
         calls.filter(|call| call.request.step == *part && call.request.action == Action::Do);
-    let mut agents =
-        effects.map(|effect| &effect.agent).chain(calls.map(|call| &call.request.agent));
+    let mut agents = effects
+        .filter_map(|effect| effect.agent.as_ref())
+        .chain(calls.map(|call| &call.request.agent));
     let other = agents.find(|other| **other != request.agent)?;
     Some(format!("was called by agent {agent}, although it takes effect at the service of {other}"))
 }

@@ -15,13 +15,13 @@ use serde_json::Value;
 use steward_core::model::{
     attempt::Action, document::Document, names::Part, step::StepState, task::Task,
 };
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     awaited_events::{AwaitedKey, ObservedSubscription, PublishedEvent, WaitingPart},
     blueprint::WorkPlan,
     event_wait::{EventKeyPlan, EventWaitPlan, SHARED_KEY},
     expectations::{Expected, TaskExpectations},
-    ledger::EffectLedger,
     oracle::Oracle,
     plan::operator_output,
     task_record::{describe, executes_command},

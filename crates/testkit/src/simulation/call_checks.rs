@@ -13,12 +13,12 @@ use steward_core::model::{
     step::StepState,
     task::ProcessState,
 };
+use steward_test_world::ledger::{CallAttempt, EffectLedger, LedgerAccount};
 
 use super::{
     agent_checks::check_agent,
     blueprint::{StepPlan, WorkPlan},
     expectations::{Expected, TaskExpectations},
-    ledger::{CallAttempt, EffectLedger, LedgerAccount},
     oracle::Oracle,
     task_record::{describe, resubmit_count},
     virtual_time::Millis,

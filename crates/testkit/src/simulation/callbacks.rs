@@ -10,7 +10,7 @@ use steward_core::model::{
 use super::{
     blueprint::{CallbackPlan, WorkPlan},
     deployment::{ScheduledEvent, SimulatedDeployment},
-    ledger,
+    outputs,
     random::SeededRandom,
     virtual_time::Millis,
 };
@@ -87,7 +87,7 @@ fn answers(
     };
     times.sort_unstable();
     let completed = |at: Millis| {
-        let output = ledger::output(&format!("{token}/{at}"), now + at);
+        let output = outputs::output(&format!("{token}/{at}"), now + at);
         CallbackOutcome::Completed { output }
     };
     let failed = || CallbackOutcome::Failed { reason: "declined".to_owned() };

@@ -9,11 +9,11 @@ use steward_core::model::{
     step::{Progress, StepState},
     task::{ProcessState, Task},
 };
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::WorkPlan,
     expectations::TaskExpectations,
-    ledger::EffectLedger,
     oracle::Oracle,
     payload_values::is_same,
     task_record::{describe, has_commands, has_edited_input, is_final},

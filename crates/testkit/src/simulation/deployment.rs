@@ -15,12 +15,12 @@ use steward_core::model::{
     messages::{CallbackMessage, SchedulerMessage, Submission},
 };
 use steward_runtime::ports::{Clock, OutgoingMessage, Queue};
+use steward_test_world::ledger::EffectLedger;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
     event_wait::EventDraft,
     late_message_plan::late,
-    ledger::EffectLedger,
     network::{FunctionQueue, Network},
     oracle::Oracle,
     plan::SimulationPlan,

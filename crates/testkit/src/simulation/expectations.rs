@@ -9,10 +9,10 @@ use steward_core::model::{
     step::StepState,
     task::{ProcessState, Task},
 };
+use steward_test_world::ledger::{EffectLedger, LedgerAccount};
 
 use super::{
     blueprint::{ItemsPlan, OutputPlan, StepPlan, WaitPlan, WhenPlan, WorkPlan},
-    ledger::{EffectLedger, LedgerAccount},
     oracle::Oracle,
     payload_values::is_same,
     plan::operator_output,
@@ -33,7 +33,7 @@ pub(super) const FROM_OUTSIDE: [&str; 26] = [
     "308",
     "503",
     "504",
-    "2xx with HTML",
+    "the response is not JSON",
     "connection",
     "the call took longer than",
     "the call timed out",

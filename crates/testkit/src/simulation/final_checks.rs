@@ -6,12 +6,12 @@ use steward_core::model::{
     step::StepState,
     task::{ProcessState, Task},
 };
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::{OutputPlan, StepPlan, WorkPlan},
     child_checks,
     expectations::{Expected, TaskExpectations},
-    ledger::EffectLedger,
     list_edits,
     oracle::Oracle,
     plan::SimulationPlan,

@@ -19,6 +19,7 @@ use steward_core::{
 use steward_runtime::ports::Ports;
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
 use steward_submission::{IntakeView, events, handle_with_intake};
+use steward_test_world::service::FakeService;
 use tokio::time::Instant;
 
 use super::{
@@ -119,8 +120,8 @@ fn agent(
     ports: &SimulatedPorts,
     name: &AgentName,
     AgentMemory { breaker, rate }: AgentMemory,
-) -> steward_agent::Agent<SimulatedService> {
-    let service = SimulatedService::new(ports.store.interceptor.clone(), name.clone());
+) -> steward_agent::Agent<FakeService<SimulatedService>> {
+    let service = FakeService(SimulatedService::new(ports.store.interceptor.clone(), name.clone()));
     steward_agent::Agent { name: name.clone(), service, breaker, rate }
 }
 

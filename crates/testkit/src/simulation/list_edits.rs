@@ -12,11 +12,11 @@ use steward_core::model::{
     step::StepState,
     task::Task,
 };
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::{ItemsPlan, StepPlan, WorkPlan},
     expectations::{Expected, TaskExpectations},
-    ledger::EffectLedger,
     oracle::Oracle,
     random::SeededRandom,
 };

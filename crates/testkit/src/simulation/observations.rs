@@ -20,12 +20,12 @@ use steward_core::{
     },
 };
 use steward_runtime::ports::{OutgoingMessage, Queue};
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::WorkPlan,
     child_checks,
     expectations::{Expected, TaskExpectations},
-    ledger::EffectLedger,
     oracle::{ObservedAlert, Oracle},
     payload_values::is_same,
     plan::operator_output,

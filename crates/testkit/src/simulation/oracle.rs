@@ -22,10 +22,10 @@ use steward_core::model::{
 };
 
 use steward_test_world::MemoryPayloads;
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     awaited_events::AwaitedEvents,
-    ledger::EffectLedger,
     payload_records::PayloadRecords,
     plan::SimulationPlan,
     rate_limits::RateMeter,

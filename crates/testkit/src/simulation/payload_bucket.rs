@@ -22,7 +22,11 @@ use super::{
 
 /// What the oracle learns from the calls of the bucket.
 impl FaultInjector {
-    pub(super) fn observe_claim(&self, Claim { source, target, .. }: &Claim, outcome: &ClaimOutcome) {
+    pub(super) fn observe_claim(
+        &self,
+        Claim { source, target, .. }: &Claim,
+        outcome: &ClaimOutcome,
+    ) {
         self.trace(|| format!("copies {} to {target}: {outcome:?}", source.key));
         self.sweep_after_claim();
     }
@@ -41,7 +45,6 @@ impl FaultInjector {
             self.deployment.schedule(self.deployment.now(), ScheduledEvent::SweepPayloads(None));
         }
     }
-
 }
 
 /// The payloads of an agent. The decisions are those of the HTTP agent.

@@ -17,11 +17,11 @@ use steward_core::model::{
     names::{Part, StepName},
     task::Task,
 };
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::{DocumentPlan, DocumentSource, WorkPlan},
     expectations::TaskExpectations,
-    ledger::EffectLedger,
     oracle::Oracle,
     payload_values::{Content, Reference, has_marker, is_same, marked_values, references},
     task_record::{describe, is_final},

@@ -6,7 +6,7 @@ use steward_core::model::messages::StepRequest;
 
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment, SimulationState},
-    ledger,
+    outputs,
     payload_plan::{ForgedSubmission, Forgery, PayloadPlan},
     payload_values::{Content, Reference},
     random::is_chosen,
@@ -43,7 +43,7 @@ impl SimulationState {
         Some(match self.random.chance(0.6) {
             true => forged,
             false => {
-                let mut output = ledger::output(key, now);
+                let mut output = outputs::output(key, now);
                 if let Some(fields) = output.as_object_mut() {
                     fields.insert("document".to_owned(), forged);
                 }

@@ -6,8 +6,8 @@ use futures_util::future::AbortHandle;
 use steward_core::limits;
 
 use super::{
-    deployment::SimulatedDeployment, fault_injector, handlers,
-    payload_records::levels, virtual_time::DAY,
+    deployment::SimulatedDeployment, fault_injector, handlers, payload_records::levels,
+    virtual_time::DAY,
 };
 
 /// The bucket deletes uploads of this age.

@@ -13,12 +13,12 @@ use steward_core::model::{
     task::{ProcessState, Task},
 };
 use steward_operator::view::newest_reason;
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::{CallbackPlan, StepPlan, WorkPlan},
     child_checks,
     expectations::{Expected, FROM_OUTSIDE, TaskExpectations},
-    ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
     plan::operator_output,
     task_record::{

@@ -1,9 +1,7 @@
 //! Virtual time, in milliseconds since the start of a run.
 
 use jiff::Timestamp;
-
-/// Virtual milliseconds since the start.
-pub(super) type Millis = u64;
+pub(super) use steward_test_world::service::Millis;
 
 pub(super) const SECOND: Millis = 1_000;
 pub(super) const MINUTE: Millis = 60 * SECOND;

@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use reqwest::header::HeaderMap;
 use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
@@ -10,11 +9,12 @@ use steward_core::model::{
     messages::{CallbackOutcome, ChildOutcome, StatusNotification, StepRequest},
     names::{Part, StepName, TaskId, WorkflowName},
 };
+use steward_test_world::service::CallPlan;
 
 /// What the services of a workflow do.
 pub trait Script: Send + Sync + fmt::Debug {
-    /// What a service answers to a call.
-    fn call(&self, call: &ServiceCall<'_>) -> ServiceAnswer;
+    /// What a service does with a call.
+    fn call(&self, call: &ServiceCall<'_>) -> CallPlan;
 
     /// What the holder of the callback token sends, each with the time after the answer to the call, once a call has
     /// started a step with a callback.
@@ -71,46 +71,6 @@ pub struct ChildCall<'a> {
     pub sample: Value,
 }
 
-/// What a service does with a call.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServiceAnswer {
-    /// How long the service takes.
-    pub after: Duration,
-    /// What happens then.
-    pub kind: AnswerKind,
-}
-
-/// How a call ends.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AnswerKind {
-    /// A response.
-    Response {
-        /// The HTTP status.
-        status: u16,
-        /// The headers.
-        headers: HeaderMap,
-        /// The body.
-        body: Vec<u8>,
-    },
-    /// The service never answers.
-    Silence,
-    /// No connection: the service did not get the call.
-    NoConnection,
-    /// The connection breaks: the service may have carried out the call.
-    BrokenConnection,
-}
-
-impl fmt::Display for AnswerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Response { status, .. } => write!(f, "{status}"),
-            Self::Silence => f.write_str("no answer"),
-            Self::NoConnection => f.write_str("no connection"),
-            Self::BrokenConnection => f.write_str("broken connection"),
-        }
-    }
-}
-
 /// An entry of the log of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
@@ -149,5 +109,5 @@ pub struct CallRecord {
     /// Which call of this part and action it is, from 1.
     pub number: u32,
     /// What the service did.
-    pub answer: ServiceAnswer,
+    pub answer: CallPlan,
 }

@@ -11,17 +11,17 @@ use std::{
 use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
-    messages::{CallbackOutcome, ChildOutcome, ParentStep, Submission},
+    messages::{ChildOutcome, ParentStep, Submission},
     names::{Part, TaskId},
 };
 
-use super::script::{ChildCall, LogEntry, LogItem, Script, ServiceAnswer, ServiceCall, StepKeyRef};
+use super::script::{ChildCall, LogEntry, LogItem, Script, StepKeyRef};
 use crate::cost::plan::StepKey;
 
 /// The script of a run, with what it has logged.
 #[derive(Debug)]
 pub(in crate::cost) struct ScriptedServices {
-    script: Arc<dyn Script>,
+    pub(super) script: Arc<dyn Script>,
     log: Mutex<Vec<LogEntry>>,
     counts: Mutex<BTreeMap<(TaskId, Part, Action), u32>>,
 }
@@ -41,21 +41,11 @@ impl ScriptedServices {
     }
 
     /// Counts a call of this part and action. Returns its number, from 1.
-    pub(super) fn count(&self, task_id: &TaskId, part: &Part, action: Action) -> u32 {
+    pub(in crate::cost) fn count(&self, task_id: &TaskId, part: &Part, action: Action) -> u32 {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry((task_id.clone(), part.clone(), action)).or_default();
         *count += 1;
         *count
-    }
-
-    /// What a service answers to a call.
-    pub(super) fn answer(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
-        self.script.call(call)
-    }
-
-    /// What the holder of the callback token sends once a call has started its step.
-    pub(super) fn callbacks(&self, call: &ServiceCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
-        self.script.callbacks(call)
     }
 
     /// How the requested child task ends, whose workflow is not given, and after which time. `None` if it never ends.

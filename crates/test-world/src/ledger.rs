@@ -1,9 +1,9 @@
-//! The ledger of the remote services: calls, calls in progress, effects and undone effects, with their times; and the
-//! outputs that callbacks provide.
+//! The ledger of the fake services: calls, calls in progress, side effects and undone side effects, with their times; and the
+//! outputs that callbacks provide. It knows nothing of Steward's records, so checks can compare both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
     json_text::JsonText,
@@ -11,78 +11,84 @@ use steward_core::model::{
     names::{AgentName, CallbackToken, Part, StepName, TaskId},
 };
 
-use super::virtual_time::Millis;
+use super::service::{AfterDisconnect, CallPlan, Millis};
 
 /// A part of a task.
-pub(super) type TaskPart = (TaskId, Part);
+pub type TaskPart = (TaskId, Part);
 
 /// An idempotency key at the service of an agent. The services do not share keys.
 type ServiceKey = (AgentName, String);
 
-/// An effect of a part.
+/// A side effect of a part.
 #[derive(Debug, Clone)]
-pub(super) struct LedgerEffect {
-    pub(super) at: Millis,
-    pub(super) undone: bool,
-    /// The agent at whose service it is.
-    pub(super) agent: AgentName,
+pub struct LedgerEffect {
+    /// When it happened.
+    pub at: Millis,
+    /// Whether it is undone.
+    pub undone: bool,
+    /// The agent at whose service it is, if a call caused it.
+    pub agent: Option<AgentName>,
     /// The item of the call.
-    pub(super) item: Option<Value>,
+    pub item: Option<Value>,
 }
 
 /// A call whose answer an agent awaits.
 #[derive(Debug, Clone)]
-pub(super) struct CallAttempt {
-    pub(super) action: Action,
-    pub(super) attempt: u32,
+pub struct CallAttempt {
+    /// Whether the call does or undoes.
+    pub action: Action,
+    /// The number of the attempt.
+    pub attempt: u32,
 }
 
 /// A call from the service's point of view. It continues when its caller no longer waits for it.
 #[derive(Debug, Clone)]
-pub(super) struct ServiceCall {
-    pub(super) request: Box<StepRequest>,
-    pub(super) began_at: Millis,
+pub struct ServiceCall {
+    /// The agent's request.
+    pub request: Box<StepRequest>,
+    /// When the service received it.
+    pub began_at: Millis,
     /// When the call takes effect; `None` if it does not, or already has.
-    pub(super) commits_at: Option<Millis>,
+    pub commits_at: Option<Millis>,
     /// When the service finishes the call.
-    pub(super) ends_at: Millis,
-    /// Whether the call continues as planned when its caller disconnects.
-    pub(super) detached: bool,
+    pub ends_at: Millis,
+    plan: CallPlan,
 }
 
 /// Everything that the services know about one part of one task.
 #[derive(Debug, Default)]
-pub(super) struct LedgerAccount {
-    pub(super) effects: Vec<LedgerEffect>,
+pub struct LedgerAccount {
+    /// All side effects, undone or not.
+    pub effects: Vec<LedgerEffect>,
     /// Whether its undo was called.
-    pub(super) undo_called: bool,
+    pub undo_called: bool,
     /// The calls in progress, by number.
-    pub(super) in_progress: BTreeMap<u64, CallAttempt>,
+    pub in_progress: BTreeMap<u64, CallAttempt>,
     /// How often the part was called, without calls of its undo.
-    pub(super) calls: u32,
+    pub calls: u32,
     /// The item of the last call.
-    pub(super) item: Option<Value>,
+    pub item: Option<Value>,
     /// The answers by agent and idempotency key: of the part, and of its undo.
     answers: [BTreeMap<ServiceKey, Value>; 2],
     /// Other answers to repeated calls of the part, without its undo.
     other_answers: Vec<Value>,
     /// The outputs that callbacks provided.
-    pub(super) callback_outputs: Vec<Value>,
+    pub callback_outputs: Vec<Value>,
 }
 
 impl LedgerAccount {
     /// Whether any of its effects is not undone.
-    pub(super) fn has_remaining_effect(&self) -> bool {
+    pub fn has_remaining_effect(&self) -> bool {
         self.effects.iter().any(|effect| !effect.undone)
     }
 
     /// Whether any of its effects at the service of an agent is not undone.
-    pub(super) fn has_remaining_effect_at(&self, agent: &AgentName) -> bool {
-        self.effects.iter().any(|effect| !effect.undone && effect.agent == *agent)
+    pub fn has_remaining_effect_at(&self, agent: &AgentName) -> bool {
+        self.effects.iter().any(|effect| !effect.undone && effect.agent.as_ref() == Some(agent))
     }
 
     /// The answers to calls of the part, without its undo.
-    pub(super) fn returned(&self) -> impl Iterator<Item = &Value> {
+    pub fn returned(&self) -> impl Iterator<Item = &Value> {
         let [run, _] = &self.answers;
         run.values().chain(&self.other_answers)
     }
@@ -100,34 +106,55 @@ impl LedgerAccount {
 
 /// The accounts of all parts.
 #[derive(Debug, Default)]
-pub(super) struct EffectLedger {
+pub struct EffectLedger {
     accounts: BTreeMap<TaskPart, LedgerAccount>,
     /// The part and action for which each idempotency key was first used.
     keys: BTreeMap<String, (TaskPart, Action)>,
     /// The calls that the services are executing, by number.
     service_calls: BTreeMap<u64, ServiceCall>,
     /// The callback tokens that were issued, each with its attempt.
-    pub(super) tokens: BTreeSet<(CallbackToken, u32)>,
+    pub tokens: BTreeSet<(CallbackToken, u32)>,
     last_call: u64,
-    pub(super) effects: u64,
+    /// The number of effects, of undos too.
+    pub effects: u64,
+    /// The calls that took effect first under their idempotency keys, in order: the task, the key and the body.
+    pub entries: Vec<LedgerEntry>,
+    /// The idempotency keys that were received with two different bodies.
+    pub conflicting_keys: BTreeSet<String>,
+    /// The body of the first call with each idempotency key.
+    bodies: BTreeMap<ServiceKey, Option<JsonText>>,
+}
+
+/// A call that took effect.
+#[derive(Debug, Clone)]
+pub struct LedgerEntry {
+    /// The task.
+    pub task_id: TaskId,
+    /// The part of the task.
+    pub part: Part,
+    /// Whether it was done or undone.
+    pub action: Action,
+    /// The idempotency key.
+    pub key: String,
+    /// The body.
+    pub body: Option<JsonText>,
 }
 
 impl EffectLedger {
-    pub(super) fn account(&self, task_id: &TaskId, part: &Part) -> Option<&LedgerAccount> {
+    /// What the services know about a part.
+    #[must_use]
+    pub fn account(&self, task_id: &TaskId, part: &Part) -> Option<&LedgerAccount> {
         self.accounts.get(&(task_id.clone(), part.clone()))
     }
 
     /// The accounts of all parts of a task.
-    pub(super) fn task_accounts(
-        &self,
-        task_id: &TaskId,
-    ) -> impl Iterator<Item = (&Part, &LedgerAccount)> {
+    pub fn task_accounts(&self, task_id: &TaskId) -> impl Iterator<Item = (&Part, &LedgerAccount)> {
         let all = self.accounts.iter().filter(move |((of, _), _)| of == task_id);
         all.map(|((_, part), account)| (part, account))
     }
 
     /// The accounts of all parts of a step.
-    pub(super) fn step_accounts(
+    pub fn step_accounts(
         &self,
         task_id: &TaskId,
         step: &StepName,
@@ -135,48 +162,92 @@ impl EffectLedger {
         self.task_accounts(task_id).filter(move |(part, _)| part.step == *step)
     }
 
+    /// The parts that have a side effect which is not undone.
+    pub fn remaining_effects(&self) -> impl Iterator<Item = (&TaskId, &Part)> {
+        let remaining = self.accounts.iter().filter(|(_, account)| account.has_remaining_effect());
+        remaining.map(|((task_id, part), _)| (task_id, part))
+    }
+
+    /// Records what is known of a part's side effect other than by a call of the part: it happened at this time, as that of a
+    /// child task, or nothing of it remains.
+    pub fn set_effect(&mut self, task_id: &TaskId, part: &Part, at: Option<Millis>) {
+        let account = self.account_mut(task_id, part);
+        account.effects.iter_mut().for_each(|effect| effect.undone = true);
+        if let Some(at) = at {
+            account.effects.push(LedgerEffect { at, undone: false, agent: None, item: None });
+        }
+    }
+
     fn account_mut(&mut self, task_id: &TaskId, part: &Part) -> &mut LedgerAccount {
         self.accounts.entry((task_id.clone(), part.clone())).or_default()
     }
 
     /// Records the start of a call. Returns its number.
-    pub(super) fn begin_call(&mut self, service_call: ServiceCall) -> u64 {
-        let request = &service_call.request;
+    pub fn begin_call(&mut self, request: &StepRequest, plan: CallPlan, now: Millis) -> u64 {
         let of = ((request.task_id.clone(), request.step.clone()), request.action);
         self.keys.entry(request.idempotency_key.clone()).or_insert(of);
+        let first = self.bodies.entry(service_key(request)).or_insert_with(|| request.body.clone());
+        if *first != request.body {
+            self.conflicting_keys.insert(request.idempotency_key.clone());
+        }
         self.last_call += 1;
         let number = self.last_call;
         let account = self.account_mut(&request.task_id, &request.step);
         match request.action {
-            Action::Do => account.calls += 1,
+            Action::Do => {
+                account.calls += 1;
+                account.item = item(request);
+            }
             Action::Undo => account.undo_called = true,
-        }
-        if request.action == Action::Do {
-            account.item = item(request);
         }
         account
             .in_progress
             .insert(number, CallAttempt { action: request.action, attempt: request.attempt });
-        let now = service_call.began_at;
         self.service_calls.retain(|_, other| other.commits_at.is_some() || other.ends_at > now);
+        let service_call = ServiceCall {
+            request: Box::new(request.clone()),
+            began_at: now,
+            commits_at: plan.commits_after.map(|after| now + after),
+            ends_at: now + plan.ends_after,
+            plan,
+        };
         self.service_calls.insert(number, service_call);
         number
     }
 
-    /// Takes the request of a call that must take effect now; `None` if it already has, or must not.
-    pub(super) fn commit(&mut self, number: u64) -> Option<Box<StepRequest>> {
+    /// Takes the request of a call that must take effect now, with the planned output; `None` if it already has, or must not.
+    pub fn commit(&mut self, number: u64) -> Option<(Box<StepRequest>, Value)> {
         let service_call = self.service_calls.get_mut(&number)?;
         service_call.commits_at.take()?;
-        Some(service_call.request.clone())
+        Some((service_call.request.clone(), service_call.plan.output.clone()))
     }
 
-    /// The call with this number, from the service's point of view.
-    pub(super) fn service_call_mut(&mut self, number: u64) -> Option<&mut ServiceCall> {
-        self.service_calls.get_mut(&number)
+    /// Records that the agent no longer waits for a call. Returns when the call takes effect, if it still does.
+    pub fn disconnect(
+        &mut self,
+        request: &StepRequest,
+        number: u64,
+        now: Millis,
+    ) -> Option<Millis> {
+        self.account_mut(&request.task_id, &request.step).in_progress.remove(&number);
+        let service_call = self.service_calls.get_mut(&number)?;
+        let commits_at = service_call.commits_at?;
+        let plan = &service_call.plan;
+        let (commits_at, ends_at) = match plan.after_disconnect {
+            AfterDisconnect::Continues => (Some(commits_at), service_call.ends_at),
+            AfterDisconnect::Stops => (None, now),
+            AfterDisconnect::TakesEffect { share } => {
+                let left = (service_call.began_at + plan.longest).saturating_sub(now);
+                let at = now + (left as f64 * share) as Millis;
+                (Some(at), at)
+            }
+        };
+        (service_call.commits_at, service_call.ends_at) = (commits_at, ends_at);
+        commits_at
     }
 
     /// Whether a call with the idempotency key of `request` is in progress at the service.
-    pub(super) fn is_in_progress(&self, request: &StepRequest, now: Millis) -> bool {
+    pub fn is_in_progress(&self, request: &StepRequest, now: Millis) -> bool {
         self.service_calls.values().any(|service_call| {
             service_key(&service_call.request) == service_key(request)
                 && service_call.began_at <= now
@@ -185,7 +256,7 @@ impl EffectLedger {
     }
 
     /// The calls of a task that will have a new effect.
-    pub(super) fn pending_calls(&self, task_id: &TaskId) -> impl Iterator<Item = &ServiceCall> {
+    pub fn pending_calls(&self, task_id: &TaskId) -> impl Iterator<Item = &ServiceCall> {
         self.service_calls.values().filter(move |service_call| {
             let request = &service_call.request;
             request.task_id == *task_id
@@ -195,20 +266,15 @@ impl EffectLedger {
     }
 
     /// Whether the idempotency key of a call was used before for another part or action.
-    pub(super) fn is_key_reused(&self, request: &StepRequest) -> bool {
+    pub fn is_key_reused(&self, request: &StepRequest) -> bool {
         let of = self.keys.get(&request.idempotency_key);
         of.is_some_and(|((task_id, part), action)| {
             (task_id, part, action) != (&request.task_id, &request.step, &request.action)
         })
     }
 
-    /// Records that the agent has the answer, or no longer waits for it.
-    pub(super) fn end_call(&mut self, request: &StepRequest, number: u64) {
-        self.account_mut(&request.task_id, &request.step).in_progress.remove(&number);
-    }
-
     /// Whether the call repeats an answered idempotency key, and so has no new effect.
-    pub(super) fn is_repeat(&self, request: &StepRequest) -> bool {
+    pub fn is_repeat(&self, request: &StepRequest) -> bool {
         let account = self.account(&request.task_id, &request.step);
         let knows = |account: &LedgerAccount| {
             account.answers(request.action).contains_key(&service_key(request))
@@ -218,12 +284,7 @@ impl EffectLedger {
 
     /// Applies the effect of a call. A repeated idempotency key has no effect. Returns the answer of the service: the first
     /// answer for a repeated key, else `answer`.
-    pub(super) fn take_effect(
-        &mut self,
-        request: &StepRequest,
-        answer: Value,
-        now: Millis,
-    ) -> Value {
+    pub fn take_effect(&mut self, request: &StepRequest, answer: Value, now: Millis) -> Value {
         let (key, known) = (service_key(request), self.is_repeat(request));
         let account = self.account_mut(&request.task_id, &request.step);
         if known && let Some(answer) = account.answers(request.action).get(&key) {
@@ -232,35 +293,46 @@ impl EffectLedger {
         match request.action {
             Action::Do => {
                 let item = item(request);
-                let agent = request.agent.clone();
+                let agent = Some(request.agent.clone());
                 account.effects.push(LedgerEffect { at: now, undone: false, agent, item });
             }
             Action::Undo => {
-                let own = account.effects.iter_mut().filter(|e| e.agent == request.agent);
+                let own =
+                    account.effects.iter_mut().filter(|e| e.agent.as_ref() == Some(&request.agent));
                 own.for_each(|effect| effect.undone = true);
             }
         }
         account.answers_mut(request.action).insert(key, answer.clone());
         self.effects += 1;
+        self.entries.push(LedgerEntry {
+            task_id: request.task_id.clone(),
+            part: request.step.clone(),
+            action: request.action,
+            key: request.idempotency_key.clone(),
+            body: request.body.clone(),
+        });
         answer
     }
 
     /// Records that a service answers a repeated call in another way than the first.
-    pub(super) fn record_other_answer(&mut self, request: &StepRequest, answer: Value) {
+    pub fn record_other_answer(&mut self, request: &StepRequest, answer: Value) {
         if request.action == Action::Do {
             self.account_mut(&request.task_id, &request.step).other_answers.push(answer);
         }
     }
 
     /// Removes everything about an earlier task with this id, as services do with old idempotency keys.
-    pub(super) fn forget(&mut self, id: &TaskId) {
+    pub fn forget(&mut self, id: &TaskId) {
         self.accounts.retain(|(of, _), _| of != id);
         self.keys.retain(|_, ((of, _), _)| of != id);
         self.tokens.retain(|(token, _)| token.task_id != *id);
+        let keys = &self.keys;
+        self.bodies.retain(|(_, key), _| keys.contains_key(key));
+        self.entries.retain(|entry| entry.task_id != *id);
     }
 
     /// Records the output that a callback provides.
-    pub(super) fn record_callback_output(&mut self, token: &CallbackToken, output: &Value) {
+    pub fn record_callback_output(&mut self, token: &CallbackToken, output: &Value) {
         let account = self.account_mut(&token.task_id, &token.step);
         account.callback_outputs.push(output.clone());
     }
@@ -273,18 +345,4 @@ fn service_key(request: &StepRequest) -> ServiceKey {
 /// The item of a call.
 fn item(request: &StepRequest) -> Option<Value> {
     request.body.as_ref().map(JsonText::value)?.get("item").cloned()
-}
-
-/// The output for an idempotency key. It contains a number below a hundred and a short list. One in four has a text of up
-/// to 1.2 KB, so that some documents fit into the item of their task and others do not.
-pub(super) fn output(key: &str, now: Millis) -> Value {
-    let sum = key.bytes().fold(17_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    let roll = (sum >> 3) % 100;
-    let items: Vec<_> = (0..roll % 5).map(|n| roll + n).collect();
-    let mut output = json!({ "for": key, "at": now, "roll": roll, "items": items });
-    if let (0, Some(fields)) = ((sum >> 13) % 4, output.as_object_mut()) {
-        let bytes = 12 * usize::try_from(roll).unwrap_or_default();
-        fields.insert("note".to_owned(), "x".repeat(bytes).into());
-    }
-    output
 }
