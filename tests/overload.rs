@@ -1,31 +1,18 @@
 //! Overload at a small scale, with the real handlers on ports in memory: what happens to a request that waited for too
 //! long, and to new tasks while a queue is too long.
 
-use std::{
-    num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steward_agent::{
-    Agent,
-    attempt::{CallFault, RemoteService},
-    response::CallResponse,
-};
+use steward_agent::Agent;
 use steward_core::{
     breaker::BreakerSettings,
     intake::{BatchWait, may_start},
     model::{
-        messages::StepRequest,
         step::StepState,
         task::{ProcessState, Task},
-        time::Timing,
     },
     submission::ReplyQueues,
 };
@@ -34,7 +21,10 @@ use steward_runtime::{
     ports::{Clock, OutgoingMessage, Ports, Queue, StateStore},
 };
 use steward_submission::{IntakeView, handle_with_intake};
-use steward_test_world::MemoryPorts;
+use steward_test_world::{
+    MemoryPorts,
+    service::{FakeService, PlannedServices},
+};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::support::{sequential_workflow, submission_message};
@@ -44,40 +34,25 @@ mod ten_minutes;
 /// The lowest share of new tasks that may start.
 const LOWEST: f64 = 0.05;
 
-/// A service that completes every call, and counts them.
-#[derive(Debug, Default)]
-struct CountingService(AtomicU32);
-
-impl RemoteService for CountingService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(json!({ "id": "x" }).into())
-    }
-}
-
 /// A deployment with the workflow `line` of one step: two attempts of 30 seconds each.
 struct Deployment {
     ports: MemoryPorts,
-    agent: Agent<CountingService>,
+    agent: Agent<FakeService<PlannedServices>>,
     intake: IntakeView,
 }
 
 impl Deployment {
     fn new() -> Self {
-        let timing = Timing {
-            pickup_within: Duration::from_secs(60),
-            clock_skew: Duration::from_secs(2),
-            retention: Timing::RETENTION,
-        };
-        let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+        let ports = MemoryPorts::default();
         ports.definitions().publish(&sequential_workflow(1)).unwrap();
         let name = "a".parse().unwrap();
-        let agent = Agent::new(name, CountingService::default(), BreakerSettings::default());
+        let service = FakeService::completing(json!({ "id": "x" }));
+        let agent = Agent::new(name, service, BreakerSettings::default());
         Self { ports, agent, intake: IntakeView::default() }
     }
 
-    fn calls(&self) -> u32 {
-        self.agent.service.0.load(Ordering::Relaxed)
+    fn calls(&self) -> u64 {
+        self.agent.service.ledger().calls
     }
 
     fn pass(&self, seconds: u64) {

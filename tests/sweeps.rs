@@ -9,10 +9,7 @@ use steward_aws::{
     meter::{AwsMeter, OperationUsage, total},
     ports::SharedInterceptor,
 };
-use steward_core::{
-    model::time::{Timing, later},
-    submission::ReplyQueues,
-};
+use steward_core::{model::time::later, submission::ReplyQueues};
 use steward_forecast::cost::{
     idle_month::{QUEUES, RUN, TICK, TICKS},
     prices::{Prices, TaskUsage},
@@ -23,8 +20,6 @@ use steward_test_world::MemoryPorts;
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event, submission_message};
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// A sweep every so many seconds.
 const fn every(seconds: u64) -> SweepSchedule {
     SweepSchedule { run_every: RUN_EVERY, sweep_every: Duration::from_secs(seconds) }
@@ -32,9 +27,7 @@ const fn every(seconds: u64) -> SweepSchedule {
 
 /// Ports in memory with a pending task whose wake was lost.
 async fn ports_with_lost_wake() -> MemoryPorts {
-    let timing =
-        Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
-    let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+    let ports = MemoryPorts::default();
     ports.definitions().publish(&sequential_workflow(1)).unwrap();
     let event = sqs_event([submission_message("t")], 1);
     steward_submission::handle(&ports, &ReplyQueues::default(), event).await;

@@ -2,47 +2,35 @@
 //! back only its own tasks. The random simulation checks the first for every message it sends, and
 //! `crates/forecast/src/capacity/tenants` shows what fair queues do with it.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::types::MessageSystemAttributeName;
 use serde_json::{Value, json};
-use steward_agent::{
-    Agent,
-    attempt::{CallFault, RemoteService},
-    response::CallResponse,
-};
+use steward_agent::Agent;
 use steward_core::{
     breaker::BreakerSettings,
     definition::workflow::Workflow,
     model::{
-        messages::StepRequest,
         names::{TaskId, Tenant},
         task::{ProcessState, Task},
-        time::Timing,
     },
     submission::ReplyQueues,
 };
 use steward_runtime::ports::{Clock, OutgoingMessage, Ports, Queue, StateStore};
-use steward_test_world::MemoryPorts;
+use steward_test_world::{
+    MemoryPorts,
+    service::{FakeService, PlannedServices},
+};
 
 use crate::support::{TestDeployment, sequential_workflow, sqs_event};
 
 const CLIENT: &str = "https://q/client";
 
-/// Completes every call.
-struct CompletingService;
-
-impl RemoteService for CompletingService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
-        Ok(json!({ "id": "x" }).into())
-    }
-}
-
 /// A deployment in memory whose messages the test delivers.
 struct Deployment {
     ports: MemoryPorts,
-    agent: Agent<CompletingService>,
+    agent: Agent<FakeService<PlannedServices>>,
     /// Every message that was delivered, and those to clients.
     sent: Vec<OutgoingMessage>,
 }
@@ -62,16 +50,12 @@ fn parent() -> Workflow {
 
 impl Deployment {
     fn new() -> Self {
-        let timing = Timing {
-            pickup_within: Duration::from_secs(60),
-            clock_skew: Duration::ZERO,
-            retention: Timing::RETENTION,
-        };
-        let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+        let ports = MemoryPorts::default();
         for workflow in [parent(), sequential_workflow(1)] {
             ports.definitions().publish(&workflow).unwrap();
         }
-        let agent = Agent::new("a".parse().unwrap(), CompletingService, BreakerSettings::default());
+        let service = FakeService::completing(json!({ "id": "x" }));
+        let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
         Self { ports, agent, sent: Vec::new() }
     }
 

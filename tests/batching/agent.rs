@@ -6,7 +6,7 @@ use steward_core::breaker::BreakerSettings;
 
 use super::{
     BATCH_SIZES, assert_calls, ids, rounds, send_rounds,
-    slow_aws::{SlowAws, SlowService},
+    slow_aws::{SlowAws, slow_service},
     submit,
 };
 use crate::support::{TestDeployment, sequential_workflow, sqs_event, wake_message};
@@ -25,7 +25,7 @@ async fn calls_run_concurrently_and_replies_are_sent_meanwhile() {
         let batch =
             sqs_event(requests.iter().map(|request| serde_json::to_string(request).unwrap()), 1);
         let aws = SlowAws::new(&deployment, "agent");
-        let agent = Agent::new("a".parse().unwrap(), SlowService, BreakerSettings::default());
+        let agent = Agent::new("a".parse().unwrap(), slow_service(), BreakerSettings::default());
 
         let (response, calls) = aws
             .observe(async |ports| {

@@ -14,18 +14,14 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture};
 use futures_util::future::join3;
 use serde_json::json;
-use steward_agent::{
-    Agent,
-    attempt::{CallFault, RemoteService},
-    attempts_deadline,
-    response::CallResponse,
-};
+use steward_agent::{Agent, attempts_deadline};
 use steward_aws::{
     batch::{Batch, progress::SENDS_WITHIN},
     polling,
 };
-use steward_core::{breaker::BreakerSettings, model::messages::StepRequest, model::time::later};
+use steward_core::{breaker::BreakerSettings, model::time::later};
 use steward_runtime::ports::{Clock, Ports, Queue};
+use steward_test_world::service::{CallPlan, FakeService, PlannedServices};
 use tokio::time::{Instant, sleep};
 
 use super::{ids, submit};
@@ -212,20 +208,11 @@ async fn the_response_to_lambda_does_not_depend_on_aws() {
 }
 
 /// Responds to tasks whose names begin with `slow` after 20 s.
-#[derive(Debug, Clone)]
-struct Service;
-
-impl RemoteService for Service {
-    async fn call(
-        &self,
-        request: &StepRequest,
-        _: Option<&str>,
-    ) -> Result<CallResponse, CallFault> {
-        if request.task_id.as_str().starts_with("slow") {
-            sleep(Duration::from_secs(20)).await;
-        }
-        Ok(json!({ "id": request.step }).into())
-    }
+fn service() -> FakeService<PlannedServices> {
+    FakeService::planned(|request| {
+        let is_slow = request.task_id.as_str().starts_with("slow");
+        CallPlan::success(if is_slow { 20_000 } else { 0 }, json!({ "id": request.step }))
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +234,7 @@ async fn requests_whose_replies_are_sent_are_acknowledged_and_the_others_return(
         aws.call(request)
     });
     let ports = deployment.ports_with_sdk("agent", &sdk);
-    let agent = Agent::new("a".parse().unwrap(), Service, BreakerSettings::default());
+    let agent = Agent::new("a".parse().unwrap(), service(), BreakerSettings::default());
     let event = sqs_event(requests.iter().map(|one| serde_json::to_string(one).unwrap()), 1);
     let attempts = attempts_deadline(later(deployment.clock.now(), 2 * STOP_AFTER));
     let start = Instant::now();

@@ -10,15 +10,11 @@ use std::{
 };
 
 use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture};
-use steward_agent::{
-    attempt::{CallFault, RemoteService},
-    response::CallResponse,
-};
 use steward_aws::{
     meter::{AwsMeter, UsageByOperation},
     ports::SharedInterceptor,
 };
-use steward_core::model::messages::StepRequest;
+use steward_test_world::service::{CallPlan, FakeService, PlannedServices};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{AdapterPorts, TestDeployment, with_request_handler};
@@ -119,16 +115,9 @@ impl ConcurrentCalls {
 }
 
 /// A remote service that takes as long as a call to AWS.
-#[derive(Debug, Clone)]
-pub(super) struct SlowService;
-
-impl RemoteService for SlowService {
-    async fn call(
-        &self,
-        request: &StepRequest,
-        _: Option<&str>,
-    ) -> Result<CallResponse, CallFault> {
-        sleep(CALL).await;
-        Ok(serde_json::json!({ "id": request.step }).into())
-    }
+pub(super) fn slow_service() -> FakeService<PlannedServices> {
+    FakeService::planned(|request| {
+        let output = serde_json::json!({ "id": request.step });
+        CallPlan::success(CALL.as_millis() as u64, output)
+    })
 }

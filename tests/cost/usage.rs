@@ -7,18 +7,15 @@ use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_agent::Agent;
-use steward_agent::attempt::{CallFault, RemoteService};
-use steward_agent::response::CallResponse;
 use steward_aws::{
     meter::{AwsMeter, total},
     ports::SharedInterceptor,
 };
 use steward_core::{
-    breaker::BreakerSettings,
-    definition::workflow::Workflow,
-    model::{messages::StepRequest, task::ProcessState},
+    breaker::BreakerSettings, definition::workflow::Workflow, model::task::ProcessState,
 };
 use steward_runtime::ports::{Clock, Ports};
+use steward_test_world::service::{FakeService, PlannedServices};
 
 use crate::support::{AdapterPorts, TestDeployment, sqs_event};
 
@@ -151,7 +148,7 @@ impl UsageScenario {
         // DynamoDB does not count trailing zeros of a number, so the time must have none, whenever the test runs.
         let past_the_second = deployment.clock.now().as_millisecond().rem_euclid(1_000);
         deployment.clock.advance_by(SignedDuration::from_millis(1_111 - past_the_second));
-        let service = ConstantService(self.output.clone());
+        let service = FakeService::completing(self.output.clone());
         let functions = MeteredFunctions {
             scenario: self,
             submission: MeteredPorts::new(&deployment, "submission"),
@@ -167,16 +164,6 @@ impl UsageScenario {
             let polls = AwsUsage { sqs_requests: 2.0 * invocations.invocations, ..invocations };
             (used + polls).map(AwsUsage::default(), |figure, _| figure / self.tasks as f64)
         })
-    }
-}
-
-/// A remote service that returns this output immediately.
-#[derive(Debug, Clone)]
-struct ConstantService(Value);
-
-impl RemoteService for ConstantService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
-        Ok(self.0.clone().into())
     }
 }
 
@@ -215,7 +202,7 @@ struct MeteredFunctions<'c> {
     submission: MeteredPorts,
     scheduler: MeteredPorts,
     agent: MeteredPorts,
-    service: Agent<ConstantService>,
+    service: Agent<FakeService<PlannedServices>>,
 }
 
 impl MeteredFunctions<'_> {

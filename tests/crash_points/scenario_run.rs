@@ -38,7 +38,6 @@ use steward_core::{
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports, Queue};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
-use steward_test_world::service::FakeService;
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -308,7 +307,7 @@ impl ScenarioRun<'_> {
             }
             FunctionRole::Agent => {
                 let name: AgentName = "a".parse().unwrap();
-                let service = FakeService(self.remote.clone());
+                let service = self.remote.service.clone();
                 let agent = Agent::new(name.clone(), service, BreakerSettings::default());
                 let handle = |batch| steward_agent::handle(ports, &agent, batch, Timestamp::MAX);
                 channel.process_batch(&Queue::Agent(name), event, stop, handle).await
@@ -403,7 +402,7 @@ impl ScenarioRun<'_> {
         let mut problems = self.problems.clone();
         let due = self.environment.due().await;
         problems.extend(due.iter().map(|id| format!("task {id} is still due")));
-        let conflicting = self.remote.conflicting_keys();
+        let conflicting = self.remote.service.ledger().conflicting_keys.clone();
         problems.extend(
             conflicting.iter().map(|key| format!("{key} was sent with two different bodies")),
         );

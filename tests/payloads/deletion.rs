@@ -1,12 +1,12 @@
 //! How many payloads one run of the supervisor deletes: all that its time allows.
 
-use std::{future::Future, num::NonZeroU32, time::Duration};
+use std::{future::Future, time::Duration};
 
 use steward_core::{
     limits,
     model::{
         payload::{PayloadKey, PayloadReference},
-        time::{Timing, later},
+        time::later,
     },
 };
 use steward_runtime::ports::{Clock, PortError};
@@ -57,12 +57,7 @@ struct Supervisor(InterceptedPorts<SlowBucket>);
 
 impl Supervisor {
     fn new(unreadable: Option<&'static str>) -> Self {
-        let timing = Timing {
-            pickup_within: Duration::ZERO,
-            clock_skew: Duration::ZERO,
-            retention: Timing::RETENTION,
-        };
-        let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+        let ports = MemoryPorts::default();
         for n in 0..PAGES * PAGE {
             let key = format!("tasks/t-{n:06}@000000001/output/s/do/1");
             let key = PayloadKey::try_from(key).unwrap();

@@ -114,7 +114,8 @@ pub struct EffectLedger {
     service_calls: BTreeMap<u64, ServiceCall>,
     /// The callback tokens that were issued, each with its attempt.
     pub tokens: BTreeSet<(CallbackToken, u32)>,
-    last_call: u64,
+    /// The number of calls that reached a service.
+    pub calls: u64,
     /// The number of effects, of undos too.
     pub effects: u64,
     /// The calls that took effect first under their idempotency keys, in order: the task, the key and the body.
@@ -190,8 +191,8 @@ impl EffectLedger {
         if *first != request.body {
             self.conflicting_keys.insert(request.idempotency_key.clone());
         }
-        self.last_call += 1;
-        let number = self.last_call;
+        self.calls += 1;
+        let number = self.calls;
         let account = self.account_mut(&request.task_id, &request.step);
         match request.action {
             Action::Do => {

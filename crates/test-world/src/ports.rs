@@ -3,6 +3,7 @@
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     sync::Arc,
+    time::Duration,
 };
 
 use steward_core::{callback_url::CallbackUrls, model::time::Timing};
@@ -69,6 +70,18 @@ pub type PortsOf<P, K = WorldClock> = WorldPorts<
     <P as Ports>::Bus,
     K,
 >;
+
+impl Default for MemoryPorts {
+    /// The ports with the time settings of `template.yaml` and one shard.
+    fn default() -> Self {
+        let timing = Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::from_secs(2),
+            retention: Timing::RETENTION,
+        };
+        Self::new(timing, NonZeroU32::MIN)
+    }
+}
 
 impl MemoryPorts {
     /// Empty tables and queues, with this many shards in the due index, and a clock that stands still at the Unix epoch.

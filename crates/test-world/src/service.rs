@@ -11,7 +11,13 @@
 //!   └────────── gateway timeout (504), broken connection, complete-by passes: the execution continues, or stops
 //! ```
 
-use std::{fmt, future::Future, pin::Pin, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
@@ -25,7 +31,9 @@ use steward_core::model::{
     responses::{ClassifiedResponse, ResponseOverrides},
 };
 
-use super::ledger::EffectLedger;
+use tokio::time::Instant;
+
+use super::{ledger::EffectLedger, storage::lock};
 
 /// Milliseconds, in a world since the start of the run.
 pub type Millis = u64;
@@ -293,6 +301,58 @@ impl<H: ServiceHost> RemoteService for FakeService<H> {
             answer
         };
         host.replied(request, &memo, answer).await
+    }
+}
+
+/// Services of a test: what they do with a call is a function of the request.
+#[derive(Clone)]
+pub struct PlannedServices {
+    plan: Arc<dyn Fn(&StepRequest) -> CallPlan + Send + Sync>,
+    ledger: Arc<Mutex<EffectLedger>>,
+    start: Instant,
+}
+
+impl FakeService<PlannedServices> {
+    /// A service that does this with each call.
+    #[must_use]
+    pub fn planned(plan: impl Fn(&StepRequest) -> CallPlan + Send + Sync + 'static) -> Self {
+        Self(PlannedServices {
+            plan: Arc::new(plan),
+            ledger: Arc::default(),
+            start: Instant::now(),
+        })
+    }
+
+    /// A service that completes every call at once with this output.
+    #[must_use]
+    pub fn completing(output: Value) -> Self {
+        Self::planned(move |_| CallPlan::success(0, output.clone()))
+    }
+
+    /// What the service did.
+    #[must_use]
+    pub fn ledger(&self) -> MutexGuard<'_, EffectLedger> {
+        lock(&self.0.ledger)
+    }
+}
+
+impl ServiceHost for PlannedServices {
+    type Memo = ();
+
+    async fn receive(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<(CallPlan, ()), CallFault> {
+        Ok(((self.plan)(request), ()))
+    }
+
+    fn with_ledger<T>(&self, act: impl FnOnce(&mut EffectLedger) -> T) -> T {
+        act(&mut lock(&self.ledger))
+    }
+
+    fn now(&self) -> Millis {
+        self.start.elapsed().as_millis() as Millis
     }
 }
 

@@ -1,33 +1,18 @@
 //! What callers of the ports in memory rely on.
 
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, time::Duration};
 
 use jiff::Timestamp;
-use steward_core::model::{
-    document::{Document, DocumentKey},
-    time::Timing,
-};
+use steward_core::model::document::{Document, DocumentKey};
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, OutgoingMessage, Ports, PutOutcome, Queue, StateStore,
 };
 
 use super::{ExpiredItem, MemoryPorts};
 
-fn ports() -> MemoryPorts {
-    let timing = Timing {
-        pickup_within: Duration::from_secs(60),
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    MemoryPorts::new(timing, NonZeroU32::MIN)
-}
-
 #[test]
 fn instances_share_everything_except_their_name() {
-    let (one, other) = (ports(), ports());
+    let (one, other) = (MemoryPorts::default(), MemoryPorts::default());
     let another = one.with_instance("another");
     assert_eq!((one.instance(), another.instance()), ("memory", "another"));
     another.clock().advance(Duration::from_millis(1_500));
@@ -39,7 +24,7 @@ fn instances_share_everything_except_their_name() {
 
 #[tokio::test]
 async fn items_and_messages_above_the_size_limits_of_aws_are_refused() {
-    let ports = ports();
+    let ports = MemoryPorts::default();
     let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
         "task_id": "t", "workflow": "order", "v": 1, "i": 0, "k": 0, "process_state": "Pending",
         "revision": 1, "complete_by": 9, "submitted_at": 0, "due": 1,
@@ -73,7 +58,7 @@ async fn items_and_messages_above_the_size_limits_of_aws_are_refused() {
 
 #[tokio::test]
 async fn expired_items_are_deleted_one_by_one() {
-    let ports = ports();
+    let ports = MemoryPorts::default();
     let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
         "task_id": "t", "workflow": "order", "v": 1, "i": 0, "k": 0, "process_state": "Processed",
         "revision": 1, "complete_by": 0, "submitted_at": 0, "ended_at": 0, "retention_s": 3600,
@@ -103,7 +88,7 @@ async fn expired_items_are_deleted_one_by_one() {
 
 #[tokio::test]
 async fn a_page_of_the_due_index_has_the_configured_size() {
-    let ports = ports();
+    let ports = MemoryPorts::default();
     for (task_id, due) in [("a", 3), ("b", 1), ("c", 2)] {
         let task = serde_json::json!({
             "task_id": task_id, "workflow": "order", "v": 1, "i": 0, "k": 0, "process_state": "Pending",

@@ -9,40 +9,29 @@
 
 use std::{
     collections::HashMap,
-    num::NonZeroU32,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use aws_lambda_events::sqs::SqsEvent;
 use envconfig::Envconfig;
 use jiff::Timestamp;
-use serde_json::json;
-use steward_agent::attempt::{CallFault, RemoteService};
-use steward_agent::{Agent, AgentConfig, handle, response::CallResponse};
+use serde_json::{Value, json};
+use steward_agent::{Agent, AgentConfig, handle};
 use steward_core::{
     breaker::BreakerSettings,
-    model::{
-        messages::{ReplyOutcome, SchedulerMessage, StepRequest},
-        time::Timing,
-    },
+    model::messages::{ReplyOutcome, SchedulerMessage},
 };
 use steward_runtime::ports::{Ports, Queue};
-use steward_test_world::MemoryPorts;
+use steward_test_world::{
+    MemoryPorts,
+    service::{CallPlan, FakeService, Reply},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A service that refuses connections, and counts them.
-#[derive(Debug, Default)]
-struct UnreachableService(AtomicU32);
-
-impl RemoteService for UnreachableService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        let reason = "no connection".to_owned();
-        Err(CallFault::Transient { reason, retry_after: None, may_have_run: false, detail: None })
-    }
-}
 
 fn event(messages: u32) -> SqsEvent {
     let record = |n: u32| {
@@ -75,11 +64,14 @@ fn outcomes(ports: &MemoryPorts) -> Vec<ReplyOutcome> {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
-    let timing =
-        Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
-    let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
-    let agent =
-        Agent::new("a".parse().unwrap(), UnreachableService::default(), BreakerSettings::default());
+    let ports = MemoryPorts::default();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let service = FakeService::planned(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        CallPlan::without_effect(0, Reply::NoConnection)
+    });
+    let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
     let deadline = Timestamp::UNIX_EPOCH + 120 * SECOND;
     for batch in 0..3 {
         let response = handle(&ports, &agent, event(10), deadline).await;
@@ -100,7 +92,7 @@ async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
             );
         }
         // The concurrent calls of the first batch open the breaker.
-        let calls = agent.service.0.load(Ordering::Relaxed);
+        let calls = calls.load(Ordering::Relaxed);
         assert!((5..=10).contains(&calls), "{calls} calls after batch {batch}");
     }
     let events: Vec<_> =
@@ -127,22 +119,11 @@ fn environment_variables_configure_the_breaker() {
     assert!(AgentConfig::init_from_hashmap(&none).is_err());
 }
 
-/// A service that never responds.
-#[derive(Debug)]
-struct SilentService;
-
-impl RemoteService for SilentService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
-        std::future::pending().await
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_ends_at_complete_by_wakes_the_scheduler_and_is_acknowledged() {
-    let timing =
-        Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
-    let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
-    let agent = Agent::new("a".parse().unwrap(), SilentService, BreakerSettings::default());
+    let ports = MemoryPorts::default();
+    let service = FakeService::planned(|_| CallPlan::success(0, Value::Null).silent());
+    let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
     let deadline = Timestamp::UNIX_EPOCH + 600 * SECOND;
     let response = handle(&ports, &agent, event(2), deadline).await;
     assert_eq!(response.batch_item_failures, []);

@@ -6,12 +6,10 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-use std::num::NonZeroU32;
-
 use jiff::Timestamp;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::json;
-use steward_core::model::{registration::AgentRegistration, time::Timing};
+use steward_core::model::registration::AgentRegistration;
 use steward_runtime::{
     agents::{self, RegisterOutcome},
     metrics::{DEAD_LETTERS, QUEUES_UNREAD, SWEEPS},
@@ -28,12 +26,7 @@ struct Supervised {
 
 impl Supervised {
     async fn new() -> (Self, impl Drop) {
-        let timing = Timing {
-            pickup_within: std::time::Duration::ZERO,
-            clock_skew: std::time::Duration::ZERO,
-            retention: Timing::RETENTION,
-        };
-        let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+        let ports = MemoryPorts::default();
         ports.channel().set_dead_letters("scheduler-dead-letters", 0);
         ports.channel().set_dead_letters("a-dead-letters", 0);
         let registration: AgentRegistration = serde_json::from_value(json!({

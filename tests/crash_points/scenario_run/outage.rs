@@ -71,13 +71,13 @@ impl ScenarioRun<'_> {
         self.advance(HOUR, ExpiredDeletion::Everything).await;
         while self.deliver_all().await? {}
         let messages = std::mem::take(&mut self.delivered);
-        let calls = self.remote.calls();
+        let calls = self.remote.service.ledger().calls;
         self.advance(60 * DAY, ExpiredDeletion::Everything).await;
         self.deliver_again(messages).await;
         while self.deliver_all().await? {}
         self.sweep_now().await;
         while self.deliver_all().await? {}
-        let calls = self.remote.calls() - calls;
+        let calls = self.remote.service.ledger().calls - calls;
         self.expect(calls == 0, || format!("months later the service is called {calls} times"));
         // The undo of a child task that does not exist leaves a record that it never started.
         let tasks = self.tasks().await.into_iter().filter(|(_, task)| !is_tombstone(task));
