@@ -64,7 +64,7 @@ pub struct LedgerAccount {
     pub undo_called: bool,
     /// The calls in progress, by number.
     pub in_progress: BTreeMap<u64, CallAttempt>,
-    /// How often the part was called, without calls of its undo.
+    /// How often the part was called, without calls of its undo and calls that the service throttled.
     pub calls: u32,
     /// The item of the last call.
     pub item: Option<Value>,
@@ -196,7 +196,7 @@ impl EffectLedger {
         let account = self.account_mut(&request.task_id, &request.step);
         match request.action {
             Action::Do => {
-                account.calls += 1;
+                account.calls += u32::from(!plan.reply.is_throttled());
                 account.item = item(request);
             }
             Action::Undo => account.undo_called = true,

@@ -143,6 +143,12 @@ impl Reply {
         }
     }
 
+    /// Whether the service says that it did not look at the call.
+    #[must_use]
+    pub fn is_throttled(&self) -> bool {
+        matches!(self, Self::Http { status: 425 | 429, .. })
+    }
+
     /// Whether it is a successful response with the output.
     #[must_use]
     pub fn is_plain_success(&self) -> bool {
@@ -330,7 +336,6 @@ impl FakeService<PlannedServices> {
     }
 
     /// What the service did.
-    #[must_use]
     pub fn ledger(&self) -> MutexGuard<'_, EffectLedger> {
         lock(&self.0.ledger)
     }

@@ -22,10 +22,11 @@ use super::{
 };
 
 /// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
-pub(super) const FROM_OUTSIDE: [&str; 26] = [
+pub(super) const FROM_OUTSIDE: [&str; 27] = [
     "408",
     "409",
     "422",
+    "429",
     "301",
     "302",
     "303",

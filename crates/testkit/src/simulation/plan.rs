@@ -73,7 +73,9 @@ impl InfrastructureFaults {
 pub(super) struct ServiceProfile {
     /// The longest usual response time.
     pub(super) latency_max: Millis,
-    /// The share of calls that fail before they take effect.
+    /// The share of calls that the service throttles: it answers 429, sometimes with a pause.
+    pub(super) throttle: f64,
+    /// The share of the other calls that fail before they take effect.
     pub(super) fail: f64,
     /// The share of the remaining calls, which neither are refused nor fail before, that take effect but are answered with
     /// an error.

@@ -153,6 +153,7 @@ fn profile(faults_until: Millis, random: &mut SeededRandom) -> ServiceProfile {
         no_response: share(0.5, 400),
         refuse: share(0.3, 300),
         refuse_undo: share(0.1, 300),
+        throttle: share(0.3, 300),
         ..ServiceProfile::default()
     };
     profile.latency_max = random.pick(50, &[SECOND, 10 * SECOND, 40 * SECOND]);

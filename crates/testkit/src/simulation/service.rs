@@ -140,6 +140,8 @@ impl ServiceProfile {
             (false, Some(Reply::status(422)))
         } else if faults_enabled && self.down.iter().any(|down| down.contains(&now)) {
             (false, random.chance(0.5).then(|| failure(503, random)))
+        } else if faults_enabled && random.chance(self.throttle) {
+            (false, Some(failure(429, random)))
         } else if faults_enabled && random.chance(self.fail) {
             (false, Some(failure(503, random)))
         } else if faults_enabled && random.chance(self.false_error) {
@@ -299,7 +301,9 @@ fn with_long_reason(fault: CallFault, chars: usize) -> CallFault {
             let reason = limits::short_line(&reason, limits::REASON_CHARS_MAX);
             CallFault::Permanent { reason, may_have_run, detail }
         }
-        other => other,
+        other @ (CallFault::Transient { .. }
+        | CallFault::Conflict { .. }
+        | CallFault::TimedOut { .. }) => other,
     }
 }
 
