@@ -3,8 +3,9 @@
 
 use steward_core::{
     definition::{step::StepWork, workflow::Workflow},
-    model::names::StepName,
+    model::{names::StepName, task::ProcessState},
 };
+use steward_test_world::ending::{PartEnding, TaskEnding};
 
 use super::{
     checks::check_start, fault_injection::FaultAt, scenario_run::RunResult, scenarios::Scenario,
@@ -50,28 +51,25 @@ impl EndedTask<'_> {
     /// Each step must have taken effect once, and nothing may be undone.
     fn processed(&self) -> Vec<String> {
         let id = self.id;
-        let mut problems = Vec::new();
-        for (name, step) in &self.workflow(id).steps {
-            let is_done = match step.work() {
+        let is_undone = self.keys(id).any(|key| key.ends_with("/undo"));
+        let steps = self.workflow(id).steps.iter();
+        let wrong = steps.filter_map(|(name, step)| {
+            let effects = match step.work() {
                 Some(StepWork::Child(_)) => {
                     let child = self.run.tasks.get(&format!("{id}:{name}"));
-                    child.is_some_and(|child| child["process_state"] == "Processed")
+                    usize::from(child.is_some_and(|child| child["process_state"] == "Processed"))
                 }
                 Some(_) | None => {
                     let key = format!("{id}/{name}/do");
-                    self.keys(id).filter(|known| **known == key).count() == 1
+                    self.keys(id).filter(|known| **known == key).count()
                 }
             };
-            if !is_done {
-                problems.push(format!(
-                    "{id} is Processed, but its step {name} did not take effect once"
-                ));
-            }
-        }
-        if self.keys(id).any(|key| key.ends_with("/undo")) {
-            problems.push(format!("{id} is Processed, but a step was undone"));
-        }
-        problems
+            let (active, expected) = (if is_undone { 0 } else { effects }, Some(1));
+            let name = format!("{id}/{name}");
+            let part = PartEnding { name, effects, active, expected, ..PartEnding::default() };
+            part.violation(ProcessState::Processed)
+        });
+        wrong.collect()
     }
 
     /// Each effect with an undo must be undone, of the task and of its child tasks.
@@ -93,9 +91,11 @@ impl EndedTask<'_> {
             let undo = format!("{step}/undo");
             let is_undone = keys.iter().skip(position).any(|later| **later == undo);
             let step: StepName = step.rsplit('/').next().unwrap_or_default().parse().unwrap();
-            if self.workflow(id).steps[&step].undo.is_some() && !is_undone {
-                problems.push(format!("{} is Undone, but {key} was not undone", self.id));
-            }
+            let (active, may_remain) =
+                (usize::from(!is_undone), self.workflow(id).steps[&step].undo.is_none());
+            let name = (*key).clone();
+            let part = PartEnding { name, effects: 1, active, may_remain, ..PartEnding::default() };
+            problems.extend(part.violation(ProcessState::Undone));
         }
         problems
     }
@@ -104,8 +104,9 @@ impl EndedTask<'_> {
     fn alerted(&self) -> Vec<String> {
         let id = self.id;
         let is_alert = |what: &str| self.run.published.contains_key(&format!("{id}: {what}"));
-        let alerted = is_alert("task_in_error") || is_alert("undo_failed");
-        if alerted { Vec::new() } else { vec![format!("{id} is in Error without an alert")] }
+        let is_alerted = is_alert("task_in_error") || is_alert("undo_failed");
+        let ending = TaskEnding { state: ProcessState::Error, is_alerted, parts: Vec::new() };
+        ending.violations().into_iter().map(|finding| format!("{id}: {finding}")).collect()
     }
 
     /// The idempotency keys of the effects, in order.

@@ -20,6 +20,7 @@ use steward_agent::{
     response::CallResponse,
 };
 use steward_core::model::{messages::StepRequest, task::ProcessState};
+use steward_test_world::ending::PartEnding;
 
 /// The service with its ledger.
 #[derive(Debug, Clone, Default)]
@@ -62,25 +63,18 @@ impl Ledger {
         let mut wrong: Vec<_> =
             twice.map(|(key, count)| format!("{key} took effect {count} times")).collect();
         wrong.extend(self.conflicts.iter().map(|key| format!("{key} came with two bodies")));
-        let has = |key: &str| self.effects.contains_key(key);
         for (id, state) in states {
             let steps =
                 ["reserve", "ship[0]", "ship[2]", "doubt"].map(|step| format!("{id}/{step}"));
             let steps = steps.into_iter().chain([format!("{id}:child/only")]);
             for step in steps {
-                let (done, undone) = (has(&format!("{step}/do")), has(&format!("{step}/undo")));
-                let is_right = match state {
-                    ProcessState::Processed => done && !undone,
-                    ProcessState::Undone => undone || !done,
-                    ProcessState::Error
-                    | ProcessState::Pending
-                    | ProcessState::Processing
-                    | ProcessState::Undoing => true,
-                };
-                if !is_right {
-                    wrong
-                        .push(format!("{id} is {state}, but {step}: done {done}, undone {undone}"));
-                }
+                let count = |key: String| self.effects.get(&key).map_or(0, |count| *count as usize);
+                let effects = count(format!("{step}/do"));
+                let active = if count(format!("{step}/undo")) > 0 { 0 } else { effects };
+                let expected = Some(1);
+                let part =
+                    PartEnding { name: step, effects, active, expected, ..PartEnding::default() };
+                wrong.extend(part.violation(*state));
             }
         }
         wrong

@@ -1,12 +1,7 @@
 //! The audit: compares how each task ended, according to the state store, with its side effects, according to the
 //! services' ledgers.
 //!
-//! | final state | requirement |
-//! | --- | --- |
-//! | Processed | each expected side effect happened exactly once, and none was undone |
-//! | Undone | no side effect is active, except in services whose effects the workflow does not undo |
-//! | Processed or Undone | no call was in progress, or began, after the end of the task |
-//! | Error | an alert was published, and no side effect happened twice |
+//! [`TaskEnding`] says what must hold.
 //!
 //! A service that reads a queue may do so after the end of a task, so the audit comes after all queues have been read.
 //!
@@ -16,10 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::model::task::{ProcessState, Task};
+use steward_test_world::ending::{PartEnding, TaskEnding};
 
 use crate::{
     scenario::Scenario,
-    services::{CallRecord, ServiceLedgers},
+    services::{CallRecord, DemoService, ServiceLedgers},
 };
 
 /// The audit of a run.
@@ -59,75 +55,46 @@ impl Audit {
         };
         let end = task.process_state;
         *self.by_state.entry(end).or_default() += 1;
-        match end {
-            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
-                self.findings.push(format!("{id}: still {end}"));
-                return;
-            }
-            ProcessState::Error if !alerted.contains(&id) => {
-                self.findings.push(format!("{id}: Error without an alert"));
-            }
-            ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
+        let services = self.scenario.services().iter();
+        let ending = TaskEnding {
+            state: end,
+            is_alerted: alerted.contains(&id),
+            parts: services.map(|service| self.part(*service, number, task, ledgers)).collect(),
+        };
+        let mut findings = ending.violations();
+        if end.is_final() {
+            findings.extend(self.scenario.findings(number, end, ledgers));
         }
-        self.check_effects(number, end, ledgers);
-        self.check_calls(number, task, ledgers);
-        let findings = self.scenario.findings(number, end, ledgers);
+        if end.is_final() && end != ProcessState::Error && task.ended_at.is_none() {
+            findings.push(format!("{end} without an end time"));
+        }
         self.findings.extend(findings.into_iter().map(|finding| format!("{id}: {finding}")));
     }
 
-    /// Checks the number of side effects, and how many of them are active.
-    fn check_effects(&mut self, number: usize, end: ProcessState, ledgers: &ServiceLedgers) {
-        let id = self.scenario.task_id(number);
-        for &service in self.scenario.services() {
-            let subject = self.scenario.subject(service, number);
-            let (count, active) =
-                (ledgers.effects(service, &subject), ledgers.active_effects(service, &subject));
-            let expected = self.scenario.expected_effects(service, number);
-            let is_correct = match end {
-                ProcessState::Processed => (count, active) == (expected, expected),
-                ProcessState::Undone => {
-                    count <= 1 && (active == 0 || !self.scenario.is_undone(service))
-                }
-                ProcessState::Error
-                | ProcessState::Pending
-                | ProcessState::Processing
-                | ProcessState::Undoing => count <= 1,
-            };
-            if !is_correct {
-                self.findings.push(format!(
-                    "{id}: {end} with {count} side effects in {service}, {active} of them active"
-                ));
-            }
-        }
-    }
-
-    /// Checks that no call was in progress when the task ended: nothing would undo its side effect.
-    fn check_calls(&mut self, number: usize, task: &Task, ledgers: &ServiceLedgers) {
-        let id = self.scenario.task_id(number);
-        let end = task.process_state;
-        let Some(ended_at) = task.ended_at else {
-            self.findings.push(format!("{id}: {end} without an end time"));
-            return;
-        };
-        match end {
-            ProcessState::Processed | ProcessState::Undone => {}
-            // The alert lists the steps that are not undone.
-            ProcessState::Error
-            | ProcessState::Pending
-            | ProcessState::Processing
-            | ProcessState::Undoing => return,
-        }
-        let called = self.scenario.services().iter().filter(|service| service.queue().is_none());
-        for &service in called {
-            let record = ledgers.record(service, &self.scenario.subject(service, number));
-            for call in record.into_iter().flat_map(|record| record.calls_after(ended_at)) {
-                let CallRecord { key, began_at, ended_at: call_ended } = call;
-                let until = call_ended.map_or_else(|| "now".to_owned(), |at| at.to_string());
-                self.findings.push(format!(
-                    "{id}: {end} at {ended_at} with a call in progress in {service}: {key}, \
-                     from {began_at} until {until}"
-                ));
-            }
+    /// The side effects of a task at a service, and the calls that were in progress when the task ended: nothing would undo
+    /// their side effects.
+    fn part(
+        &self,
+        service: DemoService,
+        number: usize,
+        task: &Task,
+        ledgers: &ServiceLedgers,
+    ) -> PartEnding {
+        let subject = self.scenario.subject(service, number);
+        let record = ledgers.record(service, &subject).filter(|_| service.queue().is_none());
+        let calls = record.zip(task.ended_at).into_iter();
+        let calls = calls.flat_map(|(record, ended_at)| record.calls_after(ended_at));
+        let in_progress = calls.map(|CallRecord { key, began_at, ended_at }| {
+            let until = ended_at.map_or_else(|| "now".to_owned(), |at| at.to_string());
+            format!("{key}, from {began_at} until {until}")
+        });
+        PartEnding {
+            name: service.to_string(),
+            effects: ledgers.effects(service, &subject),
+            active: ledgers.active_effects(service, &subject),
+            expected: Some(self.scenario.expected_effects(service, number)),
+            may_remain: !self.scenario.is_undone(service),
+            in_progress: in_progress.collect(),
         }
     }
 

@@ -17,6 +17,7 @@
 mod channel;
 mod clock;
 mod definitions;
+pub mod ending;
 mod interceptor;
 pub mod ledger;
 mod payloads;

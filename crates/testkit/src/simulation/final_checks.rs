@@ -6,7 +6,7 @@ use steward_core::model::{
     step::StepState,
     task::{ProcessState, Task},
 };
-use steward_test_world::ledger::EffectLedger;
+use steward_test_world::{ending::PartEnding, ledger::EffectLedger};
 
 use super::{
     blueprint::{OutputPlan, StepPlan, WorkPlan},
@@ -130,13 +130,13 @@ impl TaskCheck<'_> {
             return None;
         }
         let account = self.0.account(part);
-        let effects = account.map_or(0, |account| account.effects.len());
         match &step.work {
             WorkPlan::Call { callback, .. } => {
                 let has_answer =
                     account.is_some_and(|account| !account.callback_outputs.is_empty());
-                if effects != 1 {
-                    return Some(format!("Processed, but step {part} took effect {effects} times"));
+                let ending = self.part_ending(part, Some(1));
+                if let Some(wrong) = ending.violation(ProcessState::Processed) {
+                    return Some(wrong);
                 }
                 (callback.is_some() && !has_answer).then(|| {
                     format!("Processed, but the callback of step {part} was never answered")
@@ -150,10 +150,26 @@ impl TaskCheck<'_> {
         }
     }
 
+    /// The side effects of a part. Those of an Undone task count as long as they must be undone.
+    fn part_ending(&self, part: &Part, expected: Option<usize>) -> PartEnding {
+        let effects = self.0.account(part).map(|account| account.effects.as_slice());
+        let effects = effects.unwrap_or_default();
+        let active = match self.task().process_state {
+            ProcessState::Undone => usize::from(self.0.needs_undo(part)),
+            ProcessState::Pending
+            | ProcessState::Processing
+            | ProcessState::Processed
+            | ProcessState::Undoing
+            | ProcessState::Error => effects.iter().filter(|effect| !effect.undone).count(),
+        };
+        let (name, effects) = (format!("step {part}"), effects.len());
+        PartEnding { name, effects, active, expected, ..PartEnding::default() }
+    }
+
     /// Checks a part that was called: the task's record knows its effect, and it is undone if the task is Undone.
     fn check_part(&self, part: &Part) -> Option<String> {
-        if self.task().process_state == ProcessState::Undone && self.0.needs_undo(part) {
-            return Some(format!("Undone, but the effect of step {part} is not undone"));
+        if let Some(wrong) = self.part_ending(part, None).violation(self.task().process_state) {
+            return Some(wrong);
         }
         let effects = self.0.account(part).is_some_and(|account| !account.effects.is_empty());
         let standing = self
