@@ -77,7 +77,8 @@ impl TestDeployment {
         let config = resources::create(&aws, &[agent]).await.unwrap();
         let clock = WorldClock::frozen(Timestamp::now());
         let deployment = Self { aws, config, clock };
-        deployment.ports("publisher").definitions().publish(workflow).await.unwrap();
+        let definitions = deployment.ports("publisher").definitions;
+        definitions.publish(workflow).await.unwrap();
         deployment
     }
 

@@ -40,13 +40,12 @@ impl Interceptor for SlowBucket {
         effect: impl Future<Output = Result<T, PortError>> + Send,
         _: impl Fn(&T) -> PortReply<'_> + Send,
     ) -> Result<T, PortError> {
-        match call {
-            PortCall::ListPayloads | PortCall::DeletePayloads(_) => self.clock.advance(REQUEST),
-            PortCall::Load(id) if self.unreadable == Some(id.as_str()) => {
-                let (operation, source) = (call.to_string(), "corrupt".into());
-                return Err(PortError { operation, retryable: false, source });
-            }
-            _ => {}
+        if matches!(call, PortCall::ListPayloads | PortCall::DeletePayloads(_)) {
+            self.clock.advance(REQUEST);
+        }
+        if matches!(call, PortCall::Load(id) if self.unreadable == Some(id.as_str())) {
+            let (operation, source) = (call.to_string(), "corrupt".into());
+            return Err(PortError { operation, retryable: false, source });
         }
         effect.await
     }
