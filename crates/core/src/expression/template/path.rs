@@ -25,6 +25,11 @@ const EMPTY_SEGMENT: &str =
 const DOT_SEGMENT: &str =
     "`.` or `..` as a path segment; send such a value in the query or in the body";
 
+const BARE_PERCENT: &str = "must not have a `%` without two hex digits after it; write `%25`";
+
+/// What stands for a value in a check of the path: it changes nothing, and is no hex digit.
+const PLACEHOLDER: &str = "x";
+
 /// Why a template cannot be the path of a request, as far as that is known before it is rendered.
 pub(super) fn problem(template: &Node) -> Option<String> {
     let path = match template {
@@ -35,15 +40,24 @@ pub(super) fn problem(template: &Node) -> Option<String> {
             return Some("must be a text".to_owned());
         }
     };
-    check(&path).err().map(|problem| problem.to_string())
+    if let Err(problem) = check(&path) {
+        return Some(problem.to_string());
+    }
+    has_bare_percent(&path).then(|| BARE_PERCENT.to_owned())
 }
 
-/// The text of a segment with a value that changes nothing.
+/// The text of a segment, or the placeholder of a value.
 fn with_placeholder(segment: &TextSegment) -> &str {
     match segment {
         TextSegment::Literal(text) => text,
-        TextSegment::Expression(_) => "x",
+        TextSegment::Expression(_) => PLACEHOLDER,
     }
+}
+
+/// Whether a `%` does not begin an escape. In front of an expression, the first characters of the value would complete it.
+fn has_bare_percent(path: &str) -> bool {
+    let is_escape = |rest: &str| matches!(rest.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    path.split('%').skip(1).any(|rest| !is_escape(rest))
 }
 
 /// Renders the path of a request.

@@ -111,6 +111,7 @@ fn value_that_names_no_segment_of_a_path_fails_with_its_expression_and_the_cure(
 
 #[test]
 fn what_an_author_wrote_around_the_values_of_a_path_is_checked_before_it_is_rendered() {
+    const BARE_PERCENT: &str = "must not have a `%` without two hex digits after it; write `%25`";
     let problem = |text: &str| Template::parse(json!(text)).path_problem();
     for (text, reason) in [
         ("/a/.\t./${ input.x }", "must not have the control character `\\t`; write `%09`"),
@@ -119,10 +120,21 @@ fn what_an_author_wrote_around_the_values_of_a_path_is_checked_before_it_is_rend
         ("/a//${ input.x }", "must not have an empty segment (`//`)"),
         ("${ input.x }/a", "must start with `/`"),
         ("$${ input.x }", "must start with `/`"),
+        ("/a/%${ input.x }", BARE_PERCENT),
+        ("/a/%4${ input.x }", BARE_PERCENT),
+        ("/a?b=%${ input.x }", BARE_PERCENT),
+        ("/a/100%", BARE_PERCENT),
+        ("/a/%zz/${ input.x }", BARE_PERCENT),
     ] {
         assert_eq!(problem(text).as_deref(), Some(reason), "{text}");
     }
-    for text in ["/a/.${ input.x }", "${ input.path }", "/a?b=${ input.x }", "/${ input.x }"] {
+    for text in [
+        "/a/.${ input.x }",
+        "${ input.path }",
+        "/a?b=${ input.x }",
+        "/${ input.x }",
+        "/100%25/%2F${ input.x }",
+    ] {
         assert_eq!(problem(text), None, "{text}");
     }
 }
