@@ -1,8 +1,7 @@
 //! EventBridge in the process: `PutEvents`, the delivery to subscribers and queues, and [rules](super::rules).
 //!
-//! Each accepted entry becomes an event in the standard envelope. A rule matches a bus and optionally an exact
-//! source and detail-type; its targets are queues. As on AWS, any bus name is accepted, and the publisher does
-//! not learn whether an event was delivered.
+//! Each accepted entry becomes an event in the standard envelope. A rule belongs to a bus; its targets are queues. As on
+//! AWS, any bus name is accepted, and the publisher does not learn whether an event was delivered.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -160,7 +159,7 @@ impl EventBuses {
         let matching = host_rules.iter().filter(|rule| rule.matches(event));
         let targets = matching.map(|rule| rule.queue_url.clone());
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        targets.chain(rules.targets(&event.bus, &event.source, &event.detail_type)).collect()
+        targets.chain(rules.targets(&event.bus, &event.envelope)).collect()
     }
 
     fn deliver(&self, event: BusEvent, queues: &SqsQueues) {

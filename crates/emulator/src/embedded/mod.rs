@@ -23,6 +23,7 @@ mod dynamodb;
 mod dynamodb_fast_path;
 mod endpoint;
 mod error;
+mod event_pattern;
 mod eventbridge;
 mod external;
 mod request;

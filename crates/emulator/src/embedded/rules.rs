@@ -1,8 +1,6 @@
 //! EventBridge's rules in the process: `CreateEventBus`, `PutRule`, `PutTargets`, `RemoveTargets`, `DeleteRule`,
-//! `ListRules` and `ListTargetsByRule`. Patterns may contain exact sources and detail-types; targets are queues.
-//!
-//! EventBridge accepts more: other keys and matchers in a pattern, other targets. They are refused here, so
-//! that no test passes because a rule was silently ignored.
+//! `ListRules` and `ListTargetsByRule`. [Patterns](super::event_pattern) have some of EventBridge's matchers; targets are queues.
+//! Other targets are refused, so that no test passes because a rule was silently ignored.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::account::{ACCOUNT, REGION};
+use super::event_pattern::EventPattern;
 use super::response::ServiceResponse;
 
 /// The most targets of a rule; AWS's limit.
@@ -31,24 +30,6 @@ struct Rule {
     is_enabled: bool,
     /// The targets by id.
     targets: BTreeMap<String, RuleTarget>,
-}
-
-/// The values that an event may have, for each key. An absent key matches any value.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EventPattern {
-    source: Option<Vec<String>>,
-    #[serde(rename = "detail-type")]
-    detail_type: Option<Vec<String>>,
-}
-
-impl EventPattern {
-    fn matches(&self, source: &str, detail_type: &str) -> bool {
-        let accepts = |values: &Option<Vec<String>>, value: &str| {
-            values.as_ref().is_none_or(|values| values.iter().any(|accepted| accepted == value))
-        };
-        accepts(&self.source, source) && accepts(&self.detail_type, detail_type)
-    }
 }
 
 #[derive(Deserialize)]
@@ -120,10 +101,10 @@ impl Rules {
         Some(result.map_or_else(|error| error, |body| ServiceResponse::ok(body.to_string())))
     }
 
-    /// The URLs of the queues to which an event is delivered.
-    pub(super) fn targets(&self, bus: &str, source: &str, detail_type: &str) -> Vec<String> {
+    /// The URLs of the queues to which an event, with this envelope, is delivered.
+    pub(super) fn targets(&self, bus: &str, event: &Value) -> Vec<String> {
         let matching = self.0.iter().filter(|((rule_bus, _), rule)| {
-            rule_bus == bus && rule.is_enabled && rule.pattern.matches(source, detail_type)
+            rule_bus == bus && rule.is_enabled && rule.pattern.matches(event)
         });
         let targets = matching.flat_map(|(_, rule)| rule.targets.values());
         // The queues are looked up by the last part of their URL.
@@ -134,7 +115,7 @@ impl Rules {
     }
 
     fn put_rule(&mut self, request: PutRuleRequest) -> RuleResult {
-        let pattern = serde_json::from_str(&request.event_pattern).map_err(|error| {
+        let pattern = EventPattern::parse(&request.event_pattern).map_err(|error| {
             let message = format!(
                 "Event pattern is not valid, or not supported by the embedded AWS. Reason: {error}"
             );
@@ -143,20 +124,15 @@ impl Rules {
         let is_enabled = request.state.as_deref() != Some("DISABLED");
         let bus = bus(request.event_bus_name);
         let arn = arn(&bus, &request.name);
-        let targets = BTreeMap::new();
         let is_new = !self.0.contains_key(&(bus.clone(), request.name.clone()));
         if is_new && self.0.keys().filter(|(rule_bus, _)| *rule_bus == bus).count() >= RULES_MAX {
             let message = "The requested resource exceeds the maximum number allowed.";
             return Err(ServiceResponse::client_error(400, "LimitExceededException", message));
         }
-        let rule = self.0.entry((bus, request.name)).or_insert_with(|| Rule {
-            pattern_text: String::new(),
-            pattern: EventPattern { source: None, detail_type: None },
-            is_enabled,
-            targets,
-        });
-        (rule.pattern_text, rule.pattern, rule.is_enabled) =
-            (request.event_pattern, pattern, is_enabled);
+        let key = (bus, request.name);
+        let targets = self.0.remove(&key).map(|rule| rule.targets).unwrap_or_default();
+        let pattern_text = request.event_pattern;
+        self.0.insert(key, Rule { pattern_text, pattern, is_enabled, targets });
         Ok(json!({ "RuleArn": arn }))
     }
 
