@@ -8,8 +8,13 @@
 //!   `OTEL_EXPORTER_OTLP_ENDPOINT`. Without this variable there are no traces.
 //!
 //! Lambda freezes a function between invocations, so [`flush_after`] flushes metrics and spans before the response.
+//!
+//! A process that runs all functions starts the same telemetry with [`init_on`], or only the traces with [`start_traces`].
 
-use std::{io::Write, sync::OnceLock};
+use std::{
+    io::{Write, stderr, stdout},
+    sync::OnceLock,
+};
 
 use metrics_cloudwatch_embedded::{Builder, Collector};
 use tracing::{Level, Metadata};
@@ -30,27 +35,61 @@ const NAMESPACE: &str = "Steward";
 /// The name of a deployment or function whose environment variable is not set, because it was started by hand.
 const UNNAMED: &str = "steward";
 
-static METRICS: OnceLock<&Collector> = OnceLock::new();
+static METRICS: OnceLock<(&Collector, LogStream)> = OnceLock::new();
 
-/// Starts logs, metrics and, if there is a collector, traces. Every `main` calls it once, before anything else.
-pub fn init() {
-    start_logging();
-    let named = |name| variable(name).unwrap_or_else(|| UNNAMED.to_owned());
-    let (deployment, function) = (named("STEWARD_DEPLOYMENT"), named("AWS_LAMBDA_FUNCTION_NAME"));
-    if let Some(collector) = variable("OTEL_EXPORTER_OTLP_ENDPOINT")
-        && let Err(error) = traces::start(&collector, &deployment, &function)
-    {
-        tracing::error!(%error, "cannot start traces: OTEL_EXPORTER_OTLP_ENDPOINT is invalid");
+/// The stream that gets the logs and metrics of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl LogStream {
+    fn writer(self) -> Box<dyn Write> {
+        match self {
+            Self::Stdout => Box::new(stdout()),
+            Self::Stderr => Box::new(stderr()),
+        }
     }
+}
+
+/// Starts logs, metrics and, if there is a collector, traces. Every `main` of a function calls it once, before anything else.
+pub fn init() {
+    init_on(LogStream::Stdout);
+}
+
+/// The same as [`init`], with logs and metrics on this stream.
+pub fn init_on(stream: LogStream) {
+    start_logging(stream);
+    start_traces();
     if let Some(tenants) = variable("STEWARD_TENANT_METRICS")
         && let Err(error) = steward_runtime::metrics::count_tenants(&tenants)
     {
         tracing::error!(%error, "STEWARD_TENANT_METRICS is invalid: no tenant has metrics of its own");
     }
+    let (deployment, function) = names();
     match start_metrics(deployment, function) {
-        Ok(collector) => _ = METRICS.set(collector),
+        Ok(collector) => _ = METRICS.set((collector, stream)),
         Err(error) => tracing::error!(%error, "cannot start metrics"),
     }
+}
+
+/// Starts traces, if `OTEL_EXPORTER_OTLP_ENDPOINT` names a collector.
+pub fn start_traces() {
+    let (deployment, function) = names();
+    if let Some(collector) = variable("OTEL_EXPORTER_OTLP_ENDPOINT")
+        && let Err(error) = traces::start(&collector, &deployment, &function)
+    {
+        tracing::error!(%error, "cannot start traces: OTEL_EXPORTER_OTLP_ENDPOINT is invalid");
+    }
+}
+
+/// The names of the deployment and of the function.
+fn names() -> (String, String) {
+    let named = |name| variable(name).unwrap_or_else(|| UNNAMED.to_owned());
+    (named("STEWARD_DEPLOYMENT"), named("AWS_LAMBDA_FUNCTION_NAME"))
 }
 
 /// The value of an environment variable, unless it is empty.
@@ -59,9 +98,9 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Starts logging. Each panic is logged as one line.
-fn start_logging() {
+fn start_logging(stream: LogStream) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    lines(std::io::stdout).with(filter).init();
+    lines(move || stream.writer()).with(filter).init();
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panicked");
@@ -88,8 +127,8 @@ fn lines(
 /// collector that does not respond delays the invocation by half a second.
 pub async fn flush_after<T>(invocation: impl Future<Output = T>) -> T {
     let response = invocation.await;
-    if let Some(collector) = METRICS.get()
-        && let Err(error) = write_metrics(collector, std::io::stdout())
+    if let Some((collector, stream)) = METRICS.get()
+        && let Err(error) = write_metrics(collector, stream.writer())
     {
         tracing::warn!(%error, "metrics lost");
     }

@@ -39,7 +39,7 @@ mod progress;
 mod steady;
 
 use chaos::Chaos;
-use client::{DemoClient, load_all, start_host};
+use client::{DemoClient, announce, load_all, start_host};
 pub(crate) use options::DemoArgs;
 
 /// Runs the demo; fails if the audit does.
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let measured = (&counters, &chaos);
-    let left = services.messages_left(client::QUEUES_TIMEOUT).await;
+    let left = client::messages_left(&services).await;
     let mut report = report(&args, &host, &services.ledgers(), &client, measured, seconds).await?;
     report.audit.findings.extend(left);
     report.print(args.json)?;
@@ -111,9 +111,9 @@ async fn report(
     let scenario = client.scenario;
     let ids: Vec<_> = (0..args.tasks).map(|number| scenario.task_id(number)).collect();
     let tasks = load_all(host, &ids).await?;
-    let in_error = |task: &&Task| task.error.is_some();
-    wait_for_alerts(client, tasks.values().filter(in_error).map(|task| task.task_id.to_string()))
-        .await;
+    let in_error = tasks.values().filter(|task| task.error.is_some());
+    wait_for_alerts(client, in_error.map(|task| task.task_id.to_string()).collect()).await;
+    announce(&format!("auditing {} {}", args.tasks, scenario.nouns().1));
     let mut audit = Audit::of(scenario);
     {
         let progress = client.progress.lock();
@@ -173,8 +173,11 @@ async fn report(
 }
 
 /// Waits until the tasks in `wanted` are alerted, at most 20 s: alerts may arrive after the last notification.
-async fn wait_for_alerts(client: &DemoClient, wanted: impl Iterator<Item = String>) {
-    let wanted: BTreeSet<_> = wanted.collect();
+async fn wait_for_alerts(client: &DemoClient, wanted: BTreeSet<String>) {
+    if !wanted.is_empty() {
+        let nouns = client.scenario.nouns().1;
+        announce(&format!("waiting for the alerts of {} {nouns} in Error", wanted.len()));
+    }
     let deadline = Instant::now() + Duration::from_secs(20);
     while !wanted.is_subset(&client.progress.lock().alerted) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use steward_agent::credentials::Credentials;
 use steward_core::{
+    definition::workflow::Workflow,
     model::{messages::mistake, names::AgentName, registration::CallRate},
     rate::RateLimit,
     webhook::{WEBHOOKS_PATH, WebhookSecrets, Webhooks},
@@ -19,9 +20,11 @@ use steward_emulator::{
     host::{Host, HostOptions},
     resources,
 };
+use steward_runtime::{agents, ports::Ports};
 
 use crate::{
     endpoint::{self, EndpointArgs},
+    log::LogFormat,
     stop_signal::stop_signal,
 };
 
@@ -68,6 +71,10 @@ pub(crate) struct LocalArgs {
     /// The template's settings: `--supervise-every 60s --sweep-every 10s`.
     #[arg(long, value_parser = humantime::parse_duration)]
     sweep_every: Option<Duration>,
+    /// The format of the log on standard error: `text`, or `json` for the lines that the functions write on AWS, with their
+    /// metrics.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
 }
 
 fn parse_agent(text: &str) -> Result<(AgentName, AgentTarget)> {
@@ -144,7 +151,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         data: args.data.clone(),
         listen: Some(args.listen),
         external: external.clone(),
-        workflows,
+        workflows: workflows.clone(),
         agents: args.agents,
         queue_agents: args.queue_agents,
         agent_credentials: args.agent_secrets.into_iter().collect(),
@@ -182,9 +189,29 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     lines.extend(
         webhooks.iter().map(|name| format!("webhook      POST {base}{WEBHOOKS_PATH}{name}")),
     );
+    warn_of_missing_agents(&host, &workflows).await?;
     // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     stop_signal().await
+}
+
+/// Warns of the agents that steps name and that are not registered.
+async fn warn_of_missing_agents(host: &Host, workflows: &[Workflow]) -> Result<()> {
+    let registered = agents::registered(host.ports.store()).await?;
+    let is_served = |name: &AgentName| {
+        registered.iter().any(|agent| agent.name == *name && !agent.is_deleted())
+    };
+    for workflow in workflows {
+        for (step, definition) in &workflow.steps {
+            for agent in definition.agents().iter().filter(|agent| !is_served(agent)) {
+                tracing::warn!(
+                    workflow = %workflow.name, %step, %agent,
+                    "no agent of this name is registered, so the step will fail: add --agent or --queue-agent"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks options that contradict each other.

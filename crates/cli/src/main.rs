@@ -1,18 +1,15 @@
 //! The `steward` command.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use steward_aws::telemetry::contains_no_payload;
 use steward_core::model::{
     command::CommandAction,
     names::{Part, TaskId},
     payload::PayloadKey,
 };
-use tracing_subscriber::{
-    EnvFilter, filter::filter_fn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
-};
+use tokio::runtime::Builder;
 
 #[macro_use]
 mod stdout;
@@ -31,6 +28,7 @@ mod endpoint;
 mod failure;
 mod forget;
 mod local;
+mod log;
 mod new;
 mod operate;
 mod payloads;
@@ -145,9 +143,17 @@ enum Command {
     Workflow(workflows::WorkflowCommand),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match Box::pin(run()).await {
+/// How long the end of the process waits for work in progress, such as the validation of an input.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    let ended = Builder::new_multi_thread().enable_all().build().context("start the runtime");
+    let ended = ended.and_then(|runtime| {
+        let ended = runtime.block_on(Box::pin(run()));
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        ended
+    });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
     }
@@ -170,10 +176,10 @@ async fn run() -> Result<()> {
     );
     // The SDK warns of each source of credentials that it tries; the error says what is missing.
     let level = if is_simulated { "off" } else { "warn,aws_config=off" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = fmt::layer().with_writer(std::io::stderr);
-    let without_payloads = filter_fn(contains_no_payload);
-    tracing_subscriber::registry().with(lines).with(filter).with(without_payloads).init();
+    match &cli.command {
+        Command::Local(args) => log::start_for_functions(args.log_format, level),
+        _ => log::start_text(level),
+    }
     match cli.command {
         Command::Demo(args) => Box::pin(demo::run(args)).await,
         Command::Local(args) => local::run(args).await,

@@ -10,6 +10,20 @@ use std::process::Command;
 
 use serde_json::Value;
 
+/// In a pipe, the demo has one line for each thing that it waits for.
+fn assert_phases(stderr: &str) {
+    assert!(!stderr.contains('\u{1b}'), "{stderr}");
+    let lines: Vec<_> = stderr.lines().collect();
+    let phases = [
+        "submitting ",
+        "waiting until the last ",
+        "waiting until the services have read their queues",
+        "auditing ",
+    ];
+    let count = |phase: &str| lines.iter().filter(|line| line.starts_with(phase)).count();
+    assert_eq!(phases.map(count), [1; 4], "{stderr}");
+}
+
 /// Runs the demo of an example workflow, and returns the number of tasks by state.
 fn demo(workflow: &str, tasks: u64, more: &[&str]) -> serde_json::Map<String, Value> {
     let run = Command::new(env!("CARGO_BIN_EXE_steward"))
@@ -20,6 +34,7 @@ fn demo(workflow: &str, tasks: u64, more: &[&str]) -> serde_json::Map<String, Va
         .unwrap();
     let report: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert!(run.status.success(), "{report:#}");
+    assert_phases(&String::from_utf8(run.stderr).unwrap());
     assert_eq!(report["audit"]["passed"], true);
     assert_eq!(report["tasks"]["submitted"], tasks);
     let by_state = report["tasks"]["by_state"].as_object().unwrap();

@@ -6,6 +6,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use steward_aws::telemetry::flush_after;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
@@ -85,7 +86,7 @@ async fn invoke<H, F>(
         messages.iter().map(|m| (m.message_id.clone(), m.receipt_handle.clone())).collect();
     let mut event = SqsEvent::default();
     event.records = messages;
-    let response = handler(event).await;
+    let response = flush_after(handler(event)).await;
     let failed = |id: &Option<String>| {
         let failures = &response.batch_item_failures;
         failures.iter().any(|failure| Some(&failure.item_identifier) == id.as_ref())

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use steward_agent::{Agent, attempts_deadline, kind::AnyService};
 use steward_aws::{
     AwsPorts, Config, definitions::DynamoDefinitions, ports::SharedCallbackUrls,
-    publisher::Publisher, rules::EventRules, store::DynamoStore,
+    publisher::Publisher, rules::EventRules, store::DynamoStore, telemetry::flush_after,
 };
 use steward_console::{Console, caller::Caller};
 use steward_core::{
@@ -352,7 +352,8 @@ impl Host {
                     let deadline = later(now(&ports), INVOCATION);
                     let run =
                         steward_supervisor::run(&*ports, &schedule, fastrand::u32(..), deadline);
-                    log_failure(with_cpu_account(CpuAccount::Supervisor, run).await);
+                    let run = flush_after(with_cpu_account(CpuAccount::Supervisor, run));
+                    log_failure(run.await);
                 }
             });
             let handler = move |event: SqsEvent| {
@@ -416,7 +417,8 @@ impl Host {
             let ports = self.ports.clone();
             routes = routes.merge(steward_callback::webhooks::routes(ports, webhooks, secrets));
         }
-        let routes = routes.layer(from_fn(steward_console::refuse_other_sites));
+        let flushing = from_fn(|request: Request, next: Next| flush_after(next.run(request)));
+        let routes = routes.layer(flushing).layer(from_fn(steward_console::refuse_other_sites));
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {
                 tracing::error!(%error, "the HTTP server has stopped");

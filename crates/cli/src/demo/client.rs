@@ -33,7 +33,7 @@ use super::{options::DemoArgs, progress::DemoProgress};
 pub(super) const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long the audit waits until the services have read their queues.
-pub(super) const QUEUES_TIMEOUT: Duration = Duration::from_secs(60);
+const QUEUES_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Instances of each function in a run with `--chaos`, which kills instances at random.
 const INSTANCES_IN_CHAOS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
@@ -102,6 +102,8 @@ impl DemoClient {
     /// Submits `count` tasks as fast as slots become free, and waits until all have ended.
     pub(super) async fn submit_all(&self, host: &Host, count: usize, quiet: bool) -> Result<()> {
         let nouns = self.scenario.nouns().1;
+        let at_once = self.progress.free_slots.available_permits();
+        announce(&format!("submitting {count} {nouns}, at most {at_once} at the same time"));
         let bar = progress_bar(count, nouns, quiet)?;
         let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
         let mut next = 0;
@@ -127,6 +129,12 @@ impl DemoClient {
             self.progress.free_slots.acquire_many(u32::try_from(slots)?).await?.forget();
             self.submit(&queue, next..next + slots).await?;
             next += slots;
+            if next == count {
+                let running = self.progress.lock().running.len();
+                bar.suspend(|| {
+                    announce(&format!("waiting until the last {running} {nouns} have ended"));
+                });
+            }
         }
         bar.finish_and_clear();
         Ok(())
@@ -176,6 +184,18 @@ fn listen(
         std::future::ready(SqsBatchResponse::default())
     };
     EventSource { queue_url, concurrency: 2 }.spawn(aws, handler, listeners);
+}
+
+/// Waits until the services have read their queues. Returns what they left.
+pub(super) async fn messages_left(services: &MockServices) -> Vec<String> {
+    announce("waiting until the services have read their queues");
+    services.messages_left(QUEUES_TIMEOUT).await
+}
+
+/// Prints what the demo does next, or waits for. In a pipe there is no progress bar.
+#[expect(clippy::print_stderr, reason = "standard output only has the report")]
+pub(super) fn announce(phase: &str) {
+    eprintln!("{phase}");
 }
 
 /// A bar on standard error that counts to `count`, unless the run is quiet.

@@ -20,7 +20,9 @@ use steward_emulator::{host::HostOptions, resources};
 
 use super::{
     chaos::Chaos,
-    client::{DemoClient, QUEUES_TIMEOUT, RUN_TIMEOUT, load_all, progress_bar, start_host},
+    client::{
+        DemoClient, RUN_TIMEOUT, announce, load_all, messages_left, progress_bar, start_host,
+    },
     growth::{QUARTERS, Quarter, QuarterFigures, Sample, growth, quarter_of},
     options::DemoArgs,
 };
@@ -143,7 +145,10 @@ impl SteadyRun<'_> {
         let mut next_sample = sample_every;
         let queue = self.host.queue_url(resources::SUBMISSIONS_QUEUE);
         let expected = usize::try_from(run_for.as_secs())? * args.rate as usize;
-        let bar = progress_bar(expected, self.client.scenario.nouns().1, args.json)?;
+        let nouns = self.client.scenario.nouns().1;
+        let lasts = humantime::format_duration(run_for);
+        announce(&format!("submitting {} {nouns} per second for {lasts}", args.rate));
+        let bar = progress_bar(expected, nouns, args.json)?;
         while started.elapsed() < run_for {
             ticks.tick().await;
             // Waiting for a slot would delay the samples and the audit.
@@ -225,12 +230,17 @@ impl SteadyRun<'_> {
     /// Waits until every task has ended, and audits the rest.
     async fn finish(&mut self) -> Result<()> {
         let deadline = Instant::now() + RUN_TIMEOUT;
+        let running = self.client.progress.lock().running.len();
+        let nouns = self.client.scenario.nouns().1;
+        announce(&format!("waiting until the last {running} {nouns} have ended"));
         while !self.client.progress.lock().running.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        let settle = humantime::format_duration(SETTLE);
+        announce(&format!("waiting {settle} for late alerts and calls, then auditing"));
         tokio::time::sleep(SETTLE).await;
         self.audit_settled(Duration::ZERO).await?;
-        self.audit.findings.extend(self.services.messages_left(QUEUES_TIMEOUT).await);
+        self.audit.findings.extend(messages_left(self.services).await);
         let unended: Vec<_> = self.client.progress.lock().running.keys().cloned().collect();
         let finding = |id| format!("{id}: the client never received a notification of its end");
         self.audit.findings.extend(unended.into_iter().map(finding));
