@@ -31,7 +31,7 @@ pub(super) mod services;
 
 pub use script::{CallRecord, ChildCall, LogEntry, LogItem, Script, ServiceCall, StepKeyRef};
 use services::ScriptedServices;
-pub use steward_test_world::service::{Body, CallPlan, Reply};
+pub use steward_test_world::service::{Body, CallPlan, Millis, Reply};
 
 /// A workflow, and those of its child tasks, that scripted runs use. It is made once for many runs.
 #[derive(Debug, Clone)]

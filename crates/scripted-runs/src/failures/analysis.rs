@@ -26,9 +26,10 @@ use super::{
 };
 use crate::parallel::in_parallel;
 
-/// How many calls without failures the cases have that are run by default. A call takes some milliseconds in a debug build, with all that
-/// the functions do for it, so the analysis ends within half a minute also for the largest workflow.
-pub const CALLS_MAX: usize = 20_000;
+/// The work of the cases that are run by default, in what a million tasks without failures would cost in dollars. That counts all
+/// that the functions do for a task, also each save that loses a race, and so the time that a case takes: some two milliseconds for
+/// each dollar in a debug build, on one of two processors. The analysis ends within half a minute also for the largest workflow.
+pub const WORK_MAX: f64 = 20_000.0;
 
 /// The default limit of the number of variants.
 pub const VARIANTS_MAX: usize = 8;
@@ -38,7 +39,7 @@ pub const VARIANTS_MAX: usize = 8;
 pub struct FailureSettings {
     /// The workflow, those of its child tasks, the input and the outputs. Failure rates have no effect.
     pub forecast: ForecastSettings,
-    /// The largest number of cases: single failures, then pairs. By default as many as have [`CALLS_MAX`] calls.
+    /// The largest number of cases: single failures, then pairs. By default as many as have [`WORK_MAX`].
     pub cases_max: Option<usize>,
     /// The seed of the choice, if there are more.
     pub seed: u64,
@@ -115,7 +116,7 @@ pub fn analyse(
         progress,
         not_run: BTreeMap::new(),
     };
-    let cases_max = cases_max.unwrap_or_else(|| cases_within(CALLS_MAX, &variants));
+    let cases_max = cases_max.unwrap_or_else(|| cases_within(WORK_MAX, &variants));
     // Pairs get a quarter, because what an undo leaves that fails is seen only in pairs.
     let singles_max = if pairs { cases_max - cases_max / 4 } else { cases_max };
     let singles = analysis.run(analysis.single_cases(), singles_max)?;
@@ -153,14 +154,10 @@ pub fn analyse(
     })
 }
 
-/// How many cases have this number of calls, if each has as many as the longest variant without failures.
-fn cases_within(calls: usize, variants: &[Variant]) -> usize {
-    let of_variant = |variant: &Variant| -> usize {
-        let items = variant.called.values().map(|last| last.map_or(0, |last| last as usize));
-        items.map(|last| last.saturating_add(1)).sum()
-    };
-    let longest = variants.iter().map(of_variant).max().unwrap_or_default();
-    (calls / longest.max(1)).max(1)
+/// How many cases have this much work, if each has as much as the most expensive variant without failures.
+fn cases_within(work: f64, variants: &[Variant]) -> usize {
+    let most = variants.iter().map(|variant| variant.dollars_per_million).fold(1.0, f64::max);
+    (work / most).max(1.0) as usize
 }
 
 struct Analysis<'a> {
@@ -308,24 +305,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_a_workflow_the_fewer_of_its_cases_are_run() {
-        let site = |n: usize| Site {
-            workflow: "w".parse().unwrap(),
-            step: format!("s{n}").parse().unwrap(),
-            action: Action::Do,
-        };
-        let variant = |steps: usize, last_item: Option<u32>| Variant {
+    fn the_more_work_a_task_is_the_fewer_of_its_cases_are_run() {
+        let variant = |dollars_per_million| Variant {
             seed: 0,
             skipped: BTreeSet::new(),
-            called: (0..steps).map(|n| (site(n), last_item)).collect(),
+            called: BTreeMap::new(),
             outputs: BTreeMap::new(),
             took_ms: 0,
-            dollars_per_million: 0.0,
+            dollars_per_million,
         };
-        let cases = |variants: &[Variant]| cases_within(20_000, variants);
-        assert_eq!(cases(&[variant(3, None), variant(100, None)]), 200);
-        assert_eq!(cases(&[variant(10, Some(9))]), 200, "ten steps of ten items");
-        assert_eq!(cases(&[variant(1, Some(99_999))]), 1);
-        assert_eq!(cases(&[variant(0, None)]), 20_000);
+        let cases = |dollars: &[f64]| {
+            let variants: Vec<_> = dollars.iter().copied().map(variant).collect();
+            cases_within(30_000.0, &variants)
+        };
+        assert_eq!(cases(&[7.0, 200.0]), 150);
+        assert_eq!(cases(&[1_000.0]), 30);
+        assert_eq!(cases(&[1_000_000.0]), 1);
+        assert_eq!(cases(&[0.0]), 30_000);
     }
 }

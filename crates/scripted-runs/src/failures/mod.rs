@@ -26,7 +26,7 @@ mod service;
 mod variants;
 
 pub use analysis::{
-    AnalysisError, AnalysisProgress, CALLS_MAX, FailureSettings, VARIANTS_MAX, analyse,
+    AnalysisError, AnalysisProgress, FailureSettings, VARIANTS_MAX, WORK_MAX, analyse,
 };
 pub use cases::{FailureCase, NamedFault};
 pub use fault::Fault;

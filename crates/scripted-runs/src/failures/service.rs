@@ -15,7 +15,9 @@ use steward_core::{
         names::Part,
     },
 };
-use steward_forecast::cost::scripted::{CallPlan, ChildCall, Script, ServiceCall, StepKeyRef};
+use steward_forecast::cost::scripted::{
+    CallPlan, ChildCall, Millis, Script, ServiceCall, StepKeyRef,
+};
 
 use super::fault::{CALL_MS, Fault, Site};
 
@@ -24,6 +26,12 @@ const LATER: Duration = Duration::from_secs(60);
 
 /// How many calls to an unreachable service are run one by one: more than open its circuit breaker.
 const UNREACHABLE_CALLS: u32 = 20;
+
+/// The services of how many steps answer at the same time: as many answers share a batch of a queue.
+const ANSWERS_AT_ONCE: usize = 10;
+
+/// How much later each further service answers, in milliseconds.
+const NEXT_ANSWER_MS: Millis = 1;
 
 /// Which calls fail, and how. Of a step with `for_each`, the calls of one item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +85,15 @@ impl FaultyServices {
         self.workflows.iter().find(|workflow| workflow.name == *step.workflow)
     }
 
+    /// How much later than the first services that of a step answers, in milliseconds. If a hundred services answered at once,
+    /// each save of the task would race with all others: a case would take seconds, most of them for saves that lost.
+    fn delay(&self, step: &StepKeyRef<'_>) -> Millis {
+        let steps = self.workflow(step).map(|workflow| &workflow.steps);
+        let position = steps.and_then(|steps| steps.get_index_of(step.step)).unwrap_or_default();
+        let later = position.saturating_sub(ANSWERS_AT_ONCE);
+        NEXT_ANSWER_MS * Millis::try_from(later).unwrap_or_default()
+    }
+
     fn fault(&self, site: &Site, part: &Part) -> Option<Fault> {
         let planned = self.faults.iter().find(|planned| planned.site == *site)?;
         (part.item.is_none() || part.item == planned.item).then_some(planned.fault)
@@ -117,7 +134,7 @@ impl Script for FaultyServices {
         let plan = failure.unwrap_or_else(|| {
             let output = self.output(&site, &call.sample);
             let output = if action == Action::Do { output } else { Value::Null };
-            CallPlan::success(CALL_MS, output)
+            CallPlan::success(CALL_MS + self.delay(&call.step), output)
         });
         let takes_effect = fault.is_none_or(Fault::call_takes_effect);
         CallPlan { commits_after: takes_effect.then_some(0), ..plan }
