@@ -144,7 +144,7 @@ enum Command {
 }
 
 /// How long the end of the process waits for work in progress, such as the validation of an input.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let ended = Builder::new_multi_thread().enable_all().build().context("start the runtime");

@@ -36,3 +36,47 @@ async fn first_signal() -> Result<()> {
     #[cfg(not(unix))]
     interrupt.await.context("wait for Ctrl-C")
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{
+        process::Command,
+        sync::mpsc,
+        time::{Duration, Instant},
+    };
+
+    use tokio::signal::unix::{SignalKind, signal};
+
+    use super::*;
+
+    #[test]
+    fn a_signal_is_noticed_while_all_threads_of_the_runtime_are_busy() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // Until `stop_signal` waits, the signal would end this process.
+        let _handled = runtime.block_on(async { signal(SignalKind::terminate()) }).unwrap();
+        let ((report, busy), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+        runtime.spawn(async move {
+            report.send(()).unwrap();
+            released.recv().unwrap_err();
+        });
+        busy.recv().unwrap();
+
+        let (report, stopped) = mpsc::channel();
+        let waiting = thread::spawn(move || {
+            report.send(runtime.block_on(stop_signal())).unwrap();
+            runtime.shutdown_background();
+        });
+        let id = std::process::id().to_string();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let stopped = loop {
+            assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+            match stopped.recv_timeout(Duration::from_millis(100)) {
+                Err(_) => assert!(Instant::now() < deadline, "the signal was not noticed"),
+                Ok(stopped) => break stopped,
+            }
+        };
+        stopped.unwrap();
+        drop(release);
+        waiting.join().unwrap();
+    }
+}
