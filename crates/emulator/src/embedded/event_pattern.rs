@@ -104,7 +104,9 @@ impl Matcher {
         let operator = match matcher {
             Value::Object(operator) => operator,
             Value::Array(_) => return Err(unsupported()),
-            value => return Ok(Self::Exactly(value.clone())),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                return Ok(Self::Exactly(matcher.clone()));
+            }
         };
         let mut operators = operator.iter().map(|(name, operand)| (name.as_str(), operand));
         match (operators.next(), operators.next()) {
