@@ -176,9 +176,10 @@ async fn run() -> Result<()> {
     );
     // The SDK warns of each source of credentials that it tries; the error says what is missing.
     let level = if is_simulated { "off" } else { "warn,aws_config=off" };
-    match &cli.command {
-        Command::Local(args) => log::start_for_functions(args.log_format, level),
-        _ => log::start_text(level),
+    if let Command::Local(args) = &cli.command {
+        log::start_for_functions(args.log_format, level);
+    } else {
+        log::start_text(level);
     }
     match cli.command {
         Command::Demo(args) => Box::pin(demo::run(args)).await,
