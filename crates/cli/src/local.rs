@@ -25,7 +25,7 @@ use steward_runtime::{agents, ports::Ports};
 use crate::{
     endpoint::{self, EndpointArgs},
     log::LogFormat,
-    stop_signal::stop_signal,
+    stop_signal,
 };
 
 /// Options of `steward local`.
@@ -190,9 +190,11 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         webhooks.iter().map(|name| format!("webhook      POST {base}{WEBHOOKS_PATH}{name}")),
     );
     warn_of_missing_agents(&host, &workflows).await?;
+    // From the first line of output on, a signal ends the process normally.
+    let stopped = stop_signal::listen()?;
     // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
-    stop_signal().await
+    stopped.await.context("the thread that waits for signals has ended")?
 }
 
 /// Warns of the agents that steps name and that are not registered.

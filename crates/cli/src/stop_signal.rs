@@ -1,47 +1,58 @@
 //! The signals on which a command that runs until it is stopped ends normally: SIGINT, which Ctrl-C sends, and SIGTERM, which
 //! service managers and `docker stop` send.
 
-use std::thread;
+use std::{sync::mpsc, thread};
 
 use anyhow::{Context, Result};
 use tokio::{runtime::Builder, sync::oneshot};
 
-/// Waits for a signal, on a thread of its own: the threads of the caller's runtime may all be busy, for example with the
-/// validation of inputs, and would then notice the signal late.
+/// Waits for a signal.
 pub(crate) async fn stop_signal() -> Result<()> {
+    listen()?.await.context("the thread that waits for signals has ended")?
+}
+
+/// Listens for a signal from now on, on a thread of its own: the threads of the caller's runtime may all be busy, for example
+/// with the validation of inputs, and would then notice the signal late.
+pub(crate) fn listen() -> Result<oneshot::Receiver<Result<()>>> {
     let (sender, received) = oneshot::channel();
+    let (report, listening) = mpsc::channel();
     thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || sender.send(wait_for_signal()))
+        .spawn(move || sender.send(wait_for_signal(&report)))
         .context("start the thread that waits for signals")?;
-    received.await.context("the thread that waits for signals has ended")?
+    // If the thread has failed to listen, the receiver gets its error.
+    let _ = listening.recv();
+    Ok(received)
 }
 
-fn wait_for_signal() -> Result<()> {
+fn wait_for_signal(listening: &mpsc::Sender<()>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build();
-    runtime.context("wait for signals")?.block_on(first_signal())
+    runtime.context("wait for signals")?.block_on(first_signal(listening))
 }
 
-async fn first_signal() -> Result<()> {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
-        tokio::select! {
-            interrupted = interrupt => interrupted.context("wait for Ctrl-C"),
-            _ = terminate.recv() => Ok(()),
-        }
+#[cfg(unix)]
+async fn first_signal(listening: &mpsc::Sender<()>) -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).context("wait for Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
+    let _ = listening.send(());
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
-    #[cfg(not(unix))]
-    interrupt.await.context("wait for Ctrl-C")
+    Ok(())
+}
+
+#[cfg(not(unix))]
+async fn first_signal(listening: &mpsc::Sender<()>) -> Result<()> {
+    let _ = listening.send(());
+    tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
 }
 
 #[cfg(all(test, unix))]
 mod tests {
     use std::{
         process::Command,
-        sync::mpsc,
         time::{Duration, Instant},
     };
 
