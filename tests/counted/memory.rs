@@ -103,7 +103,7 @@ fn peak_bytes(
 
 fn scheduler() -> u64 {
     let (ports, output) = (ports(), "x".repeat(PAYLOAD_BYTES));
-    let incarnation = ports.task.incarnation;
+    let incarnation = ports.store.task.incarnation;
     let text = event(ids().map(|id| {
         json!({
             "type": "reply", "task_id": id, "step": "first", "attempt": 1, "incarnation": incarnation,
@@ -146,7 +146,7 @@ fn agent(output: Option<&str>) -> u64 {
         json!({
             "task_id": id, "step": "first", "action": "do", "attempt": 1,
             "complete_by": complete_by, "idempotency_key": format!("{id}/first/do"),
-            "idempotent": true, "incarnation": ports.task.incarnation, "call_within_ms": 30_000, "agent": "a", "method": "POST", "path": "/x", "body": body, "output": output,
+            "idempotent": true, "incarnation": ports.store.task.incarnation, "call_within_ms": 30_000, "agent": "a", "method": "POST", "path": "/x", "body": body, "output": output,
         })
     }));
     let service = LargeResponseService(size);
