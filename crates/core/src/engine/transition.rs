@@ -72,7 +72,6 @@
 //! | Processed  | step ran after all                 | Processed, Error       | recorded                     |
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
-//! | Undone     | step failed                        | Error                  | its callback shows a call    |
 //! | Undone     | undo failed                        | Error                  | its child task ran after all |
 //! | Undone     | corrupt reply                      | illegal                |                              |
 //! | Error      | any reply                          | Error                  | recorded; nothing starts     |
