@@ -11,7 +11,7 @@ use steward_core::model::{
     names::{AgentName, CallbackToken, Part, StepName, TaskId},
 };
 
-use super::service::{AfterDisconnect, CallPlan, Millis};
+use super::call_plan::{AfterDisconnect, CallPlan, Millis};
 
 /// A part of a task.
 pub type TaskPart = (TaskId, Part);

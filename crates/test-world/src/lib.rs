@@ -14,6 +14,7 @@
 //! ports.with_instance("supervisor") ───┘
 //! ```
 
+mod call_plan;
 mod channel;
 mod clock;
 mod definitions;

@@ -13,8 +13,12 @@ use steward_runtime::{
 };
 
 use super::{
-    Intercepted, Interceptor, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPayloads,
-    MemoryStore, WorldClock,
+    channel::{MemoryBus, MemoryChannel},
+    clock::WorldClock,
+    definitions::MemoryDefinitions,
+    interceptor::{Intercepted, Interceptor},
+    payloads::MemoryPayloads,
+    store::MemoryStore,
 };
 
 /// All ports of one instance. A clone is another handle to the same tables, queues, events and clock.

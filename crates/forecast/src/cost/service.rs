@@ -23,7 +23,7 @@ use steward_test_world::{
 use super::{
     attempt_outcome::{AttemptOutcome, random_duration},
     plan::{StepAssumptions, StepKey},
-    scripted::calls,
+    scripted::calls::{self, CallMemo},
     task_simulation::TaskSimulation,
 };
 
@@ -33,19 +33,6 @@ const DOWN_LATENCY: Millis = 50;
 /// The remote services of a simulation.
 #[derive(Debug, Clone)]
 pub(super) struct ForecastService(pub(super) Arc<TaskSimulation>);
-
-/// What is remembered of a call.
-pub(super) struct CallMemo {
-    pub(super) key: StepKey,
-    /// Which call of this part and action it is, from 1.
-    pub(super) number: u32,
-    /// The time since the start of the run.
-    pub(super) at: Duration,
-    /// The output that was drawn for the call.
-    pub(super) sample: Value,
-    /// Whether the callback is answered.
-    is_answered: bool,
-}
 
 impl ServiceHost for ForecastService {
     type Memo = CallMemo;

@@ -1,5 +1,8 @@
 //! The calls of agents to scripted services, and the callbacks that follow them.
 
+use std::time::Duration;
+
+use serde_json::Value;
 use steward_core::model::{
     messages::{CallbackMessage, CallbackOutcome, SchedulerMessage, StepRequest},
     names::CallbackToken,
@@ -10,7 +13,20 @@ use super::{
     script::{CallRecord, LogItem, ServiceCall},
     services::{ScriptedServices, step_ref},
 };
-use crate::cost::{service::CallMemo, task_simulation::TaskSimulation};
+use crate::cost::{plan::StepKey, task_simulation::TaskSimulation};
+
+/// What is remembered of a call.
+pub(in crate::cost) struct CallMemo {
+    pub(in crate::cost) key: StepKey,
+    /// Which call of this part and action it is, from 1.
+    pub(in crate::cost) number: u32,
+    /// The time since the start of the run.
+    pub(in crate::cost) at: Duration,
+    /// The output that was drawn for the call.
+    pub(in crate::cost) sample: Value,
+    /// Whether the callback is answered.
+    pub(in crate::cost) is_answered: bool,
+}
 
 /// What a service does with a call, as the script says. Logs it.
 pub(in crate::cost) fn plan(
