@@ -192,28 +192,21 @@ pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 /// Problems of a definition that its check looks for: more would only delay the author, who corrects the first ones first.
 pub const PROBLEMS_MAX: usize = 200;
 
-/// Subschemas of a JSON Schema. Compiled, each takes some 5 KiB.
-pub const SUBSCHEMAS_MAX: usize = 4_000;
-
-/// Subschemas of a JSON Schema that are checked against one value, with those that they contain and refer to. The steps of an
-/// input pay for them. The largest handwritten schemas have a few hundred.
-pub const SCHEMA_ALTERNATIVES_MAX: usize = 4_000;
+/// Subschemas of a JSON Schema.
+pub const SUBSCHEMAS_MAX: usize = 8_000;
 
 /// How deep subschemas nest that are checked against one value. Each level takes stack for each level of the input.
 pub const SCHEMA_DEPTH_MAX: usize = 32;
 
-/// Bytes of the locations of all keywords of a JSON Schema. The compiled schema contains them.
-pub const SCHEMA_LOCATIONS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of the texts of all patterns of a JSON Schema.
+pub const SCHEMA_PATTERNS_TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of the finite automata of all patterns of a JSON Schema. Within this limit the matcher never has to simulate a
 /// pattern, which takes time proportional to its size for each character.
-pub const SCHEMA_PATTERNS_BYTES_MAX: usize = 1024 * 1024;
+pub const SCHEMA_PATTERNS_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Steps to find whether an input is valid. One step takes some 50 ns. Inputs of 128 KiB with many alternatives need 300,000.
-pub const SCHEMA_STEPS_MAX: usize = 1_000_000;
-
-/// Steps to find what is wrong with an invalid input. An error takes a kilobyte, and each takes a step at least.
-pub const SCHEMA_ERROR_STEPS_MAX: usize = 50_000;
+/// Steps to validate an input: a rule of a subschema for a value, or 16 bytes of text.
+pub const SCHEMA_STEPS_MAX: usize = 4_000_000;
 
 /// Stack for the validation of one input: twice the measured need of the deepest input and schema in a debug build. It is
 /// allocated only if the current thread has less stack left.

@@ -3,14 +3,14 @@
 //! proportion to the size of the expression for each byte: seconds for a text of 128 KiB. So publication builds the automata of all
 //! expressions completely, and refuses those that do not fit.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use regex::{Regex, RegexBuilder};
 use regex_automata::{
     Anchored,
     hybrid::{
         LazyStateID,
         dfa::{Cache, Config, DFA},
-        regex::Regex,
     },
     nfa::thompson,
     util::{start, syntax},
@@ -18,43 +18,87 @@ use regex_automata::{
 
 use crate::limits;
 
-/// The bytes of one compiled expression, before it is an automaton.
-pub(super) const BYTES_MAX: usize = limits::SCHEMA_PATTERNS_BYTES_MAX;
-
 /// The bytes that an expression needs beside its automaton.
-const OVERHEAD_BYTES: usize = 4 * 1024;
+const OVERHEAD_BYTES: usize = 1024;
 
-/// Checks the size of all `patterns` together.
-///
-/// # Errors
-/// A pattern does not fit, or cannot be matched by an automaton.
-pub(super) fn check(patterns: Vec<&str>) -> Result<(), String> {
-    let mut left = limits::SCHEMA_PATTERNS_BYTES_MAX;
-    for pattern in patterns.into_iter().collect::<HashSet<_>>() {
-        // The compiler of the schema reports an invalid pattern.
-        let Ok(translated) = jsonschema_regex::to_rust_regex(pattern) else { continue };
-        if regex::Regex::new(&translated)
-            .is_err_and(|error| matches!(error, regex::Error::Syntax(_)))
-        {
-            continue;
+/// The compiled expressions of a schema.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    /// By their text in the schema.
+    compiled: HashMap<String, Regex>,
+    /// In the order of the schema.
+    texts: Vec<String>,
+}
+
+impl Patterns {
+    /// Compiles an expression, once.
+    ///
+    /// # Errors
+    /// It is no regular expression, or longer than the limits.
+    pub(super) fn compile(&mut self, pattern: &str) -> Result<Regex, String> {
+        if let Some(compiled) = self.compiled.get(pattern) {
+            return Ok(compiled.clone());
         }
-        let used = automaton_bytes(&translated, left);
-        left = used.and_then(|used| left.checked_sub(used)).ok_or_else(|| too_complex(pattern))?;
+        let bytes = self.texts.iter().map(String::len).sum::<usize>() + pattern.len();
+        if bytes > limits::SCHEMA_PATTERNS_TEXT_BYTES_MAX {
+            return Err(format!(
+                "its patterns have more than {} bytes",
+                limits::SCHEMA_PATTERNS_TEXT_BYTES_MAX
+            ));
+        }
+        let invalid = || format!("the pattern `{}` is no regular expression", shown(pattern));
+        let translated = jsonschema_regex::to_rust_regex(pattern).map_err(|()| invalid())?;
+        let builder = RegexBuilder::new(&translated).size_limit(PATTERN_BYTES_MAX).build();
+        let compiled = builder.map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => too_complex(pattern),
+            _ => invalid(),
+        })?;
+        self.texts.push(pattern.to_owned());
+        self.compiled.insert(pattern.to_owned(), compiled.clone());
+        Ok(compiled)
     }
-    Ok(())
+
+    /// Checks the size of all automata.
+    ///
+    /// # Errors
+    /// A pattern does not fit, or cannot be matched by an automaton.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut left = limits::SCHEMA_PATTERNS_BYTES_MAX;
+        for (pattern, compiled) in
+            self.texts.iter().filter_map(|text| self.compiled.get_key_value(text))
+        {
+            let used = automaton_bytes(compiled.as_str(), PATTERN_BYTES_MAX);
+            let used = used.ok_or_else(|| too_complex(pattern))?;
+            left = left.checked_sub(used).ok_or_else(|| {
+                let max = limits::SCHEMA_PATTERNS_BYTES_MAX;
+                format!(
+                    "its patterns need more than {max} bytes together, from `{}` on",
+                    shown(pattern)
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of one expression and its automata.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
+fn shown(pattern: &str) -> String {
+    pattern.chars().take(limits::NAME_CHARS_MAX).collect()
 }
 
 fn too_complex(pattern: &str) -> String {
-    let shown: String = pattern.chars().take(limits::NAME_CHARS_MAX).collect();
     format!(
-        "the pattern `{shown}` is too complex: limit lengths by `maxLength`, not by `{{0,200}}`, and use no `\\b`"
+        "the pattern `{}` is too complex: limit lengths by `maxLength`, not by `{{0,200}}`, and use no `\\b`",
+        shown(pattern)
     )
 }
 
 /// The bytes of the automata that match `pattern` from either end. `None` if they are more than `max`, or there are none.
 fn automaton_bytes(pattern: &str, max: usize) -> Option<usize> {
     let config = Config::new().cache_capacity(max).minimum_cache_clear_count(Some(0));
-    let regex = Regex::builder()
+    let regex = regex_automata::hybrid::regex::Regex::builder()
         .syntax(syntax::Config::new())
         .thompson(thompson::Config::new().nfa_size_limit(Some(max)))
         .dfa(config)

@@ -32,9 +32,28 @@ fn errors_of_an_input_do_not_contain_its_values() {
 #[test]
 fn an_invalid_schema_is_reported() {
     for (schema, problem) in [
-        (json!({ "type": "objekt" }), "/type: \"objekt\" is not valid under any"),
+        (json!({ "type": "objekt" }), "/type: \"objekt\" is not one of the types array, boolean,"),
         (json!({ "$ref": "https://example.com/x.json" }), "it refers to an external schema"),
-        (json!({ "pattern": "(" }), "/pattern"),
+        (json!({ "pattern": "(" }), "the pattern `(` is no regular expression"),
+        (
+            json!({ "properties": { "a": { "minLength": -1 } } }),
+            "/properties/a/minLength: it is not a whole",
+        ),
+        (json!({ "items": [true] }), "/items: a list is not supported: use `prefixItems`"),
+        (json!({ "anyOf": [{ "required": "a" }] }), "/anyOf/…/required: it is not a list of texts"),
+        (
+            json!({ "unevaluatedProperties": false }),
+            "`unevaluatedProperties` is not supported: list",
+        ),
+        (json!({ "exclusiveMinimum": true }), "/exclusiveMinimum: it is not a number"),
+        (json!({ "multipleOf": 0 }), "/multipleOf: it is not a number over 0"),
+        (json!({ "$ref": "#/$defs/none" }), "the reference `#/$defs/none` leads nowhere"),
+        (
+            json!({ "$ref": "#/anyOf/00", "anyOf": [true] }),
+            "the reference `#/anyOf/00` leads nowhere",
+        ),
+        (json!({ "$ref": "#/$defs", "$defs": 1 }), "/$ref: a schema is an object"),
+        (json!([]), "a schema is an object, `true` or `false`"),
     ] {
         let reported_problem = PayloadSchema::new(schema).problem().unwrap();
         assert!(reported_problem.starts_with(problem), "{reported_problem}");
@@ -70,13 +89,13 @@ fn nested_alternatives(keyword: &str) -> Value {
 fn nested_alternatives_take_no_exponential_time() {
     for keyword in ["oneOf", "anyOf"] {
         let refusal = validate(nested_alternatives(keyword), nested(28, json!(1))).unwrap_err();
-        assert_eq!(refusal, "input: it does not match the schema");
+        assert_eq!(
+            refusal,
+            format!(
+                "input: it is not valid under any of the schemas listed in the '{keyword}' keyword"
+            )
+        );
     }
-    let flat = validate(nested_alternatives("anyOf"), json!(1)).unwrap_err();
-    assert_eq!(
-        flat,
-        "input: it is not valid under any of the schemas listed in the 'anyOf' keyword"
-    );
 }
 
 #[test]
@@ -93,21 +112,37 @@ fn the_deepest_schema_and_input_fit_on_the_stack() {
 
 #[test]
 fn an_input_that_takes_too_many_steps_is_refused() {
-    let alternatives = Value::from_iter(vec![json!(true); 3_900]);
+    let alternatives = Value::from_iter(vec![json!(true); 4_000]);
     let schema = json!({ "items": { "allOf": alternatives } });
     assert_eq!(PayloadSchema::new(schema.clone()).problem(), None);
     assert_eq!(validate(schema.clone(), json!([1, 2, 3])), Ok(()));
     let refusal = validate(schema, Value::from_iter(vec![1; 60_000])).unwrap_err();
-    assert_eq!(refusal, "input: it takes more than 1000000 steps to validate against the schema");
+    assert_eq!(refusal, "input: it takes more than 4000000 steps to validate against the schema");
 }
 
 #[test]
-fn only_the_first_of_very_many_errors_is_described() {
+fn only_the_first_of_very_many_errors_are_described() {
     let schema = json!({ "items": { "type": "string" } });
     let few = validate(schema.clone(), json!([1, 2, 3, 4, 5, 6, 7])).unwrap_err();
     assert!(few.ends_with("; and 2 more"), "{few}");
     let many = validate(schema, Value::from_iter(vec![1; 60_000])).unwrap_err();
-    assert_eq!(many, "input.0: it is not of type \"string\"");
+    assert!(many.starts_with("input.0: it is not of type \"string\"; input.1: "), "{many}");
+    assert!(many.ends_with("; and 59995 more"), "{many}");
+    let costly = json!({ "items": { "allOf": vec![json!({ "type": "string" }); 1_000] } });
+    let some = validate(costly, Value::from_iter(vec![1; 60_000])).unwrap_err();
+    assert!(some.ends_with("; and more"), "{some}");
+}
+
+/// A union in the form that serde gives to an enum, and 7,500 values.
+#[test]
+fn a_large_input_of_tagged_unions_is_accepted() {
+    let variants = (0..60).map(|n| {
+        let name = format!("k{n}");
+        json!({ "type": "object", "required": [name], "properties": { name: { "type": "integer" } }, "additionalProperties": false })
+    });
+    let schema = json!({ "items": { "oneOf": variants.collect::<Vec<_>>() } });
+    let items = (0..5_000).map(|n| json!({ format!("k{}", n % 60): n }));
+    assert_eq!(validate(schema, Value::from_iter(items)), Ok(()));
 }
 
 #[test]
@@ -123,18 +158,13 @@ fn schemas_that_may_cost_too_much_are_refused() {
         json!({ "$defs": schemas, "items": { "$ref": "#/$defs/0" } })
     };
     let properties = |number: usize| json!({ "properties": (0..number).map(|n| (n.to_string(), json!({}))).collect::<Map<_, _>>() });
-    let long_name = "x".repeat(100_000);
-    let below_a_long_name =
-        json!({ "properties": { long_name: { "allOf": vec![json!({ "type": "null" }); 50] } } });
     for (schema, problem) in [
         (nested_schema(31), None),
         (nested_schema(32), Some("more than 32 subschemas nest on one value")),
-        (doubled(9), None),
-        (doubled(11), Some("more than 4000 subschemas are checked against one value")),
+        (doubled(14), None),
         (doubled(30), Some("more than 32 subschemas nest on one value")),
-        (properties(3_900), None),
-        (properties(4_001), Some("it has more than 4000 subschemas")),
-        (below_a_long_name, Some("it has too many keywords below long names")),
+        (properties(7_900), None),
+        (properties(8_001), Some("it has more than 8000 subschemas")),
         (
             json!({ "anyOf": [{ "type": "null" }, { "$ref": "#" }] }),
             Some("a schema refers to itself without a property or an item between"),
@@ -151,7 +181,6 @@ fn schemas_that_may_cost_too_much_are_refused() {
         ),
         (json!({ "multipleOf": 0.123_456_789 }), None),
         (json!({ "multipleOf": 1e300 }), None),
-        (json!({ "multipleOf": 1.5e-300 }), Some("a `multipleOf` has more than 9 decimals")),
         (json!({ "$ref": "#/$defs/a%3Cb%3E~1c", "$defs": { "a<b>/c": {} } }), None),
     ] {
         let start: String = schema.to_string().chars().take(100).collect();
@@ -187,6 +216,28 @@ fn formats_and_content_are_annotations_in_every_draft() {
 }
 
 #[test]
+fn numbers_are_divided_exactly() {
+    for (value, divisor, is_multiple) in [
+        (json!(0.3), json!(0.1), true),
+        (json!(1.1), json!(0.01), true),
+        (json!(0.35), json!(0.1), false),
+        (json!(1e300), json!(0.000_000_007), false),
+        (json!(7e300), json!(0.000_000_007), true),
+        (json!(1.234_567_890_123_456_7e308), json!(1e-300), true),
+        (json!(5e-324), json!(1e-320), false),
+        (json!(0), json!(0.7), true),
+        (json!(-4.5), json!(1.5), true),
+        (json!(u64::MAX), json!(5), true),
+        (json!(u64::MAX), json!(u64::MAX), true),
+        (json!(u64::MAX - 1), json!(u64::MAX), false),
+        (json!(9_007_199_254_740_993_u64), json!(2), false),
+    ] {
+        let result = validate(json!({ "multipleOf": divisor }), value.clone());
+        assert_eq!(result.is_ok(), is_multiple, "{value} by {divisor}");
+    }
+}
+
+#[test]
 fn patterns_that_may_take_long_are_refused() {
     let refused = [
         "(x{0,200}){0,200}y",
@@ -205,8 +256,18 @@ fn patterns_that_may_take_long_are_refused() {
             assert!(problem.starts_with(&start), "{problem}");
         }
     }
-    let together = (0..300).map(|n| json!({ "pattern": format!("^[a-z]+-{n}") }));
-    assert!(PayloadSchema::new(json!({ "anyOf": Value::from_iter(together) })).problem().is_some());
+    let together = (0..900).map(|n| json!({ "pattern": format!("^[a-z]+-{n}") }));
+    let problem = PayloadSchema::new(json!({ "anyOf": Value::from_iter(together) })).problem();
+    assert!(
+        problem
+            .unwrap()
+            .starts_with("its patterns need more than 2097152 bytes together, from `^[a-z]+-")
+    );
+    let long = json!({ "pattern": format!("[{}]", "^\\p{L}".repeat(4_000)) });
+    assert_eq!(
+        PayloadSchema::new(long).problem().unwrap(),
+        "its patterns have more than 16384 bytes"
+    );
     for pattern in [
         "^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,}$",
         "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
@@ -267,12 +328,10 @@ fn every_keyword_means_what_it_means_to_the_library() {
         json!({ "if": { "type": "object" }, "then": { "minProperties": 1 }, "else": { "not": { "type": "string" } } }),
         json!({ "oneOf": [{ "type": "integer" }, { "minimum": 2 }] }),
         json!({ "anyOf": [{ "type": "array" }, { "required": ["a"] }] }),
-        json!({ "properties": { "a": true }, "unevaluatedProperties": false }),
-        json!({ "prefixItems": [true], "unevaluatedItems": false }),
+        json!({ "dependentSchemas": { "a": { "required": ["b"] } } }),
         json!({ "items": { "$ref": "#" }, "additionalProperties": { "$ref": "#" }, "not": { "const": 3 } }),
         json!(false),
         json!({}),
-        json!({ "$schema": "http://json-schema.org/draft-07/schema#", "items": [{ "type": "integer" }], "additionalItems": false }),
     ];
     let values = [
         json!(null),
@@ -307,6 +366,96 @@ fn every_keyword_means_what_it_means_to_the_library() {
                 library.is_valid(value),
                 "{value} against {schema}: {result:?}"
             );
+        }
+    }
+}
+
+mod against_the_library {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let number = prop_oneof![
+            (-3_i64..4).prop_map(|n| json!(n)),
+            (-6_i32..7).prop_map(|n| json!(f64::from(n) / 2.0)),
+        ];
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(|b| json!(b)),
+            number,
+            "[ab]{0,2}".prop_map(|s| json!(s))
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            let members = prop::collection::btree_map("[abc]", inner.clone(), 0..3);
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                members.prop_map(|members| Value::from_iter(members)),
+            ]
+        })
+    }
+
+    fn schema() -> impl Strategy<Value = Value> {
+        let types = ["array", "boolean", "integer", "null", "number", "object", "string"];
+        let names = prop::collection::vec("[abc]", 0..3);
+        let unique = names.prop_map(|mut names| {
+            names.sort();
+            names.dedup();
+            json!(names)
+        });
+        let small = 0_u8..4;
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(|b| json!(b)),
+            prop::sample::subsequence(types.to_vec(), 1..3)
+                .prop_map(|types| json!({ "type": types })),
+            value().prop_map(|value| json!({ "const": value })),
+            (value(), value()).prop_map(|(a, b)| json!({ "enum": [a, b] })),
+            (small.clone(), small.clone())
+                .prop_map(|(a, b)| json!({ "minimum": a, "exclusiveMaximum": b })),
+            (small.clone(), small.clone())
+                .prop_map(|(a, b)| json!({ "exclusiveMinimum": a, "maximum": b })),
+            (1_u8..4).prop_map(|n| json!({ "multipleOf": f64::from(n) / 2.0 })),
+            (small.clone(), small.clone())
+                .prop_map(|(a, b)| json!({ "minLength": a, "maxLength": b })),
+            (small.clone(), small.clone())
+                .prop_map(|(a, b)| json!({ "minItems": a, "maxItems": b })),
+            (small.clone(), small)
+                .prop_map(|(a, b)| json!({ "minProperties": a, "maxProperties": b })),
+            Just(json!({ "uniqueItems": true })),
+            "\\^?[ab]\\$?".prop_map(|pattern| json!({ "pattern": pattern })),
+            unique.clone().prop_map(|names| json!({ "required": names })),
+            unique.prop_map(|names| json!({ "dependentRequired": { "a": names } })),
+        ];
+        leaf.prop_recursive(3, 20, 3, |inner| {
+            let some = prop::collection::vec(inner.clone(), 1..4);
+            let two = (inner.clone(), inner.clone());
+            prop_oneof![
+                some.clone().prop_map(|all| json!({ "allOf": all })),
+                some.clone().prop_map(|any| json!({ "anyOf": any })),
+                some.clone().prop_map(|one| json!({ "oneOf": one })),
+                some.prop_map(|prefix| json!({ "prefixItems": prefix })),
+                two.clone().prop_map(|(a, b)| json!({ "prefixItems": [a], "items": b })),
+                inner.clone().prop_map(|not| json!({ "not": not })),
+                inner.clone().prop_map(|names| json!({ "propertyNames": names })),
+                (two.clone(), 0_u8..3).prop_map(|((a, b), n)| json!({ "contains": a, "minContains": n, "items": b })),
+                two.clone().prop_map(|(a, b)| json!({ "properties": { "a": a }, "additionalProperties": b })),
+                two.clone().prop_map(|(a, b)| json!({ "patternProperties": { "^[ab]": a }, "additionalProperties": b })),
+                two.clone().prop_map(|(a, b)| json!({ "dependentSchemas": { "a": a }, "properties": { "b": b } })),
+                (two, inner).prop_map(|((a, b), c)| json!({ "if": a, "then": b, "else": c })),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn a_random_value_is_valid_exactly_if_the_library_says_so(schema in schema(), value in value()) {
+            let (own, library) =
+                (PayloadSchema::new(schema.clone()), jsonschema::validator_for(&schema).unwrap());
+            prop_assert_eq!(own.problem(), None, "{}", schema);
+            let result = own.validate("input", &value);
+            prop_assert_eq!(result.is_ok(), library.is_valid(&value), "{} against {}: {:?}", value, schema, result);
         }
     }
 }
