@@ -16,8 +16,9 @@ pub(crate) const BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("alternatives", &alternatives(), &nested(28, numbers(60_000))),
+        case("copies", &copies(), &Value::from_iter(vec!["no name of the list at all"; 4_000])),
         case("doubled_references", &doubled_references(), &numbers(60_000)),
-        case("formats", &formats(), &Value::from_iter(vec!["a.b@c.example"; 8_000])),
+        case("enumerations", &enumerations(), &Value::from_iter(vec!["x".repeat(60); 2_000])),
         case("long_names", &long_names(), &json!({ "\u{301}é\n".repeat(20_000): 1 })),
         case(
             "multiples",
@@ -25,8 +26,9 @@ pub(crate) fn cases() -> Vec<Case> {
             &Value::from_iter(vec![1.234_567_890_123_456_7e308; 5_000]),
         ),
         case("name_patterns", &name_patterns(), &json!({ "abc".repeat(40_000): 1 })),
-        case("patterns", &patterns(), &Value::from_iter(vec!["abc".repeat(10_000); 4])),
+        case("patterns", &patterns(100), &Value::from_iter(vec!["abc".repeat(10_000); 4])),
         case("properties", &properties(), &Value::from_iter(vec![json!({}); 40_000])),
+        case("short_patterns", &patterns(200), &Value::from_iter(vec!["abcabcabcabcabc"; 7_000])),
         case("unique_names", &json!({ "uniqueItems": true }), &Value::from_iter(same_names())),
     ]
 }
@@ -67,15 +69,15 @@ fn doubled_references() -> Value {
         let next = json!({ "$ref": format!("#/$defs/{}", n + 1) });
         (n.to_string(), json!({ "allOf": [next, next] }))
     };
-    let mut schemas: Map<_, _> = (0..9).map(twice).collect();
-    schemas.insert("9".to_owned(), json!(true));
+    let mut schemas: Map<_, _> = (0..14).map(twice).collect();
+    schemas.insert("14".to_owned(), json!(true));
     json!({ "$defs": schemas, "items": { "$ref": "#/$defs/0" } })
 }
 
 /// Patterns that read each text to its end.
-fn patterns() -> Value {
+fn patterns(number: usize) -> Value {
     let pattern = |n| json!({ "pattern": format!("(a|b|c)*{n}[xy]{{3}}$") });
-    json!({ "items": { "anyOf": (0..100).map(pattern).collect::<Vec<_>>() } })
+    json!({ "items": { "anyOf": (0..number).map(pattern).collect::<Vec<_>>() } })
 }
 
 /// Patterns that read each name to its end, many times.
@@ -88,14 +90,17 @@ fn name_patterns() -> Value {
     json!({ "$defs": { "names": names }, "allOf": again })
 }
 
-/// Formats of a draft that lets the library check them.
-fn formats() -> Value {
-    let format =
-        json!({ "anyOf": [{ "format": "email", "contentMediaType": "application/json" }, true] });
-    json!({
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "items": { "allOf": vec![format; 300] },
-    })
+/// Large keywords that an error could copy, of values that all violate them.
+fn copies() -> Value {
+    let names = Value::from_iter((0..5_000).map(|n| format!("a name of the list, {n}")));
+    let never = json!({ "not": { "not": { "enum": names } } });
+    json!({ "$defs": { "never": never }, "items": { "allOf": vec![json!({ "$ref": "#/$defs/never" }); 1_000] } })
+}
+
+/// Texts that differ from each value in their last byte.
+fn enumerations() -> Value {
+    let text = |n: usize| format!("{}{n:04}", "x".repeat(56));
+    json!({ "items": { "enum": (0..3_000).map(text).collect::<Vec<_>>() } })
 }
 
 /// Many patterns that read a name.
@@ -106,7 +111,7 @@ fn long_names() -> Value {
 
 /// Divisions of the largest numbers by the longest fractions.
 fn multiples() -> Value {
-    let multiple = json!({ "anyOf": [{ "multipleOf": 0.123_456_789 }, true] });
+    let multiple = json!({ "anyOf": [{ "multipleOf": 1.234_567_890_123_456_7e-300 }, true] });
     json!({ "items": { "allOf": vec![multiple; 300] } })
 }
 

@@ -34,7 +34,6 @@ impl Decimal {
         self.digits > 0
     }
 
-
     /// The number, if it is whole and from 0 to the largest `u64`.
     pub(super) fn to_u64(self) -> Option<u64> {
         let power = 10_i128.checked_pow(u32::try_from(self.exponent).ok()?)?;

@@ -40,7 +40,7 @@ fn callbacks() {
         (
             "answer: { type: object }",
             "answer: { type: objekt }",
-            "35:64: steps.ask.callback.answer: not a JSON Schema: /type: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword",
+            "35:64: steps.ask.callback.answer: not a JSON Schema: /type: \"objekt\" is not one of the types array, boolean, integer, null, number, object, string",
         ),
         (
             "'the office'",

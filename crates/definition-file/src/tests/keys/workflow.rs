@@ -81,7 +81,7 @@ fn input_schemas() {
         (
             "{ type: object, required: [amount] }",
             "{ type: objekt }",
-            "4:1: input: not a JSON Schema: /type: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword",
+            "4:1: input: not a JSON Schema: /type: \"objekt\" is not one of the types array, boolean, integer, null, number, object, string",
         ),
         (
             "{ type: object, required: [amount] }",
