@@ -159,16 +159,16 @@ impl<'a> Check<'a> {
     }
 
     fn reference(&mut self, id: NodeId, value: &Value, at: &At<'_>, report: bool) -> Holds {
-        let is_container = value.is_object() || value.is_array();
-        if report || !is_container {
+        if !value.is_object() && !value.is_array() {
             return self.node(id, value, at, report);
         }
         let key = (id, std::ptr::from_ref(value));
-        if let Some(holds) = self.known.get(&key) {
-            return Ok(*holds);
+        match self.known.get(&key) {
+            Some(holds) if *holds || !report => return Ok(*holds),
+            _ => {}
         }
         self.spend(MEMO_STEPS)?;
-        let holds = self.node(id, value, at, false)?;
+        let holds = self.node(id, value, at, report)?;
         self.known.insert(key, holds);
         Ok(holds)
     }

@@ -98,6 +98,14 @@ fn nested_alternatives_take_no_exponential_time() {
     }
 }
 
+/// Each level of the value is checked twice, and once more on the next level.
+#[test]
+fn a_deep_value_of_a_doubled_reference_is_valid() {
+    let again = json!({ "$ref": "#" });
+    let schema = json!({ "additionalProperties": { "allOf": [again, again] } });
+    assert_eq!(validate(schema, nested(100, json!({}))), Ok(()));
+}
+
 #[test]
 fn the_deepest_schema_and_input_fit_on_the_stack() {
     let again = json!({ "type": "object", "additionalProperties": { "$ref": "#" } });
