@@ -82,6 +82,22 @@ impl AwsPorts {
         role: &str,
         interceptors: Vec<SharedInterceptor>,
     ) -> Self {
+        let payloads = S3Payloads::configured(sdk, config, interceptors.clone());
+        Self { payloads, ..Self::without_s3(sdk, config, role, interceptors) }
+    }
+
+    /// Like [`new`](Self::new), for a function that reads and writes no payloads: its binary contains no client of S3.
+    #[must_use]
+    pub fn without_payloads(sdk: &SdkConfig, config: &Config, role: &str) -> Self {
+        Self::without_s3(sdk, config, role, Vec::new())
+    }
+
+    fn without_s3(
+        sdk: &SdkConfig,
+        config: &Config,
+        role: &str,
+        interceptors: Vec<SharedInterceptor>,
+    ) -> Self {
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(sdk);
         if sdk.retry_config().is_none() {
             let retries = RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX);
@@ -90,7 +106,6 @@ impl AwsPorts {
         dynamodb.push_interceptor(SharedInterceptor::new(ThrottleCounter));
         let mut sqs = aws_sdk_sqs::config::Builder::from(sdk);
         let mut eventbridge = aws_sdk_eventbridge::config::Builder::from(sdk);
-        let payloads = S3Payloads::configured(sdk, config, interceptors.clone());
         for interceptor in interceptors {
             dynamodb.push_interceptor(interceptor.clone());
             sqs.push_interceptor(interceptor.clone());
@@ -125,7 +140,7 @@ impl AwsPorts {
             timing: config.timing(),
             instance: instance_name(role),
             callback_urls: None,
-            payloads,
+            payloads: None,
         }
     }
 

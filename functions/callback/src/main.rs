@@ -16,7 +16,7 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
     let sdk = function::sdk_config();
-    let ports = Arc::new(AwsPorts::new(&sdk, &config, "callback"));
+    let ports = Arc::new(AwsPorts::without_payloads(&sdk, &config, "callback"));
     let now = ports.clock().now();
     let keys = CallbackKeyring::from_secret(&sdk, &config.callback_secret, "", now).await;
     let keys = keys.inspect_err(|error| tracing::error!(%error, "the function does not start"))?;

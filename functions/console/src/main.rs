@@ -13,7 +13,7 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
     let console: ConsoleConfig = function::configuration()?;
-    let ports = Arc::new(AwsPorts::new(&function::sdk_config(), &config, "console"));
+    let ports = Arc::new(AwsPorts::without_payloads(&function::sdk_config(), &config, "console"));
     let links = Arc::new(console.links());
     let (console, service) = (&console, &service(Console { ports, links }));
     run(service_fn(|mut request: Request| {

@@ -9,7 +9,7 @@ use steward_registrar::handle;
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let ports = &AwsPorts::new(&function::sdk_config(), &config, "registrar");
+    let ports = &AwsPorts::without_payloads(&function::sdk_config(), &config, "registrar");
     let client = &reqwest::Client::builder().build()?;
     run(service_fn(|event: LambdaEvent<Value>| async move {
         let deadline = function::deadline(&event.context);

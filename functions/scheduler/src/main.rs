@@ -15,7 +15,7 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
     let sdk = function::sdk_config();
-    let ports = AwsPorts::new(&sdk, &config, "scheduler");
+    let ports = AwsPorts::without_payloads(&sdk, &config, "scheduler");
     let Config { callback_secret, callback_url, .. } = &config;
     let now = ports.clock().now();
     let keys = CallbackKeyring::from_secret(&sdk, callback_secret, callback_url, now).await;
