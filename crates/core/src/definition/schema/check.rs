@@ -17,6 +17,9 @@ const BYTES_A_STEP: usize = 16;
 /// The steps to remember a result. They bound the memory of all results.
 const MEMO_STEPS: usize = 8;
 
+/// The steps to match a short text with a pattern, beside those of the text: it takes as long as four rules.
+const MATCH_STEPS: usize = 4;
+
 /// The digits of the largest float.
 const FLOAT_BYTES_MAX: usize = 309;
 
@@ -298,6 +301,7 @@ impl<'a> Check<'a> {
 
     fn text(&mut self, rule: &'a Rule, text: &str, at: &At<'_>, report: bool) -> Holds {
         let Rule::Pattern(pattern) = rule else { return Ok(true) };
+        self.spend(MATCH_STEPS)?;
         self.spend_text(text)?;
         let holds = pattern.is_match(text);
         self.leaf(holds, at, report, || "it does not match the pattern".to_owned())
@@ -437,6 +441,7 @@ impl<'a> Check<'a> {
                 holds &= self.node(*schema, value, &below, report)?;
             }
             for (pattern, schema) in &properties.patterns {
+                self.spend(MATCH_STEPS)?;
                 self.spend_text(name)?;
                 if pattern.is_match(name) {
                     is_known = true;
