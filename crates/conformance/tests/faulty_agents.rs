@@ -362,7 +362,7 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
         (Fault::IgnoresCompleteBy, &["R11"]),
         (Fault::DropsUnknownFields, &["R4"]),
         (Fault::DeletesFirst, &["R2"]),
-        (Fault::ForgetsIncarnation, &["R6"]),
+        (Fault::ForgetsIncarnation, &["R5", "R6"]),
         (Fault::NewKeyForEachCall, &["R9"]),
         (Fault::CallsTwiceIfNotIdempotent, &["R18"]),
         (Fault::TimeOutIsFailure, &["R14"]),

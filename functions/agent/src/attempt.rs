@@ -278,7 +278,8 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         if redelivered && self.is_called_once() {
             claim::check_unclaimed(self.ports, request).await?;
         }
-        self.may_have_run = redelivered && !self.is_called_once();
+        // Rule R21 of the contract: a redelivered request is not refused for certain, whatever its claim says.
+        self.may_have_run = redelivered && request.idempotent;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use steward_core::model::{
     messages::{SchedulerMessage, Submission},
     names::{Part, StepName, TaskId, WorkflowName},
     task::Task,
+    time::later,
 };
 use steward_runtime::ports::StateStore;
 
@@ -212,7 +213,9 @@ fn send_outside(simulation: &TaskSimulation, after: Duration, message: &OutsideM
     match message {
         OutsideMessage::Command(command) => {
             log(format!("{} by {}", command.order.describe(&[]), command.by));
-            let message = SchedulerMessage::Command(Command::clone(command));
+            let issued_at = later(simulation.time(), after);
+            let message =
+                SchedulerMessage::Command(Command { issued_at, ..Command::clone(command) });
             simulation.send_command(&message, after);
         }
         OutsideMessage::Event(event) => {

@@ -16,7 +16,6 @@ use steward_core::{
         command::{Command, CommandAction},
         messages::{CallbackOutcome, ChildOutcome, mistake},
         names::{Part, StepName, TaskId, WorkflowName},
-        time::later,
     },
 };
 use steward_forecast::cost::scripted::{
@@ -207,7 +206,8 @@ pub(super) fn messages(case: &TestCase, task_id: &TaskId) -> Vec<(Duration, Outs
             by: command.by.clone().unwrap_or_else(|| "operator".to_owned()),
             why: command.why.clone().unwrap_or_else(|| "test".to_owned()),
             order: command_action(command).ok()?,
-            issued_at: later(Timestamp::UNIX_EPOCH, command.at.0),
+            // The time of its delivery replaces it.
+            issued_at: Timestamp::UNIX_EPOCH,
         };
         Some((command.at.0, OutsideMessage::Command(Box::new(sent))))
     });

@@ -39,10 +39,10 @@ async fn a_refusal_of_a_request_that_is_not_exclusive_is_never_certain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_redelivered_request_that_no_delivery_claimed_is_refused_for_certain() {
+async fn a_redelivered_request_is_refused_but_not_for_certain() {
     let one = AgentInstance::new([], done());
     one.open_breaker().await;
-    assert!(is_certain(one.attempt_redelivered(&exclusive(&one, "t")).await));
+    assert!(!is_certain(one.attempt_redelivered(&exclusive(&one, "t")).await));
 }
 
 #[tokio::test(start_paused = true)]
