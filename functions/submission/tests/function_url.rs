@@ -246,7 +246,7 @@ async fn a_refusal_has_the_type_of_its_problem() {
             "not a submission: not a JSON object",
         ),
         (
-            with("parent", json!({ "task_id": "other", "step": "s" })),
+            with("parent", json!({ "task_id": "other", "incarnation": 1, "step": "s" })),
             400,
             "malformed-submission",
             "Malformed submission",
