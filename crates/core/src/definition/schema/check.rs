@@ -20,6 +20,12 @@ const MEMO_STEPS: usize = 8;
 /// The steps to match a short text with a pattern, beside those of the text: it takes as long as four rules.
 const MATCH_STEPS: usize = 4;
 
+/// The steps to read the digits of a number and divide it.
+const DIVISION_STEPS: usize = 20;
+
+/// The same for a quotient of hundreds of digits.
+const LONG_DIVISION_STEPS: usize = 100;
+
 /// The digits of the largest float.
 const FLOAT_BYTES_MAX: usize = 309;
 
@@ -290,9 +296,10 @@ impl<'a> Check<'a> {
                 })
             }
             Rule::MultipleOf { divisor, written } => {
-                // The conversion to digits, and a division in some dozen steps.
-                self.spend(20)?;
-                let holds = Decimal::of(value).is_some_and(|value| value.is_multiple_of(*divisor));
+                let value = Decimal::of(value);
+                let is_long = value.is_some_and(|value| value.has_long_quotient(*divisor));
+                self.spend(if is_long { LONG_DIVISION_STEPS } else { DIVISION_STEPS })?;
+                let holds = value.is_some_and(|value| value.is_multiple_of(*divisor));
                 self.leaf(holds, at, report, || format!("it is not a multiple of {written}"))
             }
             _ => Ok(true),

@@ -40,6 +40,11 @@ impl Decimal {
         u64::try_from(self.digits.checked_mul(power)?).ok()
     }
 
+    /// Whether a division by `divisor` takes many multiplications.
+    pub(super) fn has_long_quotient(self, divisor: Self) -> bool {
+        self.exponent - divisor.exponent > 30
+    }
+
     /// Whether a division by `divisor`, which is positive, leaves no remainder. Both have at most 20 digits.
     pub(super) fn is_multiple_of(self, divisor: Self) -> bool {
         let shift = self.exponent - divisor.exponent;
