@@ -203,6 +203,10 @@ impl<'a> Check<'a> {
         Ok(holds)
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other rules are those of one type of value"
+    )]
     fn rule(&mut self, rule: &'a Rule, value: &Value, at: &At<'_>, report: bool) -> Holds {
         match rule {
             Rule::Never => {
@@ -271,6 +275,7 @@ impl<'a> Check<'a> {
         Ok(u64::try_from(length).ok())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other rules say nothing about numbers")]
     fn number(
         &mut self,
         rule: &'a Rule,
@@ -314,6 +319,7 @@ impl<'a> Check<'a> {
         self.leaf(holds, at, report, || "it does not match the pattern".to_owned())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other rules say nothing about lists")]
     fn array(&mut self, rule: &'a Rule, items: &[Value], at: &At<'_>, report: bool) -> Holds {
         match rule {
             Rule::UniqueItems => {
@@ -370,6 +376,7 @@ impl<'a> Check<'a> {
         Ok(holds)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other rules say nothing about objects")]
     fn object(
         &mut self,
         rule: &'a Rule,

@@ -194,11 +194,11 @@ impl<'a> Compiler<'a> {
     }
 
     fn rules(&mut self, id: NodeId, schema: &'a Value) -> Result<Vec<Rule>, String> {
-        let keywords = match schema {
-            Value::Bool(true) => return Ok(vec![]),
-            Value::Bool(false) => return Ok(vec![Rule::Never]),
-            Value::Object(keywords) => keywords,
-            _ => return Err(self.at(id, "", "a schema is an object, `true` or `false`")),
+        if let Value::Bool(accepts) = schema {
+            return Ok(if *accepts { vec![] } else { vec![Rule::Never] });
+        }
+        let Some(keywords) = schema.as_object() else {
+            return Err(self.at(id, "", "a schema is an object, `true` or `false`"));
         };
         if id != 0 && names_itself(keywords) {
             return Err("a subschema has an `$id`: only the whole schema may".to_owned());
@@ -453,9 +453,9 @@ fn types(value: &Value) -> Result<Vec<Type>, Problem> {
             here(&format!("{} is not one of the types {names}", shortened(value)))
         })
     };
-    match value {
-        Value::Array(names) => names.iter().map(known).collect(),
-        name => Ok(vec![known(name)?]),
+    match value.as_array() {
+        Some(names) => names.iter().map(known).collect(),
+        None => Ok(vec![known(value)?]),
     }
 }
 
@@ -521,6 +521,7 @@ impl<'a> Depths<'a> {
 
 impl Rule {
     /// The subschemas that are checked against the same value, and not against parts of it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other rules have none")]
     fn on_the_value(&self) -> Vec<NodeId> {
         match self {
             Self::AllOf(schemas) | Self::AnyOf(schemas) | Self::OneOf(schemas) => schemas.clone(),

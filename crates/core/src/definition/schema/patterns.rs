@@ -49,9 +49,9 @@ impl Patterns {
         let invalid = || format!("the pattern `{}` is no regular expression", shown(pattern));
         let translated = jsonschema_regex::to_rust_regex(pattern).map_err(|()| invalid())?;
         let builder = RegexBuilder::new(&translated).size_limit(PATTERN_BYTES_MAX).build();
-        let compiled = builder.map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => too_complex(pattern),
-            _ => invalid(),
+        let compiled = builder.map_err(|error| {
+            let is_large = matches!(error, regex::Error::CompiledTooBig(_));
+            if is_large { too_complex(pattern) } else { invalid() }
         })?;
         self.texts.push(pattern.to_owned());
         self.compiled.insert(pattern.to_owned(), compiled.clone());

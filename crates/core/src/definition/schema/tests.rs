@@ -398,7 +398,7 @@ mod against_the_library {
             let members = prop::collection::btree_map("[abc]", inner.clone(), 0..3);
             prop_oneof![
                 prop::collection::vec(inner, 0..4).prop_map(Value::from),
-                members.prop_map(|members| Value::from_iter(members)),
+                members.prop_map(Value::from_iter),
             ]
         })
     }
