@@ -1,5 +1,5 @@
-//! The invariants of the end of a task, over its state, the ledger of the services and the messages. Whoever runs tasks
-//! collects the facts; what must hold of them is here alone.
+//! What must be true when a task has ended: of its state, of the side effects at the services, and of the alerts. The callers
+//! collect these facts, and this module checks them.
 //!
 //! | state | invariant |
 //! | --- | --- |
