@@ -105,9 +105,11 @@ impl Serialize for Plan {
 }
 
 impl<'de> Deserialize<'de> for Plan {
-    /// Reads a definition and compiles it.
+    /// Reads a definition, applies its defaults and compiles it.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::new(Workflow::deserialize(from)?).map_err(serde::de::Error::custom)
+        // `Workflow::deserialize` is the derived function, which applies no defaults.
+        let definition = <Workflow as Deserialize>::deserialize(from)?;
+        Self::new(definition).map_err(serde::de::Error::custom)
     }
 }
 
@@ -304,5 +306,21 @@ mod tests {
             plan.step(&name.parse().unwrap()).ancestors.iter().map(ToString::to_string).collect()
         };
         assert_eq!((before("a"), before("c")), (vec![], vec!["a".to_owned(), "b".to_owned()]));
+    }
+    #[test]
+    fn a_plan_that_is_read_has_the_defaults_of_its_definition() {
+        let definition = json!({
+            "name": "w", "version": 1,
+            "defaults": { "complete_within": "7s", "recovery": { "attempts": 1 } },
+            "steps": { "a": { "agent": "a", "request": { "path": "/" } } },
+        });
+        let read: Plan = serde_json::from_value(definition).unwrap();
+        let read_again: Plan =
+            serde_json::from_value(serde_json::to_value(&read).unwrap()).unwrap();
+        for plan in [read, read_again] {
+            let action = plan.step(&"a".parse().unwrap()).action(Action::Do).unwrap();
+            assert_eq!(action.complete_within.as_secs(), 7);
+            assert_eq!(serde_json::to_value(action.recovery).unwrap()["attempts"], 1);
+        }
     }
 }
