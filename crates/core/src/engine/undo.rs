@@ -54,15 +54,16 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     }
 }
 
-/// Starts to undo the task, with `complete_within` of its workflow as the time for it. Stops the task in Error if it
-/// is past its point of no return.
+/// Starts to undo the task, with `complete_within` of its workflow as the time for it, or what is left of the task's time
+/// if that is more: attempts in progress end by it. Stops the task in Error if it is past its point of no return.
 pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
     if let PointOfNoReturn::Passed(step) = order::point_of_no_return(change.plan(), &change.task) {
         return fail_past_point_of_no_return(change, reason, &step);
     }
     change.task.process_state = ProcessState::Undoing;
     change.task.undo_reason = Some(limits::short_line(reason, limits::ERROR_CHARS_MAX));
-    change.task.complete_by = later(change.now(), change.plan().complete_within);
+    let complete_by = later(change.now(), change.plan().complete_within);
+    change.task.complete_by = change.task.complete_by.max(complete_by);
     abandon_forward_steps(change);
     change.extend_undo_deadline();
 }

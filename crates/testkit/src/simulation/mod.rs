@@ -51,6 +51,7 @@ mod observations;
 mod operators;
 mod oracle;
 mod outputs;
+mod panics;
 mod payload_bucket;
 mod payload_checks;
 mod payload_forgery;
@@ -95,6 +96,7 @@ pub fn simulate(seed: u64, traced: bool) -> Result<SimulationReport> {
 fn simulate_plan(seed: u64, plan: plan::SimulationPlan, traced: bool) -> Result<SimulationReport> {
     // The pauses of the agents use the random generator of this thread.
     fastrand::seed(seed);
+    panics::record();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().context("no runtime")?;
     runtime.block_on(async {

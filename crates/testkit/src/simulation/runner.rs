@@ -17,6 +17,7 @@ use super::{
     final_checks,
     handlers::{self, InstanceMemory},
     network::FunctionQueue,
+    panics,
     plan::{InstancePlan, InstanceRole},
     report::{self, SimulationReport, SimulationTotals},
     virtual_time::{HOUR, Millis, SECOND},
@@ -135,6 +136,7 @@ impl Runner {
         loop {
             self.run_due_events();
             self.invoke_idle_instances();
+            self.deployment.state().oracle.violations.extend(panics::take());
             if !self.nothing_found() {
                 return false;
             }
