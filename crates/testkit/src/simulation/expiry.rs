@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use steward_core::model::{
-    document::DocumentKey,
-    names::{Incarnation, TaskId},
-    task::{ProcessState, Task},
+use steward_core::{
+    engine::request::child_id,
+    model::{
+        document::DocumentKey,
+        names::{Incarnation, TaskId},
+        task::{ProcessState, Task},
+    },
 };
 use steward_runtime::ports::StateStore;
 
@@ -57,12 +60,15 @@ impl SimulatedDeployment {
                 if !is_final(&task) {
                     return Some(format!("{id}: expired, but is {}", task.process_state));
                 }
-                // The record that a child task never began is needed only as long as a late submission may arrive.
-                let never_begun =
-                    task.steps.is_empty() && task.process_state == ProcessState::Undone;
-                let parent = task.parent.filter(|_| !never_begun)?;
-                let present = self.is_present(&parent.task_id, parent.incarnation);
-                present.then(|| format!("{id}: expired, but its parent {} has not", parent.task_id))
+                let parent = task.parent?;
+                let present = self.present(&parent.task_id);
+                let present = present.filter(|task| task.incarnation == parent.incarnation)?;
+                // The record that a child task never began is needed only as long as a late submission may arrive, and so
+                // is that of an undone child task in whose place an edit of the input has begun another.
+                let replaced = child_id(&present, &parent.step).is_ok_and(|child| child != *id);
+                let gone = task.process_state == ProcessState::Undone
+                    && (task.steps.is_empty() || replaced);
+                (!gone).then(|| format!("{id}: expired, but its parent {} has not", parent.task_id))
             }
             // A claim fences calls, and no call begins after the complete-by of its attempt.
             ExpiredItem::Document(_, DocumentKey::Claim(_)) => None,
