@@ -183,11 +183,12 @@ fn due_invariants(
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,
     });
-    let calls = task.part_runs().flat_map(|(_, record)| {
+    // By a clock that is behind, the call of the step itself may be in progress although its undo has begun since.
+    let calls = task.part_runs().filter_map(|(_, record)| {
         let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
-        [record.run.call_may_run_until, undo.and_then(|undo| undo.call_may_run_until)]
+        record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
     });
-    let mut calls = calls.flatten().filter(|until| backward && *until > now);
+    let mut calls = calls.filter(|until| backward && *until > now);
     let mut waits = waits.map(|until| later((*until).max(now), pickup_within));
     [
         ("due by its complete-by", paused || due_by(task.complete_by)),
