@@ -1,7 +1,7 @@
-//! All runs of a scenario: each fault at every call, singly and in pairs. A campaign has its own embedded AWS, runtime and
+//! All runs of a scenario: each fault at its calls, singly and in pairs. A campaign has its own embedded AWS, runtime and
 //! clock on one thread and makes one run at a time, so a run is reproducible. The test harness runs campaigns in parallel.
 
-use std::panic::AssertUnwindSafe;
+use std::{env, panic::AssertUnwindSafe};
 
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
@@ -16,13 +16,18 @@ use super::{
     scenarios::Scenario,
 };
 
+/// How many calls apart the same fault is injected, unless `CRASH_POINTS=all`. Each fault begins at another call, so three
+/// faults or more meet every call.
+const CALLS_APART: usize = 3;
+
 /// The most problems that are shown in full.
 const PROBLEMS_SHOWN: usize = 5;
 
-/// Runs a scenario with each fault of `firsts` at every call. Then combines each of these runs with each fault of
-/// `seconds` at every later call. Fails if any run does not end as expected.
+/// Runs a scenario with the faults of `firsts` at its calls: each at every third call, or at every call if the environment says
+/// `CRASH_POINTS=all`. Then combines each of these runs with each fault of `seconds` at every later call. Fails if any run
+/// does not end as expected.
 #[expect(clippy::print_stdout, reason = "prints the number of runs")]
-pub(super) fn inject_at_every_call(
+pub(super) fn inject_at_calls(
     scenario: &Scenario,
     firsts: &[InjectedFault],
     seconds: &[InjectedFault],
@@ -33,8 +38,10 @@ pub(super) fn inject_at_every_call(
     assert!(problems.is_empty(), "{}, without faults: {}", scenario.name, problems.join("\n"));
     let mut campaign =
         Campaign { scenario, baseline: &baseline, core, runs: 0, problems: Vec::new() };
-    for call in 0..baseline.calls.len() {
-        for fault in firsts {
+    let all = env::var("CRASH_POINTS").is_ok_and(|which| which == "all");
+    let apart = if all { 1 } else { CALLS_APART };
+    for (first_call, fault) in firsts.iter().enumerate() {
+        for call in (first_call % apart..baseline.calls.len()).step_by(apart) {
             campaign.run_with(FaultAt { call, fault: *fault }, seconds);
         }
     }

@@ -1,7 +1,7 @@
 //! An outage at every call: the process crashes, no function runs for ten days, and expired items are deleted.
 
 use super::{
-    campaign::inject_at_every_call,
+    campaign::inject_at_calls,
     fault_injection::InjectedFault,
     outage::{ExpiredDeletion, FirstAfterOutage, Outage, OutageDuration},
     scenarios::{self, Scenario},
@@ -27,7 +27,7 @@ fn every_outage() -> impl Iterator<Item = Outage> {
 
 fn inject_outages(scenario: &Scenario, outages: impl IntoIterator<Item = Outage>) {
     for outage in outages {
-        inject_at_every_call(&scenario.clone().with_outage(outage), &[InjectedFault::Outage], &[]);
+        inject_at_calls(&scenario.clone().with_outage(outage), &[InjectedFault::Outage], &[]);
     }
 }
 
