@@ -111,10 +111,10 @@ async fn an_edit_whose_stored_document_is_outdated_is_refused() {
     handle(&ports, [reply(&request, &failed)], 1).await;
 
     let command = |id: &str, patch: Value| {
-        let order = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
+        let action = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (id.parse().unwrap(), "t".parse().unwrap());
         let (by, why, issued_at) = ("ann".to_owned(), "a test".to_owned(), Timestamp::now());
-        let command = Command { command_id, task_id, by, why, order, issued_at };
+        let command = Command { command_id, task_id, by, why, action, issued_at };
         serde_json::to_string(&SchedulerMessage::Command(command)).unwrap()
     };
     let task = deployment.task("t").await;

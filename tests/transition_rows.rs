@@ -114,7 +114,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
         Event::ParentRequested(Action::Do) => "asked for",
         Event::ParentRequested(Action::Undo) => "asked to be undone",
         Event::ChildEnded { .. } => "its task ended",
-        Event::CommandReceived(ReceivedCommand { command, .. }) => match command.order {
+        Event::CommandReceived(ReceivedCommand { command, .. }) => match command.action {
             CommandAction::Resubmit { .. } => "resubmit",
             CommandAction::Skip { .. } => "skip",
             CommandAction::Complete { .. } => "complete",
@@ -197,7 +197,7 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
 
 /// The part whose callback an operator answers.
 fn answered_part(before: &Task, received: &ReceivedCommand) -> Option<Part> {
-    let step = match &received.command.order {
+    let step = match &received.command.action {
         CommandAction::Approve { step, .. } | CommandAction::Reject { step } => step,
         CommandAction::Resubmit { .. }
         | CommandAction::Skip { .. }

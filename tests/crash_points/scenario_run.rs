@@ -339,7 +339,7 @@ impl ScenarioRun<'_> {
     /// Repairs the service and sends the operator's command when every task has an alert. Returns whether there was a command
     /// to send.
     async fn command(&mut self) -> bool {
-        let Some(order) = &self.environment.scenario.operator else { return false };
+        let Some(action) = &self.environment.scenario.operator else { return false };
         let mut tasks = self.environment.scenario.tasks.iter();
         let alerted =
             tasks.all(|task| self.published.contains_key(&format!("{task}: task_in_error")));
@@ -353,7 +353,7 @@ impl ScenarioRun<'_> {
                 task_id,
                 by: "operator".to_owned(),
                 why: "repaired".to_owned(),
-                order: order.clone(),
+                action: action.clone(),
                 issued_at: self.environment.deployment.clock.now(),
             });
             let body = serde_json::to_string(&command).unwrap();

@@ -32,7 +32,7 @@ pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
             format!("callback{edit} {verb} {step}")
         }
         Event::CommandReceived(ReceivedCommand { command, .. }) => {
-            format!("operator: {}", command.order.describe(&[]))
+            format!("operator: {}", command.action.describe(&[]))
         }
         Event::ReplyReceived(StepReply { step, action, attempt, outcome, .. }) => {
             let verb = match outcome {

@@ -84,15 +84,15 @@ pub(super) fn possible_events(workflow: &ExploredWorkflow, model: &ModelState) -
     }
     if model.budget.commands > 0 {
         let command_id = format!("c-{}", model.budget.commands).parse().unwrap();
-        events.extend(workflow.orders.iter().map(|order| {
+        events.extend(workflow.commands.iter().map(|action| {
             let (by, why) = ("op".to_owned(), "because".to_owned());
-            let order = order.clone();
+            let action = action.clone();
             let command = Command {
                 command_id: Clone::clone(&command_id),
                 task_id: task_id(),
                 by,
                 why,
-                order,
+                action,
                 issued_at: model.now,
             };
             arrives(

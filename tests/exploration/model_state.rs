@@ -227,7 +227,7 @@ impl ModelState {
         let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
         self.pending_confirmation.map(|of| Some(of) == ended_at).hash(to);
         let command = self.last_command.as_ref();
-        command.map(|command| (&command.command_id, command.order.describe(&[]))).hash(to);
+        command.map(|command| (&command.command_id, command.action.describe(&[]))).hash(to);
         hash.finish()
     }
 

@@ -69,7 +69,7 @@ pub(super) fn save(
             after.budget.commands = after.budget.commands.saturating_sub(1);
             after.last_command = Some(command.clone());
             let obeyed = task.commands.last().is_some_and(|record| record.refused.is_none());
-            let did_not_run = match &command.order {
+            let did_not_run = match &command.action {
                 CommandAction::Resubmit { did_not_run, .. }
                 | CommandAction::Skip { did_not_run, .. } => *did_not_run,
                 CommandAction::Complete { .. }
@@ -81,7 +81,7 @@ pub(super) fn save(
                 | CommandAction::Resume => false,
             };
             if obeyed && did_not_run {
-                record_did_not_run(after, before, &command.order);
+                record_did_not_run(after, before, &command.action);
             }
         }
         // A deferred attempt without a later reply may have run after all.
@@ -201,17 +201,17 @@ fn record_child_report(after: &mut ModelState, step: &Part, outcome: &ChildOutco
 }
 
 /// Records an operator's statement that the failed or waiting parts did not run. It names one of them, or concerns all.
-fn record_did_not_run(after: &mut ModelState, before: &Task, order: &CommandAction) {
+fn record_did_not_run(after: &mut ModelState, before: &Task, action: &CommandAction) {
     let stuck = |state: &StepState| match state {
         StepState::Failed { .. } => true,
-        StepState::Waiting { .. } => matches!(order, CommandAction::Resubmit { .. }),
+        StepState::Waiting { .. } => matches!(action, CommandAction::Resubmit { .. }),
         StepState::Running { .. }
         | StepState::AwaitingCallback { .. }
         | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Skipped { .. } => false,
     };
-    let named = match order {
+    let named = match action {
         CommandAction::Resubmit { step, .. } | CommandAction::Skip { step, .. } => step.as_ref(),
         CommandAction::Complete { .. }
         | CommandAction::Approve { .. }

@@ -290,7 +290,7 @@ fn resume(issued_at: Timestamp) -> Event {
         task_id: "t".parse().unwrap(),
         by: "op".to_owned(),
         why: "because".to_owned(),
-        order: CommandAction::Resume,
+        action: CommandAction::Resume,
         issued_at,
     };
     Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))

@@ -37,7 +37,7 @@ pub(super) struct ExploredWorkflow {
     pub(super) timing: Timing,
     pub(super) budget: Budget,
     /// The commands that operators may send.
-    pub(super) orders: Vec<CommandAction>,
+    pub(super) commands: Vec<CommandAction>,
     /// The submitted input.
     pub(super) input: Value,
     /// The outputs that agents may return, in addition to one with an id.
@@ -140,7 +140,7 @@ fn workflow(
     let ten = Duration::from_secs(10);
     let timing = Timing { pickup_within: 2 * ten, clock_skew: ten, retention: Timing::RETENTION };
     let endings = endings.to_vec();
-    let (orders, input) = (Vec::new(), json!({ "n": 1, "m": 1 }));
+    let (commands, input) = (Vec::new(), json!({ "n": 1, "m": 1 }));
     let (outputs, is_child) = (Vec::new(), false);
     let (whens, waits, empty_list) = (Vec::new(), Vec::new(), None);
     ExploredWorkflow {
@@ -148,7 +148,7 @@ fn workflow(
         definition,
         timing,
         budget,
-        orders,
+        commands,
         input,
         outputs,
         filler_bytes: 0,
@@ -257,7 +257,7 @@ fn not_idempotent() -> ExploredWorkflow {
     let budget = Budget { commands: 1, crashes: 0, deferrals: 1, long_pauses: 0 };
     let mut workflow = workflow("not_idempotent", steps, budget, &endings);
     let resubmit = |did_not_run| CommandAction::Resubmit { step: None, input: None, did_not_run };
-    workflow.orders = vec![
+    workflow.commands = vec![
         resubmit(false),
         resubmit(true),
         CommandAction::Skip { step: None, did_not_run: true },
@@ -279,7 +279,7 @@ fn extended_wait() -> ExploredWorkflow {
 }
 
 /// All commands of operators.
-fn orders() -> Vec<CommandAction> {
+fn commands() -> Vec<CommandAction> {
     let a = || Some("a".parse().unwrap());
     vec![
         CommandAction::Resubmit { step: None, input: None, did_not_run: false },
@@ -300,16 +300,16 @@ fn commanded_forward() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": undoable(&["a"], 1, "alert") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
     let budget = Budget { commands: 2, crashes: 1, deferrals: 0, long_pauses: 0 };
-    let orders = orders();
-    ExploredWorkflow { orders, ..workflow("commanded_forward", steps, budget, &endings) }
+    let commands = commands();
+    ExploredWorkflow { commands, ..workflow("commanded_forward", steps, budget, &endings) }
 }
 
 fn commanded_backward() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&[], 1, "undo") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
     let budget = Budget { commands: 2, crashes: 0, deferrals: 1, long_pauses: 0 };
-    let orders = orders();
-    ExploredWorkflow { orders, ..workflow("commanded_backward", steps, budget, &endings) }
+    let commands = commands();
+    ExploredWorkflow { commands, ..workflow("commanded_backward", steps, budget, &endings) }
 }
 
 /// The requests of `b` and of the undo of `a` read the output of `a`, which may lack the value.
@@ -351,8 +351,8 @@ fn several_agents_commanded() -> ExploredWorkflow {
     let steps = json!({ "a": with(a, "idempotent", json!(false)), "b": b });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
     let budget = Budget { commands: 2, crashes: 1, deferrals: 2, long_pauses: 0 };
-    let orders = orders();
-    ExploredWorkflow { orders, ..workflow("several_agents_commanded", steps, budget, &endings) }
+    let commands = commands();
+    ExploredWorkflow { commands, ..workflow("several_agents_commanded", steps, budget, &endings) }
 }
 
 /// Each item has its own agent.

@@ -103,7 +103,7 @@ async fn a_command_for_an_earlier_task_with_the_same_id_is_rejected() {
     // The operator shipped manually. The command is in its queue when the task expires.
     let bulk = steward_runtime::bulk::BulkCommand {
         id: "run-1".parse().unwrap(),
-        order: serde_json::from_value(json!({ "command": "complete", "step": "ship" })).unwrap(),
+        action: serde_json::from_value(json!({ "command": "complete", "step": "ship" })).unwrap(),
         by: "ann".to_owned(),
         why: "shipped by hand".to_owned(),
         at: deployment.ports.clock().now(),

@@ -26,7 +26,7 @@ pub(super) enum StoryEvent {
     Commanded {
         by: String,
         why: String,
-        order: CommandAction,
+        action: CommandAction,
         redelivered: bool,
     },
     /// The last command is delivered again.
@@ -94,7 +94,7 @@ pub(super) fn parse_event(line: &str) -> Result<StoryEvent, String> {
                 None => (rest.as_str(), "a test".to_owned()),
             };
             let by = (*by).to_owned();
-            return Ok(StoryEvent::Commanded { by, why, order: order(verb, rest)?, redelivered });
+            return Ok(StoryEvent::Commanded { by, why, action: action(verb, rest)?, redelivered });
         }
         _ => return Err(unknown(text)),
     };
@@ -241,7 +241,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
 }
 
 /// Parses a command: `resubmits charge with input {...}, it did not run`, `completes charge with {...}`, `undoes`.
-fn order(verb: &str, rest: &str) -> Result<CommandAction, String> {
+fn action(verb: &str, rest: &str) -> Result<CommandAction, String> {
     let (rest, did_not_run) = match rest.strip_suffix(", it did not run") {
         Some(rest) => (rest, true),
         None => (rest, false),

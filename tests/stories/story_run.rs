@@ -84,8 +84,8 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 let event = Event::AlertPublished { ended_at: ended_at.unwrap_or(self.now) };
                 self.decide(&event, false)
             }
-            StoryEvent::Commanded { by, why, order, redelivered } => {
-                let command = self.command(by, why, order)?;
+            StoryEvent::Commanded { by, why, action, redelivered } => {
+                let command = self.command(by, why, action)?;
                 self.decide(&Event::CommandReceived(received(command)), redelivered)
             }
             StoryEvent::CommandRepeated { redelivered } => {
@@ -100,13 +100,13 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
         &mut self,
         by: String,
         why: String,
-        order: CommandAction,
+        action: CommandAction,
     ) -> Result<Command, String> {
         let number = self.command.as_ref().map_or(0, |(_, number)| *number) + 1;
         let command_id = format!("c-{number}").parse().map_err(|error| format!("{error}"))?;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
         let issued_at = self.now;
-        let command = Command { command_id, task_id, by, why, order, issued_at };
+        let command = Command { command_id, task_id, by, why, action, issued_at };
         self.command = Some((command.clone(), number));
         Ok(command)
     }
@@ -281,8 +281,8 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
 
     /// Whether a new document contains what the event reported.
     fn is_body_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
-        let order = match event {
-            Event::CommandReceived(ReceivedCommand { command, .. }) => Some(&command.order),
+        let action = match event {
+            Event::CommandReceived(ReceivedCommand { command, .. }) => Some(&command.action),
             Event::Wake
             | Event::Swept
             | Event::ReplyReceived(_)
@@ -311,7 +311,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             (DocumentKey::Output(_), _) => false,
             (DocumentKey::OperatorOutput(..), _) => {
                 matches!(
-                    order,
+                    action,
                     Some(
                         CommandAction::Complete { output, .. }
                             | CommandAction::Approve { answer: output, .. }
@@ -334,19 +334,19 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 is_newest && has_text("reason") && has_text("verdict")
             }
             (DocumentKey::Input(id), Event::CommandReceived(ReceivedCommand { command, .. })) => {
-                *id == command.command_id && body.get("input") == Some(&self.edited(order))
+                *id == command.command_id && body.get("input") == Some(&self.edited(action))
             }
             (DocumentKey::Input(_) | DocumentKey::Submission | DocumentKey::Claim(_), _) => false,
         }
     }
 
     /// The newest input with a command's edit applied to its top-level keys.
-    fn edited(&self, order: Option<&CommandAction>) -> Value {
+    fn edited(&self, action: Option<&CommandAction>) -> Value {
         let newest = self.task.as_ref().and_then(|task| task.input_edit_id.clone());
         let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
         let mut input = self.documents.get(&key).map_or(json!({}), |body| body["input"].clone());
         if let (Some(CommandAction::Resubmit { input: Some(patch), .. }), Some(input)) =
-            (order, input.as_object_mut())
+            (action, input.as_object_mut())
         {
             for (key, value) in patch.as_object().cloned().unwrap_or_default() {
                 if value.is_null() {

@@ -219,12 +219,12 @@ enum CommandResult {
 ///
 /// # Errors
 /// The command is refused, or has no outcome in time.
-pub(crate) async fn command(args: TaskCommandArgs, order: CommandAction) -> Result<()> {
+pub(crate) async fn command(args: TaskCommandArgs, action: CommandAction) -> Result<()> {
     let TaskCommandArgs { task: id, reason, wait, no_wait, json, deployment } = args;
     let store = deployment.store().await;
     let Some(task) = store.load(&id).await? else { bail!("task `{id}` does not exist") };
-    let (command_id, message) = reason.command(&task, &order)?;
-    let command = order.describe(&[]);
+    let (command_id, message) = reason.command(&task, &action)?;
+    let command = action.describe(&[]);
     let subject = format!("{id}: {command}");
     let refusals = deployment.commands().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
@@ -283,14 +283,14 @@ impl CommandReason {
     pub(crate) fn command(
         &self,
         task: &Task,
-        order: &CommandAction,
+        action: &CommandAction,
     ) -> Result<(CommandId, QueuedText)> {
         let command_id: CommandId = uuid::Uuid::new_v4().to_string().parse()?;
         let (by, why) = (self.by.clone(), self.why.clone());
-        let (task_id, order) = (task.task_id.clone(), order.clone());
+        let (task_id, action) = (task.task_id.clone(), action.clone());
         let issued_at = jiff::Timestamp::now();
         let command =
-            Command { command_id: command_id.clone(), task_id, by, why, order, issued_at };
+            Command { command_id: command_id.clone(), task_id, by, why, action, issued_at };
         let text = serde_json::to_string(&SchedulerMessage::Command(command))?;
         Ok((command_id, QueuedText { text, tenant: task.tenant.clone() }))
     }

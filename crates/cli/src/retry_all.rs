@@ -179,9 +179,9 @@ async fn retry(
     batch: &[Task],
     bar: &ProgressBar,
 ) -> Vec<ResubmitResult> {
-    let order = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
+    let action = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
     let commands: Result<Vec<_>> =
-        batch.iter().map(|task| args.reason.command(task, &order)).collect();
+        batch.iter().map(|task| args.reason.command(task, &action)).collect();
     let sent = async {
         let (ids, messages): (Vec<_>, Vec<_>) = commands?.into_iter().unzip();
         anyhow::Ok((ids, queue.send(&messages).await?))

@@ -106,7 +106,7 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
             )
         }
         SchedulerMessage::Command(command) => {
-            let what = format!("command from {}: {}", command.by, command.order.describe(&[]));
+            let what = format!("command from {}: {}", command.by, command.action.describe(&[]));
             summary(what, command.task_id, None)
         }
         SchedulerMessage::Callback(callback) => {

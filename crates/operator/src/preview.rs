@@ -11,7 +11,7 @@ use steward_core::{
         documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
-        order,
+        graph,
         transition::transition,
     },
     model::{
@@ -179,7 +179,7 @@ impl TaskChanges<'_> {
             let names: Vec<_> = parts.iter().map(Part::to_string).collect();
             names.join(", ")
         };
-        let mut later = order::outstanding(workflow, after);
+        let mut later = graph::outstanding(workflow, after);
         later.retain(|part| after.progress(part, Action::Undo).is_none());
         let not_undone = after.started_parts().filter(|(part, record)| {
             let step = workflow.steps.get(&part.step);
@@ -304,26 +304,26 @@ mod tests {
         (workflow, task, documents)
     }
 
-    fn command(order: CommandAction) -> Command {
+    fn command(action: CommandAction) -> Command {
         Command {
             command_id: "c-1".parse().unwrap(),
             task_id: "t".parse().unwrap(),
             by: "ann".to_owned(),
             why: "a test".to_owned(),
-            order,
+            action,
             issued_at: Timestamp::UNIX_EPOCH,
         }
     }
 
-    fn preview_of(order: CommandAction) -> Preview {
-        preview_at(60, order)
+    fn preview_of(action: CommandAction) -> Preview {
+        preview_at(60, action)
     }
 
     /// The preview so many seconds after the submission. The call of the failed attempt may be in progress until second 120.
-    fn preview_at(seconds: i64, order: CommandAction) -> Preview {
+    fn preview_at(seconds: i64, action: CommandAction) -> Preview {
         let (workflow, task, documents) = stopped();
         let now = Timestamp::from_second(seconds).unwrap();
-        preview(&workflow, &task, &documents, &command(order), now).unwrap()
+        preview(&workflow, &task, &documents, &command(action), now).unwrap()
     }
 
     fn does(sentences: &[&str]) -> Preview {
@@ -403,8 +403,8 @@ mod tests {
         let (workflow, mut task, _) = stopped();
         task.documents = Default::default();
         let now = Timestamp::from_second(180).unwrap();
-        let order = command(resubmit(Some(json!({ "amount": 2 })), true));
-        let needed = preview(&workflow, &task, &LoadedDocuments::new(), &order, now).unwrap_err();
+        let action = command(resubmit(Some(json!({ "amount": 2 })), true));
+        let needed = preview(&workflow, &task, &LoadedDocuments::new(), &action, now).unwrap_err();
         let keys = ["submission", "step/reserve/1/output"].map(|key| key.parse().unwrap());
         assert_eq!(needed, NeededDocuments(keys.into()));
     }

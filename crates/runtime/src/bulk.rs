@@ -34,8 +34,9 @@ use steward_core::{
 pub struct BulkCommand {
     /// The id, chosen by the sender. The command to each task has the same id.
     pub id: CommandId,
-    /// The order to each task.
-    pub order: CommandAction,
+    /// The action of each task.
+    #[serde(rename = "order")]
+    pub action: CommandAction,
     /// The operator who sends it.
     pub by: String,
     /// The operator's reason.
@@ -86,7 +87,7 @@ impl BulkCommand {
             task_id: task_id.clone(),
             by: self.by.clone(),
             why: self.why.clone(),
-            order: self.order.clone(),
+            action: self.action.clone(),
             issued_at: self.at,
         }
     }
@@ -151,7 +152,7 @@ mod tests {
     fn bulk(tasks: usize) -> BulkCommand {
         BulkCommand {
             id: "run-1".parse().unwrap(),
-            order: CommandAction::Undo,
+            action: CommandAction::Undo,
             by: "anna".to_owned(),
             why: "w".repeat(COMMAND_TEXT_CHARS_MAX + 1),
             at: Timestamp::UNIX_EPOCH,

@@ -59,10 +59,10 @@ const ACTIONS: [(&str, &str); 6] = [
     ("resume", "continue a paused task"),
 ];
 
-/// The order for the command `action`.
-fn order(action: &str, step: Option<Part>) -> Result<CommandAction, Failure> {
+/// The action that `name` names.
+fn action_named(name: &str, step: Option<Part>) -> Result<CommandAction, Failure> {
     let did_not_run = false;
-    Ok(match (action, step) {
+    Ok(match (name, step) {
         ("resubmit", step) => CommandAction::Resubmit { step, input: None, did_not_run },
         ("skip", step @ Some(_)) => CommandAction::Skip { step, did_not_run },
         ("skip", None) => {
@@ -165,7 +165,7 @@ fn run_of_form(
     let tasks: Result<Vec<TaskId>, _> = tasks.map(|(_, id)| id.parse()).collect();
     let run = BulkCommand {
         id: field("id").parse().map_err(|error| invalid(&error))?,
-        order: order(field("action"), step)?,
+        action: action_named(field("action"), step)?,
         by: caller.name,
         why: required_reason(field("reason"))?,
         at: console.ports.clock().now(),
@@ -278,7 +278,7 @@ pub(crate) async fn show_run(
 
 fn title(run: &BulkCommand) -> String {
     let tasks = if run.tasks.len() == 1 { "task" } else { "tasks" };
-    format!("{} of {} {tasks}", run.order.describe(&[]), run.tasks.len())
+    format!("{} of {} {tasks}", run.action.describe(&[]), run.tasks.len())
 }
 
 pub(crate) async fn resend(

@@ -121,10 +121,10 @@ pub(crate) async fn submit(
     if data.task.commands.iter().any(|record| record.id == command_id) {
         return Ok(redirect_to_task(&data.task, &command_id));
     }
-    let order = order_of_form(&data, kind, &form);
+    let action = action_of_form(&data, kind, &form);
     let dry_run = loop {
-        let dry_run = match &order {
-            Ok(order) => DryRun::of(&data, order.clone(), &form, &caller),
+        let dry_run = match &action {
+            Ok(action) => DryRun::of(&data, action.clone(), &form, &caller),
             Err(problem) => DryRun::refused(problem),
         };
         // The page that is shown if the command is not sent makes more dry runs.
@@ -134,20 +134,20 @@ pub(crate) async fn submit(
         }
     };
     let reason = form.reason.trim();
-    let command = match (order, &dry_run.refused) {
-        (Ok(order), None) if form.check.is_none() && !reason.is_empty() => Command {
+    let command = match (action, &dry_run.refused) {
+        (Ok(action), None) if form.check.is_none() && !reason.is_empty() => Command {
             command_id: command_id.clone(),
             task_id: data.task.task_id.clone(),
             by: caller.name.clone(),
             why: limits::short_line(reason, limits::COMMAND_TEXT_CHARS_MAX),
-            order,
+            action,
             issued_at: data.now,
         },
         (Ok(_), None) if form.check.is_some() => {
             return Ok(render(&CommandPage::of(&data, kind, &caller, form, dry_run)));
         }
-        (order, refused) => {
-            let is_reason_missing = refused.is_none() && order.is_ok();
+        (action, refused) => {
+            let is_reason_missing = refused.is_none() && action.is_ok();
             let dry_run =
                 if is_reason_missing { dry_run.with_refusal(REASON_MISSING) } else { dry_run };
             let form_page = render(&CommandPage::of(&data, kind, &caller, form, dry_run));
@@ -163,9 +163,9 @@ fn redirect_to_task(task: &Task, command: &CommandId) -> Response {
 }
 
 async fn send(console: &Console, command: Command, tenant: Option<Tenant>) -> Result<(), Failure> {
-    let Command { command_id, task_id, by, order, .. } = &command;
-    let order = order.describe(&[]);
-    tracing::info!(%task_id, %command_id, by, order, "command sent");
+    let Command { command_id, task_id, by, action, .. } = &command;
+    let action = action.describe(&[]);
+    tracing::info!(%task_id, %command_id, by, action, "command sent");
     let results = console.ports.channel().send(vec![command_message(command, tenant)]).await;
     Ok(results.into_iter().collect::<Result<(), _>>()?)
 }
@@ -181,8 +181,8 @@ pub(crate) fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
     step.map_err(|_| Failure::BadRequest(format!("`{text}` is not a step")))
 }
 
-/// The order that a form describes.
-fn order_of_form(
+/// The action that a form describes.
+fn action_of_form(
     data: &TaskData,
     kind: ConsoleCommand,
     form: &CommandForm,
@@ -201,7 +201,7 @@ fn order_of_form(
         (Some(text), None) if kind == ConsoleCommand::Complete => parse_json("output", text)?,
         (Some(_) | None, None) => Value::Null,
     };
-    Ok(kind.order(step, input, output, form.did_not_run.is_some()))
+    Ok(kind.action(step, input, output, form.did_not_run.is_some()))
 }
 
 /// The fields of the answer that an approval needs. `None` if its schema has no simple form.
@@ -256,19 +256,19 @@ impl DryRun {
     ) -> Self {
         let callback = data.callback(step.as_ref()).filter(|_| kind == ConsoleCommand::Approve);
         if callback.is_none_or(|callback| callback.answer.is_none()) {
-            return Self::of(data, kind.order(step, None, Value::Null, false), form, caller);
+            return Self::of(data, kind.action(step, None, Value::Null, false), form, caller);
         }
         Self { effects: Vec::new(), ..Self::of(data, kind.probe(step), form, caller) }
     }
 
-    fn of(data: &TaskData, order: CommandAction, form: &CommandForm, caller: &Caller) -> Self {
-        let preview = |order| data.dry_run(order, caller, form.reason.trim());
-        let reason = match preview(order.clone()) {
+    fn of(data: &TaskData, action: CommandAction, form: &CommandForm, caller: &Caller) -> Self {
+        let preview = |action| data.dry_run(action, caller, form.reason.trim());
+        let reason = match preview(action.clone()) {
             Preview::Does(effects) => return Self { effects, ..Self::default() },
             Preview::Unknown(reason) => return Self { unknown: Some(reason), ..Self::default() },
             Preview::Refused(reason) => reason,
         };
-        match order {
+        match action {
             CommandAction::Resubmit { step, input, did_not_run: false } => {
                 match preview(CommandAction::Resubmit { step, input, did_not_run: true }) {
                     Preview::Does(effects) => Self {

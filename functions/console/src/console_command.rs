@@ -121,7 +121,7 @@ impl ConsoleCommand {
             | Self::Undo
             | Self::Cancel
             | Self::Pause
-            | Self::Resume => self.order(step, None, Value::Null, true),
+            | Self::Resume => self.action(step, None, Value::Null, true),
         }
     }
 
@@ -135,8 +135,8 @@ impl ConsoleCommand {
         matches!(self, Self::Undo | Self::Cancel | Self::Skip | Self::Reject)
     }
 
-    /// The order of the command. Parameters that it does not have are ignored.
-    pub(crate) fn order(
+    /// The action of the command. Parameters that it does not have are ignored.
+    pub(crate) fn action(
         self,
         step: Option<Part>,
         input: Option<Value>,

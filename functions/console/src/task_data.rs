@@ -88,14 +88,14 @@ impl TaskData {
         body.and_then(|document| document.body.get("input")).unwrap_or(&Value::Null)
     }
 
-    /// Makes a dry run of an order. The result is preliminary until [`read_needed`](Self::read_needed) finds nothing more.
-    pub(crate) fn dry_run(&self, order: CommandAction, caller: &Caller, reason: &str) -> Preview {
+    /// Makes a dry run of an action. The result is preliminary until [`read_needed`](Self::read_needed) finds nothing more.
+    pub(crate) fn dry_run(&self, action: CommandAction, caller: &Caller, reason: &str) -> Preview {
         let Some(command_id) = new_command_id() else {
             return Preview::Refused("no command id could be generated".to_owned());
         };
         let (task_id, by, why) =
             (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
-        let command = Command { command_id, task_id, by, why, order, issued_at: self.now };
+        let command = Command { command_id, task_id, by, why, action, issued_at: self.now };
         match preview(&self.workflow, &self.task, &self.loaded, &command, self.now) {
             Ok(result) => result,
             Err(NeededDocuments(keys)) if keys.len() > DRY_RUN_DOCUMENTS_MAX => {

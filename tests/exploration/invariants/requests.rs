@@ -227,7 +227,7 @@ impl CheckedTransition<'_> {
             is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
         let settled = |part: &Part, old: &Progress| {
             let new = after.progress(part, before.direction());
-            new.is_some_and(|new| match command.order {
+            new.is_some_and(|new| match command.action {
                 CommandAction::Resubmit { .. } => {
                     new.state.attempt_count() > old.state.attempt_count()
                 }
@@ -246,7 +246,7 @@ impl CheckedTransition<'_> {
         let parts = before.started_actions().filter(|(part, action, old)| {
             *action == before.direction() && !is_awaited(old) && settled(part, old)
         });
-        accepted.then(|| (&command.order, parts.map(|(part, ..)| part).collect()))
+        accepted.then(|| (&command.action, parts.map(|(part, ..)| part).collect()))
     }
 
     /// An undo starts when all later parts are settled, and never past the point of no return.

@@ -102,7 +102,7 @@ impl CheckedTransition<'_> {
         let now = self.after.now;
         let accepted = after.commands.last().is_some_and(|command| command.refused.is_none());
         let named = match self.event {
-            Event::CommandReceived(ReceivedCommand { command, .. }) => match &command.order {
+            Event::CommandReceived(ReceivedCommand { command, .. }) => match &command.action {
                 CommandAction::Resubmit { step, .. } => Some(step.as_ref()),
                 CommandAction::Skip { .. }
                 | CommandAction::Complete { .. }

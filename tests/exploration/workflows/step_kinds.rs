@@ -76,7 +76,7 @@ fn event() -> ExploredWorkflow {
 fn event_commanded() -> ExploredWorkflow {
     let b = wait_for_event(&["a"], "${ steps.a.output.id }", "alert");
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": b });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         resubmit(Some(json!({ "n": 2 }))),
         skip(Some("b")),
@@ -86,7 +86,7 @@ fn event_commanded() -> ExploredWorkflow {
         CommandAction::Resume,
     ];
     let outputs = vec![Value::Null];
-    ExploredWorkflow { orders, outputs, ..workflow("event_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { commands, outputs, ..workflow("event_commanded", steps, COMMANDED, &BOTH) }
 }
 
 /// Each item waits for an event of its own.
@@ -136,12 +136,12 @@ fn cannot_begin() -> ExploredWorkflow {
         "w": { "after": ["a"], "wait": "${ input.pause }" },
     });
     let edit = |ok| resubmit(Some(json!({ "ok": ok, "list": ["x"], "pause": "30s" })));
-    let orders = vec![resubmit(None), edit(true), edit(false), skip(None), complete(Some("a"))];
+    let commands = vec![resubmit(None), edit(true), edit(false), skip(None), complete(Some("a"))];
     let budget = Budget { commands: 3, ..ONE_CRASH };
     let input = json!({ "ok": "maybe", "list": "none", "pause": "soon" });
     let (whens, waits) = (vec![("a", "input")], vec![("w", Duration::from_secs(30))]);
     ExploredWorkflow {
-        orders,
+        commands,
         input,
         whens,
         waits,
@@ -200,7 +200,7 @@ fn none_and_one() -> ExploredWorkflow {
 
 fn items_commanded() -> ExploredWorkflow {
     let steps = json!({ "g": each(&[], 1, "alert", 1), "z": reader(&["g"], "alert") });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         CommandAction::Resubmit {
             step: Some("g[0]".parse().unwrap()),
@@ -218,7 +218,7 @@ fn items_commanded() -> ExploredWorkflow {
         CommandAction::Resume,
     ];
     let input = json!({ "list": ["x", "y"] });
-    ExploredWorkflow { orders, input, ..workflow("items_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { commands, input, ..workflow("items_commanded", steps, COMMANDED, &BOTH) }
 }
 
 /// The list is stored in slices of two items. An edit replaces the first item, or the last one.
@@ -231,7 +231,7 @@ fn items_sliced() -> ExploredWorkflow {
         input: Some(list(names)),
         did_not_run: true,
     };
-    let orders = vec![
+    let commands = vec![
         edit("g[0]", ["v", "y", "z"]),
         edit("g[2]", ["x", "y", "w"]),
         resubmit(None),
@@ -239,7 +239,7 @@ fn items_sliced() -> ExploredWorkflow {
     ];
     let input = list(["x", "y", "z"]);
     let budget = Budget { commands: 2, ..ONE_CRASH };
-    ExploredWorkflow { orders, input, ..workflow("items_sliced", steps, budget, &BOTH) }
+    ExploredWorkflow { commands, input, ..workflow("items_sliced", steps, budget, &BOTH) }
 }
 
 /// The request of one item cannot be created.
@@ -247,11 +247,11 @@ fn item_impossible() -> ExploredWorkflow {
     let mut items = each(&[], 1, "undo", 2);
     items["request"]["path"] = json!("/do/${ item.id }");
     let steps = json!({ "g": items, "z": reader(&["g"], "undo") });
-    let orders = vec![resubmit(None), skip(None), CommandAction::Undo];
+    let commands = vec![resubmit(None), skip(None), CommandAction::Undo];
     let input = json!({ "list": [{ "id": "x" }, { "id": "y" }, {}, { "id": "z" }] });
     let budget = Budget { commands: 1, ..ONE_CRASH };
     let endings = [Ending::Undone, Ending::UndoFailed];
-    ExploredWorkflow { orders, input, ..workflow("item_impossible", steps, budget, &endings) }
+    ExploredWorkflow { commands, input, ..workflow("item_impossible", steps, budget, &endings) }
 }
 
 /// A wait, and a concurrent step whose reply may be the event that ends the wait.
@@ -283,7 +283,7 @@ fn wait_commanded() -> ExploredWorkflow {
         "a": undoable(&[], 1, "undo"), "w": { "after": ["a"], "wait": "30s" },
         "b": undoable(&["w"], 1, "undo"),
     });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         CommandAction::Resubmit {
             step: Some("w".parse().unwrap()),
@@ -298,7 +298,7 @@ fn wait_commanded() -> ExploredWorkflow {
         CommandAction::Resume,
     ];
     let waits = vec![("w", Duration::from_secs(30))];
-    ExploredWorkflow { orders, waits, ..workflow("wait_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { commands, waits, ..workflow("wait_commanded", steps, COMMANDED, &BOTH) }
 }
 
 /// While `p` runs, `c` may fail and start an undo, which is abandoned when `p` completes. The wait is unchanged.
@@ -345,7 +345,7 @@ fn callback_returns() -> ExploredWorkflow {
 fn callback_commanded() -> ExploredWorkflow {
     let b = with(with_callback(&[], 1, "alert"), "callback", json!({ "within": "300s" }));
     let steps = json!({ "b": b, "c": undoable(&["b"], 1, "alert") });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         skip(None),
         complete(Some("b")),
@@ -354,7 +354,7 @@ fn callback_commanded() -> ExploredWorkflow {
         CommandAction::Pause,
         CommandAction::Resume,
     ];
-    ExploredWorkflow { orders, ..workflow("callback_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { commands, ..workflow("callback_commanded", steps, COMMANDED, &BOTH) }
 }
 
 /// A step that runs a child task.
@@ -393,7 +393,7 @@ fn child_returns() -> ExploredWorkflow {
 
 fn child_commanded() -> ExploredWorkflow {
     let steps = json!({ "k": runs(&[], 1, "alert"), "b": undoable(&["k"], 1, "alert") });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         CommandAction::Resubmit { step: None, input: None, did_not_run: true },
         CommandAction::Skip { step: None, did_not_run: true },
@@ -404,7 +404,7 @@ fn child_commanded() -> ExploredWorkflow {
         CommandAction::Pause,
         CommandAction::Resume,
     ];
-    ExploredWorkflow { orders, ..workflow("child_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { commands, ..workflow("child_commanded", steps, COMMANDED, &BOTH) }
 }
 
 /// The child may expire while its parent is stopped.
@@ -458,7 +458,7 @@ fn as_child_with_point_of_no_return() -> ExploredWorkflow {
 
 fn as_child_commanded() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         skip(None),
         CommandAction::Undo,
@@ -469,7 +469,7 @@ fn as_child_commanded() -> ExploredWorkflow {
     let budget = Budget { crashes: 0, ..COMMANDED };
     ExploredWorkflow {
         is_child: true,
-        orders,
+        commands,
         ..workflow("as_child_commanded", steps, budget, &BOTH)
     }
 }
@@ -477,7 +477,7 @@ fn as_child_commanded() -> ExploredWorkflow {
 /// The task's output cannot be created until an operator edits the input.
 fn output() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": step(&[], 1, "undo") });
-    let orders = vec![
+    let commands = vec![
         resubmit(None),
         resubmit(Some(json!({ "total": 3 }))),
         skip(None),
@@ -488,7 +488,7 @@ fn output() -> ExploredWorkflow {
     workflow.edit(|definition| {
         definition.output = Some(json_template(json!({ "total": "${ input.total }" })))
     });
-    ExploredWorkflow { orders, ..workflow }
+    ExploredWorkflow { commands, ..workflow }
 }
 
 fn json_template(value: Value) -> steward_core::expression::template::Template {

@@ -13,7 +13,7 @@ use crate::{
         plan::{CompiledStep, Plan},
         step_agents::StepAgents,
     },
-    engine::{decision_input::DecisionInput, order, task_change::TaskChange, values::ValueError},
+    engine::{decision_input::DecisionInput, graph, task_change::TaskChange, values::ValueError},
     limits,
     model::{
         attempt::{Action, AttemptId},
@@ -193,7 +193,7 @@ pub(crate) fn record_effect_elsewhere(
     if let Some(complete_by) = deferred {
         change.block_undo_on_call_started_by(complete_by, step, Action::Do);
     }
-    change.task.undo_is_final = order::is_undo_final(&change.task);
+    change.task.undo_is_final = graph::is_undo_final(&change.task);
     change.fail_task_again(&reason);
 }
 

@@ -14,7 +14,7 @@ use crate::{
     engine::{
         item_list::{slice_documents, slices_of},
         notify::result_key,
-        order,
+        graph,
         passed_payloads::check_payloads,
         request::size_error,
         task_change::{TaskChange, pause_until},
@@ -46,7 +46,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     if !change.task.steps.is_empty() {
         change.task.process_state = ProcessState::Processing;
     }
-    if order::is_complete(change.plan(), &change.task) {
+    if graph::is_complete(change.plan(), &change.task) {
         finish(change);
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
 /// Starts the steps that are ready. Returns whether one of them completed or was skipped immediately.
 fn start_ready_steps(change: &mut TaskChange<'_>) -> bool {
     let plan = change.plan();
-    let ready: Vec<_> = order::ready_steps(plan, &change.task).cloned().collect();
+    let ready: Vec<_> = graph::ready_steps(plan, &change.task).cloned().collect();
     let mut passed = false;
     for name in ready {
         match start_step(change, &name, plan.step(&name)) {

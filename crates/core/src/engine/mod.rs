@@ -42,7 +42,7 @@ mod item_list;
 mod lifecycle;
 pub mod notify;
 mod operate;
-pub mod order;
+pub mod graph;
 mod outcome;
 mod passed_payloads;
 pub(crate) mod placement;

@@ -8,7 +8,7 @@ use crate::{
     engine::{
         effect::Effect,
         lifecycle,
-        order::{self, PointOfNoReturn},
+        graph::{self, PointOfNoReturn},
         values::{ValueError, ValueSources},
     },
     limits,
@@ -98,10 +98,10 @@ pub(crate) fn parent_notification(sources: ValueSources<'_>, revision: u64) -> O
         },
         ProcessState::Undone => ChildOutcome::Undone { reason: text_or_empty(&task.undo_reason) },
         ProcessState::Error => {
-            let point_of_no_return = order::point_of_no_return(sources.plan, task);
+            let point_of_no_return = graph::point_of_no_return(sources.plan, task);
             let passed = matches!(point_of_no_return, PointOfNoReturn::Passed(_));
             let not_undone = passed || task.direction() == Action::Undo;
-            let was_processed = order::was_processed(sources.plan, task);
+            let was_processed = graph::was_processed(sources.plan, task);
             ChildOutcome::Error { reason: text_or_empty(&task.error), not_undone, was_processed }
         }
     };
@@ -140,7 +140,7 @@ fn alert(task: &Task, plan: &Plan) -> EventData {
         reason: task.error.clone().unwrap_or_default(),
     };
     match task.direction() {
-        Action::Undo => EventData::UndoFailed(details(order::outstanding(plan, task))),
+        Action::Undo => EventData::UndoFailed(details(graph::outstanding(plan, task))),
         Action::Do => {
             let failed = task.part_runs().filter(|(_, record)| record.run.state.is_failed());
             EventData::TaskInError(details(failed.flat_map(|(run, _)| run.parts()).collect()))

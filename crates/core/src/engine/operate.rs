@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::engine::{
     advance::advance,
-    order::{self, PointOfNoReturn},
+    graph::{self, PointOfNoReturn},
 };
 use crate::{
     engine::{effect::Effect, task_change::TaskChange, undo},
@@ -50,7 +50,7 @@ fn record_command(
     let short = |text: &str| short_line(text, limits::COMMAND_TEXT_CHARS_MAX);
     let record = CommandRecord {
         id: command.command_id.clone(),
-        command: short(&command.order.describe(steps)),
+        command: short(&command.action.describe(steps)),
         by: short(&command.by),
         caller: caller.clone(),
         why: short(&command.why),
@@ -73,7 +73,7 @@ pub(crate) fn refused_record(
     let short = |text: &str| short_line(text, limits::COMMAND_TEXT_CHARS_MAX);
     CommandRecord {
         id: command.command_id.clone(),
-        command: short(&command.order.describe(&[])),
+        command: short(&command.action.describe(&[])),
         by: short(&command.by),
         caller: caller.clone(),
         why: short(&command.why),
@@ -102,7 +102,7 @@ impl CommandExecutor<'_, '_> {
     fn execute(&mut self, command: &Command) -> Result<(), RefusalReason> {
         self.check_is_new(command)?;
         self.change.recompute_due = true;
-        match &command.order {
+        match &command.action {
             CommandAction::Resubmit { step, input, did_not_run } => {
                 self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
                 if let Some(patch) = input {
@@ -164,7 +164,7 @@ impl CommandExecutor<'_, '_> {
             ProcessState::Processed | ProcessState::Error
                 if let Some(parent) = &task.parent
                     && (task.process_state == ProcessState::Processed
-                        || order::was_processed(self.change.plan(), task)) =>
+                        || graph::was_processed(self.change.plan(), task)) =>
             {
                 return Err(format!(
                     "the task ran for step {} of task {}, which depends on it: undo that task instead",
@@ -176,7 +176,7 @@ impl CommandExecutor<'_, '_> {
             | ProcessState::Processed
             | ProcessState::Error => {}
         }
-        if let PointOfNoReturn::Passed(step) = order::point_of_no_return(self.change.plan(), task) {
+        if let PointOfNoReturn::Passed(step) = graph::point_of_no_return(self.change.plan(), task) {
             return Err(format!("the task is past its point of no return, step {step}"));
         }
         // The operator has seen what is left at other agents, or under an earlier key.

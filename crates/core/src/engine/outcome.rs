@@ -14,7 +14,7 @@ use crate::{
         recovery::{FinalAction, RecoveryDecision, seed},
         step::CallbackDefinition,
     },
-    engine::{agent_in_use, order, request::size_error, task_change::TaskChange, undo},
+    engine::{agent_in_use, graph, request::size_error, task_change::TaskChange, undo},
     limits,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
@@ -135,7 +135,7 @@ pub(crate) fn record_late_effect(
     let is_undone = change.task.process_state == ProcessState::Undone;
     let has_stopped_again =
         change.task.undo_is_final && change.task.process_state == ProcessState::Error;
-    let cancels_nothing = is_point_of_no_return && order::is_undo_final(&change.task);
+    let cancels_nothing = is_point_of_no_return && graph::is_undo_final(&change.task);
     if is_undone || has_stopped_again || cancels_nothing {
         change.task.undo_is_final = true;
         let end = if is_undone { "task was undone" } else { "undo began" };

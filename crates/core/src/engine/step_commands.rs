@@ -7,7 +7,7 @@ use crate::{
     definition::{plan::CompiledStep, step_agents::StepAgents},
     engine::{
         command_executor::{CommandExecutor, RefusalReason},
-        order::{self, PointOfNoReturn},
+        graph::{self, PointOfNoReturn},
         outcome,
         request::{child_id, size_error},
         task_change::started_progress,
@@ -333,13 +333,13 @@ impl CommandExecutor<'_, '_> {
         }
         let task = &self.change.task;
         let progress = task.progress(step, direction);
-        let is_left = || order::parts_left_to_undo(self.change.plan(), task).contains(step);
+        let is_left = || graph::parts_left_to_undo(self.change.plan(), task).contains(step);
         if direction == Action::Undo && progress.is_none() {
             if !is_left() {
                 return Err(format!("step {step} has nothing to undo"));
             }
             // The first undo, also by hand, would make the undo of the task final.
-            if order::point_of_no_return(self.change.plan(), task) != PointOfNoReturn::Ahead {
+            if graph::point_of_no_return(self.change.plan(), task) != PointOfNoReturn::Ahead {
                 return Err(format!(
                     "the undo of step {step} cannot begin: the point of no return runs or has run"
                 ));

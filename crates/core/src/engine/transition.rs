@@ -129,7 +129,7 @@ use crate::{
         lifecycle::MayHaveLost,
         notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
-        order::{self, PointOfNoReturn},
+        graph::{self, PointOfNoReturn},
         outcome::{self, NO_REPLY},
         redelivery::wake,
         render::render_requests,
@@ -377,7 +377,7 @@ impl<'a> DecisionInput<'a, '_> {
         }
         let mut change = self.change();
         if task.process_state.is_final() {
-            let point_of_no_return = order::point_of_no_return(self.inputs.plan, task);
+            let point_of_no_return = graph::point_of_no_return(self.inputs.plan, task);
             if let PointOfNoReturn::Passed(step) = point_of_no_return {
                 if task.process_state == ProcessState::Error && self.redelivered() {
                     return self.notify_parent();

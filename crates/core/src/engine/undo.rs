@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        order::{self, PointOfNoReturn},
+        graph::{self, PointOfNoReturn},
         task_change::TaskChange,
     },
     limits,
@@ -18,9 +18,9 @@ use crate::{
 /// Starts the undos that can start, and ends the task once everything is undone. Nothing starts while the point of no
 /// return is running, because its completion cancels the undo. Nothing starts after the task's complete-by either.
 pub(crate) fn advance(change: &mut TaskChange<'_>) {
-    match order::point_of_no_return(change.plan(), &change.task) {
+    match graph::point_of_no_return(change.plan(), &change.task) {
         PointOfNoReturn::Running => return,
-        PointOfNoReturn::Passed(step) if order::is_undo_final(&change.task) => {
+        PointOfNoReturn::Passed(step) if graph::is_undo_final(&change.task) => {
             change.task.undo_is_final = true;
             return change
                 .fail_task_again(&format!("step {step} took effect after the undo began"));
@@ -34,14 +34,14 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
     change.extend_undo_deadline();
     let now = change.now();
     if now < change.task.complete_by {
-        let ready = order::ready_undos(change.plan(), &change.task, now);
+        let ready = graph::ready_undos(change.plan(), &change.task, now);
         let waited = change.parts_ready_to_start(Action::Undo);
         for part in ready.into_iter().chain(waited) {
             change.start(part, Action::Undo);
         }
     }
-    if order::is_undone(change.plan(), &change.task, now) {
-        let contradicted = order::contradicted_parts(change.plan(), &change.task).next();
+    if graph::is_undone(change.plan(), &change.task, now) {
+        let contradicted = graph::contradicted_parts(change.plan(), &change.task).next();
         match contradicted {
             None => change.task.process_state = ProcessState::Undone,
             Some(part) => change.fail_task(&format!(
@@ -49,7 +49,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
             )),
         }
     }
-    if order::is_undo_final(&change.task) {
+    if graph::is_undo_final(&change.task) {
         end_waits(change);
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
 /// Starts to undo the task, with `complete_within` of its workflow as the time for it, or what is left of the task's time
 /// if that is more: attempts in progress end by it. Stops the task in Error if it is past its point of no return.
 pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
-    if let PointOfNoReturn::Passed(step) = order::point_of_no_return(change.plan(), &change.task) {
+    if let PointOfNoReturn::Passed(step) = graph::point_of_no_return(change.plan(), &change.task) {
         return fail_past_point_of_no_return(change, reason, &step);
     }
     change.task.process_state = ProcessState::Undoing;

@@ -30,7 +30,8 @@ pub struct Command {
     /// The operator's reason, for the record.
     pub why: String,
     /// What the task is to do.
-    pub order: CommandAction,
+    #[serde(rename = "order")]
+    pub action: CommandAction,
     /// When it was issued, by the sender's clock. A task keeps the ids of its newest commands only. So a command that is
     /// older than every command in a full record is refused: it may be a duplicate.
     #[schemars(with = "String")]

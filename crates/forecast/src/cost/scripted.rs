@@ -212,7 +212,7 @@ fn send_outside(simulation: &TaskSimulation, after: Duration, message: &OutsideM
     };
     match message {
         OutsideMessage::Command(command) => {
-            log(format!("{} by {}", command.order.describe(&[]), command.by));
+            log(format!("{} by {}", command.action.describe(&[]), command.by));
             let issued_at = later(simulation.time(), after);
             let message =
                 SchedulerMessage::Command(Command { issued_at, ..Command::clone(command) });

@@ -205,7 +205,7 @@ pub(super) fn messages(case: &TestCase, task_id: &TaskId) -> Vec<(Duration, Outs
             task_id: task_id.clone(),
             by: command.by.clone().unwrap_or_else(|| "operator".to_owned()),
             why: command.why.clone().unwrap_or_else(|| "test".to_owned()),
-            order: command_action(command).ok()?,
+            action: command_action(command).ok()?,
             // The time of its delivery replaces it.
             issued_at: Timestamp::UNIX_EPOCH,
         };

@@ -297,7 +297,7 @@ impl Oracle {
 
     /// Records a command that an operator sends.
     pub(super) fn observe_command(&mut self, command: &Command) {
-        if let CommandAction::Resubmit { input: Some(patch), .. } = &command.order {
+        if let CommandAction::Resubmit { input: Some(patch), .. } = &command.action {
             let of = (command.task_id.clone(), command.command_id.clone());
             self.input_edits.insert(of, patch.clone());
         }

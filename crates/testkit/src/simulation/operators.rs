@@ -13,7 +13,7 @@ use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
     large_tasks, list_edits,
     plan::operator_output,
-    random_plan::random_order,
+    random_plan::random_action,
     task_record::is_final,
     virtual_time::MINUTE,
 };
@@ -22,8 +22,8 @@ impl SimulatedDeployment {
     /// Schedules the planned commands.
     pub(super) fn schedule_commands(&self) {
         for (n, planned) in self.plan.commands.iter().enumerate() {
-            let order = planned.action.clone();
-            if let Some(command) = self.command_of(&planned.task_id, format!("planned-{n}"), order)
+            let action = planned.action.clone();
+            if let Some(command) = self.command_of(&planned.task_id, format!("planned-{n}"), action)
             {
                 self.schedule(planned.at, ScheduledEvent::Command(command, planned.copies));
             }
@@ -54,8 +54,8 @@ impl SimulatedDeployment {
         let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
         let mut sends_commands = false;
         for task in tasks {
-            let order = match task.process_state {
-                ProcessState::Error => self.order_for(&task),
+            let action = match task.process_state {
+                ProcessState::Error => self.action_for(&task),
                 ProcessState::Processed => {
                     self.state().random.chance(0.1).then_some(CommandAction::Undo)
                 }
@@ -65,7 +65,7 @@ impl SimulatedDeployment {
                 | ProcessState::Undone => None,
             };
             let id = format!("attended-{round}");
-            let command = order.and_then(|order| self.command_of(&task.task_id, id, order));
+            let command = action.and_then(|action| self.command_of(&task.task_id, id, action));
             if let Some(command) = command {
                 self.schedule(at, ScheduledEvent::Command(command, 1));
                 sends_commands = true;
@@ -80,7 +80,7 @@ impl SimulatedDeployment {
         sends_commands
     }
 
-    fn command_of(&self, task_id: &TaskId, id: String, order: CommandAction) -> Option<Command> {
+    fn command_of(&self, task_id: &TaskId, id: String, action: CommandAction) -> Option<Command> {
         let (id, by, why) = if self.plan.tasks_near_size_limits {
             large_tasks::longest_command_texts(&id)
         } else {
@@ -89,11 +89,11 @@ impl SimulatedDeployment {
         let (command_id, task_id) = (id.parse().ok()?, task_id.clone());
         // It is issued when it is sent.
         let issued_at = Timestamp::UNIX_EPOCH;
-        Some(Command { command_id, task_id, by, why, order, issued_at })
+        Some(Command { command_id, task_id, by, why, action, issued_at })
     }
 
     /// A command that may resolve a task in Error. `did_not_run` is only set when it is true.
-    fn order_for(&self, task: &Task) -> Option<CommandAction> {
+    fn action_for(&self, task: &Task) -> Option<CommandAction> {
         let blueprint = self.plan.blueprints.iter().find(|b| b.name == task.workflow)?;
         let state = &mut *self.state();
         if self.plan.operators_edit_lists && task.undo_reason.is_none() && state.random.chance(0.7)
@@ -125,7 +125,7 @@ impl SimulatedDeployment {
             2 => CommandAction::Skip { step, did_not_run },
             3 => CommandAction::Complete { step, output: operator_output() },
             4 => CommandAction::Undo,
-            _ => random_order(blueprint, &mut state.random),
+            _ => random_action(blueprint, &mut state.random),
         })
     }
 }

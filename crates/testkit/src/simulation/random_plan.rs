@@ -349,7 +349,7 @@ fn commands(
             task_id = format!("{task_id}:{name}{}", item.unwrap_or_default()).parse()?;
             blueprint = child;
         }
-        let action = random_order(blueprint, random);
+        let action = random_action(blueprint, random);
         let at = task.at + random.skewed(faults_until.max(10 * MINUTE));
         let copies = if random.chance(0.3) { 2 } else { 1 };
         commands.push(CommandPlan { at, task_id, action, copies });
@@ -357,8 +357,8 @@ fn commands(
     Ok(commands)
 }
 
-/// A random order that may be valid. It uses only what an operator sees in the task's record.
-pub(super) fn random_order(blueprint: &Blueprint, random: &mut SeededRandom) -> CommandAction {
+/// A random action that may be valid. It uses only what an operator sees in the task's record.
+pub(super) fn random_action(blueprint: &Blueprint, random: &mut SeededRandom) -> CommandAction {
     let index = random.index(blueprint.steps.len());
     let step = index.and_then(|index| blueprint.steps.iter().nth(index));
     let each = step.is_some_and(|(_, step)| step.each.is_some());

@@ -215,13 +215,13 @@ impl Runner {
             ScheduledEvent::ReuseTaskId(index) => deployment.reuse_task_id(index),
             ScheduledEvent::Command(mut command, copies) => {
                 command.issued_at = deployment.time();
-                let (id, order) = (&command.task_id, &command.order);
+                let (id, action) = (&command.task_id, &command.action);
                 // Operators do not send commands to a task that is not visible yet, or expires soon.
                 if !deployment.is_present_for_an_hour(id) {
                     return;
                 }
                 deployment.state().oracle.observe_command(&command);
-                deployment.note("operator", || format!("{id}: {}", order.describe(&[])));
+                deployment.note("operator", || format!("{id}: {}", action.describe(&[])));
                 (0..copies).for_each(|_| deployment.command(&command));
             }
             ScheduledEvent::CommitCall(number) => drop(deployment.commit(number)),

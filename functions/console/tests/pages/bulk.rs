@@ -160,11 +160,11 @@ fn run_id_in(page: &PageResponse) -> String {
 
 fn run(tasks: &[&str]) -> BulkCommand {
     let tasks = tasks.iter().map(|id| id.parse().unwrap()).collect();
-    let order = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
+    let action = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
     let (by, why, found_by) = ("ada".to_owned(), "mended".to_owned(), String::new());
     BulkCommand {
         id: "run-1".parse().unwrap(),
-        order,
+        action,
         by,
         why,
         at: Timestamp::now(),

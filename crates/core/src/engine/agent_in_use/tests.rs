@@ -149,7 +149,7 @@ fn completed() -> ReplyOutcome {
     ReplyOutcome::Completed { output: Value::Null, may_continue: false }
 }
 
-fn command(order: CommandAction) -> Event {
+fn command(action: CommandAction) -> Event {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let command = crate::model::command::Command {
@@ -157,7 +157,7 @@ fn command(order: CommandAction) -> Event {
         task_id: "t".parse().unwrap(),
         by: "ann".to_owned(),
         why: "a test".to_owned(),
-        order,
+        action,
         issued_at: Timestamp::UNIX_EPOCH,
     };
     Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))

@@ -173,11 +173,11 @@ impl Driven {
     }
 
     /// Carries out a command. Returns why it was refused.
-    fn command(&mut self, id: &str, order: CommandAction) -> Option<String> {
+    fn command(&mut self, id: &str, action: CommandAction) -> Option<String> {
         let (command_id, task_id) = (id.parse().unwrap(), self.task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let issued_at = self.task.submitted_at;
-        let command = Command { command_id, task_id, by, why, order, issued_at };
+        let command = Command { command_id, task_id, by, why, action, issued_at };
         self.apply(&Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())));
         self.task.commands.last().unwrap().refused.clone()
     }

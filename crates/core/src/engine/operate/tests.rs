@@ -76,10 +76,10 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
         };
         apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
         let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
-        let order = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
+        let action = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let command = Command { command_id, task_id, by, why, order, issued_at: now };
+        let command = Command { command_id, task_id, by, why, action, issued_at: now };
         apply_event(
             &workflow,
             &mut task,
@@ -110,11 +110,11 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
     let mut documents = LoadedDocuments::from_iter(document);
-    let mut command = |id: String, order, issued_at: i64, now: i64| {
+    let mut command = |id: String, action, issued_at: i64, now: i64| {
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
         let issued_at = at(issued_at);
-        let command = Command { command_id, task_id, by, why, order, issued_at };
+        let command = Command { command_id, task_id, by, why, action, issued_at };
         let event = Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()));
         let context = DecisionContext {
             now: at(now),
@@ -132,8 +132,8 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
     };
     assert_eq!(command("first".to_owned(), CommandAction::Pause, 1, 2), (true, None));
     for n in 0..20 {
-        let order = if n % 2 == 0 { CommandAction::Resume } else { CommandAction::Pause };
-        let refused = command(format!("c-{n}"), order, 10 + n, 11 + n).1;
+        let action = if n % 2 == 0 { CommandAction::Resume } else { CommandAction::Pause };
+        let refused = command(format!("c-{n}"), action, 10 + n, 11 + n).1;
         assert_eq!(refused, None, "a new command is executed");
     }
     assert_eq!(command("newest".to_owned(), CommandAction::Resume, 40, 41), (false, None));
@@ -174,10 +174,10 @@ fn an_edit_that_violates_the_schema_is_refused() {
     };
     apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
     let input = Some(json!({ "n": "secret" }));
-    let order = CommandAction::Resubmit { step: None, input, did_not_run: false };
+    let action = CommandAction::Resubmit { step: None, input, did_not_run: false };
     let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
     let (by, why) = ("ann".to_owned(), "a test".to_owned());
-    let command = Command { command_id, task_id, by, why, order, issued_at: now };
+    let command = Command { command_id, task_id, by, why, action, issued_at: now };
     apply_event(
         &workflow,
         &mut task,

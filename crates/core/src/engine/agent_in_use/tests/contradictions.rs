@@ -297,8 +297,8 @@ fn the_statement_counts_while_a_request_to_the_next_agent_is_out() {
         let mut run = Run::in_order();
         run.reply(1, deferred(true));
         run.reply(1, completed());
-        let order = CommandAction::Resubmit { step, input: None, did_not_run: true };
-        assert_eq!(run.send(&command(order)), [""; 0], "the request goes on");
+        let action = CommandAction::Resubmit { step, input: None, did_not_run: true };
+        assert_eq!(run.send(&command(action)), [""; 0], "the request goes on");
         assert_eq!(run.task.commands.last().unwrap().refused, None);
         assert_eq!(run.task.process_state, ProcessState::Processing);
         assert_eq!(run.reply(2, deferred(true)), ["c #3 exclusive"]);
