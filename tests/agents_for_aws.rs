@@ -45,7 +45,7 @@ async fn submit(host: &Host, input: Value) -> Task {
     loop {
         let task = host.ports.store().load(&"o-1".parse().unwrap()).await.unwrap();
         match task {
-            Some(task) if task.process_state.is_final() => return task,
+            Some(task) if task.process_state.has_stopped() => return task,
             Some(task) if task.process_state == ProcessState::Error => return task,
             other => assert!(Instant::now() < deadline, "the task has not ended: {other:#?}"),
         }

@@ -69,7 +69,7 @@ async fn an_event_on_the_bus_completes_the_step_that_waits_for_it() {
         let deadline = Instant::now() + Duration::from_secs(60);
         let task = loop {
             let task = host.ports.store().load(&id).await.unwrap();
-            match task.filter(|task| task.process_state.is_final()) {
+            match task.filter(|task| task.process_state.has_stopped()) {
                 Some(task) => break task,
                 None => assert!(Instant::now() < deadline, "{id} does not end"),
             }

@@ -240,7 +240,7 @@ async fn a_list_of_ten_thousand_items_ends_without_a_counted_failure() {
         let response = client.get(format!("{tasks}/long?wait=25s")).send().await.unwrap();
         assert!(response.status().is_success());
         let task = host.ports.store().load(&"long".parse().unwrap()).await.unwrap().unwrap();
-        if task.process_state.is_final() {
+        if task.process_state.has_stopped() {
             break task;
         }
         assert!(Instant::now() < deadline, "{task:?}");

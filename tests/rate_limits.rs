@@ -50,7 +50,7 @@ async fn ended(host: &Host, id: &str) -> Task {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let task = host.ports.store().load(&id.parse().unwrap()).await.unwrap();
-        if let Some(task) = task.filter(|task| task.process_state.is_final()) {
+        if let Some(task) = task.filter(|task| task.process_state.has_stopped()) {
             return task;
         }
         assert!(Instant::now() < deadline, "{id} has not ended");

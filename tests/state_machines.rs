@@ -85,7 +85,7 @@ async fn execute(machine: &Value, input: Value) -> Execution {
     let task = loop {
         let task = host.ports.store().load(&"t-1".parse().unwrap()).await.unwrap();
         match task {
-            Some(task) if task.process_state.is_final() => break task,
+            Some(task) if task.process_state.has_stopped() => break task,
             other => assert!(Instant::now() < deadline, "the task has not ended: {other:#?}"),
         }
         tokio::task::yield_now().await;

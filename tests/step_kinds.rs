@@ -89,7 +89,7 @@ impl HostFixture {
         loop {
             let task = self.host.ports.store().load(&task_id.parse().unwrap()).await.unwrap();
             match task {
-                Some(task) if task.process_state.is_final() => return task,
+                Some(task) if task.process_state.has_stopped() => return task,
                 other => assert!(Instant::now() < deadline, "the task has not ended: {other:#?}"),
             }
             tokio::task::yield_now().await;

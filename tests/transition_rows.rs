@@ -241,7 +241,7 @@ fn swept(before: &Task, after: &Task) -> &'static str {
     let reason = after.error.as_ref().or(after.undo_reason.as_ref());
     let changed = before.process_state != after.process_state;
     let overdue = reason.is_some_and(|reason| reason.contains("the task was not"));
-    if before.process_state.is_final() {
+    if before.process_state.has_stopped() {
         "swept, alert unsent"
     } else if changed && overdue {
         "swept, task past due"

@@ -63,7 +63,7 @@ async fn wait_until_processed(host: &Host, id: &str) -> Task {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let task = host.ports.store().load(&id).await.unwrap();
-        if let Some(task) = task.as_ref().filter(|task| task.process_state.is_final()) {
+        if let Some(task) = task.as_ref().filter(|task| task.process_state.has_stopped()) {
             assert_eq!(task.process_state.to_string(), "Processed");
             return task.clone();
         }

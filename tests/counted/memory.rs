@@ -50,11 +50,11 @@ fn definition() -> Value {
 
 fn ports() -> ConstantPorts {
     let definition = definition();
-    let workflow = Arc::new(serde_json::from_value(definition.clone()).unwrap());
+    let plan = Arc::new(serde_json::from_value(definition.clone()).unwrap());
     let task = without_documents(decision(&fixtures::workflow(&definition), 1).task);
     let note = "x".repeat(limits::DOCUMENT_BYTES_MAX / 2 - 1_000);
     constant(Results {
-        workflow,
+        plan,
         task,
         document: json!({ "input": { "note": note } }),
         due: ids().take(MESSAGES / 8).map(|id| id.parse().unwrap()).collect(),
@@ -164,7 +164,7 @@ fn fan_out_of_numbers() -> u64 {
         "request": { "path": "/x", "body": "${ input }" },
     } } });
     let numbers: Vec<_> = (0..60_000).map(|n| n % 10).collect();
-    let workflow: Arc<Plan> = Arc::new(serde_json::from_value(definition).unwrap());
+    let plan: Arc<Plan> = Arc::new(serde_json::from_value(definition).unwrap());
     let submission = core_submission::parse(r#"{ "task_id": "t", "workflow": "large" }"#).unwrap();
     let timing = Timing {
         pickup_within: Duration::from_secs(60),
@@ -172,9 +172,9 @@ fn fan_out_of_numbers() -> u64 {
         retention: Timing::RETENTION,
     };
     let (pending, _) =
-        core_submission::accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
+        core_submission::accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, timing);
     let ports = constant(Results {
-        workflow,
+        plan,
         task: without_documents(pending),
         document: json!({ "input": { "items": (0..100).collect::<Vec<_>>(), "numbers": numbers } }),
         due: Vec::new(),

@@ -42,7 +42,7 @@ pub(crate) struct Constant(Arc<Results>);
 /// What the ports return, and what they were given.
 pub(crate) struct Results {
     /// The workflow of every task.
-    pub(crate) workflow: Arc<Plan>,
+    pub(crate) plan: Arc<Plan>,
     /// The state of every task.
     pub(crate) task: Task,
     /// The body of every document.
@@ -176,7 +176,7 @@ impl Definitions for Constant {
         _: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
         yield_now().await;
-        Ok(Some(self.workflow.clone()))
+        Ok(Some(self.plan.clone()))
     }
 
     async fn published(
@@ -185,12 +185,12 @@ impl Definitions for Constant {
         _: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
         yield_now().await;
-        Ok(Some(self.workflow.clone()))
+        Ok(Some(self.plan.clone()))
     }
 
     async fn triggered(&self, _: &str, _: &str) -> Result<Vec<Arc<Plan>>, PortError> {
         yield_now().await;
-        Ok(vec![self.workflow.clone()])
+        Ok(vec![self.plan.clone()])
     }
 
     async fn awaiting(&self, _: &str, _: &str) -> Result<Vec<Arc<Plan>>, PortError> {

@@ -180,7 +180,7 @@ impl Stack {
 
     /// Waits until a task is in a final state.
     pub(super) async fn ended(&self, id: &str) -> Task {
-        let look = async || self.task(id).await.filter(|task| task.process_state.is_final());
+        let look = async || self.task(id).await.filter(|task| task.process_state.has_stopped());
         wait_for(&format!("the end of {id}"), look).await
     }
 

@@ -262,7 +262,8 @@ impl World {
     /// Whether nothing will happen any more: no task is in progress, and no message waits.
     async fn is_quiet(&self) -> bool {
         let states = self.states().await;
-        let is_at_rest = |state: &ProcessState| state.is_final() || *state == ProcessState::Error;
+        let is_at_rest =
+            |state: &ProcessState| state.has_stopped() || *state == ProcessState::Error;
         states.len() == TASKS.len()
             && states.values().all(is_at_rest)
             && self.network.pending().is_empty()

@@ -139,7 +139,7 @@ impl ChildModel {
     }
 
     /// Whether it is in a final state.
-    pub(super) fn is_final(&self) -> bool {
+    pub(super) fn has_stopped(&self) -> bool {
         !matches!(self.state, ChildState::Absent | ChildState::Running | ChildState::Undoing)
     }
 

@@ -256,7 +256,7 @@ fn child_events(model: &ModelState) -> Vec<ModelEvent> {
 /// The next time at which a deadline passes or something can start.
 fn next_instant(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Option<Timestamp> {
     let mut instants: BTreeSet<_> = task.due.into_iter().collect();
-    if !task.process_state.is_final() {
+    if !task.process_state.has_stopped() {
         instants.insert(task.complete_by);
     }
     for (_, _, progress) in task.started_actions() {

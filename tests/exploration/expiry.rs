@@ -16,7 +16,7 @@ use steward_core::model::{
     time::{Timing, later},
 };
 
-use super::{model_state::ModelState, progress::is_final};
+use super::{model_state::ModelState, progress::has_stopped};
 
 /// How long a task is kept after its end.
 pub(super) const RETENTION: Duration = Timing::RETENTION;
@@ -91,7 +91,7 @@ impl ModelState {
         let documents = documents.map(|(key, _)| ExpiredItem::Document(key.clone()));
         let children = self.children.iter().filter(|(_, child)| {
             child.is_recorded()
-                && child.is_final()
+                && child.has_stopped()
                 && child.expires_at.as_ref().is_some_and(has_gone)
         });
         let mut all: Vec<_> =
@@ -135,7 +135,7 @@ impl ModelState {
     /// due.
     pub(super) fn expires_too_early(&self) -> Vec<String> {
         let Some(task) = &self.task else { return Vec::new() };
-        let needed = match (is_final(task), task.ended_at) {
+        let needed = match (has_stopped(task), task.ended_at) {
             (true, Some(ended_at)) => later(ended_at, RETENTION),
             (_, _) => later(task.due.unwrap_or(self.now).max(self.now), RETENTION),
         };

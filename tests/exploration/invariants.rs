@@ -20,7 +20,7 @@ use steward_core::{
 
 use super::{
     model_state::{LostEffects, ModelState},
-    progress::{has_passed, is_completed, is_final},
+    progress::{has_passed, has_stopped, is_completed},
     workflows::{Ending, ExploredWorkflow},
 };
 
@@ -224,7 +224,7 @@ impl CheckedTransition<'_> {
     /// Whether the task reached a final state, for the first time or again.
     fn ends(&self, before: &Task, after: &Task) -> bool {
         let end = |task: &Task| (task.process_state, task.ended_at);
-        self.applied && is_final(after) && end(after) != end(before)
+        self.applied && has_stopped(after) && end(after) != end(before)
     }
 
     /// The ending, if the task reached a final state.

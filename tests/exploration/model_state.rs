@@ -240,7 +240,7 @@ impl ModelState {
     fn hash_task(&self, task: &Task, workflow: &ExploredWorkflow, to: &mut impl Hasher) {
         let relative = |time: Timestamp| self.seconds_until(time, workflow);
         task.process_state.hash(to);
-        let settled = task.process_state.is_final() && self.budget.commands == 0;
+        let settled = task.process_state.has_stopped() && self.budget.commands == 0;
         if !settled {
             relative(task.complete_by).hash(to);
         }

@@ -6,7 +6,7 @@ use steward_core::model::{
     task::{ProcessState, Task},
 };
 
-pub(super) fn is_final(task: &Task) -> bool {
+pub(super) fn has_stopped(task: &Task) -> bool {
     match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => false,
         ProcessState::Processed | ProcessState::Error | ProcessState::Undone => true,

@@ -185,7 +185,7 @@ impl Search<'_> {
         let (mut passed, mut steps) = (Vec::new(), Vec::new());
         for _ in 0..EVENTS_TO_END_MAX {
             let Some(task) = &model.task else { return Ok(()) };
-            if task.process_state.is_final() && task.due.is_none() && inbox.is_empty() {
+            if task.process_state.has_stopped() && task.due.is_none() && inbox.is_empty() {
                 self.known_to_end.extend(passed);
                 return Ok(());
             }

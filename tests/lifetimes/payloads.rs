@@ -122,7 +122,7 @@ impl World {
 
     async fn pause_or_resume(&mut self, id: &str) {
         let Some(task) = self.deployment.find_task(id).await else { return };
-        if task.process_state.is_final() {
+        if task.process_state.has_stopped() {
             return;
         }
         let command = if task.paused_at.is_some() { "resume" } else { "pause" };
@@ -218,7 +218,8 @@ async fn no_payload_is_missing_or_anothers_while_its_task_exists_and_none_is_lef
         for n in 1..=4 {
             let id = format!("t-{n}");
             let paused = world.deployment.find_task(&id).await;
-            if paused.is_some_and(|task| task.paused_at.is_some() && !task.process_state.is_final())
+            if paused
+                .is_some_and(|task| task.paused_at.is_some() && !task.process_state.has_stopped())
             {
                 world.pause_or_resume(&id).await;
             }

@@ -60,7 +60,8 @@ pub(super) fn saved_changes(
         | DocumentKey::Deferral(_)
         | DocumentKey::Claim(_) => format!("document {key}"),
     }));
-    if before.locked_by.is_some() && after.locked_by.is_none() && !after.process_state.is_final() {
+    if before.locked_by.is_some() && after.locked_by.is_none() && !after.process_state.has_stopped()
+    {
         texts.push("unlocked".to_owned());
     }
     if after.due != before.due {

@@ -22,8 +22,8 @@ use steward_core::{
 };
 
 use queries::{
-    all_sent, attempts_grow, descendants, events, has_effect, in_progress_until, is_awaited,
-    is_final, is_left, is_undoing, keeps_steps, left_to_undo, matches_running_attempt,
+    all_sent, attempts_grow, descendants, events, has_effect, has_stopped, in_progress_until,
+    is_awaited, is_left, is_undoing, keeps_steps, left_to_undo, matches_running_attempt,
     matches_running_step, ran_although_undone, requests, submitted_values,
 };
 
@@ -80,7 +80,7 @@ fn task_invariants(DecisionCheck { before, after, effects, .. }: &DecisionCheck<
 
 /// A task is due soon after each wake, in case it is lost.
 fn due_invariants(DecisionCheck { after, effects, context, .. }: &DecisionCheck<'_>) -> Invariants {
-    let in_time = |time: Timestamp| is_final(after) || after.due.is_some_and(|due| due <= time);
+    let in_time = |time: Timestamp| has_stopped(after) || after.due.is_some_and(|due| due <= time);
     let delays = effects.iter().filter_map(|effect| {
         let Effect::Wake { after, .. } = effect else { return None };
         Some(*after)
@@ -110,7 +110,7 @@ fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
     vec![
         (
             "a final state changes only by a command, or by a report that contradicts it",
-            !is_final(before) || stays || commanded || ran_although_undone(before, after, event),
+            !has_stopped(before) || stays || commanded || ran_although_undone(before, after, event),
         ),
         ("the end time is the time of the decision", !ends || after.ended_at == Some(context.now)),
         (
@@ -226,7 +226,7 @@ fn request_invariants(decision: &DecisionCheck<'_>) -> Invariants {
     let no_request = requests(effects).next().is_none();
     vec![
         ("nothing starts in a paused task", after.paused_at.is_none() || no_request),
-        ("nothing starts in a task in a final state", !is_final(after) || no_request),
+        ("nothing starts in a task in a final state", !has_stopped(after) || no_request),
         (
             "nothing starts past the task's complete-by",
             no_request || context.now < after.complete_by,
@@ -329,7 +329,7 @@ pub(super) fn violated_by_effects(
         Effect::Wake { wake, .. } => wake.task_id == task.task_id,
         Effect::Submit(submission) => matches_running_step(workflow, task, submission),
         Effect::ChildEnded(ended) => task.parent.as_ref().is_some_and(|parent| {
-            is_final(task) && (&parent.task_id, &parent.step) == (&ended.task_id, &ended.step)
+            has_stopped(task) && (&parent.task_id, &parent.step) == (&ended.task_id, &ended.step)
         }),
         Effect::ParentRequest(_) | Effect::Reply(_) | Effect::Reject { .. } => false,
     };
@@ -365,6 +365,6 @@ impl DecisionCheck<'_> {
     fn ends(&self) -> bool {
         let Self { before, after, .. } = self;
         let changed = before.process_state != after.process_state;
-        is_final(after) && (changed || before.ended_at != after.ended_at)
+        has_stopped(after) && (changed || before.ended_at != after.ended_at)
     }
 }

@@ -9,7 +9,7 @@ use steward_core::model::{lifecycle::LifecycleEventKind, time::Timing};
 
 /// A parsed story.
 pub(super) struct Story {
-    pub(super) workflow: Plan,
+    pub(super) plan: Plan,
     pub(super) timing: Timing,
     pub(super) lines: Vec<StoryLine>,
 }
@@ -82,10 +82,10 @@ fn parse(text: &str) -> Result<Story, String> {
     {
         workflow.insert("output".to_owned(), json(&output));
     }
-    let workflow: Plan = serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
-    match workflow.problems().first() {
+    let plan: Plan = serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
+    match plan.problems().first() {
         Some(problem) => Err(format!("1: {problem}")),
-        None => Ok(Story { workflow, timing, lines }),
+        None => Ok(Story { plan, timing, lines }),
     }
 }
 

@@ -112,10 +112,10 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
     }
 
     fn submit(&mut self, submitted: StorySubmission) -> Result<String, String> {
-        let Story { workflow, timing, .. } = self.story;
+        let Story { plan, timing, .. } = self.story;
         let StorySubmission { input, reply_to, parent, undo } = submitted;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
-        let (workflow_name, version) = (workflow.name.clone(), None);
+        let (workflow_name, version) = (plan.name.clone(), None);
         let submission = Submission {
             task_id,
             workflow: workflow_name,
@@ -134,7 +134,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             DocumentPlaces::InItem => None,
             DocumentPlaces::Separate => Some("x".repeat(limits::INLINE_DOCUMENTS_BYTES_MAX)),
         };
-        let (task, separate) = accept(&submission, workflow, filler, self.now, *timing);
+        let (task, separate) = accept(&submission, plan, filler, self.now, *timing);
         self.documents = task.documents.iter().chain(separate).collect();
         let text = format!("{}; {}", task.process_state, due(&task));
         self.task = Some(task);
@@ -143,7 +143,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
 
     fn decide(&mut self, event: &Event, redelivered: bool) -> Result<String, String> {
         let before = self.task.clone().ok_or("nothing was submitted")?;
-        let workflow = &self.story.workflow;
+        let plan = &self.story.plan;
         let context = self.context(event, redelivered);
         let answer = self.transition(&before, event, context);
         (self.observer)(&before, event, &answer);
@@ -154,19 +154,24 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 let documents: Vec<_> = documents.collect();
                 self.store(&documents, event, &task);
                 let (before, after) = (&before, task.as_ref());
-                let decision =
-                    DecisionCheck { workflow, before, after, event, effects: &effects, context };
+                let decision = DecisionCheck {
+                    workflow: plan,
+                    before,
+                    after,
+                    event,
+                    effects: &effects,
+                    context,
+                };
                 self.violated.extend(invariants::violated_by_decision(&decision));
                 self.violated.extend(self.progress_violation(&task));
-                let mut texts =
-                    saved_changes(workflow, before, &task, &documents, &effects, self.now);
-                texts.extend(effects_sent(workflow, &effects));
+                let mut texts = saved_changes(plan, before, &task, &documents, &effects, self.now);
+                texts.extend(effects_sent(plan, &effects));
                 self.task = Some(*task);
                 texts.join("; ")
             }
             Transition::Ignore { reason, effects } => {
-                self.violated.extend(invariants::violated_by_effects(workflow, &before, &effects));
-                let resent = effects_sent(workflow, &effects).into_iter();
+                self.violated.extend(invariants::violated_by_effects(plan, &before, &effects));
+                let resent = effects_sent(plan, &effects).into_iter();
                 let resent = resent.map(|effect| format!("; again {effect}"));
                 format!("ignored: {reason:?}{}", resent.collect::<String>())
             }
@@ -193,10 +198,10 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
         event: &Event,
         context: DecisionContext<'_>,
     ) -> Transition {
-        let workflow = &self.story.workflow;
+        let plan = &self.story.plan;
         let mut read = LoadedDocuments::new();
         let answer = loop {
-            match transition(workflow, task, &read, event, context) {
+            match transition(plan, task, &read, event, context) {
                 Ok(answer) => break answer,
                 Err(NeededDocuments(keys)) => {
                     for key in keys {
@@ -221,7 +226,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             let keys: Vec<_> = read.keys().map(ToString::to_string).collect();
             self.violated.push(format!("the core wants only documents that it uses; not {keys:?}"));
         }
-        if Ok(&answer) != transition(workflow, task, &self.documents, event, context).as_ref() {
+        if Ok(&answer) != transition(plan, task, &self.documents, event, context).as_ref() {
             let text = "with all documents available, the core decides the same";
             self.violated.push(text.to_owned());
         }
@@ -231,13 +236,15 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
     /// The violation of this invariant: in a task that is not in a final state, something runs or waits; or a wake would
     /// start something, and the task is due soon in case that wake is lost.
     fn progress_violation(&self, task: &Task) -> Option<String> {
-        if task.process_state.is_final() || task.paused_at.is_some() || self.now >= task.complete_by
+        if task.process_state.has_stopped()
+            || task.paused_at.is_some()
+            || self.now >= task.complete_by
         {
             return None;
         }
-        let Story { workflow, timing, .. } = self.story;
+        let Story { plan, timing, .. } = self.story;
         let context = self.context(&Event::Wake, false);
-        let Ok(woken) = transition(workflow, task, &self.documents, &Event::Wake, context) else {
+        let Ok(woken) = transition(plan, task, &self.documents, &Event::Wake, context) else {
             return Some("the core wants no document that does not exist".to_owned());
         };
         let due_by = self.now + timing.pickup_within + timing.clock_skew;

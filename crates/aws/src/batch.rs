@@ -15,7 +15,7 @@ use steward_core::{
     },
 };
 use steward_runtime::{
-    dispatch::{AUTHENTICATED_ATTRIBUTE, Send, send_effects},
+    dispatch::{AUTHENTICATED_ATTRIBUTE, OutgoingEffect, send_effects},
     drive::DriveError,
     ports::{Clock, Ports, error_chain},
 };
@@ -146,7 +146,7 @@ pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[CorruptMe
             reason: limits::short_line(reason, limits::REASON_CHARS_MAX),
         };
         let effect = Effect::Publish(BusEvent::new(message_id, at, data));
-        Send { effect, traceparent: None, tenant: None }
+        OutgoingEffect { effect, traceparent: None, tenant: None }
     });
     for error in send_effects(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
         tracing::warn!(

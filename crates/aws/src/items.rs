@@ -69,10 +69,10 @@ impl Items {
         if task.due.is_some() {
             let shard = shard_of(&task.task_id, self.shards);
             item.insert(SHARD.to_owned(), number(i64::from(shard)));
-        } else if task.process_state.is_final() {
+        } else if task.process_state.has_stopped() {
             item.insert(EXPIRES_AT.to_owned(), number(self.task_expires_at(task).as_second()));
         }
-        if task.process_state.is_final() {
+        if task.process_state.has_stopped() {
             let partition = shard_of(&task.task_id, ended_index_partitions(self.shards));
             item.insert(ENDED.to_owned(), ended(task.process_state, partition));
         }

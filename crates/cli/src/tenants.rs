@@ -59,7 +59,7 @@ pub(crate) struct TenantCounts {
 impl TenantCounts {
     fn add(&mut self, task: &Task) {
         self.tasks += 1;
-        self.unfinished += u64::from(!task.process_state.is_final());
+        self.unfinished += u64::from(!task.process_state.has_stopped());
         self.ended += EndedCounts::of(task.process_state);
         self.failed_attempts += u64::from(task.failure_count);
     }

@@ -152,16 +152,16 @@ pub fn is_traceparent(text: &str) -> bool {
 #[must_use]
 pub fn accept(
     submission: &Submission,
-    workflow: &Plan,
+    plan: &Plan,
     traceparent: Option<String>,
     now: Timestamp,
     timing: Timing,
 ) -> (Task, Option<Document>) {
-    let complete_by = later(now, workflow.complete_within);
+    let complete_by = later(now, plan.complete_within);
     let task = Task {
         task_id: submission.task_id.clone(),
-        workflow: workflow.name.clone(),
-        version: workflow.version,
+        workflow: plan.name.clone(),
+        version: plan.version,
         process_state: ProcessState::Pending,
         revision: 1,
         locked_by: None,
@@ -173,13 +173,13 @@ pub fn accept(
         ended_at: None,
         // No attempt can be overdue before the shortest `complete_within` of the workflow. So a task that ends before
         // that updates the due index only at its end.
-        due: Some(later(now, timing.pickup_within.min(workflow.shortest_deadline()))),
+        due: Some(later(now, timing.pickup_within.min(plan.shortest_deadline()))),
         reply_to: submission.reply_to.clone(),
         tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
-        retention_start: retention_start(complete_by, workflow.complete_within),
-        retention_s: workflow.retention.map(|retention| retention.as_secs()),
+        retention_start: retention_start(complete_by, plan.complete_within),
+        retention_s: plan.retention.map(|retention| retention.as_secs()),
         traceparent,
         error: None,
         undo_reason: None,
@@ -192,7 +192,7 @@ pub fn accept(
     };
     let mut task = if submission.undo { undone_before_start(task, now) } else { task };
     let documents = vec![submission_document(submission, &task, now)];
-    let separate = place_documents(&mut task, workflow, documents).pop();
+    let separate = place_documents(&mut task, plan, documents).pop();
     (task, separate)
 }
 

@@ -62,10 +62,10 @@ impl Audit {
             parts: services.map(|service| self.part(*service, number, task, ledgers)).collect(),
         };
         let mut findings = ending.violations();
-        if end.is_final() {
+        if end.has_stopped() {
             findings.extend(self.scenario.findings(number, end, ledgers));
         }
-        if end.is_final() && end != ProcessState::Error && task.ended_at.is_none() {
+        if end.has_stopped() && end != ProcessState::Error && task.ended_at.is_none() {
             findings.push(format!("{end} without an end time"));
         }
         self.findings.extend(findings.into_iter().map(|finding| format!("{id}: {finding}")));

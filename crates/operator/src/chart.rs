@@ -283,7 +283,7 @@ struct Scale {
 impl Scale {
     /// A scale from the start of the task to its end, or to now if it is not final, with a margin.
     fn of(task: &Task, rows: &[Row], now: Timestamp) -> Self {
-        let end = if task.process_state.is_final() { task.ended_at } else { Some(now) };
+        let end = if task.process_state.has_stopped() { task.ended_at } else { Some(now) };
         let ends = rows.iter().flat_map(|row| &row.bars).map(|bar| bar.call().1.max(bar.until));
         let commands = task.commands.iter().map(|command| command.at);
         let end = ends.chain(commands).chain(end).fold(task.submitted_at, Timestamp::max);

@@ -45,7 +45,7 @@ pub enum Preview {
 /// # Errors
 /// The decision needs these documents too. Repeat the dry run with them.
 pub fn preview(
-    workflow: &Plan,
+    plan: &Plan,
     task: &Task,
     documents: &LoadedDocuments,
     command: &Command,
@@ -65,7 +65,7 @@ pub fn preview(
         callback_urls: None,
     };
     let event = Event::CommandReceived(command.clone().for_dry_run());
-    let decided = transition(workflow, task, documents, &event, context)?;
+    let decided = transition(plan, task, documents, &event, context)?;
     let Transition::Apply { task: next, effects, documents: written } = decided else {
         let reason = "the scheduler has already processed this command".to_owned();
         return Ok(Preview::Refused(reason));
@@ -75,7 +75,7 @@ pub fn preview(
         Some(reason) => Preview::Refused(reason),
         None => {
             let changes =
-                TaskChanges { workflow, before: task, after: &next, documents: &written, now };
+                TaskChanges { plan, before: task, after: &next, documents: &written, now };
             Preview::Does(changes.sentences(&effects))
         }
     })
@@ -83,7 +83,7 @@ pub fn preview(
 
 /// A task before and after a decision.
 struct TaskChanges<'a> {
-    workflow: &'a Plan,
+    plan: &'a Plan,
     before: &'a Task,
     after: &'a Task,
     /// The documents that the decision writes.
@@ -104,7 +104,7 @@ impl TaskChanges<'_> {
                 "Nothing starts until the task is resumed. Running attempts may complete"
                     .to_owned(),
             ),
-            (Some(_), None) if !after.process_state.is_final() => {
+            (Some(_), None) if !after.process_state.has_stopped() => {
                 sentences.push(
                     "The task continues. Its deadline moves by the length of the pause".to_owned(),
                 );
@@ -126,7 +126,7 @@ impl TaskChanges<'_> {
         if moved.1 == ProcessState::Undoing {
             sentences.extend(self.undo_sentences());
         }
-        if after.complete_by > before.complete_by && !after.process_state.is_final() {
+        if after.complete_by > before.complete_by && !after.process_state.has_stopped() {
             sentences.push(format!("The new deadline of the task is {:.0}", after.complete_by));
         }
         sentences.extend(effects.iter().filter_map(effect_sentence));
@@ -139,7 +139,7 @@ impl TaskChanges<'_> {
     /// What happens to a part; `None` if that is not worth a sentence.
     fn part_sentence(&self, part: &Part, action: Action, now: &Progress) -> Option<String> {
         let name = part_label(part, action);
-        let definition = self.workflow.steps.get(&part.step);
+        let definition = self.plan.steps.get(&part.step);
         let work =
             definition.and_then(|step| step.action(action)).map(|definition| definition.work);
         Some(match &now.state {
@@ -174,15 +174,15 @@ impl TaskChanges<'_> {
 
     /// Which steps are undone later, what their undos wait for, and which completed steps have no undo.
     fn undo_sentences(&self) -> Vec<String> {
-        let Self { workflow, after, .. } = self;
+        let Self { plan, after, .. } = self;
         let names = |parts: Vec<Part>| {
             let names: Vec<_> = parts.iter().map(Part::to_string).collect();
             names.join(", ")
         };
-        let mut later = graph::outstanding(workflow, after);
+        let mut later = graph::outstanding(plan, after);
         later.retain(|part| after.progress(part, Action::Undo).is_none());
         let not_undone = after.started_parts().filter(|(part, record)| {
-            let step = workflow.steps.get(&part.step);
+            let step = plan.steps.get(&part.step);
             let waits = step.is_some_and(|step| step.work().is_some_and(|work| work.is_wait()));
             let has_none = step.is_some_and(|step| step.action(Action::Undo).is_none());
             has_none && !waits && matches!(record.run.state, StepState::Completed { .. })
@@ -251,7 +251,7 @@ mod tests {
         charge["idempotent"] = json!(false);
         let mut ship = call("/parcels");
         ship["after"] = json!(["charge"]);
-        let workflow: Plan = serde_json::from_value(json!({
+        let plan: Plan = serde_json::from_value(json!({
             "name": "order", "version": 1, "complete_within": "10m",
             "input": { "properties": { "amount": { "type": "integer" } } },
             "steps": { "reserve": reserve, "charge": charge, "ship": ship },
@@ -262,7 +262,7 @@ mod tests {
         let zero = std::time::Duration::ZERO;
         let timing = Timing { pickup_within: zero, clock_skew: zero, retention: Timing::RETENTION };
         let now = Timestamp::UNIX_EPOCH;
-        let (mut task, submitted) = accept(&parse(text).unwrap(), &workflow, None, now, timing);
+        let (mut task, submitted) = accept(&parse(text).unwrap(), &plan, None, now, timing);
         let mut documents = LoadedDocuments::from_iter(submitted);
         let failed = ReplyOutcome::Failed {
             reason: "HTTP 402".to_owned(),
@@ -292,7 +292,7 @@ mod tests {
                 timing,
                 callback_urls: None,
             };
-            match transition(&workflow, &task, &documents, &event, context).unwrap() {
+            match transition(&plan, &task, &documents, &event, context).unwrap() {
                 Transition::Apply { task: next, documents: written, .. } => {
                     task = *next;
                     documents
@@ -301,7 +301,7 @@ mod tests {
                 other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
             }
         }
-        (workflow, task, documents)
+        (plan, task, documents)
     }
 
     fn command(action: CommandAction) -> Command {
@@ -321,9 +321,9 @@ mod tests {
 
     /// The preview so many seconds after the submission. The call of the failed attempt may be in progress until second 120.
     fn preview_at(seconds: i64, action: CommandAction) -> Preview {
-        let (workflow, task, documents) = stopped();
+        let (plan, task, documents) = stopped();
         let now = Timestamp::from_second(seconds).unwrap();
-        preview(&workflow, &task, &documents, &command(action), now).unwrap()
+        preview(&plan, &task, &documents, &command(action), now).unwrap()
     }
 
     fn does(sentences: &[&str]) -> Preview {
@@ -400,21 +400,21 @@ mod tests {
 
     #[test]
     fn a_decision_that_needs_another_document_says_which() {
-        let (workflow, mut task, _) = stopped();
+        let (plan, mut task, _) = stopped();
         task.documents = Default::default();
         let now = Timestamp::from_second(180).unwrap();
         let action = command(resubmit(Some(json!({ "amount": 2 })), true));
-        let needed = preview(&workflow, &task, &LoadedDocuments::new(), &action, now).unwrap_err();
+        let needed = preview(&plan, &task, &LoadedDocuments::new(), &action, now).unwrap_err();
         let keys = ["submission", "step/reserve/1/output"].map(|key| key.parse().unwrap());
         assert_eq!(needed, NeededDocuments(keys.into()));
     }
 
     #[test]
     fn a_command_that_was_processed_is_not_previewed_again() {
-        let (workflow, mut task, documents) = stopped();
+        let (plan, mut task, documents) = stopped();
         let command = command(resubmit(None, true));
         let now = Timestamp::from_second(180).unwrap();
-        let of = |task: &Task| preview(&workflow, task, &documents, &command, now).unwrap();
+        let of = |task: &Task| preview(&plan, task, &documents, &command, now).unwrap();
         assert!(matches!(of(&task), Preview::Does(_)));
         let record = steward_core::model::command::CommandRecord {
             id: command.command_id.clone(),

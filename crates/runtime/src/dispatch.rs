@@ -35,7 +35,7 @@ const MISSING_AGENT_RETRY_MS: u64 = 60_000;
 
 /// An effect to send, with the envelope of its message.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Send {
+pub struct OutgoingEffect {
     /// The effect.
     pub effect: Effect,
     /// The W3C `traceparent`.
@@ -44,7 +44,7 @@ pub struct Send {
     pub tenant: Option<Tenant>,
 }
 
-impl Send {
+impl OutgoingEffect {
     /// The end time of the task, if this effect is the alert that a task in Error stays due for.
     fn alerted_end(&self) -> Option<Timestamp> {
         match &self.effect {
@@ -71,7 +71,7 @@ pub(crate) struct PreparedEffect {
 }
 
 impl PreparedEffect {
-    pub(crate) fn new(send: Send) -> Self {
+    pub(crate) fn new(send: OutgoingEffect) -> Self {
         let alerted_end = send.alerted_end();
         let is_notification = matches!(send.effect, Effect::Notification { .. });
         let request = RequestSummary::of(&send).map(Box::new);
@@ -107,7 +107,10 @@ pub const REFUSAL_ATTRIBUTE: &str = "reason";
 
 /// Sends messages to queues and publishes events on the bus, each in batches and both concurrently. Returns a result
 /// for each effect, in the order given.
-pub async fn send_effects<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
+pub async fn send_effects<P: Ports>(
+    ports: &P,
+    sends: Vec<OutgoingEffect>,
+) -> Vec<Result<(), PortError>> {
     send_prepared(ports, sends.into_iter().map(PreparedEffect::new).collect()).await
 }
 
@@ -176,7 +179,7 @@ struct RequestSummary {
 }
 
 impl RequestSummary {
-    fn of(Send { effect, traceparent, tenant }: &Send) -> Option<Self> {
+    fn of(OutgoingEffect { effect, traceparent, tenant }: &OutgoingEffect) -> Option<Self> {
         let Effect::Request(request) = effect else { return None };
         Some(Self {
             task_id: request.task_id.clone(),
@@ -324,7 +327,7 @@ enum PreparedMessage {
     Bus(BusEvent),
 }
 
-fn prepare(Send { effect, traceparent, tenant }: Send) -> PreparedMessage {
+fn prepare(OutgoingEffect { effect, traceparent, tenant }: OutgoingEffect) -> PreparedMessage {
     PreparedMessage::Queue(match effect {
         Effect::Publish(event) => return PreparedMessage::Bus(event),
         Effect::Request(mut request) => {
@@ -455,7 +458,11 @@ mod tests {
             }))
             .unwrap();
             let plain = serde_json::to_value(&request).unwrap();
-            let send = Send { effect: Effect::Request(request), traceparent: None, tenant: None };
+            let send = OutgoingEffect {
+                effect: Effect::Request(request),
+                traceparent: None,
+                tenant: None,
+            };
             let PreparedMessage::Queue(sent) = prepare(send) else {
                 panic!("a request goes to a queue")
             };

@@ -141,7 +141,7 @@ pub fn callback_refused(reason: &'static str) {
 
 /// Counts what one save changed: the end of the task, attempts that started, attempts that failed.
 pub fn saved(before: &Task, after: &Task) {
-    if after.process_state.is_final() && !before.process_state.is_final() {
+    if after.process_state.has_stopped() && !before.process_state.has_stopped() {
         counter!(TASKS_ENDED, "state" => after.process_state.to_string()).increment(1);
         count_end_of_tenant(after);
         if after.process_state == ProcessState::Error && after.direction() == Action::Undo {

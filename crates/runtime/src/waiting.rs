@@ -39,7 +39,7 @@ pub async fn wait_for_end(
         let task = store.load(id).await?;
         let left = time_until(end, clock.now());
         let is_over = match &task {
-            Some(task) => task.process_state.is_final(),
+            Some(task) => task.process_state.has_stopped(),
             None => missing == Missing::Return,
         };
         if is_over || left.is_zero() {

@@ -22,7 +22,7 @@ type Versions = BTreeMap<(WorkflowName, u32), PublishedVersion>;
 
 #[derive(Debug)]
 struct PublishedVersion {
-    workflow: Arc<Plan>,
+    plan: Arc<Plan>,
     is_published: bool,
 }
 
@@ -42,8 +42,8 @@ impl MemoryDefinitions {
         check_task_ids(workflow, beside.iter().map(|plan| &***plan))?;
         let existing = versions
             .entry((name.clone(), version))
-            .or_insert_with(|| PublishedVersion { workflow: Arc::new(read), is_published: true });
-        if **existing.workflow != *workflow {
+            .or_insert_with(|| PublishedVersion { plan: Arc::new(read), is_published: true });
+        if **existing.plan != *workflow {
             return Err(PublishError::VersionTaken(name.clone(), version));
         }
         existing.is_published = true;
@@ -66,7 +66,7 @@ impl MemoryDefinitions {
 fn newest(versions: &Versions) -> impl Iterator<Item = Arc<Plan>> {
     let mut newest = BTreeMap::new();
     for ((name, _), version) in versions.iter().filter(|(_, version)| version.is_published) {
-        newest.insert(name, version.workflow.clone());
+        newest.insert(name, version.plan.clone());
     }
     newest.into_values().collect::<Vec<_>>().into_iter()
 }
@@ -79,7 +79,7 @@ impl Definitions for MemoryDefinitions {
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let Some(version) = version else { return self.published(name, None).await };
         let versions = lock(&self.versions);
-        Ok(versions.get(&(name.clone(), version)).map(|existing| existing.workflow.clone()))
+        Ok(versions.get(&(name.clone(), version)).map(|existing| existing.plan.clone()))
     }
 
     async fn published(
@@ -92,7 +92,7 @@ impl Definitions for MemoryDefinitions {
         let requested = versions.range((name.clone(), first)..=(name.clone(), last));
         let mut published =
             requested.map(|(_, version)| version).filter(|version| version.is_published);
-        Ok(published.next_back().map(|version| version.workflow.clone()))
+        Ok(published.next_back().map(|version| version.plan.clone()))
     }
 
     async fn triggered(
@@ -100,8 +100,8 @@ impl Definitions for MemoryDefinitions {
         source: &str,
         detail_type: &str,
     ) -> Result<Vec<Arc<Plan>>, PortError> {
-        let has_trigger = |workflow: &Arc<Plan>| {
-            workflow.trigger.as_ref().is_some_and(|trigger| trigger.matches(source, detail_type))
+        let has_trigger = |plan: &Arc<Plan>| {
+            plan.trigger.as_ref().is_some_and(|trigger| trigger.matches(source, detail_type))
         };
         Ok(newest(&lock(&self.versions)).filter(has_trigger).collect())
     }
@@ -109,7 +109,7 @@ impl Definitions for MemoryDefinitions {
     async fn awaiting(&self, source: &str, detail_type: &str) -> Result<Vec<Arc<Plan>>, PortError> {
         let versions = lock(&self.versions);
         let published = versions.values().filter(|version| version.is_published);
-        let all = published.map(|version| version.workflow.clone());
+        let all = published.map(|version| version.plan.clone());
         Ok(all.filter(|plan| plan.awaits(source, detail_type)).collect())
     }
 }

@@ -186,7 +186,7 @@ fn refused(operation: impl Fn() -> String, reason: &str) -> PortError {
 
 /// The final state of a task and when it ended; `None` if it has not ended.
 fn ended(task: &Task) -> Option<(ProcessState, Timestamp)> {
-    let state = Some(task.process_state).filter(|state| state.is_final())?;
+    let state = Some(task.process_state).filter(|state| state.has_stopped())?;
     Some((state, task.ended_at?))
 }
 

@@ -30,7 +30,7 @@ use steward_core::{
     rate::RateLimit,
 };
 use steward_runtime::{
-    dispatch::{Send, send_effects},
+    dispatch::{OutgoingEffect, send_effects},
     intake::report_wait,
     ports::{Clock, Ports, error_chain},
     trace::{SpanKind, TraceSpan},
@@ -199,12 +199,12 @@ async fn send_replies<P: Ports>(
             MessageResult::Reply(message, reply) => {
                 owners.push(message.message_id);
                 let ReceivedMessage { traceparent, tenant, .. } = message;
-                sends.push(Send { effect: Effect::Reply(*reply), traceparent, tenant });
+                sends.push(OutgoingEffect { effect: Effect::Reply(*reply), traceparent, tenant });
             }
             MessageResult::Overdue(message, task_id) => {
                 owners.push(message.message_id);
                 let effect = overdue_wake(task_id, ports.timing());
-                sends.push(Send {
+                sends.push(OutgoingEffect {
                     effect,
                     traceparent: message.traceparent,
                     tenant: message.tenant,

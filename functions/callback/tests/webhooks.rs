@@ -259,7 +259,7 @@ async fn a_webhook_completes_the_step_that_waits_for_it() {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let task = host.ports.store().load(&id).await.unwrap();
-        if let Some(task) = task.filter(|task| task.process_state.is_final()) {
+        if let Some(task) = task.filter(|task| task.process_state.has_stopped()) {
             assert_eq!(task.process_state, ProcessState::Processed);
             break;
         }

@@ -313,7 +313,7 @@ async fn rows(console: &Console, run: &BulkCommand) -> Result<Vec<BulkRow>, Port
                 record.refused.clone().map_or(CommandResult::CarriedOut, CommandResult::Refused)
             }
         };
-        let moves = |task: &Task| !task.process_state.is_final() && task.paused_at.is_none();
+        let moves = |task: &Task| !task.process_state.has_stopped() && task.paused_at.is_none();
         let goes_on = result == CommandResult::CarriedOut && task.as_ref().is_some_and(moves);
         let state = task.map(|task| task.process_state);
         BulkRow { id: id.clone(), state, result, goes_on }

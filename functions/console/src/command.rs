@@ -218,7 +218,7 @@ fn answer_fields(
 /// The merge patch from the current input to the edited input; `None` if they are equal.
 fn input_patch(data: &TaskData, form: &CommandForm, text: &str) -> Result<Option<Value>, String> {
     let edited = parse_json("input", text)?;
-    let patch = mask::patch_from_edit(&data.workflow.mask, data.input(), &edited)?;
+    let patch = mask::patch_from_edit(&data.plan.mask, data.input(), &edited)?;
     if patch.is_some() && form.base != input_version(&data.task) {
         return Err(
             "someone else has edited the input: copy your changes, reload this page, and apply them again"
@@ -329,11 +329,10 @@ impl<'s> CommandPage<'s> {
         form: CommandForm,
         dry_run: DryRun,
     ) -> Self {
-        let TaskData { task, workflow, .. } = data;
+        let TaskData { task, plan, .. } = data;
         let title = format!("{} {}", kind.label(), task.task_id);
         let input = form.input.clone();
-        let input =
-            input.unwrap_or_else(|| pretty_json(&mask::apply(&workflow.mask, data.input())));
+        let input = input.unwrap_or_else(|| pretty_json(&mask::apply(&plan.mask, data.input())));
         let output = form.output.clone().unwrap_or_else(|| "null".to_owned());
         let direction = task.direction();
         let may_have_run = task.started_actions().any(|(part, action, progress)| {
@@ -346,7 +345,7 @@ impl<'s> CommandPage<'s> {
             command: kind,
             steps: accepted_steps(data, kind, caller),
             may_have_run: kind.takes_did_not_run() && may_have_run,
-            has_mask: !workflow.mask.is_empty(),
+            has_mask: !plan.mask.is_empty(),
             answer: answer_fields(data, kind, &form),
             form,
             dry_run,
@@ -361,9 +360,9 @@ fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec
     if !kind.takes_step() {
         return Vec::new();
     }
-    let TaskData { task, workflow, .. } = data;
+    let TaskData { task, plan, .. } = data;
     let begun = task.started_parts().map(|(part, _)| part);
-    let steps = workflow.steps.keys().cloned().map(Part::from);
+    let steps = plan.steps.keys().cloned().map(Part::from);
     let first = if kind.is_answer() { data.awaiting_parts() } else { data.stuck_parts() };
     let all = first.into_iter().chain(steps).chain(begun);
     let is_accepted = |part: &Part| {

@@ -67,7 +67,7 @@ impl StateFilter {
 
     fn includes(self, state: ProcessState) -> bool {
         match self {
-            Self::Unfinished | Self::AwaitingCallback => !state.is_final(),
+            Self::Unfinished | Self::AwaitingCallback => !state.has_stopped(),
             Self::In(wanted) => wanted == state,
         }
     }
@@ -300,14 +300,14 @@ impl Filter {
     /// The final states that the filter accepts.
     fn final_states(&self) -> Vec<ProcessState> {
         let wanted = |state: &ProcessState| self.state.is_none_or(|filter| filter.includes(*state));
-        STATES.into_iter().filter(|state| state.is_final()).filter(wanted).collect()
+        STATES.into_iter().filter(|state| state.has_stopped()).filter(wanted).collect()
     }
 
     /// The indexes to search, in this order.
     fn indexes(&self) -> &'static [TaskIndex] {
         match self.state {
             None => &[TaskIndex::Unfinished, TaskIndex::Ended],
-            Some(StateFilter::In(state)) if state.is_final() => &[TaskIndex::Ended],
+            Some(StateFilter::In(state)) if state.has_stopped() => &[TaskIndex::Ended],
             Some(StateFilter::Unfinished | StateFilter::AwaitingCallback | StateFilter::In(_)) => {
                 &[TaskIndex::Unfinished]
             }

@@ -111,8 +111,8 @@ struct TaskPage<'s> {
 
 impl<'s> TaskPage<'s> {
     fn of(data: &'s TaskData, console: &Console, frame: Frame, query: &TaskQuery) -> Self {
-        let TaskData { task, workflow, documents, cut, now, .. } = data;
-        let view = TaskView::of(task).with_agents(task, workflow);
+        let TaskData { task, plan, documents, cut, now, .. } = data;
+        let view = TaskView::of(task).with_agents(task, plan);
         let lines = timeline(task, documents);
         let history = CommandEntry::all(task, &lines);
         let trace_id = task.traceparent.as_deref().and_then(trace_id).map(str::to_owned);
@@ -124,13 +124,13 @@ impl<'s> TaskPage<'s> {
         Self {
             task,
             sent: query.sent.as_ref().map(|id| SentCommand::of(id, &history)),
-            next_events: next_events(task, Some(workflow), documents),
+            next_events: next_events(task, Some(plan), documents),
             commands,
-            graph: graph::element(workflow, Some(&view)),
-            chart: chart::element(task, workflow, documents, *now),
+            graph: graph::element(plan, Some(&view)),
+            chart: chart::element(task, plan, documents, *now),
             documents: shown_documents(data, query.document.as_deref()),
             cut,
-            children: children(&view, task, workflow),
+            children: children(&view, task, plan),
             agents: agents(&view),
             logs: link(&console.links.logs),
             trace: link(&console.links.trace),
@@ -274,7 +274,7 @@ struct ShownDocument {
 /// All documents of the task. With `only`, the content of that document only.
 fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
     let mut remaining_bytes = SHOWN_BYTES_MAX;
-    let mask = &data.workflow.mask;
+    let mask = &data.plan.mask;
     let hidden = HiddenValues::of(mask, &data.documents);
     let hidden = hidden.of_all_documents(mask, data.cut.is_empty());
     let mut documents: Vec<_> = data.documents.iter().collect();

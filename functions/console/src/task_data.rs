@@ -29,7 +29,7 @@ const DRY_RUN_DOCUMENTS_MAX: usize = 500;
 /// A task with its definition and the documents that people see.
 pub(crate) struct TaskData {
     pub(crate) task: Task,
-    pub(crate) workflow: Arc<Plan>,
+    pub(crate) plan: Arc<Plan>,
     pub(crate) documents: Vec<Document>,
     /// The steps of which `documents` contain only some items.
     pub(crate) cut: Vec<CutStep>,
@@ -52,16 +52,16 @@ impl TaskData {
         let ports = &console.ports;
         let task = ports.store().load(&id).await?.ok_or_else(no_task)?;
         let (name, version) = (&task.workflow, task.version);
-        let workflow = ports.definitions().workflow(name, Some(version)).await?;
+        let plan = ports.definitions().workflow(name, Some(version)).await?;
         // Without the definition, the console does not know which values are masked.
-        let workflow = workflow.ok_or_else(|| {
+        let plan = plan.ok_or_else(|| {
             Failure::NotFound(format!("definition of workflow {name} version {version}"))
         })?;
         let ShownDocuments { ranges, cut } = ShownDocuments::of(&task, part);
         let documents = ports.store().documents_in(&task, &ranges).await?;
         let loaded = documents.iter().cloned().collect();
         let (now, needed) = (ports.clock().now(), RefCell::default());
-        Ok(Self { task, workflow, documents, cut, now, loaded, needed })
+        Ok(Self { task, plan, documents, cut, now, loaded, needed })
     }
 
     /// Reads the documents that dry runs needed. Returns false if they needed none: then their results are right.
@@ -96,7 +96,7 @@ impl TaskData {
         let (task_id, by, why) =
             (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
         let command = Command { command_id, task_id, by, why, action, issued_at: self.now };
-        match preview(&self.workflow, &self.task, &self.loaded, &command, self.now) {
+        match preview(&self.plan, &self.task, &self.loaded, &command, self.now) {
             Ok(result) => result,
             Err(NeededDocuments(keys)) if keys.len() > DRY_RUN_DOCUMENTS_MAX => {
                 Preview::Unknown(format!(
@@ -128,7 +128,7 @@ impl TaskData {
             (None, [only]) => only,
             (None, _) => return None,
         };
-        self.workflow.find(&part.step)?.callback()
+        self.plan.find(&part.step)?.callback()
     }
 
     /// The failed and waiting steps and items. While the task is being undone: those whose undo failed or waits.

@@ -64,7 +64,7 @@ struct WorkflowListPage {
 
 /// A workflow in the list: its newest published version, or its newest version if none is published.
 struct WorkflowRow {
-    workflow: Arc<Plan>,
+    plan: Arc<Plan>,
     is_published: bool,
     versions: usize,
     ended: EndedCounts,
@@ -97,13 +97,13 @@ pub(crate) async fn list(
     let rows = stream::iter(found).map(|(listed, versions)| {
         let ended = ended.get(&listed.name).copied().unwrap_or_default();
         async move {
-            let workflow = definition(definitions, &listed).await?;
+            let plan = definition(definitions, &listed).await?;
             let is_published = listed.is_published;
-            Ok::<_, Failure>(WorkflowRow { workflow, is_published, versions, ended })
+            Ok::<_, Failure>(WorkflowRow { plan, is_published, versions, ended })
         }
     });
     let rows: Vec<_> = rows.buffered(READS_AT_ONCE).try_collect().await?;
-    let next = rows.last().filter(|_| more).map(|row| row.workflow.name.clone());
+    let next = rows.last().filter(|_| more).map(|row| row.plan.name.clone());
     Ok(render(&WorkflowListPage { frame, rows, next }))
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct VersionQuery {
 #[template(path = "workflow.html")]
 struct WorkflowPage {
     frame: Frame,
-    workflow: Arc<Plan>,
+    plan: Arc<Plan>,
     is_published: bool,
     /// Newest first.
     versions: Vec<VersionSummary>,
@@ -177,11 +177,11 @@ pub(crate) async fn show(
     let find = |wanted: u32| versions.iter().find(|listed| listed.version == wanted).cloned();
     let newest = || newest_published(&versions).map(|(newest, _)| newest);
     let shown = parse_version(&query.version)?.map_or_else(newest, find).ok_or_else(missing)?;
-    let workflow = definition(definitions, &shown).await?;
+    let plan = definition(definitions, &shown).await?;
     let compared = match parse_version(&query.against)? {
         Some(with) => {
             let old = definition(definitions, &find(with).ok_or_else(missing)?).await?;
-            Some(VersionComparison { with, changes: compare_definitions(&old, &workflow) })
+            Some(VersionComparison { with, changes: compare_definitions(&old, &plan) })
         }
         None => None,
     };
@@ -189,19 +189,19 @@ pub(crate) async fn show(
     let frame = Frame::new(format!("{name} version {}", shown.version), "workflows", &caller);
     let store = console.ports.store();
     let ended = history::by_workflow(store, earlier(frame.now, COUNTED_PERIOD), frame.now);
-    let (ended, statistics) = tokio::try_join!(ended, read_statistics(store, &workflow))?;
+    let (ended, statistics) = tokio::try_join!(ended, read_statistics(store, &plan))?;
     Ok(render(&WorkflowPage {
         frame,
         is_published: shown.is_published,
         compared,
-        graph: graph::element(&workflow, None),
+        graph: graph::element(&plan, None),
         ended: ended.get(&name).copied().unwrap_or_default(),
         statistics,
         // A definition that was parsed from JSON can be serialised.
-        yaml: serde_saphyr::to_string(&**workflow).unwrap_or_default(),
-        json: serde_json::to_string_pretty(&**workflow).unwrap_or_default(),
+        yaml: serde_saphyr::to_string(&**plan).unwrap_or_default(),
+        json: serde_json::to_string_pretty(&**plan).unwrap_or_default(),
         versions,
-        workflow,
+        plan,
     }))
 }
 

@@ -22,7 +22,7 @@ use steward_core::{
     },
 };
 use steward_runtime::{
-    dispatch::{Send, send_effects},
+    dispatch::{OutgoingEffect, send_effects},
     drive::{Delivery, DriveError, drive, extend_for_parent},
     intake::report_wait,
     ports::{Clock, Ports, error_chain},
@@ -207,7 +207,7 @@ async fn postpone<P: Ports>(
         let after = pause_before_next_turn(wake.task_id.as_str(), 0);
         let wake = Wake { cause: WakeCause::Waited, ..wake };
         message_ids.push(message_id);
-        sends.push(Send { effect: Effect::Wake { wake, after }, traceparent, tenant });
+        sends.push(OutgoingEffect { effect: Effect::Wake { wake, after }, traceparent, tenant });
     }
     for (message_id, sent) in message_ids.into_iter().zip(send_effects(ports, sends).await) {
         match sent {

@@ -27,7 +27,7 @@ use steward_core::{
     submission::event::ReceivedEvent,
 };
 use steward_runtime::{
-    dispatch::{Send, send_effects},
+    dispatch::{OutgoingEffect, send_effects},
     ports::{
         Clock, Definitions, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
         SharedSaveOutcome, StateStore, error_chain,
@@ -87,7 +87,7 @@ async fn handle_message<P: Ports>(ports: &P, message: &ReceivedMessage) -> Resul
             subscribe(ports, subscription).await?.into_iter().collect()
         }
     };
-    let traced = |reply| Send { traceparent: message.traceparent.clone(), ..reply };
+    let traced = |reply| OutgoingEffect { traceparent: message.traceparent.clone(), ..reply };
     let sent = send_effects(ports, replies.into_iter().map(traced).collect()).await;
     sent.into_iter().collect::<Result<(), _>>().map_err(Failure::Port)
 }
@@ -96,14 +96,17 @@ async fn handle_message<P: Ports>(ports: &P, message: &ReceivedMessage) -> Resul
 async fn subscribe<P: Ports>(
     ports: &P,
     EventSubscription { key, waiter }: EventSubscription,
-) -> Result<Option<Send>, PortError> {
+) -> Result<Option<OutgoingEffect>, PortError> {
     let now = ports.clock().now();
     let outcome = update(ports, &key, |record| record.subscribe(waiter.clone(), now)).await?;
     Ok(outcome.map(|outcome| reply(waiter, outcome)))
 }
 
 /// Records an event for each step of a workflow that may wait for it. Returns the replies of the steps that it completes.
-async fn receive_event<P: Ports>(ports: &P, event: &ReceivedEvent) -> Result<Vec<Send>, PortError> {
+async fn receive_event<P: Ports>(
+    ports: &P,
+    event: &ReceivedEvent,
+) -> Result<Vec<OutgoingEffect>, PortError> {
     let (source, detail_type) = (event.source(), event.detail_type());
     let plans = ports.definitions().awaiting(source, detail_type).await?;
     let mut keys = Vec::new();
@@ -132,7 +135,7 @@ pub async fn record_event<P: Ports>(
     key: &CorrelationKey,
     id: &str,
     outcome: &ReplyOutcome,
-) -> Result<Option<Send>, PortError> {
+) -> Result<Option<OutgoingEffect>, PortError> {
     let now = ports.clock().now();
     let completed = update(ports, key, |record| record.record(id, outcome.clone(), now)).await?;
     Ok(completed.map(|(waiter, outcome)| reply(waiter, outcome)))
@@ -205,9 +208,9 @@ async fn update<P: Ports, T>(
     })
 }
 
-fn reply(waiter: Waiter, outcome: ReplyOutcome) -> Send {
+fn reply(waiter: Waiter, outcome: ReplyOutcome) -> OutgoingEffect {
     let Waiter { task_id, incarnation, step, attempt, until: _, tenant } = waiter;
     let (action, times, agent) = (Action::Do, AttemptTimes::default(), None);
     let reply = StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
-    Send { effect: Effect::Reply(reply), traceparent: None, tenant }
+    OutgoingEffect { effect: Effect::Reply(reply), traceparent: None, tenant }
 }

@@ -201,7 +201,7 @@ async fn waited_view<P: Ports>(
         return Ok(None);
     };
     let view = task_view(ports, &task).await?;
-    Ok(Some((view, task.process_state.is_final())))
+    Ok(Some((view, task.process_state.has_stopped())))
 }
 
 /// A task with its output, and the reasons why its steps failed or wait.

@@ -31,25 +31,25 @@ pub(crate) async fn record<P: Ports>(
         return unless_recorded(ports, submission, SubmissionRefusal::TooLate).await;
     }
     let (name, version) = (&submission.workflow, submission.version);
-    let workflow = ports.definitions().published(name, version).await?;
-    let workflow = workflow.ok_or_else(|| {
+    let plan = ports.definitions().published(name, version).await?;
+    let plan = plan.ok_or_else(|| {
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
         SubmissionRefusal::UnknownWorkflow(format!("{name}{version}"))
     });
-    match workflow {
-        Ok(workflow) => record_as(ports, submission, &workflow, traceparent).await,
+    match plan {
+        Ok(plan) => record_as(ports, submission, &plan, traceparent).await,
         Err(refusal) => unless_recorded(ports, submission, refusal).await,
     }
 }
 
-/// Records a submission as a task of `workflow`, unless it was recorded before.
+/// Records a submission as a task of `plan`, unless it was recorded before.
 pub(crate) async fn record_as<P: Ports>(
     ports: &P,
     submission: &Submission,
-    workflow: &Plan,
+    plan: &Plan,
     traceparent: Option<String>,
 ) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
-    let has_payloads = match check_input(submission, workflow) {
+    let has_payloads = match check_input(submission, plan) {
         Ok(()) => payloads::check(submission),
         Err(refusal) => Err(refusal),
     };
@@ -58,7 +58,7 @@ pub(crate) async fn record_as<P: Ports>(
         Err(refusal) => return unless_recorded(ports, submission, refusal).await,
     };
     let (task, separate) =
-        accept(submission, workflow, traceparent, ports.clock().now(), ports.timing());
+        accept(submission, plan, traceparent, ports.clock().now(), ports.timing());
     if has_payloads {
         // The uploads of a task that was recorded before may have expired, and need no further copy.
         if let Some(there) = ports.store().load(&submission.task_id).await? {

@@ -15,7 +15,7 @@ use steward_core::{
     submission::{SubmissionRefusal, is_tombstone, is_traceparent},
 };
 use steward_runtime::{
-    dispatch::Send,
+    dispatch::OutgoingEffect,
     metrics,
     ports::{Clock, Ports},
     trace::TraceSpan,
@@ -31,7 +31,7 @@ pub struct SubmissionResult {
     /// The id of the recorded task, or why the submission was refused.
     pub result: Result<TaskId, SubmissionRefusal>,
     /// The messages to send.
-    pub sends: Vec<Send>,
+    pub sends: Vec<OutgoingEffect>,
 }
 
 impl SubmissionResult {
@@ -95,7 +95,7 @@ pub(crate) fn accepted<P: Ports>(
     });
     let effects = std::iter::once(wake).chain(notice);
     let tenant = &task.tenant;
-    let sends = effects.map(|effect| Send {
+    let sends = effects.map(|effect| OutgoingEffect {
         effect,
         traceparent: traceparent.clone(),
         tenant: tenant.clone(),
@@ -118,7 +118,10 @@ pub(crate) fn refused_child(
     let id_taken = matches!(refusal, SubmissionRefusal::IdTaken(_));
     let ended = report_to_parent(&parent, ChildOutcome::Refused { reason, id_taken });
     let effect = Effect::ChildEnded(ChildEnded { attempt, ..ended });
-    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent, tenant }] }
+    SubmissionResult {
+        result: Err(refusal),
+        sends: vec![OutgoingEffect { effect, traceparent, tenant }],
+    }
 }
 
 /// The result of a refused submission: it goes to the rejected queue, with a notification and an alert.
@@ -148,7 +151,7 @@ pub(crate) fn refused<P: Ports>(
     let reject = Effect::Reject { submission: text.to_owned(), reason };
     let effects = [reject, Effect::Publish(alert)].into_iter().chain(notice);
     // Nothing is recorded, so there is no task that has a tenant.
-    let send = |effect| Send { effect, traceparent: traceparent.clone(), tenant: None };
+    let send = |effect| OutgoingEffect { effect, traceparent: traceparent.clone(), tenant: None };
     let sends = effects.map(send).collect();
     SubmissionResult { result: Err(refusal), sends }
 }

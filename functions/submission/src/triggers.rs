@@ -34,14 +34,14 @@ pub(crate) async fn receive<P: Ports>(
     text: &str,
     traceparent: Option<String>,
 ) -> Result<Vec<SubmissionResult>, PortError> {
-    let workflows = ports.definitions().triggered(event.source(), event.detail_type()).await?;
-    if workflows.is_empty() {
+    let plans = ports.definitions().triggered(event.source(), event.detail_type()).await?;
+    if plans.is_empty() {
         let traceparent = traceparent.filter(|text| is_traceparent(text));
         return Ok(vec![refused(ports, event.no_trigger_refusal(), text, None, None, traceparent)]);
     }
     let traceparent = traceparent.as_deref();
-    let recorded = stream::iter(workflows)
-        .map(|workflow| async move { record(ports, event, text, traceparent, workflow).await });
+    let recorded = stream::iter(plans)
+        .map(|plan| async move { record(ports, event, text, traceparent, plan).await });
     recorded.buffered(TASKS_AT_ONCE).try_collect().await
 }
 
@@ -51,17 +51,17 @@ async fn record<P: Ports>(
     event: &ReceivedEvent,
     text: &str,
     traceparent: Option<&str>,
-    workflow: Arc<Plan>,
+    plan: Arc<Plan>,
 ) -> Result<SubmissionResult, PortError> {
     let refused =
         |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
     let mut span = TraceSpan::begin(SPAN, SpanKind::Consumer, traceparent);
     let traceparent = task_traceparent(&span, traceparent.map(str::to_owned));
-    let result = match event.submission(&workflow) {
+    let result = match event.submission(&plan) {
         Ok(submission) => {
             set_task(&mut span, &submission);
             let task_id = Some(submission.task_id.to_string());
-            match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
+            match record_as(ports, &submission, &plan, traceparent.clone()).await? {
                 Ok(task) => accepted(ports, &submission, &task, None, traceparent),
                 Err(refusal) => refused(refusal, task_id, traceparent),
             }

@@ -9,7 +9,7 @@ use steward_core::{
     submission::{SubmissionRefusal, accept, tombstone},
 };
 use steward_runtime::{
-    dispatch::Send,
+    dispatch::OutgoingEffect,
     ports::{Clock, CreateOutcome, Definitions, PortError, Ports, StateStore},
 };
 
@@ -79,5 +79,8 @@ pub(crate) fn undo_refused(
     let outcome = ChildOutcome::Error { reason, not_undone: true, was_processed: false };
     let effect = Effect::ChildEnded(report_to_parent(parent, outcome));
     let refusal = SubmissionRefusal::IdTaken(task_id.to_string());
-    SubmissionResult { result: Err(refusal), sends: vec![Send { effect, traceparent, tenant }] }
+    SubmissionResult {
+        result: Err(refusal),
+        sends: vec![OutgoingEffect { effect, traceparent, tenant }],
+    }
 }

@@ -14,7 +14,7 @@ use steward_core::{
 };
 use steward_runtime::{
     agents::{self, RegisteredAgent},
-    dispatch::{Send, send_effects},
+    dispatch::{OutgoingEffect, send_effects},
     metrics,
     ports::{
         Channel, Clock, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
@@ -128,12 +128,12 @@ impl ChangedQueue {
         (messages != published).then_some(Self { name, messages, published, revision })
     }
 
-    fn alert(&self, now: Timestamp) -> Send {
+    fn alert(&self, now: Timestamp) -> OutgoingEffect {
         let Self { name, messages, .. } = self;
         let data = EventData::DeadLetterSeen { queue: name.clone(), messages: *messages };
         tracing::error!(queue = name, messages, "messages in a dead-letter queue");
         let effect = Effect::Publish(BusEvent::new(name, now, data));
-        Send { effect, traceparent: None, tenant: None }
+        OutgoingEffect { effect, traceparent: None, tenant: None }
     }
 
     async fn record<P: Ports>(&self, ports: &P) -> Result<(), PortError> {

@@ -56,8 +56,8 @@ impl ScenarioRun<'_> {
     /// Checks that the sweep extended the items of every unfinished task.
     fn expect_extended(&mut self, deleted: &[DeletedItem]) {
         for DeletedItem { task_id, document, .. } in deleted {
-            let is_final = |task: &Task| task.process_state.is_final();
-            let ended = self.last_tasks.get(task_id.as_str()).is_none_or(is_final);
+            let has_stopped = |task: &Task| task.process_state.has_stopped();
+            let ended = self.last_tasks.get(task_id.as_str()).is_none_or(has_stopped);
             if !ended {
                 let document = document.as_deref().unwrap_or("the item");
                 self.problems

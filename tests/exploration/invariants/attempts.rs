@@ -14,7 +14,7 @@ use steward_core::{
 
 use super::CheckedTransition;
 use crate::exploration::progress::{
-    awaited_by, has_passed, is_awaited, is_failed, is_final, is_running,
+    awaited_by, has_passed, has_stopped, is_awaited, is_failed, is_running,
 };
 
 impl CheckedTransition<'_> {
@@ -114,7 +114,7 @@ impl CheckedTransition<'_> {
 
     /// An overdue attempt is given up, its failure is counted once, and the recovery policy is followed.
     pub(super) fn check_overdue(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
-        if *self.event != Event::Swept || is_final(before) {
+        if *self.event != Event::Swept || has_stopped(before) {
             return;
         }
         let mut check = |text: &str, holds: bool| {
@@ -149,7 +149,7 @@ impl CheckedTransition<'_> {
             let allowed = policy.attempts.0 * (waits + 1);
             let again = repeatable && wanted && new.failure_count < allowed;
             let ended = before.process_state != ProcessState::Undoing
-                && (after.undo_reason.is_some() || is_final(after));
+                && (after.undo_reason.is_some() || has_stopped(after));
             check(
                 "all attempts of the recovery policy are made, and no more",
                 is_failed(new) != again || ended,

@@ -11,7 +11,7 @@ use steward_core::{
     },
 };
 
-use super::{CheckedTransition, is_final};
+use super::{CheckedTransition, has_stopped};
 use crate::exploration::{
     children::{ChildState, child_id},
     model_state::ModelState,
@@ -162,7 +162,7 @@ impl CheckedTransition<'_> {
             return check("a task without a parent sends no report", reports.is_empty());
         };
         let owes = self.ends(before, after)
-            || (is_final(after) && matches!(self.event, Event::ParentRequested(_)));
+            || (has_stopped(after) && matches!(self.event, Event::ParentRequested(_)));
         check("a child reports its end once", !owes || reports.len() == 1);
         for ended in reports {
             check(

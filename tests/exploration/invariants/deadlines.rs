@@ -7,12 +7,12 @@ use steward_core::{
 };
 
 use super::CheckedTransition;
-use crate::exploration::progress::{has_passed, is_awaited, is_final, waits_until};
+use crate::exploration::progress::{has_passed, has_stopped, is_awaited, waits_until};
 
 impl CheckedTransition<'_> {
     /// A task in which nothing is in progress is due soon, and a sweep moves the due time.
     pub(super) fn check_due(&self, after: &Task, violated: &mut Vec<String>) {
-        let (Some(due), false) = (after.due, is_final(after)) else { return };
+        let (Some(due), false) = (after.due, has_stopped(after)) else { return };
         let (now, timing) = (self.after.now, self.workflow.timing);
         if after.paused_at.is_some() {
             return;
@@ -38,7 +38,7 @@ impl CheckedTransition<'_> {
     /// A wake is sent for every wait, if a queue can delay it that long.
     pub(super) fn check_wakes(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
         let (wakes, now) = (self.wakes(), self.after.now);
-        if is_final(after) || after.paused_at.is_some() || now >= after.complete_by {
+        if has_stopped(after) || after.paused_at.is_some() || now >= after.complete_by {
             return;
         }
         for (step, action, progress) in after.started_actions() {

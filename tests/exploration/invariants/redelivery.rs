@@ -11,7 +11,7 @@ use steward_core::{
 use super::CheckedTransition;
 use crate::exploration::{
     model_state::end,
-    progress::{is_awaited, is_final, is_running, waits_until},
+    progress::{has_stopped, is_awaited, is_running, waits_until},
 };
 
 impl CheckedTransition<'_> {
@@ -29,7 +29,7 @@ impl CheckedTransition<'_> {
                 is_running(progress) && progress.state.attempt_count() == *number
             });
             // A step that will be undone should not be requested at all.
-            let wanted = runs && !is_final(after) && *action == after.direction();
+            let wanted = runs && !has_stopped(after) && *action == after.direction();
             let text =
                 format!("the lost request of {} {step} #{number} is sent again", action.name());
             check(text, !wanted || dispatch.sent);
@@ -50,7 +50,7 @@ impl CheckedTransition<'_> {
                 waits_until(progress) == Some(*at) && progress.state.attempt_count() == *number
             });
             let wanted = still
-                && !is_final(after)
+                && !has_stopped(after)
                 && after.paused_at.is_none()
                 && *action == after.direction();
             let sent = wakes.contains(at) || (*at <= now && wakes.contains(&now));
@@ -62,7 +62,7 @@ impl CheckedTransition<'_> {
         let idle = !after.started_actions().any(|(.., p)| {
             is_awaited(p) || waits_until(p).is_some() || p.in_progress(now).is_some()
         });
-        let stopped = is_final(after) || after.paused_at.is_some() || now >= after.complete_by;
+        let stopped = has_stopped(after) || after.paused_at.is_some() || now >= after.complete_by;
         let wanted = lost.immediate_wake && idle && !stopped;
         check("the lost immediate wake is sent again".to_owned(), !wanted || !wakes.is_empty());
     }

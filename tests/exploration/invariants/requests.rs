@@ -17,7 +17,7 @@ use steward_core::{
 use super::{CheckedTransition, is_left_to_undo, successors};
 use crate::exploration::{
     model_state::{Dispatch, KnownOutcome},
-    progress::{awaited_by, has_passed, is_awaited, is_completed, is_final, is_running},
+    progress::{awaited_by, has_passed, has_stopped, is_awaited, is_completed, is_running},
 };
 
 impl CheckedTransition<'_> {
@@ -36,7 +36,7 @@ impl CheckedTransition<'_> {
                 is_running(progress) && progress.state.attempt_count() == *number
             });
             check("a request belongs to the running attempt", runs);
-            check("nothing is requested in a final state", !is_final(after));
+            check("nothing is requested in a final state", !has_stopped(after));
             check(
                 "no step is requested while the task is undone",
                 !backward || *action == Action::Undo,

@@ -31,7 +31,7 @@ pub(super) fn events(effects: &[Effect]) -> impl Iterator<Item = &BusEvent> {
     })
 }
 
-pub(super) fn is_final(task: &Task) -> bool {
+pub(super) fn has_stopped(task: &Task) -> bool {
     match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => false,
         ProcessState::Processed | ProcessState::Undone | ProcessState::Error => true,

@@ -41,22 +41,22 @@ impl DefinitionCache {
         is_fresh.then(|| self.version(name, *version)).flatten()
     }
 
-    pub(super) fn insert(&mut self, workflow: &Arc<Plan>) {
+    pub(super) fn insert(&mut self, plan: &Arc<Plan>) {
         if self.versions.len() >= ENTRIES_MAX {
             *self = Self::default();
         }
-        self.versions.insert((workflow.name.clone(), workflow.version), workflow.clone());
+        self.versions.insert((plan.name.clone(), plan.version), plan.clone());
     }
 
     /// Caches the definition for new tasks that request this version, or none. `at` is the time of the read.
     pub(super) fn insert_published(
         &mut self,
-        workflow: &Arc<Plan>,
+        plan: &Arc<Plan>,
         requested: Option<u32>,
         at: Instant,
     ) {
-        self.insert(workflow);
-        self.published.insert((workflow.name.clone(), requested), (at, workflow.version));
+        self.insert(plan);
+        self.published.insert((plan.name.clone(), requested), (at, plan.version));
     }
 }
 
@@ -67,8 +67,8 @@ mod tests {
 
     fn order(version: u32) -> Arc<Plan> {
         let steps = json!({ "a": { "wait": "1s" } });
-        let workflow = json!({ "name": "order", "version": version, "steps": steps });
-        Arc::new(serde_json::from_value(workflow).unwrap())
+        let plan = json!({ "name": "order", "version": version, "steps": steps });
+        Arc::new(serde_json::from_value(plan).unwrap())
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
             (Some(2), 15, None),
         ] {
             let found = cache.published(&name, requested, after(seconds));
-            assert_eq!(found.map(|workflow| workflow.version), expected, "{requested:?} {seconds}");
+            assert_eq!(found.map(|plan| plan.version), expected, "{requested:?} {seconds}");
         }
         assert_eq!(cache.version(&name, 2), Some(order(2)));
         assert_eq!(cache.version(&name, 3), None);

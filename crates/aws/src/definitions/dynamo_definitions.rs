@@ -118,7 +118,7 @@ impl DynamoDefinitions {
         version: Option<u32>,
         wanted: impl Fn(&Workflow) -> bool,
     ) -> Result<Option<Arc<Plan>>, PortError> {
-        let is_wanted = |workflow: &Arc<Plan>| wanted(workflow);
+        let is_wanted = |plan: &Arc<Plan>| wanted(plan);
         let cached = || self.cache().published(name, version, Instant::now()).filter(is_wanted);
         let permit = match cached() {
             Some(cached) => return Ok(Some(cached)),

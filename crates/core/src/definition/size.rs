@@ -215,7 +215,7 @@ pub fn task_bytes(task: &Task) -> usize {
 #[must_use]
 pub fn item_bytes(task: &Task) -> usize {
     let due = if task.due.is_some() { SHARD_BYTES } else { 0 };
-    let end = if task.process_state.is_final() { END_BYTES } else { 0 };
+    let end = if task.process_state.has_stopped() { END_BYTES } else { 0 };
     attributes_bytes(task) + due + end
 }
 

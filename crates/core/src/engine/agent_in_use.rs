@@ -75,9 +75,9 @@ pub(crate) fn is_of_earlier_key(task: &Task, reply: &StepReply) -> bool {
 
 /// Whether the reply to an attempt with an earlier key shows that it ran the step, or may have, although it counts as one
 /// that did not. A redelivery of the reply shows nothing new.
-pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
-    let plan = case.inputs.plan;
-    let is_refused = is_newest_refusal(case.task, plan, reply);
+pub(crate) fn contradicts_refusal(input: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
+    let plan = input.inputs.plan;
+    let is_refused = is_newest_refusal(input.task, plan, reply);
     let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
     // Requests to agents that are tried in order are exclusive: one delivery acts. So what an earlier attempt says again was known,
     // and an operator repeated it, or stated that it did not run. The call of a step with a callback does not complete it.
@@ -91,7 +91,7 @@ pub(crate) fn contradicts_refusal(case: &DecisionInput<'_, '_>, reply: &StepRepl
     let completed = is_completed(reply);
     let says_more = |known: &Contradiction| completed && !known.completed;
     let known =
-        case.task.progress(&reply.step, Action::Do).map(|progress| &*progress.contradictions);
+        input.task.progress(&reply.step, Action::Do).map(|progress| &*progress.contradictions);
     let known = known.unwrap_or_default();
     let same = known.iter().find(|known| known.attempt == reply.attempt);
     // Below the attempts that are kept, one may have been dropped.

@@ -140,7 +140,7 @@ mod tests {
 
     /// A task after these events, each at a time in seconds. Its step has 30 seconds for a call, and an hour for the answer.
     fn task_after(events: &[(i64, Event)]) -> Task {
-        let workflow: Plan = serde_json::from_value(json!({
+        let plan: Plan = serde_json::from_value(json!({
             "name": "w", "version": 1, "complete_within": "2h",
             "steps": { "a": {
                 "agent": "a", "complete_within": "30s", "callback": { "within": "1h" },
@@ -154,7 +154,7 @@ mod tests {
             clock_skew: Duration::ZERO,
             retention: Timing::RETENTION,
         };
-        let (mut task, submitted) = accept(&submission, &workflow, None, at(0), timing);
+        let (mut task, submitted) = accept(&submission, &plan, None, at(0), timing);
         let loaded = LoadedDocuments::from_iter(submitted);
         for (seconds, event) in events {
             let context = DecisionContext {
@@ -165,7 +165,7 @@ mod tests {
                 timing,
                 callback_urls: None,
             };
-            match transition(&workflow, &task, &loaded, event, context).unwrap() {
+            match transition(&plan, &task, &loaded, event, context).unwrap() {
                 Transition::Apply { task: next, .. } => task = *next,
                 other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
             }

@@ -30,7 +30,7 @@ impl CommandExecutor<'_, '_> {
     /// Refuses the command if the task has ended.
     pub(super) fn check_has_not_ended(&self) -> Result<(), RefusalReason> {
         let state = self.change.task.process_state;
-        if state.is_final() { Err(format!("the task is {state}")) } else { Ok(()) }
+        if state.has_stopped() { Err(format!("the task is {state}")) } else { Ok(()) }
     }
 
     /// Continues a task in Error if no step is failed any more.

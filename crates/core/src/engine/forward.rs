@@ -12,9 +12,9 @@ use crate::{
         step::{ForEach, StepWork, wait_until},
     },
     engine::{
+        graph,
         item_list::{slice_documents, slices_of},
         notify::result_key,
-        graph,
         passed_payloads::check_payloads,
         request::size_error,
         task_change::{TaskChange, pause_until},

@@ -88,7 +88,7 @@ fn require(
 /// What the state of the task as a whole excludes.
 fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
     let state = task.process_state;
-    let is_final = state.is_final();
+    let has_stopped = state.has_stopped();
     let failures = task
         .action_runs()
         .map(|(run, _, progress)| u64::from(progress.failure_count) * run.count() as u64);
@@ -99,9 +99,9 @@ fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
         matches!(state, ProcessState::Pending | ProcessState::Processing | ProcessState::Processed);
     let depth = task.parent.as_ref().map(|parent| parent.depth);
     [
-        ("only a task that has not ended is locked", !is_final || task.locked_by.is_none()),
-        ("only a task that has not ended is paused", !is_final || task.paused_at.is_none()),
-        ("it has an end time if and only if it has ended", task.ended_at.is_some() == is_final),
+        ("only a task that has not ended is locked", !has_stopped || task.locked_by.is_none()),
+        ("only a task that has not ended is paused", !has_stopped || task.paused_at.is_none()),
+        ("it has an end time if and only if it has ended", task.ended_at.is_some() == has_stopped),
         (
             "it has an error if and only if it is in Error",
             task.error.is_some() == (state == ProcessState::Error),
@@ -159,7 +159,7 @@ fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
         ),
         ("Processed, Undone: nothing is awaited", !without_error || awaited.next().is_none()),
         ("Processed, Undone: it is not due", !without_error || task.due.is_none()),
-        ("it is due if it has not ended", state.is_final() || task.due.is_some()),
+        ("it is due if it has not ended", state.has_stopped() || task.due.is_some()),
     ]
 }
 
@@ -169,7 +169,7 @@ fn due_invariants(
     now: Timestamp,
     pickup_within: Duration,
 ) -> [(&'static str, bool); 6] {
-    let due_by = |time| task.process_state.is_final() || task.due.is_some_and(|due| due <= time);
+    let due_by = |time| task.process_state.has_stopped() || task.due.is_some_and(|due| due <= time);
     let soon = later(now, pickup_within);
     let paused = task.paused_at.is_some();
     let backward = task.undo_reason.is_some();

@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::{
     engine::{
         effect::Effect,
-        lifecycle,
         graph::{self, PointOfNoReturn},
+        lifecycle,
         values::{ValueError, ValueSources},
     },
     limits,

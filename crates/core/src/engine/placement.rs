@@ -95,10 +95,10 @@ fn map_bytes(task: &Task) -> usize {
 
 /// The bytes that the steps still need in the item.
 fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
-    let is_final = task.process_state.is_final();
-    let locked_by = if task.locked_by.is_some() || is_final { 0 } else { INSTANCE_BYTES };
+    let has_stopped = task.process_state.has_stopped();
+    let locked_by = if task.locked_by.is_some() || has_stopped { 0 } else { INSTANCE_BYTES };
     let saved_by = if task.saved_by.is_some() { 0 } else { INSTANCE_BYTES };
-    if is_final {
+    if has_stopped {
         return saved_by;
     }
     let mut reserved = GROWTH_BYTES + locked_by + saved_by;

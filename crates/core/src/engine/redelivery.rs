@@ -29,7 +29,7 @@ pub(crate) fn in_progress(
     task: &Task,
     accepts: impl Fn(&Part, Action, u32) -> bool,
 ) -> Vec<(Part, Action)> {
-    if task.process_state.is_final() {
+    if task.process_state.has_stopped() {
         return Vec::new();
     }
     let direction = task.direction();
@@ -42,7 +42,7 @@ pub(crate) fn in_progress(
 /// Returns the wakes that the last save of a task may have sent: one for each wait, and one for starts that were
 /// postponed to the next decision.
 pub(crate) fn wakes(task: &Task, now: Timestamp) -> Vec<Effect> {
-    if task.process_state.is_final() || task.paused_at.is_some() {
+    if task.process_state.has_stopped() || task.paused_at.is_some() {
         return Vec::new();
     }
     let waits = remaining_waits(task, now);

@@ -28,50 +28,50 @@ use crate::{
 
 /// Decides on an agent's reply.
 pub(crate) fn reply_received<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     reply: &StepReply,
 ) -> PendingDecision<'a> {
     let StepReply { step, action, attempt, .. } = reply;
     // An event that comes too late is no side effect.
-    let awaits_event = case.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
-    if !awaits_event && agent_in_use::is_of_earlier_key(case.task, reply) {
-        return reply_of_earlier_key(case, reply);
+    let awaits_event = input.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
+    if !awaits_event && agent_in_use::is_of_earlier_key(input.task, reply) {
+        return reply_of_earlier_key(input, reply);
     }
-    if !awaits_event && is_late_reply_of_earlier_attempt(case.inputs.plan, case.task, reply) {
-        let progress = case.task.progress(step, *action);
+    if !awaits_event && is_late_reply_of_earlier_attempt(input.inputs.plan, input.task, reply) {
+        let progress = input.task.progress(step, *action);
         if progress.is_some_and(|progress| progress.completed_by.is_none()) {
-            return late_effect(case, step, Some(&reply.outcome));
+            return late_effect(input, step, Some(&reply.outcome));
         }
-        let mut change = case.change();
+        let mut change = input.change();
         agent_in_use::record_contradiction(&mut change, reply);
         return PendingDecision::Change(change);
     }
-    let progress = match case.progress(step, *action, *attempt, "a reply") {
+    let progress = match input.progress(step, *action, *attempt, "a reply") {
         Ok(progress) => progress,
         Err(decision) => return decision,
     };
     match &progress.state {
-        StepState::Running { .. } if is_deferral_during_undo(case.task, reply) => {
-            let redelivered = case.redelivered();
+        StepState::Running { .. } if is_deferral_during_undo(input.task, reply) => {
+            let redelivered = input.redelivered();
             let again = |_: &Part, action, _| redelivered && action == Action::Undo;
-            let mut notify = case.lost_events_if_redelivered(&MayHaveLost::Reply(&step.step));
+            let mut notify = input.lost_events_if_redelivered(&MayHaveLost::Reply(&step.step));
             if redelivered {
-                notify.extend(case.wakes());
+                notify.extend(input.wakes());
             }
             PendingDecision::ignore_and(
                 IgnoreReason::StillAwaited,
-                case.lost_after_reply(step, again),
+                input.lost_after_reply(step, again),
                 notify,
             )
         }
-        StepState::Running { .. } => record_reply(case, reply),
+        StepState::Running { .. } => record_reply(input, reply),
         // The attempt was abandoned or deferred, and no other attempt has started. In a step with a callback, the
         // reply to the call does not complete the step, and it may be a second reply.
         StepState::Waiting { .. }
             if matches!(reply.outcome, ReplyOutcome::Completed { .. })
-                && !awaits_callback(case, step, *action) =>
+                && !awaits_callback(input, step, *action) =>
         {
-            record_reply(case, reply)
+            record_reply(input, reply)
         }
         StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
             if *action == Action::Do
@@ -79,58 +79,58 @@ pub(crate) fn reply_received<'a>(
                 && !awaits_event
                 && proves_effect(&reply.outcome, &progress.state) =>
         {
-            late_effect(case, step, Some(&reply.outcome))
+            late_effect(input, step, Some(&reply.outcome))
         }
-        StepState::Waiting { .. } => case.stale(step, *action),
+        StepState::Waiting { .. } => input.stale(step, *action),
         StepState::AwaitingCallback { .. }
         | StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
-        | StepState::Skipped { .. } => case.duplicate(step),
+        | StepState::Skipped { .. } => input.duplicate(step),
     }
 }
 
 /// Decides on a reply to an attempt with another idempotency key: at an agent that the step does not use any more, or before an
 /// edit of the input.
 fn reply_of_earlier_key<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     reply: &StepReply,
 ) -> PendingDecision<'a> {
-    if agent_in_use::contradicts_refusal(case, reply) {
-        let mut change = case.change();
+    if agent_in_use::contradicts_refusal(input, reply) {
+        let mut change = input.change();
         agent_in_use::record_contradiction(&mut change, reply);
         PendingDecision::Change(change)
-    } else if agent_in_use::has_moved_on(case.task, reply) {
-        case.stale_and_own_next(&reply.step, reply.action)
+    } else if agent_in_use::has_moved_on(input.task, reply) {
+        input.stale_and_own_next(&reply.step, reply.action)
     } else {
-        case.stale(&reply.step, reply.action)
+        input.stale(&reply.step, reply.action)
     }
 }
 
 /// Decides on a callback.
 pub(crate) fn callback_received<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     step: &Part,
     edit: Option<&CommandId>,
     answer: &CallbackOutcome,
 ) -> PendingDecision<'a> {
-    let definition = case.inputs.plan.find(&step.step).and_then(|step| step.callback());
+    let definition = input.inputs.plan.find(&step.step).and_then(|step| step.callback());
     let Some(definition) = definition else {
         return PendingDecision::Illegal(format!("a callback to step `{step}`, which awaits none"));
     };
-    let number = match attempt_of_callback(case, step, edit) {
+    let number = match attempt_of_callback(input, step, edit) {
         Ok(number) => number,
         Err(_)
-            if let Some(attempt) = agent_in_use::refused_before_edit(case.task, step, answer) =>
+            if let Some(attempt) = agent_in_use::refused_before_edit(input.task, step, answer) =>
         {
-            let mut change = case.change();
+            let mut change = input.change();
             agent_in_use::record_effect_elsewhere(&mut change, step, (attempt, true), None);
             change.block_undo_on_call_started_by(change.now(), step, Action::Do);
             return PendingDecision::Change(change);
         }
         Err(decision) => return decision,
     };
-    let progress = match case.progress(step, Action::Do, number, "a callback") {
+    let progress = match input.progress(step, Action::Do, number, "a callback") {
         Ok(progress) => progress,
         Err(decision) => return decision,
     };
@@ -150,19 +150,19 @@ pub(crate) fn callback_received<'a>(
             PendingDecision::ignore(IgnoreReason::InvalidAnswer)
         }
         StepState::Waiting { .. } if completes != Some(true) => {
-            callback_between_attempts(case, step, progress, heartbeat)
+            callback_between_attempts(input, step, progress, heartbeat)
         }
         // This also counts between two attempts: all attempts have the same token, so the operation of the token has
         // completed.
         StepState::Running { .. }
         | StepState::AwaitingCallback { .. }
         | StepState::Waiting { .. } => {
-            let mut change = case.change();
+            let mut change = input.change();
             let step = step.clone();
             let attempt = AttemptId { step, action: Action::Do, number };
             outcome::record_callback(&mut change, attempt, answer, None);
             advance(&mut change);
-            if change.task == *case.task {
+            if change.task == *input.task {
                 return PendingDecision::ignore(IgnoreReason::StillAwaited);
             }
             PendingDecision::Change(change)
@@ -170,12 +170,12 @@ pub(crate) fn callback_received<'a>(
         StepState::Failed { .. } | StepState::Skipped { .. }
             if !heartbeat && !progress.may_have_run =>
         {
-            late_effect(case, step, None)
+            late_effect(input, step, None)
         }
         StepState::RunningItems
         | StepState::Completed { .. }
         | StepState::Failed { .. }
-        | StepState::Skipped { .. } => case.duplicate(step),
+        | StepState::Skipped { .. } => input.duplicate(step),
     }
 }
 
@@ -184,14 +184,14 @@ pub(crate) fn callback_received<'a>(
 /// a later report. `refused` is the attempt whose submission was refused: a refusal concerns one submission only, and
 /// a later one may have been accepted.
 pub(crate) fn child_ended<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     step: &Part,
     outcome: &ChildOutcome,
     refused: Option<u32>,
     (child, revision): (Option<&TaskId>, Option<u64>),
 ) -> PendingDecision<'a> {
-    let runs_task = case.inputs.plan.find(&step.step).is_some_and(|step| step.runs_child());
-    let Some(record) = case.task.record(step).filter(|_| runs_task) else {
+    let runs_task = input.inputs.plan.find(&step.step).is_some_and(|step| step.runs_child());
+    let Some(record) = input.task.record(step).filter(|_| runs_task) else {
         return PendingDecision::Illegal(format!("step `{step}` runs no child task"));
     };
     let (action, progress) =
@@ -204,25 +204,25 @@ pub(crate) fn child_ended<'a>(
             | ChildOutcome::Error { not_undone: false, .. }
     );
     if record.run.child_revision.is_some_and(|last| revision.is_some_and(|now| now < last))
-        || child.is_some_and(|child| child_id(case.task, step).ok().as_ref() != Some(child))
+        || child.is_some_and(|child| child_id(input.task, step).ok().as_ref() != Some(child))
         || action == Action::Do && is_refusal_of_another(outcome, refused, progress)
     {
-        return case.stale(step, action);
+        return input.stale(step, action);
     }
     match &progress.state {
         // The child task has not received the request to undo it yet, or this report started the undo.
         StepState::Running { .. } | StepState::Waiting { .. }
             if forward && action == Action::Undo =>
         {
-            if case.redelivered() {
-                return case.duplicate(step);
+            if input.redelivered() {
+                return input.duplicate(step);
             }
             PendingDecision::ignore(IgnoreReason::StaleReply)
         }
         StepState::Running { .. } | StepState::Waiting { .. } => {
             // The report counts as the first attempt if it arrives before the request to the child.
             let number = progress.state.attempt_count().max(1);
-            let mut change = case.change();
+            let mut change = input.change();
             let step = step.clone();
             let attempt = AttemptId { step, action, number };
             child_outcome::record_child(&mut change, attempt, outcome, revision);
@@ -234,9 +234,9 @@ pub(crate) fn child_ended<'a>(
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => match action {
-            Action::Do => child_changed(case, (step, progress), outcome, revision),
+            Action::Do => child_changed(input, (step, progress), outcome, revision),
             Action::Undo => {
-                child_changed_after_undo(case, (step, &record.run, progress), outcome, revision)
+                child_changed_after_undo(input, (step, &record.run, progress), outcome, revision)
             }
         },
     }
@@ -244,14 +244,14 @@ pub(crate) fn child_ended<'a>(
 
 /// Decides on a report of a child task whose end the part has recorded, or gave up: an effect has come to light since, or it is gone.
 fn child_changed<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     (step, run): (&Part, &Progress),
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) -> PendingDecision<'a> {
     let has_effect = matches!(outcome, ChildOutcome::Processed { .. } | ChildOutcome::Error { .. });
     let may_change = counts_as_not_run(&run.state, run);
-    let mut change = case.change();
+    let mut change = input.change();
     if has_effect && may_change && !run.may_have_run {
         child_outcome::record_revision(&mut change, step, revision);
         record_late_effect(change, step, None)
@@ -267,19 +267,19 @@ fn child_changed<'a>(
         child_outcome::record_effect_after_end(&mut change, step, outcome, revision);
         PendingDecision::Change(change)
     } else {
-        case.duplicate(step)
+        input.duplicate(step)
     }
 }
 
 /// Decides on a report of a child task whose undo has ended.
 fn child_changed_after_undo<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     (step, run, undo): (&Part, &Progress, &Progress),
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) -> PendingDecision<'a> {
     let is_undone = matches!(undo.state, StepState::Completed { .. });
-    let mut change = case.change();
+    let mut change = input.change();
     if is_undone && child_outcome::is_effect_after_undo(run, outcome, revision) {
         child_outcome::record_effect_after_undo(&mut change, step, revision);
     } else if matches!(outcome, ChildOutcome::Undone { .. })
@@ -288,7 +288,7 @@ fn child_changed_after_undo<'a>(
         // An effect that it reported before is gone.
         child_outcome::record_revision(&mut change, step, revision);
     } else {
-        return case.duplicate(step);
+        return input.duplicate(step);
     }
     PendingDecision::Change(change)
 }
@@ -303,8 +303,8 @@ fn is_refusal_of_another(
         && refused.is_some_and(|number| Some(number) != progress.state.newest_attempt())
 }
 
-fn record_reply<'a>(case: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingDecision<'a> {
-    let mut change = case.change();
+fn record_reply<'a>(input: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingDecision<'a> {
+    let mut change = input.change();
     outcome::record_reply(&mut change, reply);
     advance(&mut change);
     PendingDecision::Change(change)
@@ -312,11 +312,11 @@ fn record_reply<'a>(case: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingD
 
 /// Decides on an attempt that took effect, or may have, although it was recorded as one that did not.
 fn late_effect<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     step: &Part,
     outcome: Option<&ReplyOutcome>,
 ) -> PendingDecision<'a> {
-    record_late_effect(case.change(), step, outcome)
+    record_late_effect(input.change(), step, outcome)
 }
 
 fn record_late_effect<'a>(
@@ -345,27 +345,27 @@ fn counts_as_not_run(state: &StepState, progress: &Progress) -> bool {
 /// Decides on a callback between two attempts that does not complete the step. The token is sent with a call, so the
 /// callback proves that a call was made.
 fn callback_between_attempts<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     step: &Part,
     progress: &Progress,
     heartbeat: bool,
 ) -> PendingDecision<'a> {
     if heartbeat || progress.may_have_run {
-        return case.stale(step, Action::Do);
+        return input.stale(step, Action::Do);
     }
-    late_effect(case, step, None)
+    late_effect(input, step, None)
 }
 
 /// Returns the attempt to which a callback belongs. All attempts with the same input have the same token, as they
 /// have the same idempotency key. A callback belongs to the newest of them.
 fn attempt_of_callback<'a>(
-    case: &DecisionInput<'a, '_>,
+    input: &DecisionInput<'a, '_>,
     step: &Part,
     edit: Option<&CommandId>,
 ) -> Result<u32, PendingDecision<'a>> {
-    match case.task.progress(step, Action::Do) {
+    match input.task.progress(step, Action::Do) {
         Some(progress) if progress.input_edit_id.as_ref() != edit => {
-            Err(case.stale(step, Action::Do))
+            Err(input.stale(step, Action::Do))
         }
         Some(progress) => Ok(progress.state.attempt_count()),
         None => {
@@ -376,8 +376,8 @@ fn attempt_of_callback<'a>(
 }
 
 /// Whether the call does not complete the step because it awaits a callback.
-fn awaits_callback(case: &DecisionInput<'_, '_>, part: &Part, action: Action) -> bool {
-    action == Action::Do && case.inputs.plan.step(&part.step).callback().is_some()
+fn awaits_callback(input: &DecisionInput<'_, '_>, part: &Part, action: Action) -> bool {
+    action == Action::Do && input.inputs.plan.step(&part.step).callback().is_some()
 }
 
 /// Whether the reply shows that an earlier attempt took effect, or may have, which was recorded as one that did not,

@@ -329,15 +329,15 @@ mod tests {
         retention: Timing::RETENTION,
     };
 
-    fn submitted_task(workflow: &Plan, input: &Value) -> (Task, LoadedDocuments) {
+    fn submitted_task(plan: &Plan, input: &Value) -> (Task, LoadedDocuments) {
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
         let submission = parse(&submission).unwrap();
-        let (task, submitted) = accept(&submission, workflow, None, Timestamp::UNIX_EPOCH, TIMING);
+        let (task, submitted) = accept(&submission, plan, None, Timestamp::UNIX_EPOCH, TIMING);
         (task, LoadedDocuments::from_iter(submitted))
     }
 
     fn wake(
-        workflow: &Plan,
+        plan: &Plan,
         task: &Task,
         loaded: &LoadedDocuments,
     ) -> (Task, LoadedDocuments, Vec<Effect>) {
@@ -350,7 +350,7 @@ mod tests {
             timing: TIMING,
             callback_urls: None,
         };
-        match transition(workflow, task, loaded, &Event::Wake, context).unwrap() {
+        match transition(plan, task, loaded, &Event::Wake, context).unwrap() {
             Transition::Apply { task, documents, effects } => {
                 let stored = task.documents.iter().chain(documents).collect();
                 (*task, stored, effects)
@@ -359,19 +359,19 @@ mod tests {
         }
     }
 
-    fn workflow(step: &Value) -> Plan {
+    fn plan_of(step: &Value) -> Plan {
         serde_json::from_value(json!({ "name": "w", "version": 1, "steps": { "a": step } }))
             .unwrap()
     }
 
     #[test]
     fn a_request_above_the_limit_of_a_document_is_a_permanent_failure_of_its_step() {
-        let workflow =
-            workflow(&json!({ "agent": "a", "request": { "path": "/x", "body": "${ input }" } }));
+        let plan =
+            plan_of(&json!({ "agent": "a", "request": { "path": "/x", "body": "${ input }" } }));
         // Each of these characters has three bytes, and six in a message.
         let text = "\u{ffff}".repeat(limits::DOCUMENT_BYTES_MAX / 4);
-        let (task, loaded) = submitted_task(&workflow, &json!(text));
-        let (after, stored, effects) = wake(&workflow, &task, &loaded);
+        let (task, loaded) = submitted_task(&plan, &json!(text));
+        let (after, stored, effects) = wake(&plan, &task, &loaded);
         let sent = effects.iter().any(|effect| matches!(effect, Effect::Request(_)));
         assert!(!sent, "a request is sent");
         assert!(after.steps["a"].run.state.is_failed());
@@ -384,33 +384,33 @@ mod tests {
     #[test]
     fn a_request_has_the_output_template_of_its_step_and_an_undo_has_none() {
         let output = json!({ "id": "${ response.body.id }" });
-        let workflow = workflow(&json!({
+        let plan = plan_of(&json!({
             "agent": "a", "request": { "path": "/x" }, "output": output,
             "undo": { "request": { "path": "/y" } },
         }));
-        let (task, loaded) = submitted_task(&workflow, &Value::Null);
-        let (_, _, effects) = wake(&workflow, &task, &loaded);
+        let (task, loaded) = submitted_task(&plan, &Value::Null);
+        let (_, _, effects) = wake(&plan, &task, &loaded);
         let request = effects.iter().find_map(|effect| {
             let Effect::Request(request) = effect else { return None };
             Some(request)
         });
         assert_eq!(request.unwrap().output.as_deref().map(Template::source), Some(&output));
-        let undo = workflow.steps["a"].action(Action::Undo).unwrap();
+        let undo = plan.steps["a"].action(Action::Undo).unwrap();
         assert!(matches!(undo.work, StepWork::Call { output: None, .. }));
     }
 
     #[test]
     fn requests_over_the_memory_limit_of_a_decision_start_in_later_decisions() {
-        let workflow = workflow(&json!({
+        let plan = plan_of(&json!({
             "agent": "a", "for_each": { "items": "${ input.items }", "at_once": 100 },
             "request": { "path": "/x", "body": "${ input }" },
         }));
         let text = "x".repeat(100_000);
         let input = json!({ "items": (0..50).collect::<Vec<_>>(), "text": text });
-        let (mut task, loaded) = submitted_task(&workflow, &input);
+        let (mut task, loaded) = submitted_task(&plan, &input);
         let (mut started, mut decisions) = (BTreeSet::new(), 0);
         loop {
-            let (after, _, effects) = wake(&workflow, &task, &loaded);
+            let (after, _, effects) = wake(&plan, &task, &loaded);
             decisions += 1;
             let requests: Vec<_> = effects
                 .iter()

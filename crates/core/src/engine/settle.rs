@@ -29,8 +29,8 @@ pub(crate) fn settle(
     requests: Vec<Effect>,
 ) -> Transition {
     let now = change.now();
-    let is_final = change.task.process_state.is_final();
-    let ended = is_final && (!before.process_state.is_final() || change.reports_end_again);
+    let has_stopped = change.task.process_state.has_stopped();
+    let ended = has_stopped && (!before.process_state.has_stopped() || change.reports_end_again);
     if ended {
         change.task.ended_at = Some(now);
         change.task.locked_by = None;
@@ -39,7 +39,7 @@ pub(crate) fn settle(
     let items = change.task.steps.values_mut().filter_map(|record| record.items.as_mut());
     items.for_each(|items| items.compact(now));
     wake_after_calls(&mut change, before);
-    if is_final || change.task.paused_at.is_some() {
+    if has_stopped || change.task.paused_at.is_some() {
         change.wakes.after.clear();
     }
     change.extend_retention();

@@ -125,11 +125,11 @@ use crate::{
         documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
+        graph::{self, PointOfNoReturn},
         invariants::ViolatedInvariant,
         lifecycle::MayHaveLost,
         notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
-        graph::{self, PointOfNoReturn},
         outcome::{self, NO_REPLY},
         redelivery::wake,
         render::render_requests,
@@ -169,18 +169,18 @@ pub fn transition(
     }
     let cache = DocumentCache::new(documents);
     let inputs = Inputs { plan, context, documents: &cache, wait_tolerance: Duration::ZERO };
-    let case = DecisionInput { task, inputs };
-    let transition = match case.decide(event) {
+    let input = DecisionInput { task, inputs };
+    let transition = match input.decide(event) {
         PendingDecision::Change(mut change) => {
-            change.notifications.extend(case.lost_although_it_changes(event));
+            change.notifications.extend(input.lost_although_it_changes(event));
             let requests = render_requests(&mut change);
-            case.within_size(settle(change, task, requests), event)
+            input.within_size(settle(change, task, requests), event)
         }
         PendingDecision::Ignore { reason, resend, notify } => {
             // These requests may have been sent before.
             let requests = resend
                 .iter()
-                .filter_map(|(part, action)| render_request(case.sources(), part, *action).ok())
+                .filter_map(|(part, action)| render_request(input.sources(), part, *action).ok())
                 .map(Effect::into_resent);
             Transition::Ignore { reason, effects: requests.chain(notify).collect() }
         }
@@ -216,7 +216,7 @@ pub fn stop_for_size(
     context: DecisionContext<'_>,
 ) -> Transition {
     let limit = limits::TASK_ITEM_BYTES_MAX / 1_000;
-    if task.process_state.is_final() {
+    if task.process_state.has_stopped() {
         let effects = match event {
             Event::CommandReceived(command) => {
                 let reason = format!("the task's record is full: its limit is {limit} KB");
@@ -329,7 +329,7 @@ impl<'a> DecisionInput<'a, '_> {
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
         let is_report = !matches!(event, Event::CommandReceived(_));
         let stops_again = |task: &Task| {
-            is_report && self.task.process_state.is_final() && task.error != self.task.error
+            is_report && self.task.process_state.has_stopped() && task.error != self.task.error
         };
         let grows = match &decided {
             Transition::Apply { task, .. } => {
@@ -372,11 +372,11 @@ impl<'a> DecisionInput<'a, '_> {
     fn undo_for_parent(&self) -> PendingDecision<'a> {
         let task = self.task;
         if task.direction() == Action::Undo {
-            let is_final = task.process_state.is_final();
-            return if is_final { self.notify_parent() } else { self.advance_task() };
+            let has_stopped = task.process_state.has_stopped();
+            return if has_stopped { self.notify_parent() } else { self.advance_task() };
         }
         let mut change = self.change();
-        if task.process_state.is_final() {
+        if task.process_state.has_stopped() {
             let point_of_no_return = graph::point_of_no_return(self.inputs.plan, task);
             if let PointOfNoReturn::Passed(step) = point_of_no_return {
                 if task.process_state == ProcessState::Error && self.redelivered() {

@@ -95,7 +95,7 @@ pub enum ProcessState {
 impl ProcessState {
     /// Whether the task has ended: it does not continue unless an operator, its parent task or a late reply changes it.
     #[must_use]
-    pub fn is_final(self) -> bool {
+    pub fn has_stopped(self) -> bool {
         match self {
             Self::Pending | Self::Processing | Self::Undoing => false,
             Self::Processed | Self::Error | Self::Undone => true,
@@ -269,7 +269,7 @@ impl Task {
     /// and take `complete_within`. The supervisor checks a paused task again before the new time.
     pub(crate) fn extend_retention(&mut self, now: Timestamp, complete_within: Duration) {
         let end = match self.ended_at {
-            Some(ended_at) if self.process_state.is_final() => ended_at,
+            Some(ended_at) if self.process_state.has_stopped() => ended_at,
             Some(_) | None if self.paused_at.is_some() => {
                 self.complete_by.max(later(now, limits::PAUSED_CHECK_INTERVAL * 2))
             }

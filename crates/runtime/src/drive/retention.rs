@@ -21,11 +21,7 @@ const MESSAGES_AT_ONCE: usize = 1_000;
 
 /// Extends the expiry of the documents of `task`, and sends messages to its child tasks so that they do the same. The
 /// caller saves the task afterwards: if the process crashes in between, the extension is repeated.
-pub(super) async fn extend<P: Ports>(
-    ports: &P,
-    workflow: &Plan,
-    task: &Task,
-) -> Result<(), PortError> {
+pub(super) async fn extend<P: Ports>(ports: &P, plan: &Plan, task: &Task) -> Result<(), PortError> {
     let retention = task.document_retention();
     ports.store().extend_documents(&task.document_owner(), retention).await?;
     let request = |child| ExtendRetention {
@@ -34,7 +30,7 @@ pub(super) async fn extend<P: Ports>(
         incarnation: task.incarnation,
         retention,
     };
-    let children: Vec<_> = children(workflow, task).collect();
+    let children: Vec<_> = children(plan, task).collect();
     for chunk in children.chunks(MESSAGES_AT_ONCE) {
         let message =
             |child: &TaskId| extend_retention_message(request(child.clone()), task.tenant.clone());
@@ -45,10 +41,10 @@ pub(super) async fn extend<P: Ports>(
 }
 
 /// The ids of all child tasks that `task` may have submitted.
-fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
+fn children(plan: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
     let parts = task
         .started_parts()
-        .filter(move |(part, _)| workflow.find(&part.step).is_some_and(CompiledStep::runs_child));
+        .filter(move |(part, _)| plan.find(&part.step).is_some_and(CompiledStep::runs_child));
     parts.filter_map(|(part, _)| child_id(task, &part).ok())
 }
 
@@ -68,9 +64,9 @@ pub async fn extend_for_parent<P: Ports>(
         let Some(mut extended) = task.with_extended_retention(request) else { return Ok(()) };
         extended.saved_by = Some(ports.instance().to_owned());
         let (name, version) = (&task.workflow, Some(task.version));
-        let workflow = ports.definitions().workflow(name, version).await.map_err(port)?;
-        match workflow {
-            Some(workflow) => extend(ports, &workflow, &extended).await.map_err(port)?,
+        let plan = ports.definitions().workflow(name, version).await.map_err(port)?;
+        match plan {
+            Some(plan) => extend(ports, &plan, &extended).await.map_err(port)?,
             // A tombstone may belong to a workflow that does not exist.
             None if is_tombstone(&task) => {
                 let (owner, retention) = (extended.document_owner(), extended.document_retention());

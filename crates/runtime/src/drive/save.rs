@@ -34,7 +34,7 @@ pub(super) enum SaveAttempt {
 /// save the task meanwhile.
 pub(super) async fn save<P: Ports>(
     ports: &P,
-    workflow: &Plan,
+    plan: &Plan,
     before: &Task,
     update: &TaskUpdate,
     earlier: &mut EarlierAttempts,
@@ -45,7 +45,7 @@ pub(super) async fn save<P: Ports>(
     let (owner, retention) = (update.task.document_owner(), update.task.document_retention());
     let is_longer = update.task.retention_start > before.retention_start;
     if is_longer && !earlier.extended.is_some_and(|done| done.almost_covers(retention)) {
-        Box::pin(retention::extend(ports, workflow, &update.task)).await?;
+        Box::pin(retention::extend(ports, plan, &update.task)).await?;
         earlier.extended = Some(retention);
     }
     let is_stored = |document: &&Document| {

@@ -36,8 +36,8 @@ pub(super) async fn decide_task<P: Ports>(
         return Ok(TaskOutcome::without_task(task_id, &deliveries));
     };
     let (name, version) = (task.workflow.clone(), task.version);
-    let workflow = ports.definitions().workflow(&name, Some(version)).await.map_err(port)?;
-    let Some(workflow) = workflow else {
+    let plan = ports.definitions().workflow(&name, Some(version)).await.map_err(port)?;
+    let Some(plan) = plan else {
         if is_tombstone(&task) {
             return Ok(TaskOutcome::for_tombstone(task_id, &deliveries));
         }
@@ -53,10 +53,9 @@ pub(super) async fn decide_task<P: Ports>(
     let mut backoff = ConflictBackoff::new(ports.clock().now());
     let mut earlier = EarlierAttempts::default();
     loop {
-        let update = apply_events(ports, &workflow, &task, &deliveries, &earlier, &spans);
+        let update = apply_events(ports, &plan, &task, &deliveries, &earlier, &spans);
         let mut update = update.await.map_err(port)?;
-        let saved =
-            save_or_stop(ports, &workflow, &task, &deliveries, &mut update, &mut earlier).await;
+        let saved = save_or_stop(ports, &plan, &task, &deliveries, &mut update, &mut earlier).await;
         let may_have_sent =
             earlier.lost_starts.is_some() || deliveries.iter().any(|delivery| delivery.redelivered);
         match saved.map_err(port)? {
@@ -96,18 +95,18 @@ pub(super) async fn decide_task<P: Ports>(
 /// would be redelivered until it becomes a dead letter.
 async fn save_or_stop<P: Ports>(
     ports: &P,
-    workflow: &Plan,
+    plan: &Plan,
     task: &Task,
     deliveries: &[Delivery],
     update: &mut TaskUpdate,
     earlier: &mut EarlierAttempts,
 ) -> Result<SaveAttempt, PortError> {
-    let saved = save(ports, workflow, task, update, earlier).await;
+    let saved = save(ports, plan, task, update, earlier).await;
     if !saved.as_ref().is_err_and(PortError::is_too_large) {
         return saved;
     }
-    *update = apply_size_limit(ports, workflow, task, deliveries);
-    save(ports, workflow, task, update, earlier).await
+    *update = apply_size_limit(ports, plan, task, deliveries);
+    save(ports, plan, task, update, earlier).await
 }
 
 /// Handles a lost race: pauses if needed, and returns the task as it is now. `current` is the task that came with the

@@ -10,7 +10,7 @@ use super::{
     transition_log::TransitionLogLine,
 };
 use crate::{
-    dispatch::{PreparedEffect, Send},
+    dispatch::{OutgoingEffect, PreparedEffect},
     metrics,
     ports::{Clock, PortError, Ports, StateStore},
     trace::TraceSpan,
@@ -37,7 +37,7 @@ use steward_core::{
 pub(super) struct TaskUpdate {
     pub(super) task: Task,
     pub(super) documents: Vec<Document>,
-    effects: Vec<(Send, Owners)>,
+    effects: Vec<(OutgoingEffect, Owners)>,
     results: Vec<Result<(), DriveError>>,
     /// The outcome of each event, in a word, for its trace span.
     span_outcomes: Vec<&'static str>,
@@ -118,7 +118,8 @@ impl TaskUpdate {
                 None => {
                     let traceparent = traceparent.map(str::to_owned);
                     let tenant = self.task.tenant.clone();
-                    self.effects.push((Send { effect, traceparent, tenant }, vec![delivery]));
+                    self.effects
+                        .push((OutgoingEffect { effect, traceparent, tenant }, vec![delivery]));
                 }
             }
         }
@@ -153,7 +154,7 @@ fn replaces(effect: &Effect, before: &Effect) -> bool {
 /// Applies the events of the deliveries to the task.
 pub(super) async fn apply_events<P: Ports>(
     ports: &P,
-    workflow: &Plan,
+    plan: &Plan,
     task: &Task,
     deliveries: &[Delivery],
     earlier: &EarlierAttempts,
@@ -161,12 +162,12 @@ pub(super) async fn apply_events<P: Ports>(
 ) -> Result<TaskUpdate, PortError> {
     let lost_starts = earlier.lost_starts.as_deref();
     let (mut documents, urls) = (earlier.found.clone(), ports.callback_urls());
-    read_for_all(ports, workflow, task, deliveries, lost_starts, &mut documents).await?;
+    read_for_all(ports, plan, task, deliveries, lost_starts, &mut documents).await?;
     let mut update = TaskUpdate::new(task);
     for (delivery, span) in deliveries.iter().zip(spans) {
         let event = &delivery.event;
         let context = context(ports, delivery, lost_starts, urls.as_deref());
-        let decided = decide(ports, workflow, &update.task, delivery, context, &mut documents);
+        let decided = decide(ports, plan, &update.task, delivery, context, &mut documents);
         let decided = decided.await?;
         let (effects, result, outcome) = match decided {
             Transition::Apply { task: next, documents: new, effects } => {
@@ -195,14 +196,14 @@ pub(super) async fn apply_events<P: Ports>(
 /// Stops a task whose next state is too large for the store.
 pub(super) fn apply_size_limit<P: Ports>(
     ports: &P,
-    workflow: &Plan,
+    plan: &Plan,
     task: &Task,
     deliveries: &[Delivery],
 ) -> TaskUpdate {
     let mut update = TaskUpdate::new(task);
     for delivery in deliveries {
         let context = context(ports, delivery, None, None);
-        let effects = match stop_for_size(workflow, &update.task, &delivery.event, context) {
+        let effects = match stop_for_size(plan, &update.task, &delivery.event, context) {
             Transition::Apply { task: next, effects, .. } => {
                 update.advance(ports, task, *next, &delivery.event);
                 effects
@@ -224,7 +225,7 @@ pub(super) fn apply_size_limit<P: Ports>(
 /// Decides about one event. Reads the documents that the decision requests, and decides again.
 async fn decide<P: Ports>(
     ports: &P,
-    workflow: &Plan,
+    plan: &Plan,
     task: &Task,
     delivery: &Delivery,
     context: DecisionContext<'_>,
@@ -238,7 +239,7 @@ async fn decide<P: Ports>(
     }
     // Each iteration reads documents that were not read before, and their number is small.
     loop {
-        match transition(workflow, task, documents, &delivery.event, context) {
+        match transition(plan, task, documents, &delivery.event, context) {
             Ok(decided) => return Ok(decided),
             Err(NeededDocuments(keys)) => {
                 read_documents(ports, &task.document_owner(), keys, documents).await?
@@ -280,7 +281,7 @@ fn context<'a, P: Ports>(
 /// event needs only because of the event before it are read later, by [`decide`].
 async fn read_for_all<P: Ports>(
     ports: &P,
-    workflow: &Plan,
+    plan: &Plan,
     task: &Task,
     deliveries: &[Delivery],
     lost_starts: Option<&[AttemptId]>,
@@ -290,7 +291,7 @@ async fn read_for_all<P: Ports>(
     let urls = ports.callback_urls();
     let wanted = |delivery: &Delivery| {
         let context = context(ports, delivery, lost_starts, urls.as_deref());
-        transition(workflow, task, documents, &delivery.event, context).err()
+        transition(plan, task, documents, &delivery.event, context).err()
     };
     let for_task = deliveries.iter().filter(|delivery| !delivery.is_for_another(task));
     let keys: BTreeSet<_> =

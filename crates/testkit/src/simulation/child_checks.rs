@@ -16,7 +16,7 @@ use super::{
     expectations::TaskExpectations,
     oracle::Oracle,
     payload_values::is_same,
-    task_record::{describe, has_commands, has_edited_input, is_final},
+    task_record::{describe, has_commands, has_edited_input, has_stopped},
     virtual_time::since_start,
 };
 
@@ -93,11 +93,11 @@ pub(super) fn check_creation(oracle: &Oracle, ledger: &EffectLedger, task: &Task
         found.push(format!("its child task has the id {id}"));
     }
     // A child task that is created in a final state never begins.
-    if !is_final(task) {
+    if !has_stopped(task) {
         found.extend(expected.reason_not_to_run(part));
-        let under_way = oracle
-            .child_tasks(&parent.task_id)
-            .filter(|(other, child)| other.step == part.step && *other != part && !is_final(child));
+        let under_way = oracle.child_tasks(&parent.task_id).filter(|(other, child)| {
+            other.step == part.step && *other != part && !has_stopped(child)
+        });
         let count = under_way.count() + 1;
         let at_once = step.each.as_ref().map_or(1, |each| each.at_once);
         if count > at_once && !has_commands(expected.task) {

@@ -16,7 +16,7 @@ use steward_runtime::ports::StateStore;
 
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment, SimulationState},
-    task_record::is_final,
+    task_record::has_stopped,
     virtual_time::{HOUR, Millis, since_start},
 };
 use steward_test_world::ExpiredItem;
@@ -57,7 +57,7 @@ impl SimulatedDeployment {
         match item {
             ExpiredItem::Task(id) => {
                 let task = self.state().oracle.tasks.get(id).cloned()?;
-                if !is_final(&task) {
+                if !has_stopped(&task) {
                     return Some(format!("{id}: expired, but is {}", task.process_state));
                 }
                 let parent = task.parent?;

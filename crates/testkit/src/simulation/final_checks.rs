@@ -15,7 +15,7 @@ use super::{
     list_edits,
     oracle::Oracle,
     plan::SimulationPlan,
-    task_record::{describe, is_final},
+    task_record::{describe, has_stopped},
 };
 
 /// Checks every task that was submitted, by a client or for a step.
@@ -56,7 +56,7 @@ impl TaskCheck<'_> {
         let mut found = Vec::new();
         let task = self.task();
         let state = task.process_state;
-        if !is_final(task) {
+        if !has_stopped(task) {
             found.push(format!("the run is quiet, but the task is {state}"));
         }
         if task.due.is_some() {

@@ -14,7 +14,7 @@ use super::{
     large_tasks, list_edits,
     plan::operator_output,
     random_plan::random_action,
-    task_record::is_final,
+    task_record::has_stopped,
     virtual_time::MINUTE,
 };
 
@@ -36,7 +36,7 @@ impl SimulatedDeployment {
         let paused: Vec<_> = {
             let state = self.state();
             let tasks = state.oracle.tasks.values();
-            tasks.filter(|task| task.paused_at.is_some() && !is_final(task)).cloned().collect()
+            tasks.filter(|task| task.paused_at.is_some() && !has_stopped(task)).cloned().collect()
         };
         for task in paused {
             let id = format!("resume-{now}");

@@ -29,7 +29,7 @@ use super::{
     payload_records::PayloadRecords,
     plan::SimulationPlan,
     rate_limits::RateMeter,
-    task_record::{TaskIncarnation, is_final},
+    task_record::{TaskIncarnation, has_stopped},
     virtual_time::Millis,
     workflow_model::WorkflowModel,
 };
@@ -240,7 +240,7 @@ impl Oracle {
         let id = &task.task_id;
         let is_for_later_parent = |earlier: &Task| match (&earlier.parent, &task.parent) {
             (Some(before), Some(now)) => {
-                is_final(earlier)
+                has_stopped(earlier)
                     && before.task_id == now.task_id
                     && before.incarnation < now.incarnation
             }

@@ -24,7 +24,7 @@ use super::{
     expectations::TaskExpectations,
     oracle::Oracle,
     payload_values::{Content, Reference, has_marker, is_same, marked_values, references},
-    task_record::{describe, is_final},
+    task_record::{describe, has_stopped},
 };
 
 impl Oracle {
@@ -33,7 +33,7 @@ impl Oracle {
         self.payloads.observe_task(task);
         let input = submitted.and_then(|body| body.get("input"));
         // A child task that never begins needs no payloads.
-        let Some(input) = input.filter(|input| has_marker(input) && !is_final(task)) else {
+        let Some(input) = input.filter(|input| has_marker(input) && !has_stopped(task)) else {
             return;
         };
         let place = self.payloads.place_of(task).map(str::to_owned);

@@ -22,7 +22,7 @@ use super::{
     oracle::{AttemptKey, Oracle},
     plan::operator_output,
     task_record::{
-        awaited_by, describe, executes_command, has_commands, is_final, resubmit_count,
+        awaited_by, describe, executes_command, has_commands, has_stopped, resubmit_count,
         took_effect_late,
     },
     virtual_time::{Millis, since_start},
@@ -138,7 +138,7 @@ impl ObservedSave<'_> {
         let undone = after.undo_reason.is_some()
             && before.undo_reason.is_none()
             && parent.is_some_and(|parent| parent.undo_reason.is_some());
-        let changed_state = is_final(before) && before.process_state != after.process_state;
+        let changed_state = has_stopped(before) && before.process_state != after.process_state;
         let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
         if old == ProcessState::Undone && took_effect_late(after) {
             return None;

@@ -42,10 +42,10 @@ impl SimulatedDeployment {
     }
 
     /// The invariant that a task violates. A save takes time, and the clock of a scheduler may be ahead.
-    fn violated(&self, workflow: &Plan, task: &Task) -> Option<String> {
+    fn violated(&self, plan: &Plan, task: &Task) -> Option<String> {
         let Timing { clock_skew, pickup_within, .. } = self.plan.timing;
         let now = later(self.time(), clock_skew + SAVE_TAKES);
-        task.check(workflow, now, pickup_within).err().map(|violated| violated.to_string())
+        task.check(plan, now, pickup_within).err().map(|violated| violated.to_string())
     }
 
     /// Checks the error of a write: it must not be the size limit.

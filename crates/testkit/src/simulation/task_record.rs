@@ -27,7 +27,7 @@ pub(super) fn took_effect_late(task: &Task) -> bool {
 }
 
 /// Whether the task ended. The oracle does not use the core's definition.
-pub(super) fn is_final(task: &Task) -> bool {
+pub(super) fn has_stopped(task: &Task) -> bool {
     use ProcessState::{Error, Pending, Processed, Processing, Undoing, Undone};
     match task.process_state {
         Pending | Processing | Undoing => false,

@@ -19,7 +19,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Applies the decision on an event to the task and its documents.
-fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut LoadedDocuments, event: &Event) {
+fn apply_event(plan: &Plan, task: &mut Task, documents: &mut LoadedDocuments, event: &Event) {
     let timing = Timing {
         pickup_within: Duration::ZERO,
         clock_skew: Duration::ZERO,
@@ -34,7 +34,7 @@ fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut LoadedDocuments
         timing,
         callback_urls: None,
     };
-    match transition(workflow, task, documents, event, context).unwrap() {
+    match transition(plan, task, documents, event, context).unwrap() {
         Transition::Apply { task: next, documents: new, .. } => {
             *task = *next;
             documents.extend(new.into_iter().map(|document| (document.key, document.body)));
@@ -45,7 +45,7 @@ fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut LoadedDocuments
 
 #[test]
 fn edits_that_together_exceed_the_document_limit_are_refused() {
-    let workflow: Plan = serde_json::from_value(json!({
+    let plan: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1,
         "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
     }))
@@ -57,9 +57,9 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
         retention: Timing::RETENTION,
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+    let (mut task, document) = accept(&submission, &plan, None, now, timing);
     let mut documents = LoadedDocuments::from_iter(document);
-    apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
+    apply_event(&plan, &mut task, &mut documents, &Event::Wake);
     for (attempt, edit) in [(1, "first"), (2, "second")] {
         let outcome =
             ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None };
@@ -74,14 +74,14 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
             times: AttemptTimes::default(),
             agent: None,
         };
-        apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
+        apply_event(&plan, &mut task, &mut documents, &Event::ReplyReceived(reply));
         let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
         let action = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let command = Command { command_id, task_id, by, why, action, issued_at: now };
         apply_event(
-            &workflow,
+            &plan,
             &mut task,
             &mut documents,
             &Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
@@ -96,7 +96,7 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
 
 #[test]
 fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
-    let workflow: Plan = serde_json::from_value(json!({
+    let plan: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1,
         "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
     }))
@@ -108,7 +108,7 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
         retention: Timing::RETENTION,
     };
     let at = |second| Timestamp::from_second(second).unwrap();
-    let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
+    let (mut task, document) = accept(&submission, &plan, None, at(0), timing);
     let mut documents = LoadedDocuments::from_iter(document);
     let mut command = |id: String, action, issued_at: i64, now: i64| {
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
@@ -124,7 +124,7 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
             timing,
             callback_urls: None,
         };
-        let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
+        let decided = transition(&plan, &task, &documents, &event, context).unwrap();
         let Transition::Apply { task: next, documents: new, .. } = decided else { panic!() };
         documents.extend(new.into_iter().map(|document| (document.key, document.body)));
         task = *next;
@@ -144,7 +144,7 @@ fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
 
 #[test]
 fn an_edit_that_violates_the_schema_is_refused() {
-    let workflow: Plan = serde_json::from_value(json!({
+    let plan: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1, "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } },
         "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
     }))
@@ -156,9 +156,9 @@ fn an_edit_that_violates_the_schema_is_refused() {
         retention: Timing::RETENTION,
     };
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+    let (mut task, document) = accept(&submission, &plan, None, now, timing);
     let mut documents = LoadedDocuments::from_iter(document);
-    apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
+    apply_event(&plan, &mut task, &mut documents, &Event::Wake);
     let outcome =
         ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None };
     let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
@@ -172,14 +172,14 @@ fn an_edit_that_violates_the_schema_is_refused() {
         times: AttemptTimes::default(),
         agent: None,
     };
-    apply_event(&workflow, &mut task, &mut documents, &Event::ReplyReceived(reply));
+    apply_event(&plan, &mut task, &mut documents, &Event::ReplyReceived(reply));
     let input = Some(json!({ "n": "secret" }));
     let action = CommandAction::Resubmit { step: None, input, did_not_run: false };
     let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
     let (by, why) = ("ann".to_owned(), "a test".to_owned());
     let command = Command { command_id, task_id, by, why, action, issued_at: now };
     apply_event(
-        &workflow,
+        &plan,
         &mut task,
         &mut documents,
         &Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),

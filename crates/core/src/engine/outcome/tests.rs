@@ -22,7 +22,7 @@ fn documents(events: &[(i64, Event)]) -> Vec<Document> {
 
 /// Returns the same, with the task and the effects after the last event.
 fn run(events: &[(i64, Event)]) -> (Vec<Document>, Task, Vec<Effect>) {
-    let workflow: Plan = serde_json::from_value(json!({
+    let plan: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1, "complete_within": "10m",
         "steps": { "a": { "agent": "a", "complete_within": "30s", "request": { "path": "/a" } } },
     }))
@@ -33,7 +33,7 @@ fn run(events: &[(i64, Event)]) -> (Vec<Document>, Task, Vec<Effect>) {
         clock_skew: Duration::ZERO,
         retention: Timing::RETENTION,
     };
-    let (mut task, submitted) = accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
+    let (mut task, submitted) = accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, timing);
     let (loaded, mut stored) = (LoadedDocuments::from_iter(submitted), Vec::new());
     let mut last_effects = Vec::new();
     for (seconds, event) in events {
@@ -46,7 +46,7 @@ fn run(events: &[(i64, Event)]) -> (Vec<Document>, Task, Vec<Effect>) {
             timing,
             callback_urls: None,
         };
-        match transition(&workflow, &task, &loaded, event, context).unwrap() {
+        match transition(&plan, &task, &loaded, event, context).unwrap() {
             Transition::Apply { task: next, documents, effects } => {
                 task = *next;
                 stored.extend(documents);
