@@ -149,7 +149,8 @@ impl SeededRandom {
                 settled: self.chance(),
             })
             .collect();
-        let run = Progress { sent_shared: self.chance(), contradictions, ..self.progress() };
+        let run =
+            Progress { second_delivery_may_act: self.chance(), contradictions, ..self.progress() };
         StepRecord { run, undo, items: None }
     }
 

@@ -70,11 +70,11 @@ fn progress() -> Progress {
         may_have_run: true,
         call_may_run_until: Some(at),
         input_edit_id: Some("c-1".parse().unwrap()),
-        completed_by: Some("c-1".parse().unwrap()),
+        completed_by_hand: Some("c-1".parse().unwrap()),
         child_revision: Some(1),
         agent: Some(1),
         key_since: Some(1),
-        sent_shared: true,
+        second_delivery_may_act: true,
         contradictions: vec![Contradiction { attempt: 1, completed: true, settled: true }],
     }
 }

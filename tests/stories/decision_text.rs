@@ -152,7 +152,8 @@ fn progress_change(
             until.map(|until| format!("call may be in progress until {}", since_start(until))),
         );
     }
-    let by_hand = new.completed_by.clone().map(|by| DocumentKey::OperatorOutput(of.clone(), by));
+    let by_hand =
+        new.completed_by_hand.clone().map(|by| DocumentKey::OperatorOutput(of.clone(), by));
     if new_documents.remove(&by_hand.unwrap_or_else(|| DocumentKey::Output(of.clone()))).is_some() {
         details.push("output kept".to_owned());
     }

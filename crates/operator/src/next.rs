@@ -68,14 +68,14 @@ pub fn next_events(
             return vec![NextEvent::new("The task has ended")];
         }
         ProcessState::Error if task.undo_reason.is_some() => {
-            let undos = || task.part_runs().filter_map(|(_, record)| record.undo.as_ref());
+            let undos = || task.part_spans().filter_map(|(_, record)| record.undo.as_ref());
             return vec![NextEvent::new(match undos().any(|undo| undo.state.is_failed()) {
                 true => "An operator must resubmit, skip or complete the failed undo",
                 false => "An operator must check the error, and resubmit to continue the undo",
             })];
         }
         ProcessState::Error => {
-            let has_failed_step = task.part_runs().any(|(_, record)| record.run.state.is_failed());
+            let has_failed_step = task.part_spans().any(|(_, record)| record.run.state.is_failed());
             return vec![NextEvent::new(match has_failed_step {
                 true => {
                     "An operator must resubmit, skip or complete the failed step, or undo the task"
@@ -108,7 +108,7 @@ pub fn next_events(
 fn calls_in_progress(task: &Task) -> impl Iterator<Item = NextEvent> {
     let is_undoing = task.direction() == Action::Undo;
     let without_undo =
-        task.part_runs().filter(move |(_, record)| is_undoing && record.undo.is_none());
+        task.part_spans().filter(move |(_, record)| is_undoing && record.undo.is_none());
     without_undo.filter_map(|(run, record)| {
         let at = Some(record.run.call_may_run_until?);
         let others = match run.count() {

@@ -132,7 +132,7 @@ impl StepView {
 /// The number of items in each state.
 fn item_states(record: &StepRecord) -> BTreeMap<PartState, u32> {
     let mut states = BTreeMap::new();
-    for (items, item) in record.items.iter().flat_map(ItemRecords::runs) {
+    for (items, item) in record.items.iter().flat_map(ItemRecords::spans) {
         *states.entry(PartState::of(item)).or_default() += items.end.saturating_sub(items.start);
     }
     states
@@ -143,10 +143,11 @@ pub(crate) fn items_by_attention<'t>(
     name: &'t StepName,
     record: &'t StepRecord,
 ) -> impl Iterator<Item = (Part, &'t StepRecord)> {
-    let mut runs: Vec<_> = record.part_runs(name).filter(|(run, _)| run.items.is_some()).collect();
+    let mut spans: Vec<_> =
+        record.part_spans(name).filter(|(span, _)| span.items.is_some()).collect();
     // The sort is stable: items of the same rank keep the order of the list.
-    runs.sort_by_key(|(_, record)| PartState::of(record).rank());
-    runs.into_iter().flat_map(|(run, record)| run.parts().map(move |part| (part, record)))
+    spans.sort_by_key(|(_, record)| PartState::of(record).rank());
+    spans.into_iter().flat_map(|(span, record)| span.parts().map(move |part| (part, record)))
 }
 
 impl TaskView {

@@ -151,7 +151,7 @@ pub fn saved(before: &Task, after: &Task) {
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
     let attempts = |task: &Task| {
-        task.action_runs()
+        task.action_spans()
             .map(|(run, _, progress)| {
                 run.count() as u64 * u64::from(progress.state.attempt_count())
             })

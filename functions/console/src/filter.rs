@@ -334,7 +334,7 @@ impl Filter {
 
 /// Whether a step awaits a callback.
 fn awaits_callback(task: &Task) -> bool {
-    task.action_runs().any(|(.., progress)| progress.state.awaiting_callback().is_some())
+    task.action_spans().any(|(.., progress)| progress.state.awaiting_callback().is_some())
 }
 
 /// Whether a step or its undo has failed at least once, and has neither completed nor been skipped.

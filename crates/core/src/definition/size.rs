@@ -22,7 +22,7 @@ use crate::{
         command::{Caller, CommandRecord, CommandSource},
         document::{Document, DocumentKey},
         inline_documents::{InlineDocument, InlineDocuments},
-        items::{ItemRecords, ListSlices, text::distinct_runs_bytes},
+        items::{ItemRecords, ListSlices, text::distinct_spans_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         payload::PayloadPlace,
@@ -59,7 +59,7 @@ pub const COMPLETED_RECORD_BYTES: usize = 10;
 /// records different. A task with more of them than this is stopped only if it is over the limit as a whole.
 const PASSED_RECORDS: u32 = 30;
 
-/// Bytes of the runs of passed items: with [`PASSED_RECORDS`] records, a run needs one or two letters.
+/// Bytes of the spans of passed items: with [`PASSED_RECORDS`] records, a span needs one or two letters.
 const PASSED_RUNS_BYTES: usize = limits::ITEMS_MAX as usize * 6 / 5;
 
 /// More than any item has, for a value that cannot be measured.
@@ -196,7 +196,7 @@ impl LargestTask {
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
     // Items that share a record need the space of one record.
-    let parts = task.steps.len() + items.map(|items| items.runs().count()).sum::<usize>();
+    let parts = task.steps.len() + items.map(|items| items.spans().count()).sum::<usize>();
     // Every decision that changes a task calls this function, so a task that is small enough by the upper bounds is
     // not measured.
     REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
@@ -245,11 +245,11 @@ fn items_bytes(count: u32, at_once: u32, step: &StepDefinition) -> usize {
     let names = 1 + "d".len() + 3 + 1 + "l".len();
     let of = |count: u32, record: usize| (count as usize).saturating_mul(1 + record);
     let largest = largest_part(step);
-    let (all, at_once) = (of(count, largest) + distinct_runs_bytes(count), at_once.min(count));
+    let (all, at_once) = (of(count, largest) + distinct_spans_bytes(count), at_once.min(count));
     let has_undo = step.action(Action::Undo).is_some();
     let awaited =
         if has_undo { of(at_once, LARGEST_SIZES.without_undo + more_for_agents(step)) } else { 0 };
-    let open = of(at_once, largest) + awaited + distinct_runs_bytes(2 * at_once);
+    let open = of(at_once, largest) + awaited + distinct_spans_bytes(2 * at_once);
     let passed = of(PASSED_RECORDS, largest) + PASSED_RUNS_BYTES;
     entry + none + names + all.min(open + passed)
 }
@@ -270,7 +270,7 @@ fn largest_record(has_undo: bool) -> StepRecord {
 
 fn largest_progress() -> Progress {
     let of = |state: StepState| Progress {
-        completed_by: matches!(state, StepState::Completed { .. })
+        completed_by_hand: matches!(state, StepState::Completed { .. })
             .then(|| longest(limits::COMMAND_ID_CHARS_MAX))
             .flatten(),
         state,
@@ -281,7 +281,7 @@ fn largest_progress() -> Progress {
         child_revision: Some(u64::MAX),
         agent: Some(u32::MAX),
         key_since: Some(u32::MAX),
-        sent_shared: false,
+        second_delivery_may_act: false,
         contradictions: Vec::new(),
     };
     let all = every_state().map(of);
@@ -293,7 +293,7 @@ fn several_agents_bytes() -> usize {
     let contradiction = Contradiction { attempt: u32::MAX, completed: true, settled: true };
     let without = Progress::new(StepState::RunningItems);
     let contradictions = vec![contradiction; limits::CONTRADICTIONS_MAX];
-    let with = Progress { sent_shared: true, contradictions, ..without.clone() };
+    let with = Progress { second_delivery_may_act: true, contradictions, ..without.clone() };
     bytes_of(&with) - bytes_of(&without)
 }
 

@@ -48,7 +48,8 @@ pub(crate) fn may_change(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
     let agents = change.plan().step(&attempt.step.step).agents();
     let progress = change.task.progress(&attempt.step, attempt.action);
     agents.is_some_and(falls_back)
-        && progress.is_some_and(|progress| !progress.may_have_run && !progress.sent_shared)
+        && progress
+            .is_some_and(|progress| !progress.may_have_run && !progress.second_delivery_may_act)
 }
 
 /// Moves on to the next agent, which gets a request at once. Returns its name. If there is none, the step has to wait, and
@@ -174,7 +175,7 @@ pub(crate) fn record_effect_elsewhere(
     let in_use = agents.and_then(|agents| agents.at(progress.agent));
     let has_earlier_key = progress.key_since.is_some_and(|since| attempt < since);
     let earlier = match agent {
-        _ if progress.completed_by.is_some() && !has_earlier_key => BY_HAND.to_owned(),
+        _ if progress.completed_by_hand.is_some() && !has_earlier_key => BY_HAND.to_owned(),
         Some(agent) if in_use != Some(agent) => format!("at {agent}"),
         None if agents.is_some_and(|agents| agents.names().len() > 1) => ANOTHER.to_owned(),
         Some(_) | None => BEFORE_EDIT.to_owned(),

@@ -82,7 +82,9 @@ pub(crate) fn is_effect_after_undo(
 fn is_unrecorded(run: &Progress, revision: Option<u64>) -> bool {
     match run.child_revision {
         Some(last) => revision > Some(last),
-        None => !matches!(run.state, StepState::Completed { .. }) || run.completed_by.is_some(),
+        None => {
+            !matches!(run.state, StepState::Completed { .. }) || run.completed_by_hand.is_some()
+        }
     }
 }
 

@@ -38,7 +38,8 @@ impl CommandExecutor<'_, '_> {
         let task = &self.change.task;
         let direction = task.direction();
         let failed = |action, state: &StepState| action == direction && state.is_failed();
-        let stuck = task.action_runs().any(|(_, action, progress)| failed(action, &progress.state));
+        let stuck =
+            task.action_spans().any(|(_, action, progress)| failed(action, &progress.state));
         if task.process_state != ProcessState::Error || stuck {
             return;
         }

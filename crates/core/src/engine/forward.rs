@@ -203,7 +203,7 @@ fn next_items(change: &TaskChange<'_>, name: &StepName, at_once: u32) -> std::op
     let is_open = |record: &StepRecord| {
         !record.run.state.is_completed_or_skipped() && !record.run.state.is_failed()
     };
-    let open = items.runs().filter(|(_, record)| is_open(record));
+    let open = items.spans().filter(|(_, record)| is_open(record));
     let open: u32 = open.map(|(items, _)| items.end.saturating_sub(items.start)).sum();
     started..items.count().min(started.saturating_add(at_once.saturating_sub(open)))
 }

@@ -20,7 +20,7 @@ use crate::{
     model::{
         attempt::Action,
         names::{Part, StepName},
-        part_run::PartRun,
+        part_span::PartSpan,
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -44,7 +44,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     let mut found = PointOfNoReturn::Ahead;
     for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
-        for (_, part) in record.part_runs(name) {
+        for (_, part) in record.part_spans(name) {
             if part.run.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
             } else if has_effect(part) && !task.undo_is_final {
@@ -60,7 +60,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
 pub fn is_undo_final(task: &Task) -> bool {
     task.undo_is_final
         || task.process_state == ProcessState::Undone
-        || task.part_runs().any(|(_, record)| record.undo.is_some())
+        || task.part_spans().any(|(_, record)| record.undo.is_some())
 }
 
 /// Whether a task in Error was Processed before: all its steps have passed, and an effect came to light that its undo does not revert.
@@ -68,22 +68,22 @@ pub fn is_undo_final(task: &Task) -> bool {
 pub fn was_processed(plan: &Plan, task: &Task) -> bool {
     task.process_state == ProcessState::Error
         && is_complete(plan, task)
-        && task.part_runs().any(|(_, record)| record.run.is_contradicted())
+        && task.part_spans().any(|(_, record)| record.run.is_contradicted())
 }
 
 /// The parts with an effect that their undo did not revert: at another agent, or under an earlier key. No operator has continued the
 /// undo since, or settled it by hand.
 pub fn contradicted_parts<'a>(plan: &'a Plan, task: &'a Task) -> impl Iterator<Item = Part> + 'a {
     let by_service = |undo: &Progress| {
-        matches!(undo.state, StepState::Completed { .. }) && undo.completed_by.is_none()
+        matches!(undo.state, StepState::Completed { .. }) && undo.completed_by_hand.is_none()
     };
     // A child task that says that it is undone has checked its own effects.
-    let records = runs(plan, task, move |step, record| {
+    let records = spans(plan, task, move |step, record| {
         !plan.step(step).runs_child()
             && record.run.is_contradicted()
             && record.undo.as_ref().is_some_and(by_service)
     });
-    records.flat_map(PartRun::parts)
+    records.flat_map(PartSpan::parts)
 }
 
 /// The steps that can start: they have not started, and all their predecessors have completed or were skipped.
@@ -128,20 +128,20 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
         .steps()
         .filter(|(name, _)| {
             let record = task.steps.get(*name);
-            record.is_some_and(|r| r.part_runs(name).any(|(_, part)| is_open(part, name)))
+            record.is_some_and(|r| r.part_spans(name).any(|(_, part)| is_open(part, name)))
         })
         .flat_map(|(_, step)| &step.ancestors)
         .collect();
     let mut free_slots = free_undo_slots(plan, task);
-    let ready = runs(plan, task, |step, record| {
+    let ready = spans(plan, task, |step, record| {
         record.undo.is_none()
             && !may_act(record)
             && is_left(plan, step, record)
             && !held_back.contains(step)
     });
     let mut ready: Vec<_> = ready.collect();
-    let has_completed = |run: &PartRun<'_>| {
-        let first = run.clone().parts().next();
+    let has_completed = |span: &PartSpan<'_>| {
+        let first = span.clone().parts().next();
         let progress = first.and_then(|part| task.progress(&part, Action::Do));
         progress.is_some_and(|run| matches!(run.state, StepState::Completed { .. }))
     };
@@ -149,13 +149,13 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
         items.sort_by_key(has_completed);
     }
     let mut parts = Vec::new();
-    for run in ready {
-        let free = free_slots.get_mut(run.step);
-        let starts = free.as_ref().map_or(run.count(), |free| run.count().min(**free));
+    for span in ready {
+        let free = free_slots.get_mut(span.step);
+        let starts = free.as_ref().map_or(span.count(), |free| span.count().min(**free));
         if let Some(free) = free {
             *free = free.saturating_sub(starts);
         }
-        parts.extend(run.parts().take(starts));
+        parts.extend(span.parts().take(starts));
     }
     parts
 }
@@ -166,9 +166,9 @@ fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, us
         let at_once = plan.step(name).definition.for_each.as_ref()?.at_once as usize;
         let is_open = |undo: &StepState| !undo.is_completed_or_skipped() && !undo.is_failed();
         let undoing = record
-            .part_runs(name)
+            .part_spans(name)
             .filter(|(_, part)| part.undo.as_ref().is_some_and(|undo| is_open(&undo.state)));
-        let open: usize = undoing.map(|(run, _)| run.count()).sum();
+        let open: usize = undoing.map(|(span, _)| span.count()).sum();
         Some((name, at_once.saturating_sub(open)))
     };
     task.steps.iter().filter_map(free_slots).collect()
@@ -178,25 +178,25 @@ fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, us
 #[must_use]
 pub fn is_undone(plan: &Plan, task: &Task, now: Timestamp) -> bool {
     let is_open = |record: &StepRecord| is_awaited(record) || record.in_progress(now).is_some();
-    !task.part_runs().any(|(_, record)| is_open(record))
-        && runs(plan, task, |step, record| is_left(plan, step, record)).next().is_none()
+    !task.part_spans().any(|(_, record)| is_open(record))
+        && spans(plan, task, |step, record| is_left(plan, step, record)).next().is_none()
 }
 
 fn parts(plan: &Plan, task: &Task, accepts: impl Fn(&StepName, &StepRecord) -> bool) -> Vec<Part> {
-    runs(plan, task, accepts).flat_map(PartRun::parts).collect()
+    spans(plan, task, accepts).flat_map(PartSpan::parts).collect()
 }
 
 /// The parts whose records `accepts` accepts, in the order of the definition.
-fn runs<'t>(
+fn spans<'t>(
     plan: &'t Plan,
     task: &'t Task,
     accepts: impl Fn(&StepName, &StepRecord) -> bool,
-) -> impl Iterator<Item = PartRun<'t>> {
+) -> impl Iterator<Item = PartSpan<'t>> {
     let records = plan.steps().filter_map(|(name, _)| Some((name, task.steps.get(name)?)));
     records
-        .flat_map(|(name, record)| record.part_runs(name))
-        .filter(move |(run, record)| accepts(run.step, record))
-        .map(|(run, _)| run)
+        .flat_map(|(name, record)| record.part_spans(name))
+        .filter(move |(span, record)| accepts(span.step, record))
+        .map(|(span, _)| span)
 }
 
 fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {

@@ -17,7 +17,7 @@ use crate::{
         attempt::Action,
         items::ItemRecords,
         names::StepName,
-        part_run::PartRun,
+        part_span::PartSpan,
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
         time::later,
@@ -59,7 +59,7 @@ impl Task {
                 return require(subject, &[("the workflow has the step", false)]);
             };
             require(subject, &list_invariants(self, step, record))?;
-            for (PartRun { items, .. }, part) in record.part_runs(name) {
+            for (PartSpan { items, .. }, part) in record.part_spans(name) {
                 let items =
                     || items.as_ref().map_or_else(String::new, |items| format!("{items:?}"));
                 let subject = || format!("step {name}{}", items());
@@ -90,8 +90,8 @@ fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
     let state = task.process_state;
     let has_stopped = state.has_stopped();
     let failures = task
-        .action_runs()
-        .map(|(run, _, progress)| u64::from(progress.failure_count) * run.count() as u64);
+        .action_spans()
+        .map(|(span, _, progress)| u64::from(progress.failure_count) * span.count() as u64);
     let mut ids: Vec<_> = task.commands.iter().map(|record| &record.id).collect();
     ids.sort_unstable();
     let undoes = matches!(state, ProcessState::Undoing | ProcessState::Undone);
@@ -134,12 +134,12 @@ fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
 fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
     let state = task.process_state;
     let without_error = matches!(state, ProcessState::Processed | ProcessState::Undone);
-    let mut parts = task.part_runs();
-    let mut awaited = task.action_runs().filter(|(.., progress)| is_awaited(&progress.state));
-    let is_left = |(run, record): (PartRun<'_>, &StepRecord)| {
-        plan.find(run.step).is_some_and(|step| is_left_to_undo(step, record))
+    let mut parts = task.part_spans();
+    let mut awaited = task.action_spans().filter(|(.., progress)| is_awaited(&progress.state));
+    let is_left = |(span, record): (PartSpan<'_>, &StepRecord)| {
+        plan.find(span.step).is_some_and(|step| is_left_to_undo(step, record))
     };
-    let may_be_in_progress = |(_, record): (PartRun<'_>, &StepRecord)| {
+    let may_be_in_progress = |(_, record): (PartSpan<'_>, &StepRecord)| {
         let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
         let until =
             record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until));
@@ -155,7 +155,7 @@ fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
         ("Undone: nothing is left to undo", state != ProcessState::Undone || !parts.any(is_left)),
         (
             "Undone: no call of unknown outcome may be in progress",
-            state != ProcessState::Undone || !task.part_runs().any(may_be_in_progress),
+            state != ProcessState::Undone || !task.part_spans().any(may_be_in_progress),
         ),
         ("Processed, Undone: nothing is awaited", !without_error || awaited.next().is_none()),
         ("Processed, Undone: it is not due", !without_error || task.due.is_none()),
@@ -173,7 +173,7 @@ fn due_invariants(
     let soon = later(now, pickup_within);
     let paused = task.paused_at.is_some();
     let backward = task.undo_reason.is_some();
-    let states = || task.action_runs().map(|(_, _, progress)| &progress.state);
+    let states = || task.action_spans().map(|(_, _, progress)| &progress.state);
     let waits = states().filter_map(|state| match state {
         StepState::Waiting { until, .. } => Some(until),
         StepState::Running { .. }
@@ -184,7 +184,7 @@ fn due_invariants(
         | StepState::Skipped { .. } => None,
     });
     // By a clock that is behind, the call of the step itself may be in progress although its undo has begun since.
-    let calls = task.part_runs().filter_map(|(_, record)| {
+    let calls = task.part_spans().filter_map(|(_, record)| {
         let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
         record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
     });
@@ -222,10 +222,10 @@ fn list_invariants(
     let each = step.definition.for_each.as_ref();
     let all_passed = items.is_some_and(|items| {
         items.started() == items.count()
-            && items.runs().all(|(_, item)| has_passed(&item.run.state))
+            && items.spans().all(|(_, item)| has_passed(&item.run.state))
     });
     let within_limit = |items: &ItemRecords<StepRecord>, action| {
-        let open = items.runs().filter_map(|(range, item)| {
+        let open = items.spans().filter_map(|(range, item)| {
             let state = &item.progress(action)?.state;
             let is_open = !has_passed(state) && !state.is_failed();
             is_open.then_some(range.len() as u64)
@@ -256,7 +256,7 @@ fn list_invariants(
         ("a step with items is not undone as a whole", items.is_none() || record.undo.is_none()),
         (
             "an item has no items",
-            items.is_none_or(|items| items.runs().all(|(_, item)| item.items.is_none())),
+            items.is_none_or(|items| items.spans().all(|(_, item)| item.items.is_none())),
         ),
     ]
 }
@@ -274,10 +274,10 @@ fn part_invariants(
     let undo = record.undo.as_ref().map(|undo| &undo.state);
     let undo_runs = undo.is_some_and(is_awaited);
     let is_later =
-        |run: PartRun<'_>| plan.find(run.step).is_some_and(|step| step.ancestors.contains(name));
-    let mut awaited = task.part_runs().filter(|(_, other)| is_awaited(&other.run.state));
-    let in_order = !undo_runs || !awaited.any(|(run, _)| is_later(run));
-    let has_begun_undo = || task.part_runs().any(|(_, other)| other.undo.is_some());
+        |span: PartSpan<'_>| plan.find(span.step).is_some_and(|step| step.ancestors.contains(name));
+    let mut awaited = task.part_spans().filter(|(_, other)| is_awaited(&other.run.state));
+    let in_order = !undo_runs || !awaited.any(|(span, _)| is_later(span));
+    let has_begun_undo = || task.part_spans().any(|(_, other)| other.undo.is_some());
     // The undo of a paused task is cancelled when the task is resumed.
     let undoes =
         matches!(state, ProcessState::Undoing | ProcessState::Undone) && task.paused_at.is_none();
@@ -358,7 +358,7 @@ fn progress_invariants(
         ),
         (
             "only a step with several agents has shared requests",
-            !progress.sent_shared || agents > 1,
+            !progress.second_delivery_may_act || agents > 1,
         ),
         (
             "only a step with a child task has a report of one",

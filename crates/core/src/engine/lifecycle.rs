@@ -86,7 +86,7 @@ pub(crate) fn lost_events(
         MayHaveLost::Wake => record.run.state.newest_attempt().is_none(),
         MayHaveLost::Reply(of) => record.run.state.newest_attempt().is_none() || name == of,
         MayHaveLost::Command => {
-            record.run.state.newest_attempt().is_none() || record.run.completed_by.is_some()
+            record.run.state.newest_attempt().is_none() || record.run.completed_by_hand.is_some()
         }
     });
     let events = Events { plan, task, now };
@@ -129,7 +129,7 @@ fn completed_steps(task: &Task) -> impl Iterator<Item = (&StepName, &StepRecord)
 }
 
 fn failed_parts(task: &Task) -> impl Iterator<Item = (Part, &StepRecord)> {
-    let failed = task.part_runs().filter(|(_, record)| record.run.state.is_failed());
+    let failed = task.part_spans().filter(|(_, record)| record.run.state.is_failed());
     failed.flat_map(|(run, record)| run.parts().map(move |part| (part, record)))
 }
 
@@ -175,7 +175,7 @@ impl<'a> Events<'a> {
             step: step.clone(),
             attempt: record.run.state.newest_attempt(),
             items: record.items.as_ref().map(ItemRecords::count),
-            command_id: record.run.completed_by.clone(),
+            command_id: record.run.completed_by_hand.clone(),
         })
     }
 

@@ -172,7 +172,7 @@ pub(crate) fn complete(
 ) {
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
         progress.state = StepState::Completed { attempt: Some(attempt.number) };
-        progress.completed_by = by.cloned();
+        progress.completed_by_hand = by.cloned();
     }
     change.task.count_output(&attempt, output);
     let key = match by {

@@ -83,7 +83,7 @@ fn place_within(task: &mut Task, reserved: usize, documents: Vec<Document>) -> V
 /// A lower bound of the bytes of a task's records: each step has a record of at least this size, and each run of items has
 /// a letter.
 fn least_bytes(task: &Task) -> usize {
-    let runs = |items: &ItemRecords<StepRecord>| items.runs().count();
+    let runs = |items: &ItemRecords<StepRecord>| items.spans().count();
     let steps = task.steps.values();
     steps.map(|record| COMPLETED_RECORD_BYTES + record.items.as_ref().map_or(0, runs)).sum()
 }
@@ -130,7 +130,7 @@ fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
 /// in the worst case; the others have passed and share a few records.
 fn reserved_for_items(items: &ItemRecords<StepRecord>, at_once: usize) -> usize {
     let (passed, open): (Vec<_>, Vec<_>) =
-        items.runs().partition(|(_, record)| record.run.state.is_completed_or_skipped());
+        items.spans().partition(|(_, record)| record.run.state.is_completed_or_skipped());
     let passed: usize = passed.iter().map(|(items, _)| items.len()).sum();
     let in_progress = at_once.min((items.count() as usize).saturating_sub(passed));
     PASSED_ITEMS_BYTES + in_progress.saturating_sub(open.len()) * OPEN_ITEM_BYTES

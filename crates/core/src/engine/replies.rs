@@ -39,7 +39,7 @@ pub(crate) fn reply_received<'a>(
     }
     if !awaits_event && is_late_reply_of_earlier_attempt(input.inputs.plan, input.task, reply) {
         let progress = input.task.progress(step, *action);
-        if progress.is_some_and(|progress| progress.completed_by.is_none()) {
+        if progress.is_some_and(|progress| progress.completed_by_hand.is_none()) {
             return late_effect(input, step, Some(&reply.outcome));
         }
         let mut change = input.change();
@@ -334,7 +334,7 @@ fn record_late_effect<'a>(
 fn counts_as_not_run(state: &StepState, progress: &Progress) -> bool {
     match state {
         StepState::Failed { .. } | StepState::Skipped { .. } => true,
-        StepState::Completed { .. } => progress.completed_by.is_some(),
+        StepState::Completed { .. } => progress.completed_by_hand.is_some(),
         StepState::Running { .. }
         | StepState::Waiting { .. }
         | StepState::AwaitingCallback { .. }
@@ -387,7 +387,7 @@ fn is_late_reply_of_earlier_attempt(plan: &Plan, task: &Task, reply: &StepReply)
     let awaits_callback = plan.find(&reply.step.step).is_some_and(|step| step.callback().is_some());
     let progress = task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
-        let completed_in_another_way = progress.completed_by.is_some() && !awaits_callback;
+        let completed_in_another_way = progress.completed_by_hand.is_some() && !awaits_callback;
         reply.action == Action::Do
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
             && !progress.may_have_run

@@ -90,7 +90,8 @@ impl AgentCall<'_> {
         let task = sources.task;
         let progress = task.progress(part, action);
         let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
-        let sent_shared = progress.is_some_and(|progress| progress.sent_shared);
+        let second_delivery_may_act =
+            progress.is_some_and(|progress| progress.second_delivery_may_act);
         let Some((StepState::Running { attempt, complete_by }, edit)) =
             progress.map(|progress| (progress.state.clone(), progress.input_edit_id.as_ref()))
         else {
@@ -116,7 +117,7 @@ impl AgentCall<'_> {
             idempotent,
             call_within_ms: definition.call_within.as_millis().try_into().unwrap_or(u64::MAX),
             responses: definition.responses.clone(),
-            exclusive: falls_back && !sent_shared,
+            exclusive: falls_back && !second_delivery_may_act,
             may_have_run,
             agent: agent.clone(),
             method: template.method,
@@ -211,7 +212,7 @@ fn submission_of_child(
 fn has_begun(task: &Task, part: &Part) -> bool {
     let Some(run) = task.progress(part, Action::Do) else { return false };
     let is_completed = matches!(run.state, StepState::Completed { attempt: Some(_) });
-    run.child_revision.is_some() || (is_completed && run.completed_by.is_none())
+    run.child_revision.is_some() || (is_completed && run.completed_by_hand.is_none())
 }
 
 /// Returns the id of the child task of a part: `order-7:deliver`, or `order-7:deliver:3` for an item. After an

@@ -209,7 +209,8 @@ impl CommandExecutor<'_, '_> {
         // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
         let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
         let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
-        let may_have_run_at_agent_in_use = goes_on && (progress.sent_shared || !falls_back);
+        let may_have_run_at_agent_in_use =
+            goes_on && (progress.second_delivery_may_act || !falls_back);
         progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
         progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
         if goes_on {

@@ -148,20 +148,20 @@ impl<'a> TaskChange<'a> {
         if let Some(deferred) = deferred {
             self.block_undo_on_deferred_attempt(deferred, &part, action);
         }
-        self.record_shared_request(&part, action);
+        self.record_second_delivery(&part, action);
         self.task.locked_by = Some(self.inputs.context.actor.to_owned());
         self.starts.push(StartedPart { part, action, before });
     }
 
     /// Records at the start of an attempt that two deliveries of its request may act, if the step has several agents in order and
     /// an earlier attempt may have run. A request that is sent again is what it was at first, whatever has become known since.
-    fn record_shared_request(&mut self, part: &Part, action: Action) {
+    fn record_second_delivery(&mut self, part: &Part, action: Action) {
         let agents = self.plan().step(&part.step).agents();
         if action == Action::Do
             && agents.is_some_and(StepAgents::falls_back)
             && let Some(progress) = self.task.progress_mut(part, action)
         {
-            progress.sent_shared |= progress.may_have_run;
+            progress.second_delivery_may_act |= progress.may_have_run;
         }
     }
 
@@ -269,7 +269,7 @@ impl<'a> TaskChange<'a> {
         let soon = later(self.now(), self.inputs.wait_tolerance);
         let waited =
             |progress: &Progress| progress.state.waiting_until().is_some_and(|until| until <= soon);
-        let waited = self.task.action_runs().filter(|(_, of, p)| *of == action && waited(p));
+        let waited = self.task.action_spans().filter(|(_, of, p)| *of == action && waited(p));
         waited.flat_map(|(run, ..)| run.parts()).collect()
     }
 
@@ -321,7 +321,7 @@ pub(crate) fn started_progress<'t>(
 /// Returns the remaining times of the waiting steps or undos, and of the calls in progress that the undo waits for.
 pub(crate) fn remaining_waits(task: &Task, now: Timestamp) -> Vec<Duration> {
     let direction = task.direction();
-    let waiting = task.action_runs().filter(|(_, action, _)| *action == direction);
+    let waiting = task.action_spans().filter(|(_, action, _)| *action == direction);
     let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waiting_until());
     waiting.chain(task.undo_blocked_until(now)).map(|until| pause_until(until, now)).collect()
 }

@@ -75,7 +75,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     let (plan, now) = (change.plan(), change.now());
     let past_deferrals: Vec<_> = change
         .task
-        .part_runs()
+        .part_spans()
         .filter_map(|(run, record)| {
             let complete_by = record.run.state.deferred_by()?;
             (complete_by <= now).then_some((run, complete_by))

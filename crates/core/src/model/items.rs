@@ -1,7 +1,7 @@
 //! The records of the items of a step with `for_each`, for any type of record.
 //!
-//! Most items of a long list have equal records: they completed at the first attempt. So the records are kept as *runs*:
-//! a run is a number of successive items, and the one record that they share. A task with thousands of items so stays
+//! Most items of a long list have equal records: they completed at the first attempt. So the records are kept as *spans*:
+//! a span is a number of successive items, and the one record that they share. A task with thousands of items so stays
 //! small in memory and in the state store (`text.rs`).
 
 use std::{num::NonZeroU32, ops::Range};
@@ -18,7 +18,7 @@ pub struct ItemRecords<R> {
     /// The estimated bytes of memory that the outputs of the items take.
     output_memory_bytes: u64,
     /// The records of the items that have started. Items start in order.
-    runs: Vec<Run<R>>,
+    spans: Vec<Span<R>>,
 }
 
 /// How the list of a step with `for_each` is stored.
@@ -32,7 +32,7 @@ pub struct ListSlices {
 
 /// Successive items with equal records.
 #[derive(Debug, Clone)]
-struct Run<R> {
+struct Span<R> {
     len: u32,
     record: R,
 }
@@ -41,7 +41,7 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
     /// The records of `count` items, none of which has started.
     #[must_use]
     pub fn new(count: u32) -> Self {
-        Self { count, slices: None, output_memory_bytes: 0, runs: Vec::new() }
+        Self { count, slices: None, output_memory_bytes: 0, spans: Vec::new() }
     }
 
     /// Sets how the list is stored.
@@ -84,88 +84,89 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
     /// The number of items that have started.
     #[must_use]
     pub fn started(&self) -> u32 {
-        self.runs.iter().map(|run| run.len).sum()
+        self.spans.iter().map(|span| span.len).sum()
     }
 
     /// The record of an item. `None` if it has not started.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&R> {
-        self.runs().find(|(items, _)| items.contains(&index)).map(|(_, record)| record)
+        self.spans().find(|(items, _)| items.contains(&index)).map(|(_, record)| record)
     }
 
     /// The record of an item, mutable. A change affects no other item.
     #[must_use]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut R> {
         let position = self.isolate(index)?;
-        self.runs.get_mut(position).map(|run| &mut run.record)
+        self.spans.get_mut(position).map(|span| &mut span.record)
     }
 
     /// Starts the next item.
     pub fn push(&mut self, record: R) {
-        self.append(Run { len: 1, record });
+        self.append(Span { len: 1, record });
     }
 
     /// The records of the items that have started, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = &R> + Clone {
-        self.runs.iter().flat_map(|run| std::iter::repeat_n(&run.record, run.len as usize))
+        self.spans.iter().flat_map(|span| std::iter::repeat_n(&span.record, span.len as usize))
     }
 
     /// The items that have started, in the order of the list: successive items, and the record that they share.
-    pub fn runs(&self) -> impl Iterator<Item = (Range<u32>, &R)> + Clone {
-        self.runs.iter().scan(0, |end, run| {
+    pub fn spans(&self) -> impl Iterator<Item = (Range<u32>, &R)> + Clone {
+        self.spans.iter().scan(0, |end, span| {
             let start = *end;
-            *end += run.len;
-            Some((start..*end, &run.record))
+            *end += span.len;
+            Some((start..*end, &span.record))
         })
     }
 
-    /// The records that successive items share, mutable. A change affects all items of a run.
-    pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut R> {
-        self.runs.iter_mut().map(|run| &mut run.record)
+    /// The records that successive items share, mutable. A change affects all items of a span.
+    pub fn spans_mut(&mut self) -> impl Iterator<Item = &mut R> {
+        self.spans.iter_mut().map(|span| &mut span.record)
     }
 
-    /// Replaces each record, and joins the runs whose records are equal then.
+    /// Replaces each record, and joins the spans whose records are equal then.
     pub(crate) fn replace_records(&mut self, replace: impl Fn(&mut R)) {
-        for Run { len, mut record } in std::mem::take(&mut self.runs) {
+        for Span { len, mut record } in std::mem::take(&mut self.spans) {
             replace(&mut record);
-            self.append(Run { len, record });
+            self.append(Span { len, record });
         }
     }
 
-    fn append(&mut self, run: Run<R>) {
-        match self.runs.last_mut() {
-            Some(last) if last.record == run.record => last.len += run.len,
-            Some(_) | None => self.runs.push(run),
+    fn append(&mut self, span: Span<R>) {
+        match self.spans.last_mut() {
+            Some(last) if last.record == span.record => last.len += span.len,
+            Some(_) | None => self.spans.push(span),
         }
     }
 
-    /// Divides the run that contains an item, so that the item is a run of its own. Returns the position of that run.
+    /// Divides the span that contains an item, so that the item is a span of its own. Returns the position of that span.
     fn isolate(&mut self, index: u32) -> Option<usize> {
         let mut before = index;
-        for position in 0..self.runs.len() {
-            let run = self.runs.get(position)?;
-            if before >= run.len {
-                before -= run.len;
+        for position in 0..self.spans.len() {
+            let span = self.spans.get(position)?;
+            if before >= span.len {
+                before -= span.len;
                 continue;
             }
-            if run.len == 1 {
+            if span.len == 1 {
                 return Some(position);
             }
-            let lens = [before, 1, run.len - before - 1].into_iter().filter(|len| *len > 0);
-            let divided: Vec<_> = lens.map(|len| Run { len, record: run.record.clone() }).collect();
-            self.runs.splice(position..=position, divided);
+            let lens = [before, 1, span.len - before - 1].into_iter().filter(|len| *len > 0);
+            let divided: Vec<_> =
+                lens.map(|len| Span { len, record: span.record.clone() }).collect();
+            self.spans.splice(position..=position, divided);
             return Some(position + usize::from(before > 0));
         }
         None
     }
 
-    /// The runs with their lengths, where successive runs differ.
+    /// The spans with their lengths, where successive spans differ.
     fn joined(&self) -> impl Iterator<Item = (u32, &R)> {
-        let mut runs = self.runs.iter().peekable();
+        let mut spans = self.spans.iter().peekable();
         std::iter::from_fn(move || {
-            let first = runs.next()?;
+            let first = spans.next()?;
             let mut len = first.len;
-            while let Some(next) = runs.next_if(|next| next.record == first.record) {
+            while let Some(next) = spans.next_if(|next| next.record == first.record) {
                 len += next.len;
             }
             Some((len, &first.record))
@@ -173,10 +174,10 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
     }
 }
 
-/// Equal records of items may be divided into runs in several ways. That makes no difference.
+/// Equal records of items may be divided into spans in several ways. That makes no difference.
 impl<R: Clone + PartialEq> PartialEq for ItemRecords<R> {
     fn eq(&self, other: &Self) -> bool {
-        let Self { count, slices, output_memory_bytes, runs: _ } = self;
+        let Self { count, slices, output_memory_bytes, spans: _ } = self;
         (count, slices, output_memory_bytes)
             == (&other.count, &other.slices, &other.output_memory_bytes)
             && self.joined().eq(other.joined())
@@ -200,7 +201,7 @@ mod tests {
     fn get_mut_changes_one_item() {
         for index in 0..5 {
             let mut items = ItemRecords::with_started(9, (0..5).map(|_| completed(1)));
-            assert_eq!(items.runs().count(), 1);
+            assert_eq!(items.spans().count(), 1);
             *items.get_mut(index).unwrap() = completed(2);
             for other in 0..5 {
                 let attempt = if other == index { 2 } else { 1 };
@@ -217,7 +218,7 @@ mod tests {
         let joined = ItemRecords::with_started(9, (0..5).map(|_| completed(1)));
         let mut divided = joined.clone();
         *divided.get_mut(2).unwrap() = completed(1);
-        assert_eq!((joined.runs().count(), divided.runs().count()), (1, 3));
+        assert_eq!((joined.spans().count(), divided.spans().count()), (1, 3));
         assert_eq!(joined, divided);
         divided.push(completed(1));
         assert_ne!(joined, divided);
@@ -273,9 +274,9 @@ mod tests {
         let undos: Vec<_> = items.iter().filter_map(|item| item.undo.clone()).collect();
         assert_eq!(undos[0].call_may_run_until, Some(at(140)));
         assert_eq!(undos[1], undo_runs.undo.unwrap());
-        assert_eq!(items.runs().count(), 7);
+        assert_eq!(items.spans().count(), 7);
         items.compact(at(130));
-        let lens: Vec<_> = items.runs().map(|(items, _)| items.len()).collect();
+        let lens: Vec<_> = items.spans().map(|(items, _)| items.len()).collect();
         assert_eq!(lens, [5, 1, 1, 1]);
     }
 }

@@ -15,7 +15,7 @@ pub mod json_text;
 pub mod lifecycle;
 pub mod messages;
 pub mod names;
-pub mod part_run;
+pub mod part_span;
 pub mod payload;
 pub mod registration;
 pub mod request_path;

@@ -10,7 +10,7 @@ use crate::model::{
     document::DocumentKey,
     items::ItemRecords,
     names::{Part, StepName},
-    part_run::PartRun,
+    part_span::PartSpan,
 };
 
 /// An attempt in a stored state: its number, or zero for none.
@@ -256,7 +256,7 @@ pub struct Progress {
     /// The command by which an operator completed it, if any. Then the output is that of the command, not that of the
     /// attempt.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
-    pub completed_by: Option<CommandId>,
+    pub completed_by_hand: Option<CommandId>,
     /// The revision of the child task at which it reported an end other than Processed. Reports with lower revisions are
     /// ignored. Zero if this task was inactive for so long that the child task may have begun, ended and expired.
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
@@ -272,7 +272,7 @@ pub struct Progress {
     /// Whether a request was sent of which two deliveries may act, to one of several agents that are tried in order. Then the
     /// part stays with its agent, also if an operator states that it did not run.
     #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
-    pub sent_shared: bool,
+    pub second_delivery_may_act: bool,
     /// The replies of earlier agents that stopped the task in Error, by attempt. Only those of the latest attempts are kept.
     #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<Contradiction>,
@@ -302,11 +302,11 @@ impl Progress {
             may_have_run: false,
             call_may_run_until: None,
             input_edit_id: None,
-            completed_by: None,
+            completed_by_hand: None,
             child_revision: None,
             agent: None,
             key_since: None,
-            sent_shared: false,
+            second_delivery_may_act: false,
             contradictions: Vec::new(),
         }
     }
@@ -350,7 +350,7 @@ impl Progress {
     pub fn output(&self, step: &Part, action: Action) -> Option<DocumentKey> {
         let StepState::Completed { attempt: Some(number) } = self.state else { return None };
         let attempt = AttemptId { step: step.clone(), action, number };
-        Some(match &self.completed_by {
+        Some(match &self.completed_by_hand {
             Some(command) => DocumentKey::OperatorOutput(attempt, command.clone()),
             None => DocumentKey::Output(attempt),
         })
@@ -405,28 +405,28 @@ impl StepRecord {
         }
     }
 
-    /// The parts of the step with their records, in runs: its started items, or the step itself.
-    pub fn part_runs<'t>(
+    /// The parts of the step with their records, in spans: its started items, or the step itself.
+    pub fn part_spans<'t>(
         &'t self,
         step: &'t StepName,
-    ) -> impl Iterator<Item = (PartRun<'t>, &'t Self)> {
-        let whole = self.items.is_none().then_some((PartRun { step, items: None }, self));
-        let items = self.items.iter().flat_map(|items| items.runs());
-        let items = items.map(|(items, record)| (PartRun { step, items: Some(items) }, record));
+    ) -> impl Iterator<Item = (PartSpan<'t>, &'t Self)> {
+        let whole = self.items.is_none().then_some((PartSpan { step, items: None }, self));
+        let items = self.items.iter().flat_map(|items| items.spans());
+        let items = items.map(|(items, record)| (PartSpan { step, items: Some(items) }, record));
         whole.into_iter().chain(items)
     }
 
     /// The parts of the step with their records: its started items, or the step itself.
     pub fn parts<'t>(&'t self, step: &'t StepName) -> impl Iterator<Item = (Part, &'t Self)> {
         let expand =
-            |(run, record): (PartRun<'t>, &'t Self)| run.parts().map(move |part| (part, record));
-        self.part_runs(step).flat_map(expand)
+            |(span, record): (PartSpan<'t>, &'t Self)| span.parts().map(move |part| (part, record));
+        self.part_spans(step).flat_map(expand)
     }
 
     /// The records of the parts of the step, mutable. Items with equal records share one, and change together.
     pub(crate) fn part_records_mut(&mut self) -> impl Iterator<Item = &mut Self> {
         let (items, whole) = match self.items {
-            Some(ref mut items) => (Some(items.runs_mut()), None),
+            Some(ref mut items) => (Some(items.spans_mut()), None),
             None => (None, Some(self)),
         };
         whole.into_iter().chain(items.into_iter().flatten())
@@ -437,7 +437,7 @@ impl StepRecord {
     /// if there is none. Items whose undo has not started are ignored.
     #[must_use]
     pub fn shown_undo(&self) -> Option<&Progress> {
-        let records = self.items.iter().flat_map(ItemRecords::runs).map(|(_, record)| record);
+        let records = self.items.iter().flat_map(ItemRecords::spans).map(|(_, record)| record);
         let records = records.chain([self]);
         let mut undos = records.filter_map(|record| record.undo.as_ref());
         let first = undos.clone().next();
@@ -470,14 +470,14 @@ impl ItemRecords<StepRecord> {
     #[must_use]
     pub fn are_completed_or_skipped(&self) -> bool {
         self.started() >= self.count()
-            && self.runs().all(|(_, record)| record.run.state.is_completed_or_skipped())
+            && self.spans().all(|(_, record)| record.run.state.is_completed_or_skipped())
     }
 
-    /// Reduces the number of runs before the task is saved. It joins the runs with equal records. The times until which
+    /// Reduces the number of spans before the task is saved. It joins the spans with equal records. The times until which
     /// calls of passed items may be in progress differ, so it drops those that are over, and sets the others to the latest
     /// of them. That is safe, because an undo may always wait longer.
     pub(crate) fn compact(&mut self, now: Timestamp) {
-        let passed = || self.runs().map(|(_, record)| record).filter(|record| has_passed(record));
+        let passed = || self.spans().map(|(_, record)| record).filter(|record| has_passed(record));
         let run_until = passed().filter_map(|record| record.run.in_progress(now)).max();
         let undos = passed().filter_map(|record| record.undo.as_ref());
         let undo_until = undos.filter_map(|undo| undo.in_progress(now)).max();

@@ -20,7 +20,7 @@
 //! | `o` | completed by this command | | |
 //! | `r` | revision of the child task | | |
 //! | `x` | progress of the undo | | |
-//! | `p` | items: `n` number, `c`, `h` slices of the list, `z` bytes of outputs in memory, `d` distinct records, `l` runs | | |
+//! | `p` | items: `n` number, `c`, `h` slices of the list, `z` bytes of outputs in memory, `d` distinct records, `l` spans | | |
 //!
 //! The states of a task:
 //!
@@ -50,7 +50,7 @@ use crate::{
         inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
-        part_run::PartRun,
+        part_span::PartSpan,
         payload::PayloadPlace,
         retention::{DocumentRetention, retention_start},
     },
@@ -246,7 +246,7 @@ impl Task {
         let paused = self.paused_at.is_some();
         let last =
             if paused { later(now, limits::PAUSED_CHECK_INTERVAL) } else { self.complete_by };
-        let deadlines = self.action_runs().filter_map(|(_, _, progress)| {
+        let deadlines = self.action_spans().filter_map(|(_, _, progress)| {
             let waits_until = progress.state.waiting_until().filter(|_| !paused);
             let picked_up_by = waits_until.map(|until| later(until.max(now), pickup_within));
             progress.state.reply_due_by().or(picked_up_by)
@@ -260,7 +260,7 @@ impl Task {
     /// being undone.
     pub fn undo_blocked_until(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let undoing = self.direction() == Action::Undo;
-        let records = self.part_runs().filter(move |_| undoing);
+        let records = self.part_spans().filter(move |_| undoing);
         records.filter_map(move |(_, record)| record.in_progress(now))
     }
 
@@ -327,19 +327,19 @@ impl Task {
         }
     }
 
-    /// The parts that have started, with their records, in runs.
-    pub fn part_runs(&self) -> impl Iterator<Item = (PartRun<'_>, &StepRecord)> {
-        self.steps.iter().flat_map(|(name, record)| record.part_runs(name))
+    /// The parts that have started, with their records, in spans.
+    pub fn part_spans(&self) -> impl Iterator<Item = (PartSpan<'_>, &StepRecord)> {
+        self.steps.iter().flat_map(|(name, record)| record.part_spans(name))
     }
 
     /// Everything that has started: the parts, and their undos.
-    pub fn action_runs(&self) -> impl Iterator<Item = (PartRun<'_>, Action, &Progress)> {
-        self.part_runs().flat_map(|(run, record)| {
+    pub fn action_spans(&self) -> impl Iterator<Item = (PartSpan<'_>, Action, &Progress)> {
+        self.part_spans().flat_map(|(span, record)| {
             let undo = record.undo.iter().map({
-                let run = run.clone();
-                move |undo| (run.clone(), Action::Undo, undo)
+                let span = span.clone();
+                move |undo| (span.clone(), Action::Undo, undo)
             });
-            std::iter::once((run, Action::Do, &record.run)).chain(undo)
+            std::iter::once((span, Action::Do, &record.run)).chain(undo)
         })
     }
 
@@ -374,11 +374,11 @@ impl Task {
         &self,
         due: impl Fn(&StepState) -> Option<Timestamp>,
     ) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        let runs = self.action_runs().filter_map(move |(run, action, progress)| {
-            Some((run, action, progress.state.newest_attempt()?, due(&progress.state)?))
+        let spans = self.action_spans().filter_map(move |(span, action, progress)| {
+            Some((span, action, progress.state.newest_attempt()?, due(&progress.state)?))
         });
-        runs.flat_map(|(run, action, number, due)| {
-            run.parts().map(move |part| (part, action, number, due))
+        spans.flat_map(|(span, action, number, due)| {
+            span.parts().map(move |part| (part, action, number, due))
         })
     }
 

@@ -195,7 +195,7 @@ fn not_done(task: &Task, workflows: &[Workflow]) -> Vec<String> {
     let may_have_run = |name: &StepName| {
         task.steps
             .get(name)
-            .is_some_and(|record| record.part_runs(name).any(|(_, part)| part.run.may_have_run))
+            .is_some_and(|record| record.part_spans(name).any(|(_, part)| part.run.may_have_run))
     };
     let has_passed = |(name, step): &(&StepName, &StepDefinition)| {
         step.point_of_no_return && (is_completed(name) || may_have_run(name))

@@ -134,7 +134,7 @@ fn occurrences(task: &Task) -> Vec<Occurrence> {
     }
     for (name, record) in &task.steps {
         if let StepState::Completed { attempt } = record.run.state {
-            let by = record.run.completed_by.as_ref().map(|id| format!("/{id}"));
+            let by = record.run.completed_by_hand.as_ref().map(|id| format!("/{id}"));
             let what = format!("{name}/completed{}{}", number(attempt), by.unwrap_or_default());
             add(LifecycleEventKind::StepCompleted, what);
         }

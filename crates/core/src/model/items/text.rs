@@ -5,17 +5,17 @@
 //!   "c": 35, "h": 1234567890,                        slices of the list: items in each, fingerprint (left out if none)
 //!   "z": 471100,                                     the bytes of the outputs in memory (left out if zero)
 //!   "d": [ {"s":"c","a":1}, {"s":"r","a":1,"b":…} ],  the distinct records
-//!   "l": "4711a3ba" }                                runs: how many items (left out if one), and the letters of their record
+//!   "l": "4711a3ba" }                                spans: how many items (left out if one), and the letters of their record
 //! ```
 //!
-//! The records have the letters a–z, then Aa–Az, Ba–Bz and so on. The record of the most runs comes first, so that most
-//! runs need one letter. Here 4,711 items completed, three run, and one more completed.
+//! The records have the letters a–z, then Aa–Az, Ba–Bz and so on. The record of the most spans comes first, so that most
+//! spans need one letter. Here 4,711 items completed, three run, and one more completed.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 
-use super::{ItemRecords, ListSlices, Run};
+use super::{ItemRecords, ListSlices, Span};
 use crate::limits::ITEMS_MAX;
 
 /// Characters of a letter's alphabet.
@@ -30,13 +30,13 @@ enum RunsError {
     IncompleteSlices,
     #[error("more items have started than there are")]
     TooManyStarted,
-    #[error("`{0}` is not the number of items of a run")]
+    #[error("`{0}` is not the number of items of a span")]
     NoCount(String),
-    #[error("the runs of items name no record `{0}`")]
+    #[error("the spans of items name no record `{0}`")]
     NoRecord(String),
-    #[error("the runs of items end without a record")]
+    #[error("the spans of items end without a record")]
     Incomplete,
-    #[error("no run of items has the record of position {0}")]
+    #[error("no span of items has the record of position {0}")]
     Unused(usize),
 }
 
@@ -55,7 +55,7 @@ struct StoredItems<R> {
     #[serde(rename = "d", default)]
     distinct: Vec<R>,
     #[serde(rename = "l", default)]
-    runs: String,
+    spans: String,
 }
 
 impl<'de, R: Deserialize<'de> + Clone + PartialEq> Deserialize<'de> for ItemRecords<R> {
@@ -66,7 +66,7 @@ impl<'de, R: Deserialize<'de> + Clone + PartialEq> Deserialize<'de> for ItemReco
 
 impl<R: Serialize + Clone + PartialEq> Serialize for ItemRecords<R> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let (distinct, runs) = write(self);
+        let (distinct, spans) = write(self);
         let slices = if self.slices.is_some() { 2 } else { 0 };
         let runs_fields = if distinct.is_empty() { 0 } else { 2 };
         let fields = 1 + slices + usize::from(self.output_memory_bytes > 0) + runs_fields;
@@ -81,21 +81,21 @@ impl<R: Serialize + Clone + PartialEq> Serialize for ItemRecords<R> {
         }
         if !distinct.is_empty() {
             stored.serialize_field("d", &distinct)?;
-            stored.serialize_field("l", &runs)?;
+            stored.serialize_field("l", &spans)?;
         }
         stored.end()
     }
 }
 
-/// The bytes of the text of this many runs with distinct records.
-pub(crate) fn distinct_runs_bytes(count: u32) -> usize {
+/// The bytes of the text of this many spans with distinct records.
+pub(crate) fn distinct_spans_bytes(count: u32) -> usize {
     (0..count as usize).map(|position| letters_of(position).len()).sum()
 }
 
-/// Returns the distinct records, and the text of the runs.
+/// Returns the distinct records, and the text of the spans.
 fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
     let mut distinct: Vec<(&R, usize)> = Vec::new();
-    let mut runs: Vec<(u32, usize)> = Vec::new();
+    let mut spans: Vec<(u32, usize)> = Vec::new();
     for (len, record) in items.joined() {
         let known = distinct.iter_mut().enumerate().find(|(_, (known, _))| *known == record);
         let position = match known {
@@ -108,7 +108,7 @@ fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
                 distinct.len() - 1
             }
         };
-        runs.push((len, position));
+        spans.push((len, position));
     }
     // The sort is stable, so equal tasks have equal texts.
     let mut order: Vec<_> = distinct.iter().map(|(_, uses)| *uses).enumerate().collect();
@@ -119,7 +119,7 @@ fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
             *letter = letters_of(rank);
         }
     }
-    let text = runs.iter().fold(String::new(), |mut text, (len, position)| {
+    let text = spans.iter().fold(String::new(), |mut text, (len, position)| {
         if *len > 1 {
             text.push_str(&len.to_string());
         }
@@ -135,7 +135,8 @@ fn write<R: Clone + PartialEq>(items: &ItemRecords<R>) -> (Vec<&R>, String) {
 
 /// Reads the stored items. Every mistake is an error, because fewer or other items than stored would start again.
 fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, RunsError> {
-    let StoredItems { count, slice_len, fingerprint, output_memory_bytes, distinct, runs } = stored;
+    let StoredItems { count, slice_len, fingerprint, output_memory_bytes, distinct, spans } =
+        stored;
     let slices = match (slice_len, fingerprint) {
         (Some(len), Some(fingerprint)) => Some(ListSlices { len, fingerprint }),
         (None, None) => None,
@@ -147,7 +148,7 @@ fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, 
     let mut items = ItemRecords::new(count).with_slices(slices);
     items.output_memory_bytes = output_memory_bytes;
     let mut is_used = vec![false; distinct.len()];
-    let (mut total, mut rest) = (0_u32, runs.as_str());
+    let (mut total, mut rest) = (0_u32, spans.as_str());
     while !rest.is_empty() {
         let (len, position);
         (len, position, rest) = read_run(rest)?;
@@ -158,7 +159,7 @@ fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, 
         if total > count {
             return Err(RunsError::TooManyStarted);
         }
-        items.append(Run { len, record });
+        items.append(Span { len, record });
     }
     match is_used.iter().position(|used| !used) {
         Some(position) => Err(RunsError::Unused(position)),
@@ -166,7 +167,7 @@ fn read<R: Clone + PartialEq>(stored: StoredItems<R>) -> Result<ItemRecords<R>, 
     }
 }
 
-/// Reads the first run of a text: its number of items, the position of its record, and the rest of the text.
+/// Reads the first span of a text: its number of items, the position of its record, and the rest of the text.
 fn read_run(text: &str) -> Result<(u32, usize, &str), RunsError> {
     let (digits, rest) = split(text, |c| c.is_ascii_digit());
     let len = match digits {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// Items in runs of any length, of few or of many distinct records, up to 10,000.
+        /// Items in spans of any length, of few or of many distinct records, up to 10,000.
         fn items()(
             records in proptest::collection::vec(record(), 1..80),
             picks in proptest::collection::vec((any::<prop::sample::Index>(), 1_u32..200), 0..300),
@@ -257,7 +258,7 @@ mod tests {
             for (pick, len) in picks {
                 let len = len.min(ITEMS_MAX - items.started());
                 if len > 0 {
-                    items.append(Run { len, record: pick.get(&records).clone() });
+                    items.append(Span { len, record: pick.get(&records).clone() });
                 }
             }
             items.count = (items.started() + not_started).min(ITEMS_MAX);
@@ -293,7 +294,7 @@ mod tests {
             let cut = at.index(text.len());
             stored["l"] = text[..cut].into();
             if let Ok(read) = read_back(&stored) {
-                // Only whole runs at the end are missing, and all distinct records are still in use.
+                // Only whole spans at the end are missing, and all distinct records are still in use.
                 prop_assert!(read.iter().zip(items.iter()).all(|(read, item)| read == item));
             }
         }
@@ -308,8 +309,8 @@ mod tests {
         let items = read_back(&stored("4a3ba")).unwrap();
         assert_eq!((items.count(), items.started()), (10, 8));
         assert_eq!(serde_json::to_value(&items).unwrap(), stored("4a3ba"));
-        let runs: Vec<_> = items.runs().map(|(items, _)| items).collect();
-        assert_eq!(runs, [0..4, 4..7, 7..8]);
+        let spans: Vec<_> = items.spans().map(|(items, _)| items).collect();
+        assert_eq!(spans, [0..4, 4..7, 7..8]);
         assert_eq!(
             serde_json::to_value(ItemRecords::<StepRecord>::new(7)).unwrap(),
             json!({ "n": 7 })
@@ -341,8 +342,8 @@ mod tests {
             ("4a3é", "no record `é`"),
             ("4a-3b", "no record `-`"),
             ("8a3b", "more items have started"),
-            ("9a", "no run of items has the record of position 1"),
-            ("", "no run of items has the record of position 0"),
+            ("9a", "no span of items has the record of position 1"),
+            ("", "no span of items has the record of position 0"),
         ] {
             let error = read_back(&stored(text)).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

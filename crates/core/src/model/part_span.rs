@@ -9,14 +9,14 @@ use crate::model::names::{Part, StepName};
 
 /// A step without items, or successive items of a step that have equal records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartRun<'t> {
+pub struct PartSpan<'t> {
     /// The step.
     pub step: &'t StepName,
     /// The items. `None` for a step as a whole.
     pub items: Option<Range<u32>>,
 }
 
-impl<'t> PartRun<'t> {
+impl<'t> PartSpan<'t> {
     /// The number of parts.
     #[must_use]
     pub fn count(&self) -> usize {
