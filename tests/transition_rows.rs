@@ -177,14 +177,14 @@ fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
             }
         }
         Event::CommandReceived(_) if is_refused(after) => "command refused",
-        // An operator settles a step in the same way as a callback.
+        // An operator decides a step in the same way as a callback.
         Event::CommandReceived(command) if let Some(step) = answered_part(before, command) => {
-            settled(before, after, &step)
+            outcome_of(before, after, &step)
         }
         Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, .. } => kind(event),
-        // Callbacks and child tasks settle a step in the same way as an agent.
+        // Callbacks and child tasks complete or fail a step in the same way as an agent.
         Event::CallbackReceived { step, .. } | Event::ChildEnded { step, .. } => {
-            settled(before, after, step)
+            outcome_of(before, after, step)
         }
         Event::ParentRequested(Action::Do) => "wake",
         Event::Wake
@@ -220,8 +220,8 @@ fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
     same && !old.run.state.is_running() && !old.run.may_have_run && new.run.may_have_run
 }
 
-/// The outcome of a step that a callback or a child task settled.
-fn settled(before: &Task, after: &Task, step: &Part) -> &'static str {
+/// The outcome of a step that a callback or a child task reported.
+fn outcome_of(before: &Task, after: &Task, step: &Part) -> &'static str {
     let record = after.record(step);
     let undoing = before.record(step).is_some_and(|record| record.undo.is_some());
     let failed = |progress: &Progress| progress.state.is_failed();

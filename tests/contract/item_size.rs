@@ -15,7 +15,7 @@ use steward_core::{
     model::{
         inline_documents::InlineDocuments,
         items::ItemRecords,
-        step::{Contradiction, Progress, StepRecord, StepState},
+        step::{Progress, StepRecord, StepState, StrayEffect},
         task::{ProcessState, Task},
     },
 };
@@ -142,15 +142,15 @@ impl SeededRandom {
 
     fn record(&mut self, has_undo: bool) -> StepRecord {
         let undo = (has_undo && self.chance()).then(|| self.progress());
-        let contradictions = (0..self.below(6))
-            .map(|_| Contradiction {
+        let stray_effects = (0..self.below(6))
+            .map(|_| StrayEffect {
                 attempt: self.number(),
                 completed: self.chance(),
-                settled: self.chance(),
+                acknowledged: self.chance(),
             })
             .collect();
         let run =
-            Progress { second_delivery_may_act: self.chance(), contradictions, ..self.progress() };
+            Progress { second_delivery_may_act: self.chance(), stray_effects, ..self.progress() };
         StepRecord { run, undo, items: None }
     }
 

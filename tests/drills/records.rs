@@ -8,7 +8,7 @@ use steward_core::model::{
     messages::ParentStep,
     names::Incarnation,
     retention::DocumentRetention,
-    step::{Contradiction, Progress, StepRecord, StepState},
+    step::{Progress, StepRecord, StepState, StrayEffect},
     task::{ProcessState, Task},
 };
 
@@ -75,6 +75,6 @@ fn progress() -> Progress {
         agent: Some(1),
         key_since: Some(1),
         second_delivery_may_act: true,
-        contradictions: vec![Contradiction { attempt: 1, completed: true, settled: true }],
+        stray_effects: vec![StrayEffect { attempt: 1, completed: true, acknowledged: true }],
     }
 }

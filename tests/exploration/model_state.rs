@@ -240,8 +240,8 @@ impl ModelState {
     fn hash_task(&self, task: &Task, workflow: &ExploredWorkflow, to: &mut impl Hasher) {
         let relative = |time: Timestamp| self.seconds_until(time, workflow);
         task.process_state.hash(to);
-        let settled = task.process_state.has_stopped() && self.budget.commands == 0;
-        if !settled {
+        let is_at_rest = task.process_state.has_stopped() && self.budget.commands == 0;
+        if !is_at_rest {
             relative(task.complete_by).hash(to);
         }
         task.due.map(relative).hash(to);

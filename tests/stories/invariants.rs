@@ -165,7 +165,7 @@ fn undo_invariants(
     let undos = || requests(effects).filter(|request| request.action == Action::Undo);
     let dos = || requests(effects).filter(|request| request.action == Action::Do);
     let may_be_in_progress = |record: &StepRecord| in_progress_until(record) > Some(context.now);
-    let settled = |request: &StepRequest| {
+    let is_undone_in_order = |request: &StepRequest| {
         descendants(workflow, &request.step.step).into_iter().all(|later| {
             let parts = after.started_parts().filter(|(part, _)| part.step == *later);
             parts.into_iter().all(|(_, r)| {
@@ -192,7 +192,7 @@ fn undo_invariants(
             "an undo is requested only while the task is Undoing",
             is_undoing(after) || undos().next().is_none(),
         ),
-        ("an undo starts after the undo of all later steps", undos().all(settled)),
+        ("an undo starts after the undo of all later steps", undos().all(is_undone_in_order)),
         ("only a part that may have run is undone", undos().all(had_effect)),
         (
             "past the point of no return nothing is undone",
@@ -241,7 +241,7 @@ fn request_invariants(decision: &DecisionCheck<'_>) -> Invariants {
             requests(effects).all(may_run),
         ),
         (
-            "no attempt starts before the end of a wait, or for a settled part",
+            "no attempt starts before the end of a wait, or for a part with an outcome",
             requests(effects).all(waited),
         ),
     ]

@@ -126,8 +126,8 @@ async fn wait_until_recorded(
         let task = store.load(&token.task_id).await.map_err(Some)?;
         let progress = task.as_ref().and_then(|task| task.progress(&token.step, Action::Do));
         let state = progress.map(|progress| progress.state.clone());
-        let is_settled = |state: &StepState| state.reply_due_by().is_none();
-        state.filter(is_settled).ok_or(None::<PortError>)
+        let is_answered = |state: &StepState| state.reply_due_by().is_none();
+        state.filter(is_answered).ok_or(None::<PortError>)
     };
     let pauses = ConstantBuilder::default().with_delay(POLL_EVERY).without_max_times();
     let may_follow = |error: &Option<PortError>| error.as_ref().is_none_or(|error| error.retryable);

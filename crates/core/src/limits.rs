@@ -246,8 +246,8 @@ pub const INLINE_DOCUMENTS_BYTES_MAX: usize = 1_024;
 /// the complete reason.
 pub const ERROR_CHARS_MAX: usize = 120;
 
-/// Contradictions between agents that a part keeps, so that a redelivery of one stops the task only once.
-pub const CONTRADICTIONS_MAX: usize = 5;
+/// Stray effects that a part keeps, so that the redelivery of a reply that reports one stops the task only once.
+pub const STRAY_EFFECTS_MAX: usize = 5;
 
 /// Parts of one task for which a status query of a client reads the reason of the failure or the wait.
 pub const FAILURE_REASONS_READ_MAX: usize = 50;

@@ -106,11 +106,11 @@ impl CheckedTransition<'_> {
         // A second failure reports nothing new.
         let is_proof =
             matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
-        let is_settled = old.is_some_and(|old| {
+        let has_outcome = old.is_some_and(|old| {
             matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
                 || old.key_since.is_some_and(|since| reply.attempt < since)
         });
-        if is_settled && !is_proof {
+        if has_outcome && !is_proof {
             return;
         }
         // An event is no effect of the task.
@@ -140,7 +140,7 @@ impl CheckedTransition<'_> {
         let of = AttemptId { step: step.clone(), action: *action, number: *attempt };
         let is_denied = self.before.dispatches.get(&of).is_some_and(|dispatch| dispatch.denied);
         let completed = matches!(outcome, ReplyOutcome::Completed { .. });
-        let known = old.iter().flat_map(|old| &old.contradictions);
+        let known = old.iter().flat_map(|old| &old.stray_effects);
         let mut same = known.filter(|known| known.attempt == *attempt);
         is_denied && same.any(|known| known.completed || !completed)
     }
@@ -225,7 +225,7 @@ impl CheckedTransition<'_> {
         let is_new = after.commands.len() > before.commands.len();
         let accepted =
             is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
-        let settled = |part: &Part, old: &Progress| {
+        let has_outcome = |part: &Part, old: &Progress| {
             let new = after.progress(part, before.direction());
             new.is_some_and(|new| match command.action {
                 CommandAction::Resubmit { .. } => {
@@ -244,12 +244,12 @@ impl CheckedTransition<'_> {
             })
         };
         let parts = before.started_actions().filter(|(part, action, old)| {
-            *action == before.direction() && !is_awaited(old) && settled(part, old)
+            *action == before.direction() && !is_awaited(old) && has_outcome(part, old)
         });
         accepted.then(|| (&command.action, parts.map(|(part, ..)| part).collect()))
     }
 
-    /// An undo starts when all later parts are settled, and never past the point of no return.
+    /// An undo starts when all later parts have an outcome, and never past the point of no return.
     fn check_undo(
         &self,
         part: &Part,

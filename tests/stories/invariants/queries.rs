@@ -82,7 +82,7 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
         undo.as_ref().is_some_and(|undo| undo.state.is_completed_or_skipped())
     };
     let shows_effect = !old.run.may_have_run && new.run.may_have_run
-        || old.run.contradictions != new.run.contradictions
+        || old.run.stray_effects != new.run.stray_effects
         || is_passed(&old.undo) && !is_passed(&new.undo)
         // Its child task was Processed, and another effect came to light.
         || old.run.child_revision != new.run.child_revision;

@@ -27,7 +27,7 @@ use crate::{
         names::{Incarnation, Part, StepName, TaskId},
         payload::PayloadPlace,
         retention::DocumentRetention,
-        step::{Contradiction, Progress, StepRecord, StepState},
+        step::{Progress, StepRecord, StepState, StrayEffect},
         task::{ProcessState, Task},
     },
 };
@@ -282,7 +282,7 @@ fn largest_progress() -> Progress {
         agent: Some(u32::MAX),
         key_since: Some(u32::MAX),
         second_delivery_may_act: false,
-        contradictions: Vec::new(),
+        stray_effects: Vec::new(),
     };
     let all = every_state().map(of);
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))
@@ -290,10 +290,10 @@ fn largest_progress() -> Progress {
 
 /// What several agents add to the progress of a run.
 fn several_agents_bytes() -> usize {
-    let contradiction = Contradiction { attempt: u32::MAX, completed: true, settled: true };
+    let stray_effect = StrayEffect { attempt: u32::MAX, completed: true, acknowledged: true };
     let without = Progress::new(StepState::RunningItems);
-    let contradictions = vec![contradiction; limits::CONTRADICTIONS_MAX];
-    let with = Progress { second_delivery_may_act: true, contradictions, ..without.clone() };
+    let stray_effects = vec![stray_effect; limits::STRAY_EFFECTS_MAX];
+    let with = Progress { second_delivery_may_act: true, stray_effects, ..without.clone() };
     bytes_of(&with) - bytes_of(&without)
 }
 

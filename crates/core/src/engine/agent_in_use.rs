@@ -19,7 +19,7 @@ use crate::{
         attempt::{Action, AttemptId},
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::{AgentName, Part},
-        step::{Contradiction, StepState},
+        step::{StepState, StrayEffect},
         task::Task,
     },
 };
@@ -76,7 +76,7 @@ pub(crate) fn is_of_earlier_key(task: &Task, reply: &StepReply) -> bool {
 
 /// Whether the reply to an attempt with an earlier key shows that it ran the step, or may have, although it counts as one
 /// that did not. A redelivery of the reply shows nothing new.
-pub(crate) fn contradicts_refusal(input: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
+pub(crate) fn reveals_stray_effect(input: &DecisionInput<'_, '_>, reply: &StepReply) -> bool {
     let plan = input.inputs.plan;
     let is_refused = is_newest_refusal(input.task, plan, reply);
     let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
@@ -90,13 +90,13 @@ pub(crate) fn contradicts_refusal(input: &DecisionInput<'_, '_>, reply: &StepRep
         ReplyOutcome::Deferred { .. } => false,
     };
     let completed = is_completed(reply);
-    let says_more = |known: &Contradiction| completed && !known.completed;
+    let says_more = |known: &StrayEffect| completed && !known.completed;
     let known =
-        input.task.progress(&reply.step, Action::Do).map(|progress| &*progress.contradictions);
+        input.task.progress(&reply.step, Action::Do).map(|progress| &*progress.stray_effects);
     let known = known.unwrap_or_default();
     let same = known.iter().find(|known| known.attempt == reply.attempt);
     // Below the attempts that are kept, one may have been dropped.
-    let may_be_dropped = known.len() >= limits::CONTRADICTIONS_MAX
+    let may_be_dropped = known.len() >= limits::STRAY_EFFECTS_MAX
         && known.iter().all(|known| known.attempt > reply.attempt);
     proves && !may_be_dropped && same.is_none_or(says_more)
 }
@@ -114,8 +114,8 @@ pub(crate) fn refused_before_edit(
 ) -> Option<u32> {
     let progress = task.progress(step, Action::Do)?;
     let attempt = progress.key_since?.checked_sub(1).filter(|attempt| *attempt > 0)?;
-    let is_known = |known: &Contradiction| known.attempt == attempt && known.completed;
-    let is_news = !progress.contradictions.iter().any(is_known);
+    let is_known = |known: &StrayEffect| known.attempt == attempt && known.completed;
+    let is_news = !progress.stray_effects.iter().any(is_known);
     (matches!(answer, CallbackOutcome::Completed { .. }) && is_news).then_some(attempt)
 }
 
@@ -148,16 +148,16 @@ pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
 
 /// Records that an earlier agent ran a step, or may have. The undo of the step does not revert that, so the task stops in Error,
 /// also if it had ended, and an operator decides before the step is tried again.
-pub(crate) fn record_contradiction(change: &mut TaskChange<'_>, reply: &StepReply) {
+pub(crate) fn record_stray_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
     let StepReply { step, attempt, agent, outcome, .. } = reply;
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
         change.block_undo_on_call_started_by(change.now(), step, Action::Do);
     }
-    record_effect_elsewhere(change, step, (*attempt, is_completed(reply)), agent.as_ref());
+    record_stray_effect(change, step, (*attempt, is_completed(reply)), agent.as_ref());
 }
 
 /// Records an effect of an attempt with another key: its number, and whether it certainly took effect.
-pub(crate) fn record_effect_elsewhere(
+pub(crate) fn record_stray_effect(
     change: &mut TaskChange<'_>,
     step: &Part,
     (attempt, completed): (u32, bool),
@@ -171,7 +171,7 @@ pub(crate) fn record_effect_elsewhere(
     if matches!(progress.state, StepState::Waiting { .. }) {
         progress.state = StepState::Failed { attempt: progress.state.newest_attempt() };
     }
-    progress.contradict(attempt, completed);
+    progress.add_stray_effect(attempt, completed);
     let in_use = agents.and_then(|agents| agents.at(progress.agent));
     let has_earlier_key = progress.key_since.is_some_and(|since| attempt < since);
     let earlier = match agent {

@@ -68,19 +68,22 @@ pub fn is_undo_final(task: &Task) -> bool {
 pub fn was_processed(plan: &Plan, task: &Task) -> bool {
     task.process_state == ProcessState::Error
         && is_complete(plan, task)
-        && task.part_spans().any(|(_, record)| record.run.is_contradicted())
+        && task.part_spans().any(|(_, record)| record.run.has_stray_effect())
 }
 
 /// The parts with an effect that their undo did not revert: at another agent, or under an earlier key. No operator has continued the
-/// undo since, or settled it by hand.
-pub fn contradicted_parts<'a>(plan: &'a Plan, task: &'a Task) -> impl Iterator<Item = Part> + 'a {
+/// undo since, or decided it by hand.
+pub fn parts_with_stray_effects<'a>(
+    plan: &'a Plan,
+    task: &'a Task,
+) -> impl Iterator<Item = Part> + 'a {
     let by_service = |undo: &Progress| {
         matches!(undo.state, StepState::Completed { .. }) && undo.completed_by_hand.is_none()
     };
     // A child task that says that it is undone has checked its own effects.
     let records = spans(plan, task, move |step, record| {
         !plan.step(step).runs_child()
-            && record.run.is_contradicted()
+            && record.run.has_stray_effect()
             && record.undo.as_ref().is_some_and(by_service)
     });
     records.flat_map(PartSpan::parts)

@@ -365,9 +365,9 @@ fn progress_invariants(
             progress.child_revision.is_none() || step.runs_child(),
         ),
         (
-            "it keeps only the newest contradictions",
-            progress.contradictions.len() <= limits::CONTRADICTIONS_MAX
-                && progress.contradictions.is_sorted_by_key(|known| known.attempt),
+            "it keeps only the newest stray effects",
+            progress.stray_effects.len() <= limits::STRAY_EFFECTS_MAX
+                && progress.stray_effects.is_sorted_by_key(|known| known.attempt),
         ),
     ]
 }

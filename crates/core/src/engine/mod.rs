@@ -4,7 +4,7 @@
 //! event ──► transition ──► replies, operate … ──► advance ──► forward or undo      change the task
 //!                     │
 //!                     ├──► render                                                        requests of the started parts
-//!                     └──► settle                                                        end, due time, notifications, wakes
+//!                     └──► finish                                                        end, due time, notifications, wakes
 //! ```
 //!
 //! | module | contents |
@@ -19,7 +19,7 @@
 //! | `advance`, `forward`, `undo` | which steps start, and which undos |
 //! | [`order`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
-//! | `settle`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
+//! | `finish`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
 //! | `passed_payloads` | which payloads a task may name in what it sends |
 //! | [`invariants`] | what holds of every task between two decisions |
 //! | `placement` | which documents are stored in the task's item |
@@ -36,6 +36,7 @@ pub mod documents;
 mod edit_input;
 pub mod effect;
 pub mod event;
+mod finish;
 mod forward;
 pub mod graph;
 pub mod invariants;
@@ -50,7 +51,6 @@ mod redelivery;
 mod render;
 mod replies;
 pub mod request;
-mod settle;
 mod step_commands;
 mod task_change;
 pub mod transition;

@@ -180,7 +180,7 @@ impl CommandExecutor<'_, '_> {
             return Err(format!("the task is past its point of no return, step {step}"));
         }
         // The operator has seen what is left at other agents, or under an earlier key.
-        self.change.settle_contradictions();
+        self.change.acknowledge_stray_effects();
         self.change.reopen();
         undo::begin(self.change, &format!("requested by {}: {}", command.by, command.why));
         Ok(())

@@ -122,7 +122,7 @@ pub(crate) fn record_late_effect(
         progress.may_have_run = true;
         is_by_hand = matches!(progress.state, StepState::Completed { .. });
         if is_by_hand {
-            progress.contradict(progress.state.attempt_count(), true);
+            progress.add_stray_effect(progress.state.attempt_count(), true);
         }
     }
     let is_over = outcome.is_none_or(|outcome| {
@@ -392,7 +392,7 @@ fn recovery_decision(change: &TaskChange<'_>, attempt: &AttemptId) -> RecoveryDe
 fn is_repeatable(change: &TaskChange<'_>, AttemptId { step, action, .. }: &AttemptId) -> bool {
     let progress = change.task.progress(step, *action);
     change.plan().step(&step.step).is_repeatable(*action)
-        && !progress.is_some_and(Progress::is_contradicted)
+        && !progress.is_some_and(Progress::has_stray_effect)
 }
 
 fn final_action(change: &TaskChange<'_>, attempt: &AttemptId) -> FinalAction {

@@ -43,7 +43,7 @@ pub(crate) fn reply_received<'a>(
             return late_effect(input, step, Some(&reply.outcome));
         }
         let mut change = input.change();
-        agent_in_use::record_contradiction(&mut change, reply);
+        agent_in_use::record_stray_reply(&mut change, reply);
         return PendingDecision::Change(change);
     }
     let progress = match input.progress(step, *action, *attempt, "a reply") {
@@ -96,9 +96,9 @@ fn reply_of_earlier_key<'a>(
     input: &DecisionInput<'a, '_>,
     reply: &StepReply,
 ) -> PendingDecision<'a> {
-    if agent_in_use::contradicts_refusal(input, reply) {
+    if agent_in_use::reveals_stray_effect(input, reply) {
         let mut change = input.change();
-        agent_in_use::record_contradiction(&mut change, reply);
+        agent_in_use::record_stray_reply(&mut change, reply);
         PendingDecision::Change(change)
     } else if agent_in_use::has_moved_on(input.task, reply) {
         input.stale_and_own_next(&reply.step, reply.action)
@@ -124,7 +124,7 @@ pub(crate) fn callback_received<'a>(
             if let Some(attempt) = agent_in_use::refused_before_edit(input.task, step, answer) =>
         {
             let mut change = input.change();
-            agent_in_use::record_effect_elsewhere(&mut change, step, (attempt, true), None);
+            agent_in_use::record_stray_effect(&mut change, step, (attempt, true), None);
             change.block_undo_on_call_started_by(change.now(), step, Action::Do);
             return PendingDecision::Change(change);
         }

@@ -34,13 +34,16 @@ impl CommandExecutor<'_, '_> {
         let plan = self.change.plan();
         // A wait is shortened only if the operator names it.
         let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
-        let settles = |progress: &Progress| did_not_run && !edited && progress.is_contradicted();
+        let is_acknowledged =
+            |progress: &Progress| did_not_run && !edited && progress.has_stray_effect();
         let is_eligible = |part: &Part, progress: &Progress| match progress.state {
             StepState::Failed { .. } => true,
             StepState::Waiting { .. } => !only_waits(part),
             // It waits for its event again, with another subscription.
             StepState::Running { .. } if plan.step(&part.step).awaits_event() => only == Some(part),
-            StepState::Running { .. } | StepState::AwaitingCallback { .. } => settles(progress),
+            StepState::Running { .. } | StepState::AwaitingCallback { .. } => {
+                is_acknowledged(progress)
+            }
             StepState::RunningItems | StepState::Completed { .. } | StepState::Skipped { .. } => {
                 false
             }
@@ -67,7 +70,7 @@ impl CommandExecutor<'_, '_> {
         }
         // The operator has seen the error, which names these effects.
         if direction == Action::Undo && only.is_none() {
-            self.change.settle_contradictions();
+            self.change.acknowledge_stray_effects();
         }
         for step in &steps {
             self.retry_part(step, direction, did_not_run, edited)?;
@@ -82,7 +85,7 @@ impl CommandExecutor<'_, '_> {
         step: Option<&Part>,
         did_not_run: bool,
     ) -> Result<(), RefusalReason> {
-        let (step, direction) = self.part_to_settle(step)?;
+        let (step, direction) = self.part_to_decide_by_hand(step)?;
         let now = self.change.now();
         let until = self.deferred_call_until(&step, direction);
         if did_not_run {
@@ -113,7 +116,7 @@ impl CommandExecutor<'_, '_> {
         step: Option<&Part>,
         output: &Value,
     ) -> Result<(), RefusalReason> {
-        let (step, action) = self.part_to_settle(step)?;
+        let (step, action) = self.part_to_decide_by_hand(step)?;
         self.check_run_is_over(&step, action)?;
         if let Some(reason) = size_error("output", output) {
             return Err(reason);
@@ -212,13 +215,13 @@ impl CommandExecutor<'_, '_> {
         let may_have_run_at_agent_in_use =
             goes_on && (progress.second_delivery_may_act || !falls_back);
         progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
-        progress.contradictions.iter_mut().for_each(|known| known.settled |= did_not_run);
+        progress.stray_effects.iter_mut().for_each(|known| known.acknowledged |= did_not_run);
         if goes_on {
             return Ok(());
         }
         // An edited request has another idempotency key, so the service does not recognise the first call by it.
         // Neither does the service of another agent than the one that ran it.
-        let another_key = edited || !repeatable || progress.is_contradicted();
+        let another_key = edited || !repeatable || progress.has_stray_effect();
         let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
         if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
             return Err(format!(
@@ -279,7 +282,10 @@ impl CommandExecutor<'_, '_> {
     }
 
     /// Returns the part that an operator skips or completes: the named one, or the only one that failed.
-    fn part_to_settle(&self, named: Option<&Part>) -> Result<(Part, Action), RefusalReason> {
+    fn part_to_decide_by_hand(
+        &self,
+        named: Option<&Part>,
+    ) -> Result<(Part, Action), RefusalReason> {
         self.check_is_open()?;
         let direction = self.change.task.direction();
         let whole = named.filter(|step| self.has_items(step));

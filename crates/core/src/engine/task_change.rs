@@ -2,7 +2,7 @@
 //!
 //! A decision has three phases. First [`outcome`](super::outcome), [`forward`](super::forward),
 //! [`undo`](super::undo) and [`operate`](super::operate) change the task. Then [`render`](super::render)
-//! renders the requests of the started parts. Finally [`settle`](super::settle) does what every change needs: the end
+//! renders the requests of the started parts. Finally [`finish`](super::settle) does what every change needs: the end
 //! of the task, its due time, its notifications and wakes.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -59,7 +59,7 @@ pub(crate) struct TaskChange<'a> {
     pub(crate) unrenderable: Vec<(Part, Action, String)>,
     /// The documents to store before the task is saved.
     pub(crate) documents: Vec<Document>,
-    /// The effects to send in addition to those that rendering and settling add.
+    /// The effects to send in addition to those that rendering and finishing add.
     pub(crate) notifications: Vec<Effect>,
     /// When to wake the scheduler.
     pub(crate) wakes: Wakes,
@@ -231,10 +231,10 @@ impl<'a> TaskChange<'a> {
     }
 
     /// Records that an operator knows the effects at other agents, and under earlier keys.
-    pub(crate) fn settle_contradictions(&mut self) {
+    pub(crate) fn acknowledge_stray_effects(&mut self) {
         let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
-        let known = records.flat_map(|record| &mut record.run.contradictions);
-        known.for_each(|contradiction| contradiction.settled = true);
+        let known = records.flat_map(|record| &mut record.run.stray_effects);
+        known.for_each(|stray_effect| stray_effect.acknowledged = true);
     }
 
     /// Reopens an ended task, and gives it the full `complete_within` of its workflow again.

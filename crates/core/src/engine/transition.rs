@@ -125,6 +125,7 @@ use crate::{
         documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
+        finish::finish,
         graph::{self, PointOfNoReturn},
         invariants::ViolatedInvariant,
         lifecycle::MayHaveLost,
@@ -135,7 +136,6 @@ use crate::{
         render::render_requests,
         replies::{callback_received, child_ended, reply_received},
         request::render_request,
-        settle::settle,
         task_change::{Inputs, TaskChange},
         undo,
         values::DocumentCache,
@@ -174,7 +174,7 @@ pub fn transition(
         PendingDecision::Change(mut change) => {
             change.notifications.extend(input.lost_although_it_changes(event));
             let requests = render_requests(&mut change);
-            input.within_size(settle(change, task, requests), event)
+            input.within_size(finish(change, task, requests), event)
         }
         PendingDecision::Ignore { reason, resend, notify } => {
             // These requests may have been sent before.
@@ -239,7 +239,7 @@ pub fn stop_for_size(
     change.fail_task(&format!(
         "the task's record would be larger than {limit} KB: an operator has to complete the rest by hand"
     ));
-    settle(change, task, Vec::new())
+    finish(change, task, Vec::new())
 }
 
 impl<'a> DecisionInput<'a, '_> {

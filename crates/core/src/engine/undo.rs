@@ -41,8 +41,8 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
         }
     }
     if graph::is_undone(change.plan(), &change.task, now) {
-        let contradicted = graph::contradicted_parts(change.plan(), &change.task).next();
-        match contradicted {
+        let stray = graph::parts_with_stray_effects(change.plan(), &change.task).next();
+        match stray {
             None => change.task.process_state = ProcessState::Undone,
             Some(part) => change.fail_task(&format!(
                 "step {part} is undone, but not its earlier call, which may have run: check that, then resubmit"

@@ -275,12 +275,12 @@ pub struct Progress {
     pub second_delivery_may_act: bool,
     /// The replies of earlier agents that stopped the task in Error, by attempt. Only those of the latest attempts are kept.
     #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
-    pub contradictions: Vec<Contradiction>,
+    pub stray_effects: Vec<StrayEffect>,
 }
 
 /// A reply of an agent that the step does not use any more, which said that it ran the step, or may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contradiction {
+pub struct StrayEffect {
     /// The attempt of the reply.
     #[serde(rename = "a")]
     pub attempt: u32,
@@ -289,7 +289,7 @@ pub struct Contradiction {
     pub completed: bool,
     /// Whether an operator has stated since then that the step did not run.
     #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
-    pub settled: bool,
+    pub acknowledged: bool,
 }
 
 impl Progress {
@@ -307,7 +307,7 @@ impl Progress {
             agent: None,
             key_since: None,
             second_delivery_may_act: false,
-            contradictions: Vec::new(),
+            stray_effects: Vec::new(),
         }
     }
 
@@ -324,19 +324,19 @@ impl Progress {
     }
 
     /// Records an effect that the undo of the part does not revert. Only those of the latest attempts are kept.
-    pub(crate) fn contradict(&mut self, attempt: u32, completed: bool) {
+    pub(crate) fn add_stray_effect(&mut self, attempt: u32, completed: bool) {
         self.may_have_run = true;
-        let known = &mut self.contradictions;
+        let known = &mut self.stray_effects;
         known.retain(|known| known.attempt != attempt);
-        known.push(Contradiction { attempt, completed, settled: false });
+        known.push(StrayEffect { attempt, completed, acknowledged: false });
         known.sort_unstable_by_key(|known| known.attempt);
-        known.drain(..known.len().saturating_sub(limits::CONTRADICTIONS_MAX));
+        known.drain(..known.len().saturating_sub(limits::STRAY_EFFECTS_MAX));
     }
 
     /// Whether an earlier agent ran the step, or may have, and no operator has stated since then that it did not run.
     #[must_use]
-    pub fn is_contradicted(&self) -> bool {
-        self.contradictions.iter().any(|contradiction| !contradiction.settled)
+    pub fn has_stray_effect(&self) -> bool {
+        self.stray_effects.iter().any(|stray_effect| !stray_effect.acknowledged)
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.

@@ -39,8 +39,8 @@ impl Oracle {
                 continue;
             }
             let of = describe(&after.task_id, &part, action);
-            if let Some(contradiction) = new.contradictions.last() {
-                let attempt = contradiction.attempt;
+            if let Some(stray_effect) = new.stray_effects.last() {
+                let attempt = stray_effect.attempt;
                 found.push(format!("{of}: an agent contradicted its refusal of attempt {attempt}"));
             }
             let old = before.progress(&part, action);

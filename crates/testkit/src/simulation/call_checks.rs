@@ -211,7 +211,7 @@ impl TaskExpectations<'_> {
 fn has_passed(name: &StepName, expected: TaskExpectations<'_>) -> bool {
     let Some(step) = expected.model.step(name) else { return false };
     let whole = Part::from(name.clone());
-    if expected.oracle.was_skipped(expected.id(), name) || expected.is_settled_by_operator(&whole) {
+    if expected.oracle.was_skipped(expected.id(), name) || expected.is_decided_by_operator(&whole) {
         return true;
     }
     let completed = |part: &Part| {
@@ -220,7 +220,7 @@ fn has_passed(name: &StepName, expected: TaskExpectations<'_>) -> bool {
     };
     let parts = expected.parts(name, step);
     parts.iter().all(|part| {
-        expected.is_settled_by_operator(part)
+        expected.is_decided_by_operator(part)
             || match &step.work {
                 WorkPlan::Call { callback, .. } => expected.account(part).is_some_and(|account| {
                     let has_answer = callback.is_none() || !account.callback_outputs.is_empty();
@@ -256,7 +256,7 @@ fn check_body(
         let is_listed = items.get(index).is_none_or(|listed| Some(listed) == item);
         // An operator may edit the input of a part and then complete the part by hand, so that no call has the new item.
         let is_right = match done {
-            Some(done) => Some(done) == item || expected.is_settled_by_operator(part) && is_listed,
+            Some(done) => Some(done) == item || expected.is_decided_by_operator(part) && is_listed,
             None => is_listed,
         };
         if !is_right {

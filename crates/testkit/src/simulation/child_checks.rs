@@ -53,7 +53,7 @@ pub(super) fn check_submission(
     }
     if submission.undo
         && submission.input.is_null()
-        && expected.is_settled_by_operator(&parent.step)
+        && expected.is_decided_by_operator(&parent.step)
     {
         return None;
     }
@@ -195,7 +195,7 @@ pub(super) fn check_final(part: &Part, expected: TaskExpectations<'_>) -> Option
         states.collect::<Vec<_>>().join(", ")
     };
     match expected.task.process_state {
-        ProcessState::Processed if !touched && !expected.is_settled_by_operator(part) => {
+        ProcessState::Processed if !touched && !expected.is_decided_by_operator(part) => {
             let standing: Vec<_> =
                 children.iter().filter(|c| c.process_state != ProcessState::Undone).collect();
             let done = matches!(standing.as_slice(),
@@ -204,7 +204,7 @@ pub(super) fn check_final(part: &Part, expected: TaskExpectations<'_>) -> Option
                 .then(|| format!("Processed, but the child tasks of step {part} are: {}", states()))
         }
         ProcessState::Undone
-            if !expected.oracle.is_settled_by_operator(expected.id(), part, Action::Undo) =>
+            if !expected.oracle.is_decided_by_operator(expected.id(), part, Action::Undo) =>
         {
             let undone = children.iter().all(|c| c.process_state == ProcessState::Undone);
             (!undone)

@@ -141,7 +141,7 @@ impl<'a> TaskExpectations<'a> {
         }
         // Null, a list, an operator's output and other results of child tasks have no such field.
         if !is_call
-            || self.is_settled_by_operator(&part)
+            || self.is_decided_by_operator(&part)
             || self.oracle.was_skipped(self.id(), step)
         {
             return Expected::NoValue;
@@ -207,11 +207,11 @@ impl<'a> TaskExpectations<'a> {
     }
 
     /// Whether an operator skipped or completed a part, or the whole step.
-    pub(super) fn is_settled_by_operator(&self, part: &Part) -> bool {
+    pub(super) fn is_decided_by_operator(&self, part: &Part) -> bool {
         let whole = Part::from(part.step.clone());
         [part, &whole]
             .iter()
-            .any(|part| self.oracle.is_settled_by_operator(self.id(), part, Action::Do))
+            .any(|part| self.oracle.is_decided_by_operator(self.id(), part, Action::Do))
     }
 
     /// Whether an expression of a step, or of its undo, may have no value.
@@ -244,7 +244,7 @@ impl<'a> TaskExpectations<'a> {
         let Some(step) = self.model.step(name) else { return false };
         let whole = Part::from(name.clone());
         if self.oracle.was_skipped(self.id(), name)
-            || self.oracle.is_settled_by_operator(self.id(), &whole, Action::Do)
+            || self.oracle.is_decided_by_operator(self.id(), &whole, Action::Do)
         {
             return value.is_null() || *value == operator_output();
         }
@@ -266,7 +266,7 @@ impl<'a> TaskExpectations<'a> {
         step: &StepPlan,
         value: &Value,
     ) -> bool {
-        if self.is_settled_by_operator(part) {
+        if self.is_decided_by_operator(part) {
             return value.is_null() || *value == operator_output();
         }
         match step.work {
@@ -306,7 +306,7 @@ impl<'a> TaskExpectations<'a> {
     /// The earliest time at which a step can have passed, for any clock skew.
     pub(super) fn earliest_completion(&self, name: &StepName) -> Millis {
         // An operator may skip or complete a step at any time.
-        if self.is_settled_by_operator(&name.clone().into()) {
+        if self.is_decided_by_operator(&name.clone().into()) {
             return self.oracle.created_at(self.id());
         }
         let base = self.earliest_start(name);
@@ -318,7 +318,7 @@ impl<'a> TaskExpectations<'a> {
             WorkPlan::Call { .. } => {
                 let parts = self.ledger.step_accounts(self.id(), name);
                 let effects = parts
-                    .filter(|(part, _)| !self.is_settled_by_operator(part))
+                    .filter(|(part, _)| !self.is_decided_by_operator(part))
                     .flat_map(|(_, account)| &account.effects);
                 effects.map(|effect| effect.at).fold(base, Millis::max)
             }
@@ -350,7 +350,7 @@ impl<'a> TaskExpectations<'a> {
     /// Whether a part has an effect that must be undone, and is not undone yet.
     pub(super) fn needs_undo(&self, part: &Part) -> bool {
         if !self.model.has_undo(&part.step)
-            || self.oracle.is_settled_by_operator(self.id(), part, Action::Undo)
+            || self.oracle.is_decided_by_operator(self.id(), part, Action::Undo)
         {
             return false;
         }

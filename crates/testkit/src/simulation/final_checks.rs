@@ -100,7 +100,7 @@ impl TaskCheck<'_> {
     /// Checks a step of a Processed task: every part that must run took effect exactly once, and no other part did.
     fn check_processed_step(&self, name: &StepName, step: &StepPlan) -> Option<String> {
         let whole = Part::from(name.clone());
-        if self.0.is_settled_by_operator(&whole) {
+        if self.0.is_decided_by_operator(&whole) {
             return None;
         }
         let skipped = self.0.oracle.was_skipped(self.id(), name);
@@ -126,7 +126,7 @@ impl TaskCheck<'_> {
     }
 
     fn check_processed_part(&self, part: &Part, step: &StepPlan) -> Option<String> {
-        if self.0.is_settled_by_operator(part) {
+        if self.0.is_decided_by_operator(part) {
             return None;
         }
         let account = self.0.account(part);

@@ -99,15 +99,15 @@ fn is_checked(expected: TaskExpectations<'_>, name: &StepName, step: &StepPlan) 
         && runs
         && matches!(step.work, WorkPlan::Call { .. })
         && !expected.oracle.was_skipped(expected.id(), name)
-        && !expected.is_settled_by_operator(&name.clone().into())
+        && !expected.is_decided_by_operator(&name.clone().into())
 }
 
 fn check_step(expected: TaskExpectations<'_>, name: &StepName, list: &[Value]) -> Option<String> {
-    // `None` for an item that was never called, or that an operator settled.
+    // `None` for an item that was never called, or that an operator decided by hand.
     let effects_of = |index: usize| {
         let part = Part { step: name.clone(), item: u32::try_from(index).ok() };
         let account =
-            expected.account(&part).filter(|_| !expected.is_settled_by_operator(&part))?;
+            expected.account(&part).filter(|_| !expected.is_decided_by_operator(&part))?;
         Some(account.effects.iter().map(|effect| &effect.item).collect::<Vec<_>>())
     };
     let count = expected.ledger.step_accounts(expected.id(), name).count().max(list.len());

@@ -93,7 +93,7 @@ impl Oracle {
         self.tasks.insert(after.task_id.clone(), after.clone());
         for (part, action, progress) in after.started_actions() {
             let old = before.progress(&part, action);
-            self.record_settlement(
+            self.record_decision(
                 (before, after),
                 (&part, action),
                 (old, progress),
@@ -115,8 +115,8 @@ impl Oracle {
         self.violations.extend(found);
     }
 
-    /// Records whether a part was settled by its task or by an operator.
-    fn record_settlement(
+    /// Records whether its task or an operator decided the outcome of a part.
+    fn record_decision(
         &mut self,
         (before, after): (&Task, &Task),
         (part, action): (&Part, Action),

@@ -188,7 +188,7 @@ impl Oracle {
     }
 
     /// Whether an operator completed or skipped a part, or its undo.
-    pub(super) fn is_settled_by_operator(
+    pub(super) fn is_decided_by_operator(
         &self,
         task_id: &TaskId,
         part: &Part,

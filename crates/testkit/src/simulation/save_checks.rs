@@ -156,11 +156,11 @@ impl ObservedSave<'_> {
         if !reported {
             return Vec::new();
         }
-        let is_settled = |part: &Part, action| self.oracle.is_settled_by_operator(id, part, action);
+        let is_decided = |part: &Part, action| self.oracle.is_decided_by_operator(id, part, action);
         let pending = self.ledger.pending_calls(id);
         let calls = pending.filter(|service_call| {
             let request = &service_call.request;
-            !is_settled(&request.step, request.action)
+            !is_decided(&request.step, request.action)
         });
         let mut found: Vec<_> = calls
             .map(|service_call| {
@@ -174,7 +174,7 @@ impl ObservedSave<'_> {
             .collect();
         if state == ProcessState::Undone {
             let children = self.oracle.child_tasks(id);
-            found.extend(children.filter(|(part, _)| !is_settled(part, Action::Undo)).filter_map(
+            found.extend(children.filter(|(part, _)| !is_decided(part, Action::Undo)).filter_map(
                 |(part, child)| {
                     let state = child.process_state;
                     // The parent has not received that report yet.

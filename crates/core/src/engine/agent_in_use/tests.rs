@@ -1,4 +1,4 @@
-//! Steps with several agents: which agent gets a request, and what happens if an agent contradicts itself.
+//! Steps with several agents: which agent gets a request, and what happens after an effect that the undo does not revert.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::{
     submission::{accept, parse},
 };
 
-mod contradictions;
 mod requests_sent_again;
+mod stray_effects;
 
 /// A task of a workflow with the step `a`, and everything that it stored.
 struct Run {
@@ -279,7 +279,7 @@ fn an_agent_that_ran_a_step_after_its_refusal_stops_the_task_in_error_in_every_s
 }
 
 #[test]
-fn a_late_refusal_contradicts_nothing() {
+fn a_late_refusal_is_no_stray_effect() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     for late in [deferred(true), deferred(false), failed(false)] {
@@ -290,7 +290,7 @@ fn a_late_refusal_contradicts_nothing() {
 }
 
 #[test]
-fn a_contradiction_between_a_refusal_and_its_redelivery_loses_no_request() {
+fn a_stray_effect_between_a_refusal_and_its_redelivery_loses_no_request() {
     let alert = json!({ "recovery": { "then": "alert" } });
     let mut run = Run::new(&json!(["a", "b"]), &alert, &Value::Null);
     run.send(&Event::Wake);

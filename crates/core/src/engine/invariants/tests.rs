@@ -227,7 +227,7 @@ fn each_invariant_can_be_violated() {
         ),
         (
             step("a", json!({ "s": "r", "a": 9, "b": 0, "y": [{ "a": 2 }, { "a": 1 }] })),
-            "it keeps only the newest contradictions",
+            "it keeps only the newest stray effects",
         ),
     ] {
         let found = violated(fields.clone());

@@ -27,7 +27,7 @@ fn a_request_stays_exclusive_if_the_attempt_before_may_have_run_after_all() {
 }
 
 #[test]
-fn a_request_stays_exclusive_after_a_contradiction() {
+fn a_request_stays_exclusive_after_a_stray_effect() {
     let statement = resubmit(None, false);
     for redelivered in [&statement, &reply(1, deferred(true))] {
         let more = json!({ "recovery": { "then": "alert" } });

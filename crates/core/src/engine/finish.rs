@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Completes the change of the task `before` into a transition. `requests` are the rendered requests.
-pub(crate) fn settle(
+pub(crate) fn finish(
     mut change: Box<TaskChange<'_>>,
     before: &Task,
     requests: Vec<Effect>,

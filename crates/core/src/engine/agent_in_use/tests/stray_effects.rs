@@ -29,7 +29,7 @@ fn undone(run: &mut Run) -> Vec<String> {
 }
 
 #[test]
-fn a_second_delivery_that_says_what_was_known_contradicts_nothing() {
+fn a_second_delivery_that_says_what_was_known_is_no_stray_effect() {
     for (first, again) in [
         (failed(false), failed(true)),
         (unknown(), unknown()),
@@ -72,7 +72,7 @@ fn a_second_delivery_to_the_agent_chosen_before_an_edit_may_have_run_the_step() 
 }
 
 #[test]
-fn a_second_delivery_of_a_call_that_began_a_callback_contradicts_nothing() {
+fn a_second_delivery_of_a_call_that_began_a_callback_is_no_stray_effect() {
     let more = json!({
         "recovery": { "then": "alert" }, "callback": { "within": "5m" },
         "request": { "body": "${ callback.token }" },
@@ -90,7 +90,7 @@ fn a_second_delivery_of_a_call_that_began_a_callback_contradicts_nothing() {
 }
 
 #[test]
-fn a_late_deferral_after_a_refusal_contradicts_nothing() {
+fn a_late_deferral_after_a_refusal_is_no_stray_effect() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     let ReplyOutcome::Deferred { reason, retry_after_ms, detail, .. } = deferred(false) else {
@@ -108,7 +108,7 @@ fn a_late_deferral_after_a_refusal_contradicts_nothing() {
 }
 
 #[test]
-fn each_agent_that_contradicts_itself_stops_the_task_and_each_redelivery_nothing() {
+fn each_stray_effect_of_an_agent_stops_the_task_and_each_redelivery_nothing() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     run.reply(2, deferred(true));
@@ -126,7 +126,7 @@ fn each_agent_that_contradicts_itself_stops_the_task_and_each_redelivery_nothing
 }
 
 #[test]
-fn an_attempt_that_failed_before_the_refusal_contradicts_nothing_after_a_contradiction_either() {
+fn an_attempt_that_failed_before_the_refusal_is_no_stray_effect_after_another_either() {
     let mut run = alerting(&json!(["a", "b"]), &Value::Null);
     run.reply(1, failed(false));
     run.send(&resubmit(None, false));
@@ -138,7 +138,7 @@ fn an_attempt_that_failed_before_the_refusal_contradicts_nothing_after_a_contrad
 }
 
 #[test]
-fn a_contradiction_stays_known_after_the_operator_continues_and_other_contradictions() {
+fn a_stray_effect_stays_known_after_the_operator_continues_and_others() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     run.reply(2, deferred(true));
@@ -156,7 +156,7 @@ fn a_contradiction_stays_known_after_the_operator_continues_and_other_contradict
 }
 
 #[test]
-fn a_redelivered_contradiction_is_old_after_the_next_refusal() {
+fn a_redelivered_stray_effect_is_old_after_the_next_refusal() {
     let mut run = alerting(&json!(["a", "b"]), &Value::Null);
     run.reply(1, deferred(true));
     run.reply(1, unknown());
@@ -170,7 +170,7 @@ fn a_redelivered_contradiction_is_old_after_the_next_refusal() {
 
 /// The next agent does not know the key of the one before, so a request to it could run the step a second time.
 #[test]
-fn after_a_contradiction_no_request_of_the_step_goes_out_before_an_operator_states_that_it_did_not_run()
+fn after_a_stray_effect_no_request_of_the_step_goes_out_before_an_operator_states_that_it_did_not_run()
  {
     let mut paused = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
     paused.send(&Event::Wake);
@@ -198,7 +198,7 @@ fn after_a_contradiction_no_request_of_the_step_goes_out_before_an_operator_stat
 }
 
 #[test]
-fn a_contradicted_step_whose_request_is_out_gets_no_other_one_before_the_statement_either() {
+fn a_step_with_a_stray_effect_whose_request_is_out_gets_no_other_one_before_the_statement_either() {
     for outcome in [deferred(true), deferred(false), unknown()] {
         let mut run = alerting(&json!(["a", "b"]), &Value::Null);
         run.reply(1, deferred(true));
@@ -217,7 +217,7 @@ fn a_contradicted_step_whose_request_is_out_gets_no_other_one_before_the_stateme
 }
 
 #[test]
-fn a_statement_after_a_contradiction_waits_for_another_delivery_of_a_deferred_request() {
+fn a_statement_after_a_stray_effect_waits_for_another_delivery_of_a_deferred_request() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     run.reply(2, deferred(false));
@@ -268,7 +268,7 @@ fn the_error_says_no_undo_if_the_step_has_none_and_names_the_agent_of_the_undo_a
 
 /// The agents break the contract in every attempt.
 #[test]
-fn more_contradictions_than_are_kept_stop_the_task_once_each_too() {
+fn more_stray_effects_than_are_kept_stop_the_task_once_each_too() {
     let agents: Vec<_> = ('a'..='d').map(String::from).collect();
     let mut run = Run::new(&json!(agents), &json!({}), &Value::Null);
     run.send(&Event::Wake);
@@ -288,7 +288,7 @@ fn more_contradictions_than_are_kept_stop_the_task_once_each_too() {
         }
     }
     assert_eq!(stopped, 7);
-    assert_eq!(run.run().contradictions.len(), crate::limits::CONTRADICTIONS_MAX);
+    assert_eq!(run.run().stray_effects.len(), crate::limits::STRAY_EFFECTS_MAX);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn the_statement_during_an_attempt_keeps_what_may_have_run_at_the_agent_in_use()
         run.reply(1, completed());
         run.now += 40;
         run.send(&resubmit(None, true));
-        assert!(!run.run().is_contradicted());
+        assert!(!run.run().has_stray_effect());
         run.reply(3, failed(false));
         run.now += 200;
         let undo = run.send(&Event::Wake);
@@ -350,17 +350,17 @@ fn the_statement_waits_for_the_end_of_a_call_of_the_agent_before() {
 }
 
 #[test]
-fn an_edit_changes_no_request_that_is_out_after_a_contradiction() {
+fn an_edit_changes_no_request_that_is_out_after_a_stray_effect() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     run.reply(1, completed());
     run.send(&resubmit(Some(json!({ "n": 1 })), true));
     assert_eq!(run.run().input_edit_id, None, "attempt 2 has the input of the submission");
-    assert!(run.run().is_contradicted(), "the statement was about no part");
+    assert!(run.run().has_stray_effect(), "the statement was about no part");
 }
 
 #[test]
-fn a_redelivered_contradiction_stops_no_task_after_its_end() {
+fn a_redelivered_stray_effect_stops_no_task_after_its_end() {
     let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     run.send(&command(CommandAction::Pause));
@@ -377,7 +377,7 @@ fn a_redelivered_contradiction_stops_no_task_after_its_end() {
 
 /// Only the name of the agent in the reply is another one: it is for people.
 #[test]
-fn the_name_in_a_reply_of_the_agent_in_use_contradicts_nothing() {
+fn the_name_in_a_reply_of_the_agent_in_use_is_no_stray_effect() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     run.send(&reply_of("payment-service", 2, completed()));
@@ -398,7 +398,7 @@ fn a_step_stays_with_an_agent_of_which_two_deliveries_may_have_acted() {
 }
 
 #[test]
-fn a_contradiction_by_a_call_that_may_be_in_progress_delays_the_undo() {
+fn a_stray_effect_by_a_call_that_may_be_in_progress_delays_the_undo() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     run.reply(2, failed(false));
@@ -409,7 +409,7 @@ fn a_contradiction_by_a_call_that_may_be_in_progress_delays_the_undo() {
 }
 
 #[test]
-fn an_unknown_outcome_of_one_item_contradicts_nothing_after_a_refusal_of_it() {
+fn an_unknown_outcome_of_one_item_is_no_stray_effect_after_a_refusal_of_it() {
     let more = json!({ "for_each": { "items": "${ input }", "at_once": 3 },
         "recovery": { "attempts": 1, "then": "alert" } });
     let mut run = Run::new(&json!(["a", "b"]), &more, &json!([1, 2, 3]));
