@@ -14,15 +14,17 @@
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
 //! | the same for a path of consecutive steps | warning |
 
-use crate::definition::duration;
-use crate::definition::problem::DefinitionProblem;
-use crate::definition::step::{RequestTemplate, StepDefinition, StepWork};
-use crate::definition::wait::Wait;
-use crate::definition::workflow::Workflow;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    definition::recovery::FinalAction,
+    definition::{
+        duration,
+        problem::DefinitionProblem,
+        recovery::FinalAction,
+        step::{RequestTemplate, StepDefinition, StepWork},
+        wait::Wait,
+        workflow::Workflow,
+    },
     model::{attempt::Action, json_text::to_json_text, names::StepName},
 };
 

@@ -8,14 +8,13 @@
 
 mod attribute_bytes;
 
-use crate::definition::step::StepDefinition;
-use crate::definition::workflow::Workflow;
 use std::{num::NonZeroU32, str::FromStr, sync::LazyLock};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    definition::{step::StepDefinition, workflow::Workflow},
     limits,
     model::{
         attempt::Action,

@@ -11,12 +11,6 @@
 //!
 //! [`Workflow::problems`] validates a definition beyond its syntax.
 
-use crate::definition::problem::DefinitionProblem;
-use crate::definition::step::StepDefinition;
-use crate::definition::{duration, step::default_task_within};
-use crate::model::names::Part;
-use crate::model::step::StepState;
-use crate::model::time::earlier;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -30,9 +24,12 @@ use serde_json::{Value, json};
 
 use crate::{
     definition::{
+        duration,
         mask::Mask,
+        problem::DefinitionProblem,
         recovery::{FinalAction, Recovery},
         schema::PayloadSchema,
+        step::{StepDefinition, default_task_within},
         wait::{AwaitedEvent, Wait},
     },
     expression::template::Template,
@@ -40,9 +37,11 @@ use crate::{
     model::{
         attempt::Action,
         lifecycle::LifecycleEventKinds,
-        names::{AgentName, StepName, WorkflowName},
+        names::{AgentName, Part, StepName, WorkflowName},
         responses::ResponseOverrides,
+        step::StepState,
         task::Task,
+        time::earlier,
     },
 };
 

@@ -80,10 +80,11 @@ pub(crate) fn reveals_stray_effect(input: &DecisionInput<'_, '_>, reply: &StepRe
     let plan = input.inputs.plan;
     let is_refused = is_newest_refusal(input.task, plan, reply);
     let agents = plan.find(&reply.step.step).and_then(CompiledStep::agents);
-    // Requests to agents that are tried in order are exclusive: one delivery acts. So what an earlier attempt says again was known,
-    // and an operator repeated it, or stated that it did not run. The call of a step with a callback does not complete it.
+    // Agents that are tried in order get exclusive requests: one delivery acts. So the task already knows that this attempt may
+    // have run, and an operator has decided about it.
     let is_exclusive = agents.is_some_and(StepAgents::falls_back) && !is_refused;
     let proves = match reply.outcome {
+        // The call of a step with a callback only begins it, so its completion says no more than that it may have run.
         ReplyOutcome::Completed { .. } => !is_exclusive || !awaits_callback(plan, reply),
         ReplyOutcome::Unknown { .. } => !is_exclusive,
         ReplyOutcome::Failed { may_have_run, .. } => may_have_run && is_refused,
@@ -153,14 +154,15 @@ pub(crate) fn record_stray_reply(change: &mut TaskChange<'_>, reply: &StepReply)
     if !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. }) {
         change.block_undo_on_call_started_by(change.now(), step, Action::Do);
     }
-    record_stray_effect(change, step, (*attempt, is_completed(reply)), agent.as_ref());
+    let effect = StrayEffect::new(*attempt, is_completed(reply));
+    record_stray_effect(change, step, effect, agent.as_ref());
 }
 
-/// Records an effect of an attempt with another key: its number, and whether it certainly took effect.
+/// Records a stray effect, which stops the task in Error. `agent` is the one that reported it.
 pub(crate) fn record_stray_effect(
     change: &mut TaskChange<'_>,
     step: &Part,
-    (attempt, completed): (u32, bool),
+    stray: StrayEffect,
     agent: Option<&AgentName>,
 ) {
     let plan = change.plan();
@@ -171,7 +173,8 @@ pub(crate) fn record_stray_effect(
     if matches!(progress.state, StepState::Waiting { .. }) {
         progress.state = StepState::Failed { attempt: progress.state.newest_attempt() };
     }
-    progress.add_stray_effect(attempt, completed);
+    progress.add_stray_effect(stray);
+    let attempt = stray.attempt;
     let in_use = agents.and_then(|agents| agents.at(progress.agent));
     let has_earlier_key = progress.key_since.is_some_and(|since| attempt < since);
     let earlier = match agent {

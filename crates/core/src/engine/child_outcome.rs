@@ -11,7 +11,7 @@ use crate::{
         attempt::{Action, AttemptId},
         messages::ChildOutcome,
         names::Part,
-        step::{Progress, StepState},
+        step::{Progress, StepState, StrayEffect},
     },
 };
 
@@ -127,7 +127,7 @@ pub(crate) fn record_effect_after_end(
 ) {
     record_revision(change, part, revision);
     if let Some(run) = change.task.progress_mut(part, Action::Do) {
-        run.add_stray_effect(run.state.attempt_count(), true);
+        run.add_stray_effect(StrayEffect::new(run.state.attempt_count(), true));
     }
     if let (ChildOutcome::Error { reason, .. }, Action::Do) = (outcome, change.task.direction()) {
         change.fail_task_again(&format!("step {part}: its child task is in Error: {reason}"));

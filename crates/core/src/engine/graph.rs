@@ -63,7 +63,8 @@ pub fn is_undo_final(task: &Task) -> bool {
         || task.part_spans().any(|(_, record)| record.undo.is_some())
 }
 
-/// Whether a task in Error was Processed before: all its steps have passed, and an effect came to light that its undo does not revert.
+/// Whether a task in Error was Processed before. The state does not say so, but only a stray effect stops a task whose steps
+/// have all passed.
 #[must_use]
 pub fn was_processed(plan: &Plan, task: &Task) -> bool {
     task.process_state == ProcessState::Error
@@ -71,8 +72,8 @@ pub fn was_processed(plan: &Plan, task: &Task) -> bool {
         && task.part_spans().any(|(_, record)| record.run.has_stray_effect())
 }
 
-/// The parts with an effect that their undo did not revert: at another agent, or under an earlier key. No operator has continued the
-/// undo since, or decided it by hand.
+/// The parts whose undo has completed, but did not revert a stray effect. An operator has neither acknowledged the effect
+/// nor completed the undo by hand.
 pub fn parts_with_stray_effects<'a>(
     plan: &'a Plan,
     task: &'a Task,

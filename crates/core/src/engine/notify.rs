@@ -1,10 +1,10 @@
 //! Notifications of the end of a task: to the client, to operators (an alert), to the parent task, and to subscribers
 //! of the event bus.
 
-use crate::definition::plan::Plan;
 use serde_json::Value;
 
 use crate::{
+    definition::plan::Plan,
     engine::{
         effect::Effect,
         graph::{self, PointOfNoReturn},

@@ -1,16 +1,17 @@
 //! Executes or refuses an operator's command. Each command, also a refused one, is recorded on the task with its
 //! operator and reason, and published as an event.
 
-use crate::engine::command_executor::CommandExecutor;
-use crate::engine::command_executor::RefusalReason;
 use jiff::Timestamp;
 
-use crate::engine::{
-    advance::advance,
-    graph::{self, PointOfNoReturn},
-};
 use crate::{
-    engine::{effect::Effect, task_change::TaskChange, undo},
+    engine::{
+        advance::advance,
+        command_executor::{CommandExecutor, RefusalReason},
+        effect::Effect,
+        graph::{self, PointOfNoReturn},
+        task_change::TaskChange,
+        undo,
+    },
     limits::{self, short_line},
     model::{
         command::{Command, CommandAction, CommandRecord, ReceivedCommand},

@@ -23,7 +23,7 @@ use crate::{
         error_detail::ErrorDetail,
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
-        step::{Progress, StepState},
+        step::{Progress, StepState, StrayEffect},
         task::ProcessState,
         time::later,
     },
@@ -75,7 +75,11 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                         true => pause.min(limits::AGENTS_PAUSE_MAX),
                         false => pause,
                     };
-                    let certainty = (*may_have_run, did_not_run);
+                    let certainty = match did_not_run {
+                        true => Certainty::DidNotRun,
+                        false if *may_have_run => Certainty::MayHaveRun,
+                        false => Certainty::Unknown,
+                    };
                     defer(change, attempt.clone(), reason, pause, certainty);
                 }
             }
@@ -110,8 +114,14 @@ pub(crate) fn record_callback(
 }
 
 /// Records that an attempt took effect, or may have, although it was recorded as one that did not: its request was
-/// delivered twice. If the task is Undone, or stopped for another such effect, or the step is the point of no return and the
-/// undo has begun, the effect remains, and the task stops in Error. Returns whether the task may continue now.
+/// delivered twice. Returns whether the task may continue now.
+///
+/// | the task | then |
+/// | --- | --- |
+/// | is Undone, or in Error after its undo was final | the effect remains: Error |
+/// | has a final undo, and the step is the point of no return | the effect remains: Error |
+/// | has the step completed by an operator | the undo may revert only what the operator did: Error |
+/// | any other | the step is undone with the others, or its next attempt goes on |
 pub(crate) fn record_late_effect(
     change: &mut TaskChange<'_>,
     part: &Part,
@@ -122,7 +132,7 @@ pub(crate) fn record_late_effect(
         progress.may_have_run = true;
         is_by_hand = matches!(progress.state, StepState::Completed { .. });
         if is_by_hand {
-            progress.add_stray_effect(progress.state.attempt_count(), true);
+            progress.add_stray_effect(StrayEffect::new(progress.state.attempt_count(), true));
         }
     }
     let is_over = outcome.is_none_or(|outcome| {
@@ -268,19 +278,32 @@ pub(crate) fn expire(change: &mut TaskChange<'_>) {
     }
 }
 
+/// What a deferral says about the deliveries of its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certainty {
+    /// A delivery may have run the step.
+    MayHaveRun,
+    /// No delivery has run the step or will run it.
+    DidNotRun,
+    /// This delivery did not run the step; another may still run it.
+    Unknown,
+}
+
 /// Defers an attempt: the agent could not call the service now, for example because its circuit breaker is open. This
-/// does not count as a failure. `did_not_run` says that no delivery of the request has run the step or will run it.
+/// does not count as a failure.
 fn defer(
     change: &mut TaskChange<'_>,
     attempt: AttemptId,
     reason: &str,
     pause: Duration,
-    (may_have_run, did_not_run): (bool, bool),
+    certainty: Certainty,
 ) {
+    let did_not_run = certainty == Certainty::DidNotRun;
     let repeatable = is_repeatable(change, &attempt);
     // Another delivery of an earlier attempt's request may have made a call.
     let progress = change.task.progress(&attempt.step, attempt.action);
-    let may_have_run = may_have_run || progress.is_some_and(|progress| progress.may_have_run);
+    let may_have_run = certainty == Certainty::MayHaveRun
+        || progress.is_some_and(|progress| progress.may_have_run);
     if may_have_run && !repeatable {
         // Of an idempotent step, another delivery of the request may still make a call.
         let step = change.plan().step(&attempt.step.step);

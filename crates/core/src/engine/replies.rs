@@ -21,7 +21,7 @@ use crate::{
         command::CommandId,
         messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::{Part, TaskId},
-        step::{Progress, StepState},
+        step::{Progress, StepState, StrayEffect},
         task::Task,
     },
 };
@@ -124,7 +124,12 @@ pub(crate) fn callback_received<'a>(
             if let Some(attempt) = agent_in_use::refused_before_edit(input.task, step, answer) =>
         {
             let mut change = input.change();
-            agent_in_use::record_stray_effect(&mut change, step, (attempt, true), None);
+            agent_in_use::record_stray_effect(
+                &mut change,
+                step,
+                StrayEffect::new(attempt, true),
+                None,
+            );
             change.block_undo_on_call_started_by(change.now(), step, Action::Do);
             return PendingDecision::Change(change);
         }
@@ -179,17 +184,28 @@ pub(crate) fn callback_received<'a>(
     }
 }
 
+/// What a child task reports about its end, and what the message says about its sender.
+#[derive(Clone, Copy)]
+pub(crate) struct ChildReport<'e> {
+    /// How it ended.
+    pub(crate) outcome: &'e ChildOutcome,
+    /// For a refusal: the attempt whose submission was refused.
+    pub(crate) refused: Option<u32>,
+    /// The child task, if the message names it.
+    pub(crate) child: Option<&'e TaskId>,
+    /// The revision of the child task, if the message has it.
+    pub(crate) revision: Option<u64>,
+}
+
 /// Decides on the end of a child task. The report counts for all attempts that submitted this child, and no matter
 /// how late it arrives. It does not count if an edit of the input has started another child, or if the child has sent
-/// a later report. `refused` is the attempt whose submission was refused: a refusal concerns one submission only, and
-/// a later one may have been accepted.
+/// a later report. A refusal concerns one submission only, and a later one may have been accepted.
 pub(crate) fn child_ended<'a>(
     input: &DecisionInput<'a, '_>,
     step: &Part,
-    outcome: &ChildOutcome,
-    refused: Option<u32>,
-    (child, revision): (Option<&TaskId>, Option<u64>),
+    report: ChildReport<'_>,
 ) -> PendingDecision<'a> {
+    let ChildReport { outcome, refused, child, revision } = report;
     let runs_task = input.inputs.plan.find(&step.step).is_some_and(|step| step.runs_child());
     let Some(record) = input.task.record(step).filter(|_| runs_task) else {
         return PendingDecision::Illegal(format!("step `{step}` runs no child task"));

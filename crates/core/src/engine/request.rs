@@ -1,7 +1,6 @@
 //! Renders the request of a step from its templates: to an agent, the submission of a child task, or the subscription to an
 //! event.
 
-use crate::model::hash::fnv1a_128;
 use serde_json::Value;
 
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
     limits,
     model::{
         attempt::Action,
+        hash::fnv1a_128,
         json_text::{JsonText, bytes_in_message},
         messages::{ParentStep, StepRequest, Submission, idempotency_key},
         names::{AgentName, Part, TaskId},

@@ -19,6 +19,7 @@ use crate::{
         names::Part,
         step::{Progress, StepState},
         task::ProcessState,
+        time::later,
     },
 };
 
@@ -245,10 +246,8 @@ impl CommandExecutor<'_, '_> {
     fn deferred_call_until(&self, part: &Part, action: Action) -> Option<Timestamp> {
         let deferred = self.change.task.progress(part, action)?.state.deferred_by()?;
         let within = self.change.plan().step(&part.step).action(action)?.call_within;
-        Some(crate::model::time::later(
-            crate::model::time::later(deferred, self.change.inputs.context.timing.clock_skew),
-            within,
-        ))
+        let latest_start = later(deferred, self.change.inputs.context.timing.clock_skew);
+        Some(later(latest_start, within))
     }
 
     /// Refuses the statement that a step did not run if a child task runs for it: the child may run now, or start

@@ -102,9 +102,8 @@
 //! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *pause*, *resume*: the commands of an operator.
 //! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
 //!
-//! A row of Undoing that leads to Error beside other states means that the task has passed its point of no return, or that an effect at
-//! another agent or before an edit of the input remains. Every
-//! end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
+//! Where a row of Undoing lists Error beside other states, the task goes to Error if it has passed its point of no return,
+//! or if a stray effect remains: one at another agent, or before an edit of the input. Every end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
 //! a [reason](crate::engine::decision::IgnoreReason).
 //!
 //! A duplicate, and a reply to an attempt that was superseded or abandoned, are ignored. A late reply counts while
@@ -134,7 +133,7 @@ use crate::{
         outcome::{self, NO_REPLY},
         redelivery::wake,
         render::render_requests,
-        replies::{callback_received, child_ended, reply_received},
+        replies::{ChildReport, callback_received, child_ended, reply_received},
         request::render_request,
         task_change::{Inputs, TaskChange},
         undo,
@@ -250,7 +249,9 @@ impl<'a> DecisionInput<'a, '_> {
                 return callback_received(self, step, edit.as_ref(), outcome);
             }
             Event::ChildEnded { step, outcome, attempt, child, revision } => {
-                return child_ended(self, step, outcome, *attempt, (child.as_ref(), *revision));
+                let (refused, child, revision) = (*attempt, child.as_ref(), *revision);
+                let report = ChildReport { outcome, refused, child, revision };
+                return child_ended(self, step, report);
             }
             Event::CommandReceived(command) => return self.commanded(command),
             Event::ParentRequested(Action::Undo) => return self.undo_for_parent(),

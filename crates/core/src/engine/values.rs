@@ -5,7 +5,6 @@
 //! loaded. The caller loads them and repeats the decision. Documents never change, so the repeated decision gets at
 //! least as far.
 
-use crate::definition::plan::Plan;
 use std::{
     borrow::Cow,
     cell::RefCell,
@@ -17,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     callback_url::CallbackUrls,
-    definition::step::ForEach,
+    definition::{plan::Plan, step::ForEach},
     engine::documents::LoadedDocuments,
     expression::{
         scope::{RequiredValues, Scope},

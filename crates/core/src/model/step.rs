@@ -3,14 +3,16 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::limits;
-use crate::model::{
-    attempt::{Action, AttemptId},
-    command::CommandId,
-    document::DocumentKey,
-    items::ItemRecords,
-    names::{Part, StepName},
-    part_span::PartSpan,
+use crate::{
+    limits,
+    model::{
+        attempt::{Action, AttemptId},
+        command::CommandId,
+        document::DocumentKey,
+        items::ItemRecords,
+        names::{Part, StepName},
+        part_span::PartSpan,
+    },
 };
 
 /// An attempt in a stored state: its number, or zero for none.
@@ -266,30 +268,38 @@ pub struct Progress {
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<u32>,
     /// The first attempt with the idempotency key in use: the first at the agent in use, or the first after an edit of the input.
-    /// The attempts before count as ones that did not run the step. Absent if there was no other key.
+    /// Earlier attempts used another key: a late success of one is a second effect. Absent if there was no other key.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub key_since: Option<u32>,
-    /// Whether a request was sent of which two deliveries may act, to one of several agents that are tried in order. Then the
-    /// part stays with its agent, also if an operator states that it did not run.
+    /// Whether SQS may deliver a request to two callers that both act. Only for a step with several agents that are tried in
+    /// order. Once true, the part never switches to another agent, even if an operator states that it did not run.
     #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
     pub second_delivery_may_act: bool,
-    /// The replies of earlier agents that stopped the task in Error, by attempt. Only those of the latest attempts are kept.
+    /// The effects that the undo does not revert, by attempt. Only those of the latest attempts are kept.
     #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
     pub stray_effects: Vec<StrayEffect>,
 }
 
-/// A reply of an agent that the step does not use any more, which said that it ran the step, or may have.
+/// An effect, certain or possible, that the undo of the step does not revert: an attempt at another agent, an attempt with
+/// another idempotency key, or an attempt beside a completion by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrayEffect {
-    /// The attempt of the reply.
+    /// The attempt that had the effect.
     #[serde(rename = "a")]
     pub attempt: u32,
     /// Whether it certainly ran the step.
     #[serde(rename = "c", default, skip_serializing_if = "std::ops::Not::not")]
     pub completed: bool,
-    /// Whether an operator has stated since then that the step did not run.
+    /// Whether an operator has acknowledged it since then: stated that it is no effect, or continued the undo of the task.
     #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
     pub acknowledged: bool,
+}
+
+impl StrayEffect {
+    /// An effect of an attempt that no operator knows yet. `completed` says whether it is certain.
+    pub(crate) fn new(attempt: u32, completed: bool) -> Self {
+        Self { attempt, completed, acknowledged: false }
+    }
 }
 
 impl Progress {
@@ -324,16 +334,16 @@ impl Progress {
     }
 
     /// Records an effect that the undo of the part does not revert. Only those of the latest attempts are kept.
-    pub(crate) fn add_stray_effect(&mut self, attempt: u32, completed: bool) {
+    pub(crate) fn add_stray_effect(&mut self, effect: StrayEffect) {
         self.may_have_run = true;
         let known = &mut self.stray_effects;
-        known.retain(|known| known.attempt != attempt);
-        known.push(StrayEffect { attempt, completed, acknowledged: false });
+        known.retain(|known| known.attempt != effect.attempt);
+        known.push(effect);
         known.sort_unstable_by_key(|known| known.attempt);
         known.drain(..known.len().saturating_sub(limits::STRAY_EFFECTS_MAX));
     }
 
-    /// Whether an earlier agent ran the step, or may have, and no operator has stated since then that it did not run.
+    /// Whether there is a stray effect that no operator has acknowledged.
     #[must_use]
     pub fn has_stray_effect(&self) -> bool {
         self.stray_effects.iter().any(|stray_effect| !stray_effect.acknowledged)

@@ -19,6 +19,10 @@
 //! | `i` | edited input | | |
 //! | `o` | completed by this command | | |
 //! | `r` | revision of the child task | | |
+//! | `n` | position of the agent in use | | |
+//! | `g` | first attempt with the idempotency key in use | | |
+//! | `q` | two deliveries of a request may act | | |
+//! | `y` | stray effects: `a` attempt, `c` certain, `s` acknowledged | | |
 //! | `x` | progress of the undo | | |
 //! | `p` | items: `n` number, `c`, `h` slices of the list, `z` bytes of outputs in memory, `d` distinct records, `l` spans | | |
 //!
@@ -31,11 +35,6 @@
 //!                 └► Error ◄─────┴─┘   (alerted)
 //! ```
 
-use crate::model::document::DocumentOwner;
-use crate::model::step::Progress;
-use crate::model::step::StepRecord;
-use crate::model::step::StepState;
-use crate::model::time::later;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
@@ -47,12 +46,15 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::{CommandId, CommandRecord},
+        document::DocumentOwner,
         inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
         names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
         part_span::PartSpan,
         payload::PayloadPlace,
         retention::{DocumentRetention, retention_start},
+        step::{Progress, StepRecord, StepState},
+        time::later,
     },
 };
 

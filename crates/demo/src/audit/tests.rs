@@ -1,12 +1,14 @@
 //! The audit of ledgers and tasks that violate its requirements.
 
-use crate::services::{DemoService, Fault, FaultPlan, MockServices};
 use reqwest::Method;
 use serde_json::{Value, json};
 use steward_core::{definition::plan::Plan, model::time::Timing, submission};
 
 use super::*;
-use crate::example_workflow::ExampleWorkflow;
+use crate::{
+    example_workflow::ExampleWorkflow,
+    services::{DemoService, Fault, FaultPlan, MockServices},
+};
 
 fn task(workflow: ExampleWorkflow, state: ProcessState) -> Task {
     let scenario = workflow.scenario();

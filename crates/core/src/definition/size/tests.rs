@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::definition::plan::Plan;
 
 use crate::{
+    definition::plan::Plan,
     engine::{
         decision::{DecisionContext, IgnoreReason, Transition},
         documents::LoadedDocuments,

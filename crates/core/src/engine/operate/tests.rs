@@ -1,5 +1,4 @@
 use super::*;
-use crate::model::attempt::Action;
 use crate::{
     definition::plan::Plan,
     engine::{
@@ -9,7 +8,7 @@ use crate::{
         transition::transition,
     },
     model::{
-        attempt::AttemptTimes,
+        attempt::{Action, AttemptTimes},
         messages::{ReplyOutcome, StepReply},
         time::Timing,
     },

@@ -122,8 +122,8 @@ pub struct StepReply {
     /// The times that the agent recorded. No decision depends on them.
     #[serde(default, skip_serializing_if = "AttemptTimes::is_empty")]
     pub times: AttemptTimes,
-    /// The agent that replies. No decision depends on it: people see when the agent replied last. Absent in replies
-    /// of the scheduler for an agent without a queue, and of those that bring an event to a step.
+    /// The agent that replies. If the step has several agents, a late reply is judged by it, so always send it. Absent in
+    /// replies of the scheduler for an agent without a queue, and in those that bring an event to a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
 }
