@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
-use steward_core::definition::plan::Plan;
 
 use allocation_counter::measure;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -16,6 +15,7 @@ use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::response::CallResponse;
 use steward_core::{
     breaker::BreakerSettings,
+    definition::plan::Plan,
     limits,
     model::{inline_documents::InlineDocuments, messages::StepRequest, task::Task, time::Timing},
     submission::{self as core_submission, ReplyQueues},

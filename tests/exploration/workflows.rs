@@ -3,11 +3,10 @@
 //! All times are multiples of ten seconds, so that different paths reach the same states.
 
 use std::time::Duration;
-use steward_core::definition::plan::Plan;
 
 use serde_json::{Value, json};
 use steward_core::{
-    definition::{step::CallbackDefinition, workflow::Workflow},
+    definition::{plan::Plan, step::CallbackDefinition, workflow::Workflow},
     limits,
     model::{command::CommandAction, names::Part, time::Timing},
 };

@@ -1,11 +1,13 @@
 //! Parses a story file: workflow, timing, lines.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
-use steward_core::definition::plan::Plan;
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use steward_core::model::{lifecycle::LifecycleEventKind, time::Timing};
+use steward_core::{
+    definition::plan::Plan,
+    model::{lifecycle::LifecycleEventKind, time::Timing},
+};
 
 /// A parsed story.
 pub(super) struct Story {

@@ -6,7 +6,6 @@
 //! definition is never used. It is only checked for further problems.
 
 use std::{collections::BTreeSet, sync::LazyLock};
-use steward_core::definition::workflow::json_schema;
 
 use jsonschema::{
     ValidationError, Validator,
@@ -14,7 +13,10 @@ use jsonschema::{
     paths::LocationSegment,
 };
 use serde_json::{Value, json};
-use steward_core::{definition::problem::DefinitionProblem, hint, limits};
+use steward_core::{
+    definition::{problem::DefinitionProblem, workflow::json_schema},
+    hint, limits,
+};
 
 use super::{location::LocatedProblem, source_map::SourceMap};
 

@@ -2,10 +2,9 @@
 //! change between the dry run and the scheduler's real decision.
 
 use jiff::Timestamp;
-use steward_core::definition::plan::Plan;
 
 use steward_core::{
-    definition::step::StepWork,
+    definition::{plan::Plan, step::StepWork},
     engine::{
         decision::{DecisionContext, Transition},
         documents::{LoadedDocuments, NeededDocuments},

@@ -12,8 +12,8 @@ use crate::ports::{
     Clock, EventBus, PortError, Ports, SharedRecord, SharedRecordKey, SharedRecordKind,
     SharedSaveOutcome, StateStore, error_chain,
 };
-use steward_core::breaker::{Breaker, BreakerChange};
 use steward_core::{
+    breaker::{Breaker, BreakerChange},
     limits,
     model::{events::BusEvent, json_text::to_json_value, names::AgentName, time::earlier},
 };

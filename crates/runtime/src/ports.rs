@@ -3,7 +3,6 @@
 //! implementations.
 
 use std::{borrow::Cow, future::Future, num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
-use steward_core::{callback_url::CallbackUrls, definition::plan::Plan};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -11,14 +10,18 @@ use serde_json::Value;
 use crate::payloads::PayloadStore;
 pub use crate::port_error::{ItemTooLarge, NoSuchQueue, PortError, error_chain};
 
-use steward_core::model::{
-    document::{Document, DocumentKey, DocumentOwner},
-    events::BusEvent,
-    hash::fnv1a,
-    names::{AgentName, TaskId, Tenant, WorkflowName},
-    retention::DocumentRetention,
-    task::{ProcessState, Task},
-    time::Timing,
+use steward_core::{
+    callback_url::CallbackUrls,
+    definition::plan::Plan,
+    model::{
+        document::{Document, DocumentKey, DocumentOwner},
+        events::BusEvent,
+        hash::fnv1a,
+        names::{AgentName, TaskId, Tenant, WorkflowName},
+        retention::DocumentRetention,
+        task::{ProcessState, Task},
+        time::Timing,
+    },
 };
 
 /// The outcome of creating a task.

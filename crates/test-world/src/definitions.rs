@@ -4,10 +4,12 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
-use steward_core::definition::plan::Plan;
 
 use steward_aws::definitions::{PublishError, check_task_ids, validated_json};
-use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
+use steward_core::{
+    definition::{plan::Plan, workflow::Workflow},
+    model::names::WorkflowName,
+};
 use steward_runtime::ports::{Definitions, PortError};
 
 use super::storage::{from_text, lock};

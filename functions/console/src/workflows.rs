@@ -2,7 +2,6 @@
 //! differences.
 
 use std::{sync::Arc, time::Duration};
-use steward_core::definition::plan::Plan;
 
 use askama::Template;
 use axum::{
@@ -13,7 +12,10 @@ use axum::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use steward_aws::definitions::{DynamoDefinitions, VersionSummary};
-use steward_core::model::{names::WorkflowName, task::ProcessState, time::earlier};
+use steward_core::{
+    definition::plan::Plan,
+    model::{names::WorkflowName, task::ProcessState, time::earlier},
+};
 use steward_operator::{
     changes::{DefinitionChange, compare_definitions},
     graph,

@@ -8,9 +8,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use steward_core::definition::plan::Plan;
 
-use steward_core::model::names::WorkflowName;
+use steward_core::{definition::plan::Plan, model::names::WorkflowName};
 
 /// How long the cache answers which version a new task runs.
 const PUBLISHED_TTL: Duration = Duration::from_secs(10);

@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "each benchmark that includes this file uses a part of it")]
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
-use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
+    definition::plan::Plan,
     engine::{
         decision::{DecisionContext, Transition},
         documents::{LoadedDocuments, NeededDocuments},

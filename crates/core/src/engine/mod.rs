@@ -17,7 +17,7 @@
 //! | `task_change`, `outcome`, `child_outcome` | the changed task before it is saved; the outcome of an attempt, of a child task |
 //! | `agent_in_use` | the agent that a part uses, if its step has several, and replies under an earlier key |
 //! | `advance`, `forward`, `undo` | which steps start, and which undos |
-//! | [`order`] | the order of steps and of their undos |
+//! | [`graph`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
 //! | `finish`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
 //! | `passed_payloads` | which payloads a task may name in what it sends |

@@ -18,13 +18,15 @@ use axum::routing::put;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::demo_service::DemoService;
-use super::fault::FaultKind;
-use super::ledger::SideEffect;
-use super::mock_service::{IncomingCall, MockService, Operation, ServiceState};
-use super::request_fields::{is_id, json_object, package_of};
-use super::responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, response_detail};
-use super::route::Route;
+use super::{
+    demo_service::DemoService,
+    fault::FaultKind,
+    ledger::SideEffect,
+    mock_service::{IncomingCall, MockService, Operation, ServiceState},
+    request_fields::{is_id, json_object, package_of},
+    responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, response_detail},
+    route::Route,
+};
 
 /// A kind of resource: the plural is the path, and the noun is a field of the response.
 #[derive(Debug, Clone, Copy)]

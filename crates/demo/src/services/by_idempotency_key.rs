@@ -11,12 +11,14 @@ use axum::routing::post;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::demo_service::DemoService;
-use super::fault::FaultKind;
-use super::ledger::{SideEffect, SubjectRecord};
-use super::mock_service::{IncomingCall, MockService, Operation, ServiceState};
-use super::request_fields::{is_id, json_object};
-use super::responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, response_detail};
+use super::{
+    demo_service::DemoService,
+    fault::FaultKind,
+    ledger::{SideEffect, SubjectRecord},
+    mock_service::{IncomingCall, MockService, Operation, ServiceState},
+    request_fields::{is_id, json_object},
+    responses::{ErrorResponse, NOTHING_TO_UNDO, bad_request, response_detail},
+};
 
 const KEY_BYTES_MAX: usize = 1024;
 

@@ -24,10 +24,12 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::by_idempotency_key::{Endpoint, KeyedRequest, serve};
-use super::demo_service::{DemoService, FUNCTIONS};
-use super::mock_service::{MockService, Operation};
-use super::responses::refusal;
+use super::{
+    by_idempotency_key::{Endpoint, KeyedRequest, serve},
+    demo_service::{DemoService, FUNCTIONS},
+    mock_service::{MockService, Operation},
+    responses::refusal,
+};
 
 /// The largest purchase that the budget allows, in cents.
 const BUDGET_CENTS: u64 = 1_000_000;

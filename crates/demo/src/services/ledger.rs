@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::demo_service::DemoService;
-use super::fault::FaultKind;
+use super::{demo_service::DemoService, fault::FaultKind};
 
 /// A snapshot of the ledgers of all services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

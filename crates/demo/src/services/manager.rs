@@ -8,11 +8,13 @@ use axum::http::header::CONTENT_TYPE;
 use backon::Retryable;
 use serde_json::{Map, Value};
 
-use super::connection::StewardConnection;
-use super::fault::{Fault, FaultKind};
-use super::mock_service::{MockService, Operation, pause};
-use super::responses::refusal;
-use super::retry::{NotYet, backoff};
+use super::{
+    connection::StewardConnection,
+    fault::{Fault, FaultKind},
+    mock_service::{MockService, Operation, pause},
+    responses::refusal,
+    retry::{NotYet, backoff},
+};
 
 /// Purchases of cost centres with this prefix are always rejected.
 const FROZEN_PREFIX: &str = "frozen";

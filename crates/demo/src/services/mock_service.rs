@@ -21,13 +21,16 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::demo_service::DemoService;
-use super::fault::{
-    Fault, FaultKind, FaultPlan, OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, Sending, digest,
-};
-use super::ledger::{ServiceLedger, SideEffect, SubjectRecord};
-use super::responses::{
-    ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect, refusal,
+use super::{
+    demo_service::DemoService,
+    fault::{
+        Fault, FaultKind, FaultPlan, OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, Sending, digest,
+    },
+    ledger::{ServiceLedger, SideEffect, SubjectRecord},
+    responses::{
+        ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect,
+        refusal,
+    },
 };
 
 /// One service with its fault plan and its state.

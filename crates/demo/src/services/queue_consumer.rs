@@ -18,13 +18,15 @@ use aws_sdk_sqs::types::Message;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
-use super::connection::StewardConnection;
-use super::demo_service::DemoService;
-use super::fault::{Fault, FaultKind, OUTLIVE_CALL_MS};
-use super::ledger::{SideEffect, SubjectRecord};
-use super::mock_service::{MockService, Operation, pause};
-use super::request_fields::{is_id, json_object};
-use super::responses::bad_request;
+use super::{
+    connection::StewardConnection,
+    demo_service::DemoService,
+    fault::{Fault, FaultKind, OUTLIVE_CALL_MS},
+    ledger::{SideEffect, SubjectRecord},
+    mock_service::{MockService, Operation, pause},
+    request_fields::{is_id, json_object},
+    responses::bad_request,
+};
 
 /// How many messages a consumer processes at the same time.
 const CONCURRENCY: usize = 200;

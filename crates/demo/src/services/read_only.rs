@@ -9,11 +9,13 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::fault::FaultKind;
-use super::mock_service::{IncomingCall, MockService, Operation, ServiceState};
-use super::request_fields::{is_id, json_object, package_of};
-use super::responses::{ErrorResponse, bad_request, refusal};
-use super::route::Route;
+use super::{
+    fault::FaultKind,
+    mock_service::{IncomingCall, MockService, Operation, ServiceState},
+    request_fields::{is_id, json_object, package_of},
+    responses::{ErrorResponse, bad_request, refusal},
+    route::Route,
+};
 
 /// Accounts whose ids have this prefix are always suspended, so that users can try out the refusal.
 const SUSPENDED_PREFIX: &str = "suspended";

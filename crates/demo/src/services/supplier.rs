@@ -21,13 +21,15 @@ use backon::Retryable;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::by_idempotency_key::{Endpoint, KeyedRequest, serve};
-use super::connection::StewardConnection;
-use super::fault::{Fault, FaultKind, Sending};
-use super::manager;
-use super::mock_service::{MockService, Operation, pause};
-use super::responses::refusal;
-use super::retry::{NotYet, backoff};
+use super::{
+    by_idempotency_key::{Endpoint, KeyedRequest, serve},
+    connection::StewardConnection,
+    fault::{Fault, FaultKind, Sending},
+    manager,
+    mock_service::{MockService, Operation, pause},
+    responses::refusal,
+    retry::{NotYet, backoff},
+};
 
 /// Articles with this prefix are always refused.
 const DISCONTINUED_PREFIX: &str = "discontinued";

@@ -11,9 +11,11 @@ use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 
-use super::aws::EmbeddedAws;
-use super::request::{EntryPoint, signer};
-use super::response::ServiceResponse;
+use super::{
+    aws::EmbeddedAws,
+    request::{EntryPoint, signer},
+    response::ServiceResponse,
+};
 
 /// The HTTP client for the SDK.
 #[derive(Debug, Clone)]

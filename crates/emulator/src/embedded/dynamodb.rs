@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use super::dynamodb_fast_path::FastPath;
-use super::error::EmbeddedError;
-use super::request::EntryPoint;
-use super::response::ServiceResponse;
+use super::{
+    dynamodb_fast_path::FastPath, error::EmbeddedError, request::EntryPoint,
+    response::ServiceResponse,
+};
 
 /// The database's file inside the data directory.
 const FILE_NAME: &str = "dynamodb.sqlite";

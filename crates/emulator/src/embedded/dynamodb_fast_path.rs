@@ -26,8 +26,10 @@ use tokio::{
     task::yield_now,
 };
 
-use super::error::EmbeddedError;
-use super::table_layout::{IndexEntry, RowKey, TableLayout};
+use super::{
+    error::EmbeddedError,
+    table_layout::{IndexEntry, RowKey, TableLayout},
+};
 use put::{PlainPut, PutCondition};
 use statement::PartiqlStatement;
 

@@ -11,9 +11,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tower::Service;
 
-use super::aws::EmbeddedAws;
-use super::request::{EntryPoint, REQUEST_BYTES_MAX, signer};
-use super::response::ServiceResponse;
+use super::{
+    aws::EmbeddedAws,
+    request::{EntryPoint, REQUEST_BYTES_MAX, signer},
+    response::ServiceResponse,
+};
 
 impl EmbeddedAws {
     /// The routes of the AWS-compatible endpoint: each POST, on any path, is a request to one of the services. A request of

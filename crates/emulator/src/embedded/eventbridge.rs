@@ -12,10 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use super::account::{ACCOUNT, REGION};
-use super::response::ServiceResponse;
-use super::rules::{Rules, bus};
-use super::sqs::SqsQueues;
+use super::{
+    account::{ACCOUNT, REGION},
+    response::ServiceResponse,
+    rules::{Rules, bus},
+    sqs::SqsQueues,
+};
 
 /// The most entries in a request; AWS's limit.
 const ENTRIES_MAX: usize = 10;

@@ -17,8 +17,10 @@ use aws_smithy_runtime_api::client::{
     runtime_components::RuntimeComponents,
 };
 
-use super::connector::InProcess;
-use super::external::{AwsService, ExternalEndpoints};
+use super::{
+    connector::InProcess,
+    external::{AwsService, ExternalEndpoints},
+};
 
 /// An HTTP client that sends a request to the endpoint of its service, or to the embedded service.
 #[derive(Debug, Clone)]

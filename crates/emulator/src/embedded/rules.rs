@@ -8,9 +8,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::account::{ACCOUNT, REGION};
-use super::event_pattern::EventPattern;
-use super::response::ServiceResponse;
+use super::{
+    account::{ACCOUNT, REGION},
+    event_pattern::EventPattern,
+    response::ServiceResponse,
+};
 
 /// The most targets of a rule; AWS's limit.
 const TARGETS_MAX: usize = 5;

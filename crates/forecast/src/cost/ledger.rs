@@ -13,15 +13,17 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use steward_core::correlation::EventSubscription;
-use steward_core::model::{
-    events::BusEvent,
-    lifecycle::LifecycleEventContent,
-    messages::{
-        CallbackMessage, ChildEnded, ExtendRetention, ParentRequest, SchedulerMessage, StepReply,
-        StepRequest, Submission, Wake,
+use steward_core::{
+    correlation::EventSubscription,
+    model::{
+        events::BusEvent,
+        lifecycle::LifecycleEventContent,
+        messages::{
+            CallbackMessage, ChildEnded, ExtendRetention, ParentRequest, SchedulerMessage,
+            StepReply, StepRequest, Submission, Wake,
+        },
+        names::{AgentName, StepName, TaskId, WorkflowName},
     },
-    names::{AgentName, StepName, TaskId, WorkflowName},
 };
 use steward_runtime::ports::{OutgoingMessage, Queue};
 

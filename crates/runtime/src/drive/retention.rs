@@ -7,9 +7,8 @@ use crate::{
     dispatch::extend_retention_message,
     ports::{Channel, Definitions, PortError, Ports, SaveOutcome, StateStore},
 };
-use steward_core::definition::plan::CompiledStep;
-use steward_core::definition::plan::Plan;
 use steward_core::{
+    definition::plan::{CompiledStep, Plan},
     engine::request::child_id,
     limits,
     model::{messages::ExtendRetention, names::TaskId, task::Task},

@@ -2,11 +2,11 @@
 
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
-use steward_core::definition::plan::Plan;
 
 use super::{delivery::Delivery, earlier_attempts::EarlierAttempts, retention, update::TaskUpdate};
 use crate::ports::{PortError, Ports, PutOutcome, SaveOutcome, StateStore};
 use steward_core::{
+    definition::plan::Plan,
     engine::event::Event,
     model::{
         document::{Document, DocumentKey},

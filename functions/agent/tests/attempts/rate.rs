@@ -5,12 +5,14 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use futures_util::future::join_all;
 use steward_agent::attempt::AttemptResult;
-use steward_core::model::{
-    attempt::{Action, AttemptId},
-    document::{DocumentKey, DocumentOwner},
-    messages::{ReplyOutcome, StepRequest},
+use steward_core::{
+    model::{
+        attempt::{Action, AttemptId},
+        document::{DocumentKey, DocumentOwner},
+        messages::{ReplyOutcome, StepRequest},
+    },
+    rate::RateRecord,
 };
-use steward_core::rate::RateRecord;
 use steward_runtime::ports::{
     Clock, SharedRecord, SharedRecordKey, SharedRecordKind, SharedSaveOutcome, StateStore,
 };

@@ -4,8 +4,10 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::super::Fault;
-use super::{CHARGE, DemoService, FaultKind, FaultPlan, REFUND, ServiceHarness, healthy, json_of};
+use super::{
+    super::Fault, CHARGE, DemoService, FaultKind, FaultPlan, REFUND, ServiceHarness, healthy,
+    json_of,
+};
 
 /// This plan with the first seed that gives the key a matching fault.
 fn plan_for(key: &str, plan: FaultPlan, matches: fn(Fault) -> bool) -> FaultPlan {

@@ -11,9 +11,13 @@ use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, mpsc};
 
-use super::super::mock_service::Operation;
-use super::super::queue_consumer::{OnEffect, QueueMessage};
-use super::{DemoService, FaultKind, FaultPlan, ServiceHarness, healthy, json_of};
+use super::{
+    super::{
+        mock_service::Operation,
+        queue_consumer::{OnEffect, QueueMessage},
+    },
+    DemoService, FaultKind, FaultPlan, ServiceHarness, healthy, json_of,
+};
 
 const COMMIT: &str = "arn:aws:lambda:us-east-1:000000000000:function:commit-budget";
 const RELEASE: &str = "arn:aws:lambda:us-east-1:000000000000:function:release-budget:live";

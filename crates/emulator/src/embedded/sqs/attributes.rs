@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::SqsError;
-use super::time::{Micros, SECOND};
+use super::{
+    error::SqsError,
+    time::{Micros, SECOND},
+};
 use crate::embedded::account::{ACCOUNT, REGION};
 
 /// The largest message and the largest batch, in bytes.

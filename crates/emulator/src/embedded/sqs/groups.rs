@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use steward_aws::channel::fairness::{DeliveryRank, GroupLoad};
 
-use super::message::QueueMessage;
-use super::time::Micros;
+use super::{message::QueueMessage, time::Micros};
 
 /// The messages of a queue, by number.
 pub(super) type Messages = HashMap<u64, QueueMessage>;

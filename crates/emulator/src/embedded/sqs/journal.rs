@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::attributes::QueueAttributes;
-use super::state::{JournalRecord, QueuesState};
+use super::{
+    attributes::QueueAttributes,
+    state::{JournalRecord, QueuesState},
+};
 
 /// The journal's file in the data directory.
 const FILE_NAME: &str = "queues.jsonl";

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::attributes::arn;
-use super::error::SqsError;
-use super::time::Micros;
+use super::{attributes::arn, error::SqsError, time::Micros};
 
 /// The most attributes of a message.
 const ATTRIBUTES_MAX: usize = 10;

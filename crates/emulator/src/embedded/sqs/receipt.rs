@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::error::SqsError;
-use super::message::QueueMessage;
+use super::{error::SqsError, message::QueueMessage};
 
 /// The handle that a consumer needs to delete a message or to change its visibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,13 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
-use super::attributes::arn;
-use super::error::SqsError;
-use super::journal::JournalError;
-use super::message::QueueMessage;
-use super::receipt::ReceiptHandle;
-use super::store::{QueueStore, ReceiveOptions, ReceiveOutcome};
-use super::time::{Micros, QueueClock, SECOND};
+use super::{
+    attributes::arn,
+    error::SqsError,
+    journal::JournalError,
+    message::QueueMessage,
+    receipt::ReceiptHandle,
+    store::{QueueStore, ReceiveOptions, ReceiveOutcome},
+    time::{Micros, QueueClock, SECOND},
+};
 use crate::embedded::account::ACCOUNT;
 
 /// The most messages in one request: SQS's limit.

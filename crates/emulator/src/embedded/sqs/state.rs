@@ -8,12 +8,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::attributes::QueueAttributes;
-use super::error::SqsError;
-use super::groups::{MessageGroups, Messages};
-use super::message::QueueMessage;
-use super::receipt::ReceiptHandle;
-use super::time::Micros;
+use super::{
+    attributes::QueueAttributes,
+    error::SqsError,
+    groups::{MessageGroups, Messages},
+    message::QueueMessage,
+    receipt::ReceiptHandle,
+    time::Micros,
+};
 
 /// The most messages of a queue that may be in flight.
 const IN_FLIGHT_MAX: usize = 120_000;

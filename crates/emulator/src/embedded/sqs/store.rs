@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use super::error::SqsError;
-use super::journal::{JournalError, QueueJournal};
-use super::message::QueueMessage;
-use super::state::{JournalRecord, QueuesState};
-use super::time::Micros;
+use super::{
+    error::SqsError,
+    journal::{JournalError, QueueJournal},
+    message::QueueMessage,
+    state::{JournalRecord, QueuesState},
+    time::Micros,
+};
 
 /// The state of the queues, and the journal that stores it.
 pub(super) struct QueueStore {

@@ -20,8 +20,10 @@ use serde_json::json;
 use steward_aws::batch::ReceivedMessage;
 use uuid::Uuid;
 
-use super::journal::{JournalError, QueueJournal};
-use super::state::{JournalRecord, QueuesState};
+use super::{
+    journal::{JournalError, QueueJournal},
+    state::{JournalRecord, QueuesState},
+};
 use crate::embedded::{EmbeddedAws, EmbeddedError};
 
 const JOURNAL: &str = "queues.jsonl";

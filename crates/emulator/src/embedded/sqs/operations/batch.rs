@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::super::error::SqsError;
-use super::super::service::BATCH_MAX;
-use super::parsing::SqsResult;
+use super::{
+    super::{error::SqsError, service::BATCH_MAX},
+    parsing::SqsResult,
+};
 
 /// Validates the ids of a batch's entries.
 pub(super) fn check<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), SqsError> {

@@ -6,18 +6,22 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::super::attributes::{
-    DELAY_SECONDS_MAX, MESSAGE_BYTES_MAX, VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX,
+use super::{
+    super::{
+        attributes::{
+            DELAY_SECONDS_MAX, MESSAGE_BYTES_MAX, VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX,
+        },
+        error::SqsError,
+        message::{self, MessageAttribute, QueueMessage, md5_of_attributes, md5_of_body},
+        receipt::ReceiptHandle,
+        service::{BATCH_MAX, SqsQueues, name_of},
+        state::JournalRecord,
+        store::{QueueStore, ReceiveOptions},
+        time::{Micros, SECOND},
+    },
+    batch,
+    parsing::{SqsResult, parse, queue_name},
 };
-use super::super::error::SqsError;
-use super::super::message::{self, MessageAttribute, QueueMessage, md5_of_attributes, md5_of_body};
-use super::super::receipt::ReceiptHandle;
-use super::super::service::{BATCH_MAX, SqsQueues, name_of};
-use super::super::state::JournalRecord;
-use super::super::store::{QueueStore, ReceiveOptions};
-use super::super::time::{Micros, SECOND};
-use super::batch;
-use super::parsing::{SqsResult, parse, queue_name};
 
 /// The sender of the messages that the event bus sends to the targets of rules.
 const EVENT_BUS_SENDER: &str = "events.amazonaws.com";

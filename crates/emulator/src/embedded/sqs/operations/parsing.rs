@@ -3,8 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::super::error::SqsError;
-use super::super::service::name_of;
+use super::super::{error::SqsError, service::name_of};
 
 /// The JSON of a response, or SQS's error.
 pub(super) type SqsResult = Result<Value, SqsError>;

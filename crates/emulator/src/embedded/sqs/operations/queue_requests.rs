@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::attributes::{QueueAttributes, arn};
-use super::super::error::SqsError;
-use super::super::service::{SqsQueues, name_of};
-use super::super::state::{JournalRecord, QueuesState};
-use super::super::time::SECOND;
-use super::parsing::{SqsResult, parse, queue_name};
+use super::{
+    super::{
+        attributes::{QueueAttributes, arn},
+        error::SqsError,
+        service::{SqsQueues, name_of},
+        state::{JournalRecord, QueuesState},
+        time::SECOND,
+    },
+    parsing::{SqsResult, parse, queue_name},
+};
 
 /// The most queues in one response, unless the request asks for fewer.
 const PAGE_MAX: usize = 1_000;
