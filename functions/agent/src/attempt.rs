@@ -37,7 +37,7 @@
 //!
 //! Implement [`RemoteService`] to write an agent for another protocol than HTTP.
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::{future::Future, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
@@ -159,18 +159,21 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         called_at: None,
         last_fault: (String::new(), None),
     };
-    let ended = if time.is_some() { attempt.run().await } else { attempt.shed(now).await };
-    let outcome = match ended {
-        Err(AttemptEnd::Outcome(outcome)) => outcome,
-        Err(AttemptEnd::Silent(why)) => {
+    let end = match time {
+        Some(_) => attempt.run().await.map_or_else(|end| end, AttemptEnd::Outcome),
+        None => attempt.shed(now).await,
+    };
+    let outcome = match end {
+        AttemptEnd::Outcome(outcome) => outcome,
+        AttemptEnd::Silent(why) => {
             log_silence(request, why);
             return AttemptResult::Silent;
         }
-        Err(AttemptEnd::Overdue) => {
+        AttemptEnd::Overdue => {
             log_silence(request, "complete-by passed without an answer");
             return AttemptResult::Overdue;
         }
-        Err(AttemptEnd::Requeued) => return AttemptResult::Requeued,
+        AttemptEnd::Requeued => return AttemptResult::Requeued,
     };
     let (queued_at, called_at) = (delivered.sent_at, attempt.called_at);
     let answered_at = Some(to_millis(ports.clock().now()));
@@ -214,8 +217,8 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         requested.min(limits::CALL_WITHIN_MAX)
     }
 
-    /// Calls the service until the attempt ends.
-    async fn run(&mut self) -> Result<Infallible, AttemptEnd> {
+    /// Calls the service until it completes the step, or until the attempt ends in another way.
+    async fn run(&mut self) -> Result<ReplyOutcome, AttemptEnd> {
         self.check_earlier_deliveries().await?;
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(FIRST_PAUSE)
@@ -228,10 +231,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             let retry_after = match self.call(permit).await? {
                 Ok(output) => {
                     let may_continue = self.may_have_run;
-                    return Err(AttemptEnd::Outcome(ReplyOutcome::Completed {
-                        output,
-                        may_continue,
-                    }));
+                    return Ok(ReplyOutcome::Completed { output, may_continue });
                 }
                 Err(fault) => self.handle_fault(fault)?,
             };
@@ -262,14 +262,14 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// Ends an attempt whose request waited in the queue until complete-by. The next attempt waits as long as this one
     /// did, so that the requests of a backlog do not all return at once.
-    async fn shed(&mut self, now: Timestamp) -> Result<Infallible, AttemptEnd> {
+    async fn shed(&mut self, now: Timestamp) -> AttemptEnd {
         let sent_at = self.delivered.sent_at.unwrap_or(now);
         let waited = remaining(sent_at, now).unwrap_or_default();
         // Without a claim, another message with the same request may have called: the scheduler may send a request twice.
         self.may_have_run = !self.is_called_once();
         let refusal =
             self.refusal("the request waited in the agent's queue until complete-by", waited);
-        Err(self.refuse(refusal).await)
+        self.refuse(refusal).await
     }
 
     /// Finds out whether earlier deliveries of the request may have called.
