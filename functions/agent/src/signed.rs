@@ -30,6 +30,7 @@ use steward_core::model::{
     names::{AwsName, InvalidName},
     payload::Sha256Hex,
 };
+use steward_runtime::ports::error_chain;
 use tracing::dispatcher::{Dispatch, with_default};
 
 /// Names in hosts, and the services' names in signatures, where they differ.
@@ -192,8 +193,12 @@ impl AwsSigner {
         now: SystemTime,
     ) -> Result<(), SigningError> {
         let not_signable = |_| SigningError::NotSignable;
-        let credentials = self.credentials.provide_credentials().await;
-        let identity = credentials.map_err(|_| SigningError::NoCredentials)?.into();
+        let credentials = self.credentials.provide_credentials().await.map_err(|error| {
+            // The reply to the scheduler does not say why. An expired role and a broken metadata service need different repairs.
+            tracing::warn!(error = error_chain(&error), "AWS credentials cannot be read");
+            SigningError::NoCredentials
+        })?;
+        let identity = credentials.into();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
             .region(&scope.region)
