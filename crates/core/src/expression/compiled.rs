@@ -12,7 +12,7 @@ use std::{
 };
 
 use cel::{
-    Context, Env, ExecutionError, IdedExpr, Program,
+    Context, ConvertToJsonError, Env, ExecutionError, IdedExpr, Program,
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue},
 };
 use serde_json::{Map, Value};
@@ -381,7 +381,7 @@ impl Expression {
         if !has_json_numbers(&value) {
             return Err(self.error(NO_JSON_NUMBER.to_owned()));
         }
-        let json = value.json().map_err(|_| self.error("the result is not JSON".to_owned()))?;
+        let json = value.json().map_err(|error| self.error(describe_no_json(&error)))?;
         self.spend_bytes(&json, budget)?;
         Ok(with_sorted_keys(json))
     }
@@ -389,6 +389,11 @@ impl Expression {
     pub(super) fn error(&self, reason: String) -> EvaluationError {
         EvaluationError { expression: self.source.clone(), reason }
     }
+}
+
+/// Why a result is not JSON. The value itself may be payload.
+fn describe_no_json(ConvertToJsonError::Value(value): &ConvertToJsonError<'_>) -> String {
+    format!("the result contains a value of type {}, which JSON cannot represent", value.type_of())
 }
 
 /// The reason for [`has_json_numbers`].
