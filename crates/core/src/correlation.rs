@@ -53,6 +53,17 @@ const PAIRS_MAX: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CorrelationKey(String);
 
+/// A value cannot be a correlation key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCorrelationKey {
+    /// It is neither a text nor an integer.
+    #[error("the correlation key is neither a text nor an integer")]
+    WrongType,
+    /// It has this number of characters.
+    #[error("the correlation key has {0} characters; it must have 1 to {max}", max = limits::CORRELATION_KEY_CHARS_MAX)]
+    Length(usize),
+}
+
 impl CorrelationKey {
     /// The key for a value of an event, or of a task: a text or an integer. The integer `7` equals the text `7`.
     ///
@@ -63,7 +74,7 @@ impl CorrelationKey {
         step: &StepName,
         event: &AwaitedEvent,
         value: &Value,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidCorrelationKey> {
         let value = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) if !number.is_f64() => number.to_string(),
@@ -71,16 +82,11 @@ impl CorrelationKey {
             | Value::Null
             | Value::Bool(_)
             | Value::Array(_)
-            | Value::Object(_) => {
-                return Err("the correlation key is neither a text nor an integer".to_owned());
-            }
+            | Value::Object(_) => return Err(InvalidCorrelationKey::WrongType),
         };
-        let max = limits::CORRELATION_KEY_CHARS_MAX;
         let chars = value.chars().count();
-        if !(1..=max).contains(&chars) {
-            return Err(format!(
-                "the correlation key has {chars} characters; it must have 1 to {max}"
-            ));
+        if !(1..=limits::CORRELATION_KEY_CHARS_MAX).contains(&chars) {
+            return Err(InvalidCorrelationKey::Length(chars));
         }
         let mut hash = Sha256::new();
         let key = event.key.source().to_string();

@@ -148,8 +148,10 @@ fn key_of(
     step: &StepName,
     awaited: &AwaitedEvent,
 ) -> Option<CorrelationKey> {
-    let value = event.render(&awaited.key);
-    match value.and_then(|value| CorrelationKey::new(workflow, step, awaited, &value)) {
+    let key = event.render(&awaited.key).and_then(|value| {
+        CorrelationKey::new(workflow, step, awaited, &value).map_err(|error| error.to_string())
+    });
+    match key {
         Ok(key) => Some(key),
         Err(reason) => {
             tracing::info!(%workflow, %step, reason, "event without a correlation key ignored");

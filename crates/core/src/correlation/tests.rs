@@ -172,7 +172,7 @@ fn awaited(key: &str) -> AwaitedEvent {
     .unwrap()
 }
 
-fn key(of: &str, value: &serde_json::Value) -> Result<String, String> {
+fn key(of: &str, value: &serde_json::Value) -> Result<String, InvalidCorrelationKey> {
     let (workflow, step) = ("order".parse().unwrap(), "paid".parse().unwrap());
     CorrelationKey::new(&workflow, &step, &awaited(of), value).map(|key| key.to_string())
 }
@@ -192,12 +192,13 @@ fn a_key_names_workflow_and_step_and_hides_the_value() {
 fn a_value_that_is_no_key_is_refused_without_the_value() {
     for value in [json!(null), json!(true), json!(1.5), json!(["secret"]), json!({ "a": 1 })] {
         let refused = key("${ event.id }", &value).unwrap_err();
-        assert_eq!(refused, "the correlation key is neither a text nor an integer");
+        assert_eq!(refused, InvalidCorrelationKey::WrongType);
+        assert_eq!(refused.to_string(), "the correlation key is neither a text nor an integer");
     }
     assert!(key("${ event.id }", &json!("")).is_err());
     let long = "x".repeat(limits::CORRELATION_KEY_CHARS_MAX + 1);
     assert_eq!(
-        key("${ event.id }", &json!(long)).unwrap_err(),
+        key("${ event.id }", &json!(long)).unwrap_err().to_string(),
         "the correlation key has 257 characters; it must have 1 to 256"
     );
 }

@@ -359,8 +359,8 @@ impl Checker<'_> {
             StepWork::Wait(wait) => {
                 self.check_template(wait, &location("wait"));
                 let until = wait.as_literal().map(|wait| wait_until(wait, jiff::Timestamp::MAX));
-                if let Some(Err(message)) = until {
-                    self.report(at("wait"), message);
+                if let Some(Err(invalid)) = until {
+                    self.report(at("wait"), invalid.to_string());
                 }
             }
         }

@@ -404,24 +404,33 @@ impl RequestTemplate {
     }
 }
 
+/// A value is not the end or the duration of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidWait {
+    /// It is no text.
+    #[error("must be a string: a duration such as `15m`, or a time")]
+    NoText,
+    /// It is another text.
+    #[error("must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`")]
+    NeitherDurationNorTime,
+    /// The wait would end later than the longest wait.
+    #[error("a wait of more than {days}d", days = limits::WAIT_MAX.as_secs() / (24 * 3600))]
+    TooLong,
+}
+
 /// Returns the end of a wait that starts at `now`. `wait` is a duration or a time, as a string.
 ///
 /// # Errors
 /// `wait` is neither, or is longer than the longest wait.
-pub fn wait_until(wait: &Value, now: Timestamp) -> Result<Timestamp, String> {
-    let text = wait.as_str().ok_or("must be a string: a duration such as `15m`, or a time")?;
+pub fn wait_until(wait: &Value, now: Timestamp) -> Result<Timestamp, InvalidWait> {
+    let text = wait.as_str().ok_or(InvalidWait::NoText)?;
     let until = match (duration::parse(text), text.parse::<Timestamp>()) {
         (Ok(duration), _) if duration > limits::WAIT_MAX => None,
         (Ok(duration), _) => Some(later(now, duration)),
         (Err(_), Ok(time)) => Some(time).filter(|time| *time <= later(now, limits::WAIT_MAX)),
-        (Err(_), Err(_)) => {
-            return Err(
-                "must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`".into(),
-            );
-        }
+        (Err(_), Err(_)) => return Err(InvalidWait::NeitherDurationNorTime),
     };
-    let days = limits::WAIT_MAX.as_secs() / (24 * 3600);
-    until.ok_or(format!("a wait of more than {days}d"))
+    until.ok_or(InvalidWait::TooLong)
 }
 
 fn default_step_within() -> Duration {

@@ -140,7 +140,8 @@ fn start_wait(
     wait: &Template,
 ) -> Result<bool, ValueError> {
     let now = change.now();
-    let until = wait_until(&change.sources().render(wait)?, now)?;
+    let until = wait_until(&change.sources().render(wait)?, now);
+    let until = until.map_err(|error| error.to_string())?;
     let state = if until <= now {
         StepState::Completed { attempt: None }
     } else {

@@ -21,7 +21,7 @@ use crate::{
         hash::fnv1a_128,
         json_text::{JsonText, bytes_in_message},
         messages::{ParentStep, StepRequest, Submission, idempotency_key},
-        names::{AgentName, Part, TaskId},
+        names::{AgentName, InvalidName, Part, TaskId},
         step::StepState,
         task::Task,
     },
@@ -153,7 +153,8 @@ fn subscription(
     };
     let values = sources.values_for_part(part, Action::Do, std::iter::once(&event.equals))?;
     let value = event.equals.render(values.scope()).map_err(|error| error.to_string())?;
-    let key = CorrelationKey::new(&task.workflow, &part.step, event, &value)?;
+    let key = CorrelationKey::new(&task.workflow, &part.step, event, &value);
+    let key = key.map_err(|error| error.to_string())?;
     let (task_id, incarnation, step) = (task.task_id.clone(), task.incarnation, part.clone());
     let (until, tenant) = (complete_by, task.tenant.clone());
     let waiter = Waiter { task_id, incarnation, step, attempt, until, tenant };
@@ -186,7 +187,7 @@ fn submission_of_child(
         return Err(reason.into());
     }
     Ok(Submission {
-        task_id: child_id(task, part)?,
+        task_id: child_id(task, part).map_err(|error| error.to_string())?,
         workflow: child.name.clone(),
         version: child.version,
         input,
@@ -215,11 +216,16 @@ fn has_begun(task: &Task, part: &Part) -> bool {
     run.child_revision.is_some() || (is_completed && run.completed_by_hand.is_none())
 }
 
+/// The id of a child task, made of those of its parent and its step, is not valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the child task has no valid id: {0}")]
+pub struct InvalidChildId(InvalidName);
+
 /// Returns the id of the child task of a part: `order-7:deliver`, or `order-7:deliver:3` for an item. After an
 /// operator has edited the input, the part runs another child, with the id of the edit in its own id. If the parent's
 /// id is too long, a hash replaces its end: `order-7.1f…c4:deliver`. Returns an error if the result is not a valid
 /// id.
-pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
+pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, InvalidChildId> {
     let mut suffix = format!(":{}", part.step);
     let edit = task.progress(part, Action::Do).and_then(|progress| progress.input_edit_id.as_ref());
     for component in
@@ -239,7 +245,7 @@ pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
             format!("{head}{hash}{suffix}")
         }
     };
-    id.parse().map_err(|error| format!("the child task has no valid id: {error}"))
+    id.parse().map_err(InvalidChildId)
 }
 
 /// Returns an error message if `value` is too large or too deeply nested to store. `what` names the value in the message.

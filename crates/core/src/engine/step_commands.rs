@@ -259,7 +259,7 @@ impl CommandExecutor<'_, '_> {
         if !runs_task || !may_have_run || action == Action::Undo {
             return Ok(());
         }
-        let child = child_id(&self.change.task, part)?;
+        let child = child_id(&self.change.task, part).map_err(|error| error.to_string())?;
         Err(format!(
             "step {part} runs task `{child}`, which may be running or completed: undo that task, or this task as a whole"
         ))

@@ -132,7 +132,10 @@ fn fits(kind: ValueKind, at: &str, value: &Value) -> Result<(), String> {
     match kind {
         ValueKind::Bool if !value.is_boolean() => Err(format!("`{at}` must be true or false")),
         ValueKind::List if !value.is_array() => Err(format!("`{at}` must be a list")),
-        ValueKind::DurationOrTime => wait_until(value, Timestamp::UNIX_EPOCH).map(|_| ()),
+        ValueKind::DurationOrTime => match wait_until(value, Timestamp::UNIX_EPOCH) {
+            Ok(_) => Ok(()),
+            Err(invalid) => Err(invalid.to_string()),
+        },
         ValueKind::Any
         | ValueKind::Bool
         | ValueKind::Number
