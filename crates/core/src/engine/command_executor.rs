@@ -1,5 +1,6 @@
 //! The common parts of all commands: the change that a command makes, the steps that it affects, and checks of the
-//! task's state.
+//! task's state. The commands themselves are functions over a [`CommandExecutor`]: those on the task in `operate`, those on
+//! single steps in `step_commands`, and the edit of the input in `edit_input`.
 
 use crate::{
     engine::task_change::TaskChange,
@@ -9,7 +10,7 @@ use crate::{
 /// Why a command is refused.
 pub(crate) type RefusalReason = String;
 
-/// Executes one command.
+/// The execution of one command.
 pub(crate) struct CommandExecutor<'c, 'a> {
     pub(crate) change: &'c mut TaskChange<'a>,
     /// The parts that the command affects.

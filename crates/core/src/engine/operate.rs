@@ -7,8 +7,10 @@ use crate::{
     engine::{
         advance::advance,
         command_executor::{CommandExecutor, RefusalReason},
+        edit_input,
         effect::Effect,
         graph::{self, PointOfNoReturn},
+        step_commands,
         task_change::TaskChange,
         undo,
     },
@@ -29,9 +31,9 @@ pub(crate) fn apply_command<'a>(
     change: impl Fn() -> Box<TaskChange<'a>>,
 ) -> Box<TaskChange<'a>> {
     let mut changed = change();
-    let mut operator = CommandExecutor { change: &mut changed, steps: Vec::new() };
-    let refused = operator.execute(&received.command).err();
-    let steps = operator.steps;
+    let mut executor = CommandExecutor { change: &mut changed, steps: Vec::new() };
+    let refused = execute(&mut executor, &received.command).err();
+    let steps = executor.steps;
     match refused {
         None => record_command(&mut changed, received, &steps, None),
         Some(reason) => {
@@ -99,120 +101,125 @@ pub(crate) fn command_event(task: &Task, record: &CommandRecord) -> Effect {
     Effect::Publish(BusEvent::new(&subject, at, data))
 }
 
-impl CommandExecutor<'_, '_> {
-    fn execute(&mut self, command: &Command) -> Result<(), RefusalReason> {
-        self.check_is_new(command)?;
-        self.change.recompute_due = true;
-        match &command.action {
-            CommandAction::Resubmit { step, input, did_not_run } => {
-                self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
-                if let Some(patch) = input {
-                    self.edit(command, patch)?;
-                }
+fn execute(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(), RefusalReason> {
+    check_is_new(executor, command)?;
+    executor.change.recompute_due = true;
+    match &command.action {
+        CommandAction::Resubmit { step, input, did_not_run } => {
+            step_commands::resubmit(executor, step.as_ref(), *did_not_run, input.is_some())?;
+            if let Some(patch) = input {
+                edit_input::edit(executor, command, patch)?;
             }
-            CommandAction::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
-            CommandAction::Complete { step, output } => {
-                self.complete(&command.command_id, step.as_ref(), output)?
-            }
-            CommandAction::Approve { step, answer } => {
-                let answer = CallbackOutcome::Completed { output: answer.clone() };
-                self.answer(&command.command_id, step.as_ref(), &answer)?;
-            }
-            CommandAction::Reject { step } => {
-                let reason = format!("rejected by {}: {}", command.by, command.why);
-                let answer = CallbackOutcome::Failed { reason };
-                self.answer(&command.command_id, step.as_ref(), &answer)?;
-            }
-            CommandAction::Undo => self.undo(command)?,
-            CommandAction::Cancel => self.cancel(command)?,
-            CommandAction::Pause => self.pause()?,
-            CommandAction::Resume => self.resume()?,
         }
-        advance(self.change);
-        Ok(())
+        CommandAction::Skip { step, did_not_run } => {
+            step_commands::skip(executor, step.as_ref(), *did_not_run)?
+        }
+        CommandAction::Complete { step, output } => {
+            step_commands::complete(executor, &command.command_id, step.as_ref(), output)?
+        }
+        CommandAction::Approve { step, answer } => {
+            let answer = CallbackOutcome::Completed { output: answer.clone() };
+            step_commands::answer(executor, &command.command_id, step.as_ref(), &answer)?;
+        }
+        CommandAction::Reject { step } => {
+            let reason = format!("rejected by {}: {}", command.by, command.why);
+            let answer = CallbackOutcome::Failed { reason };
+            step_commands::answer(executor, &command.command_id, step.as_ref(), &answer)?;
+        }
+        CommandAction::Undo => undo(executor, command)?,
+        CommandAction::Cancel => cancel(executor, command)?,
+        CommandAction::Pause => pause(executor)?,
+        CommandAction::Resume => resume(executor)?,
     }
+    advance(executor.change);
+    Ok(())
+}
 
-    /// Refuses a command that may have been executed before, and whose record may have been dropped since: the task
-    /// has the maximum number of records, and all of them are newer than this command.
-    fn check_is_new(&self, command: &Command) -> Result<(), RefusalReason> {
-        let recorded_at =
-            earlier(self.change.task.submitted_at, self.change.inputs.context.timing.clock_skew);
-        if command.issued_at < recorded_at {
-            return Err("the command was issued for an earlier task with the same id".to_owned());
-        }
-        let commands = &self.change.task.commands;
-        let is_full = commands.len() >= limits::COMMAND_RECORDS_MAX;
-        let oldest = commands.iter().map(|record| record.at).min().filter(|_| is_full);
-        match oldest {
-            Some(oldest) if command.issued_at < oldest => Err(format!(
-                "the command was issued before the {} recorded commands of the task, and may have \
-                 been executed already: if it was not, send it again",
-                limits::COMMAND_RECORDS_MAX
-            )),
-            Some(_) | None => Ok(()),
-        }
+/// Refuses a command that may have been executed before, and whose record may have been dropped since: the task
+/// has the maximum number of records, and all of them are newer than this command.
+fn check_is_new(
+    executor: &CommandExecutor<'_, '_>,
+    command: &Command,
+) -> Result<(), RefusalReason> {
+    let recorded_at = earlier(
+        executor.change.task.submitted_at,
+        executor.change.inputs.context.timing.clock_skew,
+    );
+    if command.issued_at < recorded_at {
+        return Err("the command was issued for an earlier task with the same id".to_owned());
     }
+    let commands = &executor.change.task.commands;
+    let is_full = commands.len() >= limits::COMMAND_RECORDS_MAX;
+    let oldest = commands.iter().map(|record| record.at).min().filter(|_| is_full);
+    match oldest {
+        Some(oldest) if command.issued_at < oldest => Err(format!(
+            "the command was issued before the {} recorded commands of the task, and may have \
+             been executed already: if it was not, send it again",
+            limits::COMMAND_RECORDS_MAX
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
 
-    fn undo(&mut self, command: &Command) -> Result<(), RefusalReason> {
-        let task = &self.change.task;
-        match task.process_state {
-            ProcessState::Undoing => return Err("the task is being undone".to_owned()),
-            ProcessState::Undone => return Err("the task is Undone".to_owned()),
-            ProcessState::Error if task.undo_reason.is_some() => {
-                return Err("the undo of the task failed: resubmit to continue it".to_owned());
-            }
-            // The parent depends on the completed child.
-            ProcessState::Processed | ProcessState::Error
-                if let Some(parent) = &task.parent
-                    && (task.process_state == ProcessState::Processed
-                        || graph::was_processed(self.change.plan(), task)) =>
-            {
-                return Err(format!(
-                    "the task ran for step {} of task {}, which depends on it: undo that task instead",
-                    parent.step, parent.task_id
-                ));
-            }
-            ProcessState::Pending
-            | ProcessState::Processing
-            | ProcessState::Processed
-            | ProcessState::Error => {}
+fn undo(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(), RefusalReason> {
+    let task = &executor.change.task;
+    match task.process_state {
+        ProcessState::Undoing => return Err("the task is being undone".to_owned()),
+        ProcessState::Undone => return Err("the task is Undone".to_owned()),
+        ProcessState::Error if task.undo_reason.is_some() => {
+            return Err("the undo of the task failed: resubmit to continue it".to_owned());
         }
-        if let PointOfNoReturn::Passed(step) = graph::point_of_no_return(self.change.plan(), task) {
-            return Err(format!("the task is past its point of no return, step {step}"));
+        // The parent depends on the completed child.
+        ProcessState::Processed | ProcessState::Error
+            if let Some(parent) = &task.parent
+                && (task.process_state == ProcessState::Processed
+                    || graph::was_processed(executor.change.plan(), task)) =>
+        {
+            return Err(format!(
+                "the task ran for step {} of task {}, which depends on it: undo that task instead",
+                parent.step, parent.task_id
+            ));
         }
-        // The operator has seen what is left at other agents, or under an earlier key.
-        self.change.acknowledge_stray_effects();
-        self.change.reopen();
-        undo::begin(self.change, &format!("requested by {}: {}", command.by, command.why));
-        Ok(())
+        ProcessState::Pending
+        | ProcessState::Processing
+        | ProcessState::Processed
+        | ProcessState::Error => {}
     }
+    if let PointOfNoReturn::Passed(step) = graph::point_of_no_return(executor.change.plan(), task) {
+        return Err(format!("the task is past its point of no return, step {step}"));
+    }
+    // The operator has seen what is left at other agents, or under an earlier key.
+    executor.change.acknowledge_stray_effects();
+    executor.change.reopen();
+    undo::begin(executor.change, &format!("requested by {}: {}", command.by, command.why));
+    Ok(())
+}
 
-    fn cancel(&mut self, command: &Command) -> Result<(), RefusalReason> {
-        self.check_has_not_ended()?;
-        self.change.fail_task(&format!("cancelled by {}: {}", command.by, command.why));
-        Ok(())
-    }
+fn cancel(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(), RefusalReason> {
+    executor.check_has_not_ended()?;
+    executor.change.fail_task(&format!("cancelled by {}: {}", command.by, command.why));
+    Ok(())
+}
 
-    fn pause(&mut self) -> Result<(), RefusalReason> {
-        self.check_has_not_ended()?;
-        if self.change.task.paused_at.is_some() {
-            return Err("the task is paused".to_owned());
-        }
-        self.change.task.paused_at = Some(self.change.now());
-        Ok(())
+fn pause(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
+    executor.check_has_not_ended()?;
+    if executor.change.task.paused_at.is_some() {
+        return Err("the task is paused".to_owned());
     }
+    executor.change.task.paused_at = Some(executor.change.now());
+    Ok(())
+}
 
-    /// The pause does not count: the task has as much time left as before the pause.
-    fn resume(&mut self) -> Result<(), RefusalReason> {
-        let Some(paused_at) = self.change.task.paused_at.take() else {
-            return Err("the task is not paused".to_owned());
-        };
-        let paused = self.change.now().duration_since(paused_at);
-        let task = &mut self.change.task;
-        task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
-        self.change.schedule_wakes_for_waits();
-        Ok(())
-    }
+/// The pause does not count: the task has as much time left as before the pause.
+fn resume(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
+    let Some(paused_at) = executor.change.task.paused_at.take() else {
+        return Err("the task is not paused".to_owned());
+    };
+    let paused = executor.change.now().duration_since(paused_at);
+    let task = &mut executor.change.task;
+    task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
+    executor.change.schedule_wakes_for_waits();
+    Ok(())
 }
 
 #[cfg(test)]

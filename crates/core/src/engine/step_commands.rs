@@ -23,342 +23,350 @@ use crate::{
     },
 };
 
-impl CommandExecutor<'_, '_> {
-    pub(super) fn resubmit(
-        &mut self,
-        only: Option<&Part>,
-        did_not_run: bool,
-        edited: bool,
-    ) -> Result<(), RefusalReason> {
-        self.check_is_open()?;
-        let direction = self.change.task.direction();
-        let plan = self.change.plan();
-        // A wait is shortened only if the operator names it.
-        let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
-        let is_acknowledged =
-            |progress: &Progress| did_not_run && !edited && progress.has_stray_effect();
-        let is_eligible = |part: &Part, progress: &Progress| match progress.state {
-            StepState::Failed { .. } => true,
-            StepState::Waiting { .. } => !only_waits(part),
-            // It waits for its event again, with another subscription.
-            StepState::Running { .. } if plan.step(&part.step).awaits_event() => only == Some(part),
-            StepState::Running { .. } | StepState::AwaitingCallback { .. } => {
-                is_acknowledged(progress)
-            }
-            StepState::RunningItems | StepState::Completed { .. } | StepState::Skipped { .. } => {
-                false
-            }
-        };
-        let steps: Vec<_> = self
+pub(super) fn resubmit(
+    executor: &mut CommandExecutor<'_, '_>,
+    only: Option<&Part>,
+    did_not_run: bool,
+    edited: bool,
+) -> Result<(), RefusalReason> {
+    executor.check_is_open()?;
+    let direction = executor.change.task.direction();
+    let plan = executor.change.plan();
+    // A wait is shortened only if the operator names it.
+    let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
+    let acknowledges = |progress: &Progress| did_not_run && !edited && progress.has_stray_effect();
+    let is_eligible = |part: &Part, progress: &Progress| match progress.state {
+        StepState::Failed { .. } => true,
+        StepState::Waiting { .. } => !only_waits(part),
+        // It waits for its event again, with another subscription.
+        StepState::Running { .. } if plan.step(&part.step).awaits_event() => only == Some(part),
+        StepState::Running { .. } | StepState::AwaitingCallback { .. } => acknowledges(progress),
+        StepState::RunningItems | StepState::Completed { .. } | StepState::Skipped { .. } => false,
+    };
+    let steps: Vec<_> = executor
+        .change
+        .task
+        .started_actions()
+        .filter(|(name, action, progress)| {
+            *action == direction
+                && is_eligible(name, progress)
+                && only.is_none_or(|only| is_covered_by(only, name))
+        })
+        .map(|(name, ..)| name)
+        .collect();
+    if let (Some(step), true) = (only, steps.is_empty()) {
+        let state =
+            state_of_part(executor, step, direction)?.map_or("not started", StepState::name);
+        return Err(format!(
+            "step {step} is {state}: only a failed or waiting step can be resubmitted"
+        ));
+    }
+    if steps.is_empty() && executor.change.task.process_state != ProcessState::Error {
+        return Err("no step failed or is waiting".to_owned());
+    }
+    // The operator has seen the error, which names these effects.
+    if direction == Action::Undo && only.is_none() {
+        executor.change.acknowledge_stray_effects();
+    }
+    for step in &steps {
+        retry_part(executor, step, direction, did_not_run, edited)?;
+    }
+    executor.steps = steps;
+    executor.reopen_task();
+    Ok(())
+}
+
+pub(super) fn skip(
+    executor: &mut CommandExecutor<'_, '_>,
+    step: Option<&Part>,
+    did_not_run: bool,
+) -> Result<(), RefusalReason> {
+    let (step, direction) = part_to_decide_by_hand(executor, step)?;
+    let now = executor.change.now();
+    let until = deferred_call_until(executor, &step, direction);
+    if did_not_run {
+        check_outcome_is_known(executor, &step, direction)?;
+        check_run_is_over(executor, &step, direction)?;
+    }
+    let progress = started_progress(&mut executor.change.task, &step, direction, now);
+    let progress = progress.ok_or_else(|| not_started_reason(&step))?;
+    if did_not_run {
+        check_call_is_over(&step, progress, until, now)?;
+    }
+    // A deferred request may have been delivered twice, and the other delivery may still make a call.
+    let deferred = progress.state.deferred_by();
+    progress.state = StepState::Skipped { attempt: progress.state.newest_attempt() };
+    progress.may_have_run |= deferred.is_some();
+    progress.may_have_run &= !did_not_run;
+    if let Some(complete_by) = deferred {
+        executor.change.block_undo_on_call_started_by(complete_by, &step, direction);
+    }
+    executor.steps.push(step);
+    executor.reopen_task();
+    Ok(())
+}
+
+pub(super) fn complete(
+    executor: &mut CommandExecutor<'_, '_>,
+    id: &CommandId,
+    step: Option<&Part>,
+    output: &Value,
+) -> Result<(), RefusalReason> {
+    let (step, action) = part_to_decide_by_hand(executor, step)?;
+    check_run_is_over(executor, &step, action)?;
+    if let Some(reason) = size_error("output", output) {
+        return Err(reason);
+    }
+    let definition = &executor.change.plan().step(&step.step).definition;
+    if step.item.is_none() && definition.for_each.is_some() {
+        return Err(format!(
+            "step {step} runs for each item: complete its items, such as {step}[0]"
+        ));
+    }
+    let now = executor.change.now();
+    let progress = started_progress(&mut executor.change.task, &step, action, now);
+    let progress = progress.ok_or_else(|| not_started_reason(&step))?;
+    // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
+    let number = progress.state.attempt_count() + 1;
+    if let Some(complete_by) = progress.state.deferred_by() {
+        executor.change.block_undo_on_call_started_by(complete_by, &step, action);
+    }
+    executor.steps.push(step.clone());
+    let attempt = AttemptId { step, action, number };
+    outcome::complete(executor.change, attempt, output, Some(id));
+    executor.reopen_task();
+    Ok(())
+}
+
+/// Answers the callback of a step that awaits one.
+pub(super) fn answer(
+    executor: &mut CommandExecutor<'_, '_>,
+    id: &CommandId,
+    step: Option<&Part>,
+    answer: &CallbackOutcome,
+) -> Result<(), RefusalReason> {
+    executor.check_is_open()?;
+    let (step, number) = awaiting_part(executor, step)?;
+    let definition = executor.change.plan().find(&step.step).and_then(|step| step.callback());
+    if let (Some(callback), CallbackOutcome::Completed { output }) = (definition, answer) {
+        callback.check_answer(output)?;
+        if let Some(reason) = size_error("answer", output) {
+            return Err(reason);
+        }
+    }
+    executor.steps.push(step.clone());
+    let attempt = AttemptId { step, action: Action::Do, number };
+    outcome::record_callback(executor.change, attempt, answer, Some(id));
+    Ok(())
+}
+
+/// Returns the part whose callback an operator answers, and its attempt: the named part, or the only one that awaits a
+/// callback.
+fn awaiting_part(
+    executor: &CommandExecutor<'_, '_>,
+    named: Option<&Part>,
+) -> Result<(Part, u32), RefusalReason> {
+    let task = &executor.change.task;
+    if let Some(step) = named.filter(|step| !has_items(executor, step)) {
+        let state = state_of_part(executor, step, Action::Do)?;
+        let attempt = state.and_then(StepState::awaiting_callback);
+        return attempt.map(|attempt| (step.clone(), attempt)).ok_or_else(|| {
+            let state = state.map_or("not started", StepState::name);
+            format!("step {step} is {state}: it awaits no callback")
+        });
+    }
+    let awaiting = task.started_actions().filter_map(|(part, action, progress)| {
+        let is_covered = named.is_none_or(|named| is_covered_by(named, &part));
+        let attempt = progress.state.awaiting_callback()?;
+        (action == Action::Do && is_covered).then_some((part, attempt))
+    });
+    let mut awaiting = awaiting.take(2);
+    match (awaiting.next(), awaiting.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err("no step awaits a callback".to_owned()),
+        (Some((first, _)), Some((second, _))) => {
+            Err(format!("several steps await a callback, such as {first} and {second}: name one"))
+        }
+    }
+}
+
+fn retry_part(
+    executor: &mut CommandExecutor<'_, '_>,
+    step: &Part,
+    action: Action,
+    did_not_run: bool,
+    edited: bool,
+) -> Result<(), RefusalReason> {
+    let definition = executor.change.plan().step(&step.step);
+    let repeatable = definition.is_repeatable(action);
+    let now = executor.change.now();
+    let until = deferred_call_until(executor, step, action);
+    if did_not_run {
+        check_outcome_is_known(executor, step, action)?;
+    }
+    let Some(progress) = executor.change.task.progress_mut(step, action) else { return Ok(()) };
+    if did_not_run {
+        check_call_is_over(step, progress, until, now)?;
+    }
+    // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
+    let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
+    let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
+    let may_have_run_at_agent_in_use = goes_on && (progress.second_delivery_may_act || !falls_back);
+    progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
+    progress.stray_effects.iter_mut().for_each(|known| known.acknowledged |= did_not_run);
+    if goes_on {
+        return Ok(());
+    }
+    // An edited request has another idempotency key, so the service does not recognise the first call by it.
+    // Neither does the service of another agent than the one that ran it.
+    let another_key = edited || !repeatable || progress.has_stray_effect();
+    let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
+    if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
+        return Err(format!(
+            "an attempt at step {step} may have taken effect: check the service, then complete \
+             the step, or resubmit it with the statement that it did not run"
+        ));
+    }
+    let attempt = progress.state.newest_attempt();
+    if attempt.is_none() && progress.state.is_failed() && step.item.is_none() {
+        // The step could not start. From now on it counts as never tried.
+        executor.change.task.steps.remove(&step.step);
+        return Ok(());
+    }
+    progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
+    progress.failure_count = 0;
+    Ok(())
+}
+
+/// Returns the time until which a call of a deferred request may be in progress, because another delivery may
+/// make one.
+fn deferred_call_until(
+    executor: &CommandExecutor<'_, '_>,
+    part: &Part,
+    action: Action,
+) -> Option<Timestamp> {
+    let deferred = executor.change.task.progress(part, action)?.state.deferred_by()?;
+    let within = executor.change.plan().step(&part.step).action(action)?.call_within;
+    let latest_start = later(deferred, executor.change.inputs.context.timing.clock_skew);
+    Some(later(latest_start, within))
+}
+
+/// Refuses the statement that a step did not run if a child task runs for it: the child may run now, or start
+/// later. Only the child itself can report that it is undone.
+fn check_outcome_is_known(
+    executor: &CommandExecutor<'_, '_>,
+    part: &Part,
+    action: Action,
+) -> Result<(), RefusalReason> {
+    let runs_task = executor.change.plan().step(&part.step).runs_child();
+    let progress = executor.change.task.progress(part, Action::Do);
+    let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
+    if !runs_task || !may_have_run || action == Action::Undo {
+        return Ok(());
+    }
+    let child = child_id(&executor.change.task, part).map_err(|error| error.to_string())?;
+    Err(format!(
+        "step {part} runs task `{child}`, which may be running or completed: undo that task, or this task as a whole"
+    ))
+}
+
+/// Refuses the statement that a step was undone or did not run while it may still take effect.
+fn check_run_is_over(
+    executor: &CommandExecutor<'_, '_>,
+    part: &Part,
+    action: Action,
+) -> Result<(), RefusalReason> {
+    let run = executor.change.task.progress(part, Action::Do);
+    let Some(run) = run.filter(|_| action == Action::Undo) else { return Ok(()) };
+    if run.state.reply_due_by().is_some() {
+        return Err(format!("step {part} is {}: wait for its outcome", run.state.name()));
+    }
+    match run.in_progress(executor.change.now()) {
+        None => Ok(()),
+        Some(until) => {
+            Err(format!("a call of step {part} may be in progress until {until}: wait until then"))
+        }
+    }
+}
+
+/// Returns the part that an operator skips or completes: the named one, or the only one that failed.
+fn part_to_decide_by_hand(
+    executor: &CommandExecutor<'_, '_>,
+    named: Option<&Part>,
+) -> Result<(Part, Action), RefusalReason> {
+    executor.check_is_open()?;
+    let direction = executor.change.task.direction();
+    let whole = named.filter(|step| has_items(executor, step));
+    let Some(step) = named.filter(|_| whole.is_none()) else {
+        let failed: Vec<_> = executor
             .change
             .task
             .started_actions()
             .filter(|(name, action, progress)| {
                 *action == direction
-                    && is_eligible(name, progress)
-                    && only.is_none_or(|only| is_covered_by(only, name))
+                    && progress.state.is_failed()
+                    && whole.is_none_or(|whole| is_covered_by(whole, name))
             })
             .map(|(name, ..)| name)
             .collect();
-        if let (Some(step), true) = (only, steps.is_empty()) {
-            let state = self.state_of_part(step, direction)?.map_or("not started", StepState::name);
-            return Err(format!(
-                "step {step} is {state}: only a failed or waiting step can be resubmitted"
-            ));
-        }
-        if steps.is_empty() && self.change.task.process_state != ProcessState::Error {
-            return Err("no step failed or is waiting".to_owned());
-        }
-        // The operator has seen the error, which names these effects.
-        if direction == Action::Undo && only.is_none() {
-            self.change.acknowledge_stray_effects();
-        }
-        for step in &steps {
-            self.retry_part(step, direction, did_not_run, edited)?;
-        }
-        self.steps = steps;
-        self.reopen_task();
-        Ok(())
-    }
-
-    pub(super) fn skip(
-        &mut self,
-        step: Option<&Part>,
-        did_not_run: bool,
-    ) -> Result<(), RefusalReason> {
-        let (step, direction) = self.part_to_decide_by_hand(step)?;
-        let now = self.change.now();
-        let until = self.deferred_call_until(&step, direction);
-        if did_not_run {
-            self.check_outcome_is_known(&step, direction)?;
-            self.check_run_is_over(&step, direction)?;
-        }
-        let progress = started_progress(&mut self.change.task, &step, direction, now);
-        let progress = progress.ok_or_else(|| not_started_reason(&step))?;
-        if did_not_run {
-            check_call_is_over(&step, progress, until, now)?;
-        }
-        // A deferred request may have been delivered twice, and the other delivery may still make a call.
-        let deferred = progress.state.deferred_by();
-        progress.state = StepState::Skipped { attempt: progress.state.newest_attempt() };
-        progress.may_have_run |= deferred.is_some();
-        progress.may_have_run &= !did_not_run;
-        if let Some(complete_by) = deferred {
-            self.change.block_undo_on_call_started_by(complete_by, &step, direction);
-        }
-        self.steps.push(step);
-        self.reopen_task();
-        Ok(())
-    }
-
-    pub(super) fn complete(
-        &mut self,
-        id: &CommandId,
-        step: Option<&Part>,
-        output: &Value,
-    ) -> Result<(), RefusalReason> {
-        let (step, action) = self.part_to_decide_by_hand(step)?;
-        self.check_run_is_over(&step, action)?;
-        if let Some(reason) = size_error("output", output) {
-            return Err(reason);
-        }
-        let definition = &self.change.plan().step(&step.step).definition;
-        if step.item.is_none() && definition.for_each.is_some() {
-            return Err(format!(
-                "step {step} runs for each item: complete its items, such as {step}[0]"
-            ));
-        }
-        let now = self.change.now();
-        let progress = started_progress(&mut self.change.task, &step, action, now);
-        let progress = progress.ok_or_else(|| not_started_reason(&step))?;
-        // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
-        let number = progress.state.attempt_count() + 1;
-        if let Some(complete_by) = progress.state.deferred_by() {
-            self.change.block_undo_on_call_started_by(complete_by, &step, action);
-        }
-        self.steps.push(step.clone());
-        let attempt = AttemptId { step, action, number };
-        outcome::complete(self.change, attempt, output, Some(id));
-        self.reopen_task();
-        Ok(())
-    }
-
-    /// Answers the callback of a step that awaits one.
-    pub(super) fn answer(
-        &mut self,
-        id: &CommandId,
-        step: Option<&Part>,
-        answer: &CallbackOutcome,
-    ) -> Result<(), RefusalReason> {
-        self.check_is_open()?;
-        let (step, number) = self.awaiting_part(step)?;
-        let definition = self.change.plan().find(&step.step).and_then(|step| step.callback());
-        if let (Some(callback), CallbackOutcome::Completed { output }) = (definition, answer) {
-            callback.check_answer(output)?;
-            if let Some(reason) = size_error("answer", output) {
-                return Err(reason);
+        return match failed.as_slice() {
+            [step] => Ok((step.clone(), direction)),
+            [] => Err("no step failed: name a step".to_owned()),
+            several => {
+                let names: Vec<_> = several.iter().map(Part::to_string).collect();
+                Err(format!("several steps failed: name one of {}", names.join(", ")))
             }
-        }
-        self.steps.push(step.clone());
-        let attempt = AttemptId { step, action: Action::Do, number };
-        outcome::record_callback(self.change, attempt, answer, Some(id));
-        Ok(())
-    }
-
-    /// Returns the part whose callback an operator answers, and its attempt: the named part, or the only one that awaits a
-    /// callback.
-    fn awaiting_part(&self, named: Option<&Part>) -> Result<(Part, u32), RefusalReason> {
-        let task = &self.change.task;
-        if let Some(step) = named.filter(|step| !self.has_items(step)) {
-            let state = self.state_of_part(step, Action::Do)?;
-            let attempt = state.and_then(StepState::awaiting_callback);
-            return attempt.map(|attempt| (step.clone(), attempt)).ok_or_else(|| {
-                let state = state.map_or("not started", StepState::name);
-                format!("step {step} is {state}: it awaits no callback")
-            });
-        }
-        let awaiting = task.started_actions().filter_map(|(part, action, progress)| {
-            let is_covered = named.is_none_or(|named| is_covered_by(named, &part));
-            let attempt = progress.state.awaiting_callback()?;
-            (action == Action::Do && is_covered).then_some((part, attempt))
-        });
-        let mut awaiting = awaiting.take(2);
-        match (awaiting.next(), awaiting.next()) {
-            (Some(only), None) => Ok(only),
-            (None, _) => Err("no step awaits a callback".to_owned()),
-            (Some((first, _)), Some((second, _))) => Err(format!(
-                "several steps await a callback, such as {first} and {second}: name one"
-            )),
-        }
-    }
-
-    fn retry_part(
-        &mut self,
-        step: &Part,
-        action: Action,
-        did_not_run: bool,
-        edited: bool,
-    ) -> Result<(), RefusalReason> {
-        let definition = self.change.plan().step(&step.step);
-        let repeatable = definition.is_repeatable(action);
-        let now = self.change.now();
-        let until = self.deferred_call_until(step, action);
-        if did_not_run {
-            self.check_outcome_is_known(step, action)?;
-        }
-        let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
-        if did_not_run {
-            check_call_is_over(step, progress, until, now)?;
-        }
-        // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
-        let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
-        let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
-        let may_have_run_at_agent_in_use =
-            goes_on && (progress.second_delivery_may_act || !falls_back);
-        progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
-        progress.stray_effects.iter_mut().for_each(|known| known.acknowledged |= did_not_run);
-        if goes_on {
-            return Ok(());
-        }
-        // An edited request has another idempotency key, so the service does not recognise the first call by it.
-        // Neither does the service of another agent than the one that ran it.
-        let another_key = edited || !repeatable || progress.has_stray_effect();
-        let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
-        if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
-            return Err(format!(
-                "an attempt at step {step} may have taken effect: check the service, then complete \
-                 the step, or resubmit it with the statement that it did not run"
-            ));
-        }
-        let attempt = progress.state.newest_attempt();
-        if attempt.is_none() && progress.state.is_failed() && step.item.is_none() {
-            // The step could not start. From now on it counts as never tried.
-            self.change.task.steps.remove(&step.step);
-            return Ok(());
-        }
-        progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
-        progress.failure_count = 0;
-        Ok(())
-    }
-
-    /// Returns the time until which a call of a deferred request may be in progress, because another delivery may
-    /// make one.
-    fn deferred_call_until(&self, part: &Part, action: Action) -> Option<Timestamp> {
-        let deferred = self.change.task.progress(part, action)?.state.deferred_by()?;
-        let within = self.change.plan().step(&part.step).action(action)?.call_within;
-        let latest_start = later(deferred, self.change.inputs.context.timing.clock_skew);
-        Some(later(latest_start, within))
-    }
-
-    /// Refuses the statement that a step did not run if a child task runs for it: the child may run now, or start
-    /// later. Only the child itself can report that it is undone.
-    fn check_outcome_is_known(&self, part: &Part, action: Action) -> Result<(), RefusalReason> {
-        let runs_task = self.change.plan().step(&part.step).runs_child();
-        let progress = self.change.task.progress(part, Action::Do);
-        let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
-        if !runs_task || !may_have_run || action == Action::Undo {
-            return Ok(());
-        }
-        let child = child_id(&self.change.task, part).map_err(|error| error.to_string())?;
-        Err(format!(
-            "step {part} runs task `{child}`, which may be running or completed: undo that task, or this task as a whole"
-        ))
-    }
-
-    /// Refuses the statement that a step was undone or did not run while it may still take effect.
-    fn check_run_is_over(&self, part: &Part, action: Action) -> Result<(), RefusalReason> {
-        let run = self.change.task.progress(part, Action::Do);
-        let Some(run) = run.filter(|_| action == Action::Undo) else { return Ok(()) };
-        if run.state.reply_due_by().is_some() {
-            return Err(format!("step {part} is {}: wait for its outcome", run.state.name()));
-        }
-        match run.in_progress(self.change.now()) {
-            None => Ok(()),
-            Some(until) => Err(format!(
-                "a call of step {part} may be in progress until {until}: wait until then"
-            )),
-        }
-    }
-
-    /// Returns the part that an operator skips or completes: the named one, or the only one that failed.
-    fn part_to_decide_by_hand(
-        &self,
-        named: Option<&Part>,
-    ) -> Result<(Part, Action), RefusalReason> {
-        self.check_is_open()?;
-        let direction = self.change.task.direction();
-        let whole = named.filter(|step| self.has_items(step));
-        let Some(step) = named.filter(|_| whole.is_none()) else {
-            let failed: Vec<_> = self
-                .change
-                .task
-                .started_actions()
-                .filter(|(name, action, progress)| {
-                    *action == direction
-                        && progress.state.is_failed()
-                        && whole.is_none_or(|whole| is_covered_by(whole, name))
-                })
-                .map(|(name, ..)| name)
-                .collect();
-            return match failed.as_slice() {
-                [step] => Ok((step.clone(), direction)),
-                [] => Err("no step failed: name a step".to_owned()),
-                several => {
-                    let names: Vec<_> = several.iter().map(Part::to_string).collect();
-                    Err(format!("several steps failed: name one of {}", names.join(", ")))
-                }
-            };
         };
-        let awaits_event =
-            self.change.plan().find(&step.step).is_some_and(CompiledStep::awaits_event);
-        match self.state_of_part(step, direction)? {
-            None | Some(StepState::Failed { .. } | StepState::Waiting { .. }) => {
-                Ok((step.clone(), direction))
-            }
-            Some(StepState::Running { .. }) if awaits_event => Ok((step.clone(), direction)),
-            Some(
-                state @ (StepState::Running { .. }
-                | StepState::AwaitingCallback { .. }
-                | StepState::RunningItems
-                | StepState::Completed { .. }
-                | StepState::Skipped { .. }),
-            ) => Err(format!("step {step} is {}", state.name())),
+    };
+    let awaits_event =
+        executor.change.plan().find(&step.step).is_some_and(CompiledStep::awaits_event);
+    match state_of_part(executor, step, direction)? {
+        None | Some(StepState::Failed { .. } | StepState::Waiting { .. }) => {
+            Ok((step.clone(), direction))
         }
+        Some(StepState::Running { .. }) if awaits_event => Ok((step.clone(), direction)),
+        Some(
+            state @ (StepState::Running { .. }
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
+            | StepState::Completed { .. }
+            | StepState::Skipped { .. }),
+        ) => Err(format!("step {step} is {}", state.name())),
     }
+}
 
-    /// Returns the state of a part in the current direction of the task, or `None` if it has not started.
-    fn state_of_part(
-        &self,
-        step: &Part,
-        direction: Action,
-    ) -> Result<Option<&StepState>, RefusalReason> {
-        let definition = self.change.plan().find(&step.step);
-        let definition = definition.ok_or_else(|| format!("the workflow has no step {step}"))?;
-        if step.item.is_some() && definition.definition.for_each.is_none() {
-            return Err(format!("step {} has no items", step.step));
-        }
-        let task = &self.change.task;
-        let progress = task.progress(step, direction);
-        let is_left = || graph::parts_left_to_undo(self.change.plan(), task).contains(step);
-        if direction == Action::Undo && progress.is_none() {
-            if !is_left() {
-                return Err(format!("step {step} has nothing to undo"));
-            }
-            // The first undo, also by hand, would make the undo of the task final.
-            if graph::point_of_no_return(self.change.plan(), task) != PointOfNoReturn::Ahead {
-                return Err(format!(
-                    "the undo of step {step} cannot begin: the point of no return runs or has run"
-                ));
-            }
-        }
-        Ok(progress.map(|progress| &progress.state))
+/// Returns the state of a part in the current direction of the task, or `None` if it has not started.
+fn state_of_part<'e>(
+    executor: &'e CommandExecutor<'_, '_>,
+    step: &Part,
+    direction: Action,
+) -> Result<Option<&'e StepState>, RefusalReason> {
+    let definition = executor.change.plan().find(&step.step);
+    let definition = definition.ok_or_else(|| format!("the workflow has no step {step}"))?;
+    if step.item.is_some() && definition.definition.for_each.is_none() {
+        return Err(format!("step {} has no items", step.step));
     }
+    let task = &executor.change.task;
+    let progress = task.progress(step, direction);
+    let is_left = || graph::parts_left_to_undo(executor.change.plan(), task).contains(step);
+    if direction == Action::Undo && progress.is_none() {
+        if !is_left() {
+            return Err(format!("step {step} has nothing to undo"));
+        }
+        // The first undo, also by hand, would make the undo of the task final.
+        if graph::point_of_no_return(executor.change.plan(), task) != PointOfNoReturn::Ahead {
+            return Err(format!(
+                "the undo of step {step} cannot begin: the point of no return runs or has run"
+            ));
+        }
+    }
+    Ok(progress.map(|progress| &progress.state))
+}
 
-    /// Whether `step` is a whole step that has started its items.
-    fn has_items(&self, step: &Part) -> bool {
-        let record = self.change.task.steps.get(&step.step);
-        step.item.is_none() && record.is_some_and(|record| record.items.is_some())
-    }
+/// Whether `step` is a whole step that has started its items.
+fn has_items(executor: &CommandExecutor<'_, '_>, step: &Part) -> bool {
+    let record = executor.change.task.steps.get(&step.step);
+    step.item.is_none() && record.is_some_and(|record| record.items.is_some())
 }
 
 /// Whether `part` is `named`, or an item of the step `named`.
