@@ -141,7 +141,7 @@ impl Fixture {
 
     async fn state(&self, id: &str) -> String {
         let task = self.deployment.task(id).await;
-        format!("{}, paid {}", task.process_state, task.steps["paid"].run.state.name())
+        format!("{}, paid {}", task.process_state, task.steps["paid"].forward.state.name())
     }
 }
 

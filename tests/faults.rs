@@ -393,7 +393,7 @@ async fn an_attempt_without_a_reply_is_repeated_and_its_late_reply_ignored() {
     schedule(deployment.ports("scheduler"), vec![completed_reply(&first)], 1).await;
     let task = deployment.task("t").await;
     let step = task.steps.values().next().unwrap();
-    assert!(matches!(step.run.state, StepState::Running { attempt: 2, .. }), "{step:?}");
+    assert!(matches!(step.forward.state, StepState::Running { attempt: 2, .. }), "{step:?}");
     schedule(deployment.ports("scheduler"), vec![completed_reply(&second)], 1).await;
     assert_eq!(deployment.take_agent_requests().await[0].step.to_string(), "step_2");
 }

@@ -164,7 +164,7 @@ async fn a_request_that_waited_past_complete_by_is_not_called_and_costs_no_attem
         assert_eq!(deployment.calls(), 0, "an attempt past its complete-by calls the service");
         deployment.schedule(0).await;
         let task = deployment.task("t").await.unwrap();
-        let step = &task.steps["step_1"].run;
+        let step = &task.steps["step_1"].forward;
         assert!(
             matches!(step.state, StepState::Waiting { attempt: Some(n), .. } if n == attempt),
             "{step:?}"

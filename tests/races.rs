@@ -77,7 +77,10 @@ async fn two_supervisors_count_each_of_a_thousand_failures_exactly_once() {
         let task = deployment.task(&id).await;
         assert_eq!(task.failure_count, 1, "{id}");
         let step = task.steps.values().next().unwrap();
-        assert!(matches!(step.run.state, StepState::Waiting { attempt: Some(1), .. }), "{step:?}");
+        assert!(
+            matches!(step.forward.state, StepState::Waiting { attempt: Some(1), .. }),
+            "{step:?}"
+        );
     }
     assert_eq!(deployment.take_scheduler_messages().await.len(), TASKS, "one wake for each task");
 }

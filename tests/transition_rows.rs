@@ -216,8 +216,9 @@ fn answered_part(before: &Task, received: &ReceivedCommand) -> Option<Part> {
 /// Whether a report only records that a step, which was not awaited any more, took effect or may have.
 fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
     let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
-    let same = old.run.state == new.run.state && old.run.failure_count == new.run.failure_count;
-    same && !old.run.state.is_running() && !old.run.may_have_run && new.run.may_have_run
+    let same = old.forward.state == new.forward.state
+        && old.forward.failure_count == new.forward.failure_count;
+    same && !old.forward.state.is_running() && !old.forward.may_have_run && new.forward.may_have_run
 }
 
 /// The outcome of a step that a callback or a child task reported.
@@ -228,7 +229,7 @@ fn outcome_of(before: &Task, after: &Task, step: &Part) -> &'static str {
     match record.and_then(|record| record.undo.as_ref()).filter(|_| undoing) {
         Some(undo) if failed(undo) => "undo failed",
         Some(_) => "undo completed",
-        None if record.is_some_and(|record| failed(&record.run)) => "step failed",
+        None if record.is_some_and(|record| failed(&record.forward)) => "step failed",
         None => "step completed",
     }
 }

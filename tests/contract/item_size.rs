@@ -151,7 +151,7 @@ impl SeededRandom {
             .collect();
         let run =
             Progress { second_delivery_may_act: self.chance(), stray_effects, ..self.progress() };
-        StepRecord { run, undo, items: None }
+        StepRecord { forward: run, undo, items: None }
     }
 
     /// A definition with a few steps, some with items and some with an undo; and a task of that definition.

@@ -155,7 +155,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
 
 fn steps_in_many_states() -> [(StepName, StepRecord); 7] {
     let record = |state, failure_count| StepRecord {
-        run: Progress { failure_count, ..Progress::new(state) },
+        forward: Progress { failure_count, ..Progress::new(state) },
         undo: None,
         items: None,
     };
@@ -179,7 +179,7 @@ fn steps_in_many_states() -> [(StepName, StepRecord); 7] {
         (
             step("ship"),
             StepRecord {
-                run: Progress {
+                forward: Progress {
                     may_have_run: true,
                     ..Progress::new(StepState::Skipped { attempt: None })
                 },

@@ -446,8 +446,8 @@ fn without_times(mut task: Task) -> Task {
     task.commands.iter_mut().for_each(|command| command.at = epoch);
     for record in task.steps.values_mut() {
         let items = record.items.iter_mut().flat_map(ItemRecords::spans_mut);
-        let items = items.flat_map(|item| std::iter::once(&mut item.run).chain(&mut item.undo));
-        let own = std::iter::once(&mut record.run).chain(&mut record.undo);
+        let items = items.flat_map(|item| std::iter::once(&mut item.forward).chain(&mut item.undo));
+        let own = std::iter::once(&mut record.forward).chain(&mut record.undo);
         for progress in own.chain(items) {
             progress.call_may_run_until = progress.call_may_run_until.map(|_| epoch);
         }

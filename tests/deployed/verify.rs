@@ -88,7 +88,7 @@ async fn step_millis(stack: &Stack, task: &Task) -> Vec<i64> {
     let outputs = task
         .steps
         .iter()
-        .filter_map(|(step, record)| record.run.output(&step.clone().into(), Action::Do));
+        .filter_map(|(step, record)| record.forward.output(&step.clone().into(), Action::Do));
     let keys: Vec<_> = std::iter::once(DocumentKey::Submission).chain(outputs).collect();
     let documents = stack.store().documents(&task.document_owner(), &keys).await.unwrap();
     let mut at: Vec<_> = documents.iter().map(|document| document.at.as_millisecond()).collect();

@@ -56,8 +56,11 @@ fn task() -> Task {
         paused_at: Some(at),
         input_edit_id: Some("c-1".parse().unwrap()),
         commands: vec![serde_json::from_value(command).unwrap()],
-        steps: [("a".parse().unwrap(), StepRecord { undo: Some(run.clone()), run, items: None })]
-            .into(),
+        steps: [(
+            "a".parse().unwrap(),
+            StepRecord { undo: Some(run.clone()), forward: run, items: None },
+        )]
+        .into(),
         documents: InlineDocuments::default(),
     }
 }

@@ -97,7 +97,7 @@ fn describe_task(task: &Task) -> String {
         text.push_str(" (paused)");
     }
     for (name, record) in task.steps.iter().filter(|(_, record)| record.items.is_some()) {
-        write!(text, ", {name} {}", describe_state(&record.run.state)).unwrap();
+        write!(text, ", {name} {}", describe_state(&record.forward.state)).unwrap();
     }
     for (step, action, progress) in task.started_actions() {
         write!(text, ", {} {}", describe_part(&step, action), describe_state(&progress.state))

@@ -72,7 +72,7 @@ fn has_undo(workflow: &ExploredWorkflow, part: &Part) -> bool {
 /// Whether `part` has an undo, may have taken effect, and is not undone yet.
 fn is_left_to_undo(workflow: &ExploredWorkflow, model: &ModelState, part: &Part) -> bool {
     let record = model.task.as_ref().and_then(|task| task.record(part));
-    let completed = record.is_some_and(|record| is_completed(&record.run));
+    let completed = record.is_some_and(|record| is_completed(&record.forward));
     let undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
     // For a child task, the model knows whether it has effects.
     let may_have_effect = model.children.get(part).is_none_or(|child| child.is_open(model.now));
@@ -115,7 +115,7 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
     );
     let passed_point_of_no_return = |name: &StepName| {
         let mut parts = task.started_parts().filter(|(part, _)| part.step == *name);
-        steps[name].point_of_no_return && parts.any(|(_, record)| is_completed(&record.run))
+        steps[name].point_of_no_return && parts.any(|(_, record)| is_completed(&record.forward))
     };
     check(
         "past the point of no return nothing is undone",

@@ -250,7 +250,7 @@ impl ModelState {
         task.input_edit_id.hash(to);
         for (name, record) in &task.steps {
             (name, record.items.as_ref().map(ItemRecords::count)).hash(to);
-            hash_progress(&record.run, relative, to);
+            hash_progress(&record.forward, relative, to);
         }
         for (step, action, progress) in task.started_actions() {
             (&step, action).hash(to);

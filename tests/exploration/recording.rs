@@ -134,8 +134,8 @@ pub(super) fn brings_late_news(before: &Task, after: &Task, event: &Event) -> bo
         | Event::ParentRequested(_)
         | Event::AlertPublished { .. } => return false,
     };
-    let may_have_run = |task: &Task| task.record(part).is_some_and(|r| r.run.may_have_run);
-    let is_over = before.record(part).is_some_and(|r| !is_awaited(&r.run));
+    let may_have_run = |task: &Task| task.record(part).is_some_and(|r| r.forward.may_have_run);
+    let is_over = before.record(part).is_some_and(|r| !is_awaited(&r.forward));
     is_over && may_have_run(after) && !may_have_run(before)
 }
 

@@ -81,7 +81,7 @@ impl MemoryDeployment {
             steward_submission::process_submission(&self.ports, &queues, text, None, span)
                 .await
                 .unwrap();
-        let sent = send_effects(&self.ports, receipt.sends).await;
+        let sent = send_effects(&self.ports, receipt.effects).await;
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
         receipt.result
     }

@@ -98,10 +98,10 @@ fn task_changes(before: &Task, after: &Task) -> Vec<String> {
 fn step_with_items(name: &StepName, before: &Task, after: &Task) -> Option<String> {
     let record = after.steps.get(name)?;
     let items = record.items.as_ref()?;
-    let old = before.steps.get(name).map(|record| &record.run.state);
+    let old = before.steps.get(name).map(|record| &record.forward.state);
     let count = items.count();
-    (old != Some(&record.run.state))
-        .then(|| format!("{name} {}, {count} items", record.run.state.name()))
+    (old != Some(&record.forward.state))
+        .then(|| format!("{name} {}, {count} items", record.forward.state.name()))
 }
 
 /// Whether the effects request an attempt.

@@ -125,7 +125,7 @@ fn alert_invariants(decision: &DecisionCheck<'_>) -> Invariants {
     let DecisionCheck { workflow, before, after, event, effects, .. } = decision;
     let (ends, in_error) = (decision.ends(), after.process_state == ProcessState::Error);
     let events: Vec<_> = events(effects).filter(|event| event.alerted_end().is_some()).collect();
-    let failed = after.started_parts().filter(|(_, record)| record.run.state.is_failed());
+    let failed = after.started_parts().filter(|(_, record)| record.forward.state.is_failed());
     let failed: Vec<_> = failed.map(|(part, _)| part).collect();
     let left = left_to_undo(workflow, after);
     let names = |steps: &[Part], wanted: &[Part]| steps == wanted;
@@ -345,11 +345,11 @@ fn event_matches(task: &Task, event: &LifecycleEvent) -> bool {
             task.process_state != ProcessState::Pending && event.time == task.submitted_at
         }
         LifecycleEventContent::StepCompleted(data) => task.steps.get(&data.step).is_some_and(|r| {
-            let is_completed = matches!(r.run.state, StepState::Completed { .. });
-            is_completed && r.run.state.newest_attempt() == data.attempt
+            let is_completed = matches!(r.forward.state, StepState::Completed { .. });
+            is_completed && r.forward.state.newest_attempt() == data.attempt
         }),
         LifecycleEventContent::StepFailed(data) => task.record(&data.step).is_some_and(|r| {
-            r.run.state.is_failed() && r.run.state.newest_attempt() == data.attempt
+            r.forward.state.is_failed() && r.forward.state.newest_attempt() == data.attempt
         }),
         LifecycleEventContent::Processed(_) => ended(ProcessState::Processed),
         LifecycleEventContent::Undone(_) => ended(ProcessState::Undone),

@@ -394,7 +394,7 @@ fn needs_documents(answer: &Transition) -> bool {
             let started = task.steps.values().any(|record| {
                 record.items.is_some()
                     || matches!(
-                        record.run.state,
+                        record.forward.state,
                         StepState::Skipped { attempt: None }
                             | StepState::Waiting { attempt: None, .. }
                             | StepState::Completed { attempt: None }

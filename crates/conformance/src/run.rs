@@ -51,7 +51,7 @@ pub struct Patience {
     /// For any other reply.
     pub reply: Duration,
     /// For a reply that should not come.
-    pub settle: Duration,
+    pub silence: Duration,
 }
 
 impl Patience {
@@ -60,14 +60,14 @@ impl Patience {
         start: Duration::from_secs(60),
         first_reply: Duration::from_secs(30),
         reply: Duration::from_secs(15),
-        settle: Duration::from_secs(1),
+        silence: Duration::from_secs(1),
     };
     /// For an agent elsewhere.
     pub const REMOTE: Self = Self {
         start: Duration::ZERO,
         first_reply: Duration::from_secs(60),
         reply: Duration::from_secs(20),
-        settle: Duration::from_secs(3),
+        silence: Duration::from_secs(3),
     };
 }
 
@@ -189,12 +189,12 @@ impl Check<'_> {
         let is_replied = self.replied(Case::Plain, 1, self.patience.first_reply).await;
         let delay = begun.elapsed();
         self.template.slack = (delay * 2).min(SLACK_MAX);
-        self.patience.settle += delay.min(SLACK_MAX);
+        self.patience.silence += delay.min(SLACK_MAX);
         Ok(is_replied)
     }
 
     async fn one_case(&self, case: Case) -> Result<()> {
-        let Patience { reply, settle, .. } = self.patience;
+        let Patience { reply, silence, .. } = self.patience;
         let within_attempt = case.complete_within() + self.template.slack + AFTER_COMPLETE_BY;
         match case {
             // The replies are awaited later.
@@ -227,7 +227,7 @@ impl Check<'_> {
                 let request = self.request(case, 1);
                 self.send(&[request.clone(), request]).await?;
                 self.replied(case, 1, reply).await;
-                sleep(settle).await;
+                sleep(silence).await;
                 Ok(())
             }
             Case::OnceRedriven => self.repeat_after_reply(case, true).await,
@@ -240,10 +240,10 @@ impl Check<'_> {
                 self.request_and_wait(case, 1, reply).await?;
                 self.request_and_wait(case, 2, reply).await
             }
-            Case::Late => self.request_and_wait(case, 1, settle * 2).await,
+            Case::Late => self.request_and_wait(case, 1, silence * 2).await,
             Case::LateRedriven => {
                 self.send_as(&[self.request(case, 1)], &[], true).await?;
-                sleep(settle).await;
+                sleep(silence).await;
                 Ok(())
             }
             Case::Silent
@@ -267,7 +267,7 @@ impl Check<'_> {
         self.send(&request).await?;
         self.replied(case, 1, self.patience.reply).await;
         self.send_as(&request, &[], redriven).await?;
-        sleep(self.patience.settle).await;
+        sleep(self.patience.silence).await;
         Ok(())
     }
 
@@ -294,15 +294,15 @@ impl Check<'_> {
         for case in Case::ALL.into_iter().filter(|case| case.loses_reply()) {
             if self.is_possible(case) {
                 // An agent that has claimed the call stays silent.
-                let Patience { reply, settle, .. } = self.patience;
-                self.replied(case, 1, if case.is_once() { settle } else { reply }).await;
+                let Patience { reply, silence, .. } = self.patience;
+                self.replied(case, 1, if case.is_once() { silence } else { reply }).await;
             }
         }
     }
 
     /// Gives the agent the time to delete the requests to which it replied.
     async fn replied_requests_deleted(&self) {
-        let within = self.patience.settle * 3;
+        let within = self.patience.silence * 3;
         let are_deleted = |observations: &[Observation]| undeleted(observations).is_empty();
         self.target.recorder.wait_for(within, are_deleted).await;
     }

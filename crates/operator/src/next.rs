@@ -75,7 +75,8 @@ pub fn next_events(
             })];
         }
         ProcessState::Error => {
-            let has_failed_step = task.part_spans().any(|(_, record)| record.run.state.is_failed());
+            let has_failed_step =
+                task.part_spans().any(|(_, record)| record.forward.state.is_failed());
             return vec![NextEvent::new(match has_failed_step {
                 true => {
                     "An operator must resubmit, skip or complete the failed step, or undo the task"
@@ -110,7 +111,7 @@ fn calls_in_progress(task: &Task) -> impl Iterator<Item = NextEvent> {
     let without_undo =
         task.part_spans().filter(move |(_, record)| is_undoing && record.undo.is_none());
     without_undo.filter_map(|(run, record)| {
-        let at = Some(record.run.call_may_run_until?);
+        let at = Some(record.forward.call_may_run_until?);
         let others = match run.count() {
             0 | 1 => String::new(),
             count => format!(" and of {} more items", count - 1),

@@ -184,7 +184,7 @@ impl TaskChanges<'_> {
             let step = plan.steps.get(&part.step);
             let waits = step.is_some_and(|step| step.work().is_some_and(|work| work.is_wait()));
             let has_none = step.is_some_and(|step| step.action(Action::Undo).is_none());
-            has_none && !waits && matches!(record.run.state, StepState::Completed { .. })
+            has_none && !waits && matches!(record.forward.state, StepState::Completed { .. })
         });
         let not_undone: Vec<_> = not_undone.map(|(part, _)| part).collect();
         let mut sentences = Vec::new();
@@ -192,7 +192,8 @@ impl TaskChanges<'_> {
             sentences.push(format!("Will then be undone: {}", names(later)));
         }
         for (part, record) in after.started_parts() {
-            if let Some(until) = record.run.in_progress(self.now).filter(|_| record.undo.is_none())
+            if let Some(until) =
+                record.forward.in_progress(self.now).filter(|_| record.undo.is_none())
             {
                 sentences.push(format!(
                     "A call of step {part} may still be in progress. Its undo, and the undos of earlier \

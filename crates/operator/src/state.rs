@@ -59,7 +59,7 @@ impl PartState {
     /// has not started are ignored.
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
-        record.shown_undo().map_or_else(|| Self::of_run(&record.run), Self::of_undo)
+        record.shown_undo().map_or_else(|| Self::of_run(&record.forward), Self::of_undo)
     }
 
     fn of_run(run: &Progress) -> Self {

@@ -107,7 +107,7 @@ pub struct StepView {
 
 impl StepView {
     fn of(record: &StepRecord) -> Self {
-        let Progress { state, failure_count, .. } = record.undo.as_ref().unwrap_or(&record.run);
+        let Progress { state, failure_count, .. } = record.undo.as_ref().unwrap_or(&record.forward);
         let until = state.reply_due_by().or(state.waiting_until());
         Self {
             state: PartState::of(record),
@@ -116,7 +116,7 @@ impl StepView {
             agent: None,
             until,
             error: None,
-            may_have_run: record.run.may_have_run,
+            may_have_run: record.forward.may_have_run,
             items: record.items.as_ref().map(ItemRecords::count),
             item_states: item_states(record),
         }
@@ -160,7 +160,7 @@ impl TaskView {
             let Some(record) = record else { continue };
             let (action, progress) = match &record.undo {
                 Some(undo) => (Action::Undo, undo),
-                None => (Action::Do, &record.run),
+                None => (Action::Do, &record.forward),
             };
             if !matches!(progress.state, StepState::Completed { .. }) {
                 view.error = newest_reason(documents, part, action);
@@ -249,7 +249,7 @@ mod tests {
             })
         };
         assert_eq!(agents(&task), [None, Some("a".to_owned())]);
-        task.steps.get_mut("more").unwrap().run.agent = Some(1);
+        task.steps.get_mut("more").unwrap().forward.agent = Some(1);
         assert_eq!(agents(&task), [None, Some("b".to_owned())]);
     }
 

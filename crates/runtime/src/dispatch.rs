@@ -71,11 +71,11 @@ pub(crate) struct PreparedEffect {
 }
 
 impl PreparedEffect {
-    pub(crate) fn new(send: OutgoingEffect) -> Self {
-        let alerted_end = send.alerted_end();
-        let is_notification = matches!(send.effect, Effect::Notification { .. });
-        let request = RequestSummary::of(&send).map(Box::new);
-        let message = prepare(send);
+    pub(crate) fn new(effect: OutgoingEffect) -> Self {
+        let alerted_end = effect.alerted_end();
+        let is_notification = matches!(effect.effect, Effect::Notification { .. });
+        let request = RequestSummary::of(&effect).map(Box::new);
+        let message = prepare(effect);
         Self { message, request, is_notification, alerted_end }
     }
 
@@ -109,9 +109,9 @@ pub const REFUSAL_ATTRIBUTE: &str = "reason";
 /// for each effect, in the order given.
 pub async fn send_effects<P: Ports>(
     ports: &P,
-    sends: Vec<OutgoingEffect>,
+    effects: Vec<OutgoingEffect>,
 ) -> Vec<Result<(), PortError>> {
-    send_prepared(ports, sends.into_iter().map(PreparedEffect::new).collect()).await
+    send_prepared(ports, effects.into_iter().map(PreparedEffect::new).collect()).await
 }
 
 /// Like [`send_effects`], for effects whose messages are serialised already.
@@ -458,12 +458,12 @@ mod tests {
             }))
             .unwrap();
             let plain = serde_json::to_value(&request).unwrap();
-            let send = OutgoingEffect {
+            let effect = OutgoingEffect {
                 effect: Effect::Request(request),
                 traceparent: None,
                 tenant: None,
             };
-            let PreparedMessage::Queue(sent) = prepare(send) else {
+            let PreparedMessage::Queue(sent) = prepare(effect) else {
                 panic!("a request goes to a queue")
             };
             assert_eq!(serde_json::from_str::<Value>(&sent.body).unwrap(), plain);

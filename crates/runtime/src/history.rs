@@ -6,7 +6,7 @@
 //! tasks themselves are authoritative. A task that ends again after an operator's command is counted each time.
 //!
 //! ```text
-//! counted_until ─┐                       now − SETTLE_TIME ─┐   ┌─ now
+//! counted_until ─┐                       now − COUNT_DELAY ─┐   ┌─ now
 //!     ───┬───────┴┬────────┬────────┬────────┬────────┬─────┴───┴──►
 //!     counted     │ these are counted now             │ not over yet
 //! ```
@@ -30,7 +30,7 @@ use steward_core::model::{
 
 /// The delay between the end of a minute and its count. It covers the time of a scheduler's invocation, the lag of the
 /// index and the difference between clocks.
-pub const SETTLE_TIME: Duration = Duration::from_secs(30);
+pub const COUNT_DELAY: Duration = Duration::from_secs(30);
 
 /// The retention time of the record of a minute.
 pub const RETENTION: Duration = Duration::from_secs(14 * 24 * 3_600);
@@ -167,12 +167,12 @@ pub fn minute_of(time: Timestamp) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(time)
 }
 
-/// The minutes to count now, earliest first. If none was counted before, only the newest minute that has settled.
+/// The minutes to count now, earliest first. If none was counted before, only the newest minute that is complete.
 pub fn uncounted_minutes(
     counted_until: Option<Timestamp>,
     now: Timestamp,
 ) -> impl Iterator<Item = Range<Timestamp>> {
-    let until = minute_of(earlier(now, SETTLE_TIME));
+    let until = minute_of(earlier(now, COUNT_DELAY));
     let oldest = minute_of(earlier(now, RETENTION));
     let from = counted_until.unwrap_or(earlier(until, MINUTE)).max(oldest);
     std::iter::successors(Some(from), |start| Some(later(*start, MINUTE)))
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_is_counted_once_it_has_settled() {
+    fn a_minute_is_counted_after_the_delay() {
         assert_eq!(starts(None, "12:05:29"), [at("12:03:00")]);
         assert_eq!(starts(None, "12:05:30"), [at("12:04:00")]);
         assert_eq!(starts(Some("12:05:00"), "12:06:29"), []);

@@ -193,18 +193,18 @@ async fn send_replies<P: Ports>(
     results: Vec<MessageResult>,
     progress: &BatchProgress,
 ) {
-    let (mut owners, mut sends, mut corrupt) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut owners, mut effects, mut corrupt) = (Vec::new(), Vec::new(), Vec::new());
     for result in results {
         match result {
             MessageResult::Reply(message, reply) => {
                 owners.push(message.message_id);
                 let ReceivedMessage { traceparent, tenant, .. } = message;
-                sends.push(OutgoingEffect { effect: Effect::Reply(*reply), traceparent, tenant });
+                effects.push(OutgoingEffect { effect: Effect::Reply(*reply), traceparent, tenant });
             }
             MessageResult::Overdue(message, task_id) => {
                 owners.push(message.message_id);
                 let effect = overdue_wake(task_id, ports.timing());
-                sends.push(OutgoingEffect {
+                effects.push(OutgoingEffect {
                     effect,
                     traceparent: message.traceparent,
                     tenant: message.tenant,
@@ -215,7 +215,7 @@ async fn send_replies<P: Ports>(
             MessageResult::Corrupt(message) => corrupt.push(message),
         }
     }
-    let (sent, ()) = join(send_effects(ports, sends), alert_corrupt(ports, role, &corrupt)).await;
+    let (sent, ()) = join(send_effects(ports, effects), alert_corrupt(ports, role, &corrupt)).await;
     for (message_id, sent) in owners.into_iter().zip(sent) {
         match sent {
             Ok(()) => progress.done(message_id),

@@ -107,7 +107,7 @@ async fn rows_of(console: &Console, task: Task) -> Result<Vec<AwaitedCallback>, 
 
 /// The parts that await a callback, with their deadlines.
 fn awaited(task: &Task) -> impl Iterator<Item = (Part, Timestamp)> {
-    task.started_parts().filter_map(|(part, record)| match record.run.state {
+    task.started_parts().filter_map(|(part, record)| match record.forward.state {
         StepState::AwaitingCallback { complete_by, .. } => Some((part, complete_by)),
         StepState::Running { .. }
         | StepState::RunningItems

@@ -116,7 +116,7 @@ impl TaskData {
         let awaiting = self
             .task
             .started_parts()
-            .filter(|(_, record)| record.run.state.awaiting_callback().is_some());
+            .filter(|(_, record)| record.forward.state.awaiting_callback().is_some());
         awaiting.map(|(part, _)| part).collect()
     }
 

@@ -202,14 +202,14 @@ async fn postpone<P: Ports>(
     wakes: Vec<(ReceivedMessage, Wake)>,
     progress: &BatchProgress,
 ) {
-    let (mut message_ids, mut sends) = (Vec::new(), Vec::new());
+    let (mut message_ids, mut effects) = (Vec::new(), Vec::new());
     for (ReceivedMessage { message_id, traceparent, tenant, .. }, wake) in wakes {
         let after = pause_before_next_turn(wake.task_id.as_str(), 0);
         let wake = Wake { cause: WakeCause::Waited, ..wake };
         message_ids.push(message_id);
-        sends.push(OutgoingEffect { effect: Effect::Wake { wake, after }, traceparent, tenant });
+        effects.push(OutgoingEffect { effect: Effect::Wake { wake, after }, traceparent, tenant });
     }
-    for (message_id, sent) in message_ids.into_iter().zip(send_effects(ports, sends).await) {
+    for (message_id, sent) in message_ids.into_iter().zip(send_effects(ports, effects).await) {
         match sent {
             Ok(()) => progress.done(message_id),
             Err(error) => {

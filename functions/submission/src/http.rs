@@ -129,7 +129,7 @@ async fn submit<P: Ports>(
         Ok(task_id) => {
             // The task is recorded. If a wake is lost here, the supervisor finds the task.
             for error in
-                send_effects(&*ports, receipt.sends).await.into_iter().filter_map(Result::err)
+                send_effects(&*ports, receipt.effects).await.into_iter().filter_map(Result::err)
             {
                 tracing::warn!(%task_id, error = error_chain(&error), "task recorded, but a wake or notification was not sent");
             }

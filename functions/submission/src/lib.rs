@@ -91,20 +91,21 @@ async fn process<P: Ports>(
         .take_until(progress.last_start())
         .collect()
         .await;
-    let (mut done, mut owners, mut sends) = (BTreeSet::new(), Vec::new(), Vec::new());
+    let (mut done, mut owners, mut effects) = (BTreeSet::new(), Vec::new(), Vec::new());
     for (message_id, receipts) in receipts {
         match receipts {
             Ok(Ok(receipts)) => {
-                let own: Vec<_> = receipts.into_iter().flat_map(|receipt| receipt.sends).collect();
+                let own: Vec<_> =
+                    receipts.into_iter().flat_map(|receipt| receipt.effects).collect();
                 owners.extend(own.iter().map(|_| message_id.clone()));
-                sends.extend(own);
+                effects.extend(own);
                 done.insert(message_id);
             }
             Ok(Err(error)) => log_failure(&message_id, &error),
             Err(_) => {}
         }
     }
-    for (message_id, sent) in owners.into_iter().zip(send_effects(ports, sends).await) {
+    for (message_id, sent) in owners.into_iter().zip(send_effects(ports, effects).await) {
         if let Err(error) = sent
             && done.remove(&message_id)
         {

@@ -31,7 +31,7 @@ pub struct SubmissionResult {
     /// The id of the recorded task, or why the submission was refused.
     pub result: Result<TaskId, SubmissionRefusal>,
     /// The messages to send.
-    pub sends: Vec<OutgoingEffect>,
+    pub effects: Vec<OutgoingEffect>,
 }
 
 impl SubmissionResult {
@@ -95,13 +95,13 @@ pub(crate) fn accepted<P: Ports>(
     });
     let effects = std::iter::once(wake).chain(notice);
     let tenant = &task.tenant;
-    let sends = effects.map(|effect| OutgoingEffect {
+    let effects = effects.map(|effect| OutgoingEffect {
         effect,
         traceparent: traceparent.clone(),
         tenant: tenant.clone(),
     });
-    let sends = sends.collect();
-    SubmissionResult { result: Ok(task_id), sends }
+    let effects = effects.collect();
+    SubmissionResult { result: Ok(task_id), effects }
 }
 
 /// The result of a refused child task: a report to the parent, whose step fails.
@@ -120,7 +120,7 @@ pub(crate) fn refused_child(
     let effect = Effect::ChildEnded(ChildEnded { attempt, ..ended });
     SubmissionResult {
         result: Err(refusal),
-        sends: vec![OutgoingEffect { effect, traceparent, tenant }],
+        effects: vec![OutgoingEffect { effect, traceparent, tenant }],
     }
 }
 
@@ -152,8 +152,8 @@ pub(crate) fn refused<P: Ports>(
     let effects = [reject, Effect::Publish(alert)].into_iter().chain(notice);
     // Nothing is recorded, so there is no task that has a tenant.
     let send = |effect| OutgoingEffect { effect, traceparent: traceparent.clone(), tenant: None };
-    let sends = effects.map(send).collect();
-    SubmissionResult { result: Err(refusal), sends }
+    let effects = effects.map(send).collect();
+    SubmissionResult { result: Err(refusal), effects }
 }
 
 /// The report of a child task to its parent.

@@ -81,6 +81,6 @@ pub(crate) fn undo_refused(
     let refusal = SubmissionRefusal::IdTaken(task_id.to_string());
     SubmissionResult {
         result: Err(refusal),
-        sends: vec![OutgoingEffect { effect, traceparent, tenant }],
+        effects: vec![OutgoingEffect { effect, traceparent, tenant }],
     }
 }

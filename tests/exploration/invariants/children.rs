@@ -60,7 +60,7 @@ pub(super) fn child_violations(
         });
         let backward = task.process_state == ProcessState::Undoing;
         let is_point_of_no_return = workflow.definition.steps[&part.step].point_of_no_return;
-        let waits = record.is_some_and(|record| is_awaited(&record.run));
+        let waits = record.is_some_and(|record| is_awaited(&record.forward));
         check(
             "not awaited when its parent is Undoing",
             !backward || is_point_of_no_return || !waits,
@@ -70,9 +70,10 @@ pub(super) fn child_violations(
             "has no side effects, and cannot have any, when its parent is Undone",
             !undone || undo_by_hand || !child.is_open(model.now),
         );
-        let done_by_hand = record.is_some_and(|r| by_hand(Action::Do, r.run.state.attempt_count()));
+        let done_by_hand =
+            record.is_some_and(|r| by_hand(Action::Do, r.forward.state.attempt_count()));
         let processed = task.process_state == ProcessState::Processed;
-        let completed = record.is_some_and(|record| is_completed(&record.run)) && !done_by_hand;
+        let completed = record.is_some_and(|record| is_completed(&record.forward)) && !done_by_hand;
         check(
             "Processed if its parent is Processed and no operator completed the step",
             !processed
@@ -111,7 +112,7 @@ impl CheckedTransition<'_> {
         let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return };
         let Some(child) = self.after.children.get(step) else { return };
         if let Event::ChildEnded { attempt: Some(refused), .. } = self.event
-            && *refused != old.run.state.attempt_count()
+            && *refused != old.forward.state.attempt_count()
             && self.applied
         {
             violated.push(format!("{step}: the refusal of another attempt is ignored"));

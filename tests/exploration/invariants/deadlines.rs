@@ -24,7 +24,7 @@ impl CheckedTransition<'_> {
         for (part, record) in after.started_parts().filter(|_| backward) {
             let undo = record.undo.as_ref().filter(|undo| has_passed(undo));
             let undo = undo.and_then(|undo| undo.in_progress(now));
-            is_busy |= record.run.in_progress(now).max(undo).is_some()
+            is_busy |= record.forward.in_progress(now).max(undo).is_some()
                 || self.after.is_in_progress(self.workflow, &part);
         }
         if !is_busy && due > later(now, timing.pickup_within) {

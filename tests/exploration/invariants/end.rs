@@ -74,7 +74,7 @@ impl CheckedTransition<'_> {
                 "the alert names only parts that have an undo",
                 !backward || named.iter().all(can),
             );
-            let failed = after.started_parts().filter(|(_, record)| is_failed(&record.run));
+            let failed = after.started_parts().filter(|(_, record)| is_failed(&record.forward));
             let failed: Vec<_> = failed.map(|(part, _)| part).collect();
             check("the alert names the parts that failed", backward || failed == *named);
         }

@@ -26,8 +26,8 @@ impl CheckedTransition<'_> {
                 }
             };
             let at_once = self.workflow.definition.steps[name].for_each.as_ref().unwrap().at_once;
-            let is_each = record.run.state == StepState::RunningItems;
-            let open = items.iter().filter(|item| !has_passed(&item.run)).count();
+            let is_each = record.forward.state == StepState::RunningItems;
+            let open = items.iter().filter(|item| !has_passed(&item.forward)).count();
             let full = open >= at_once as usize || items.started() == items.count();
             let in_time = self.after.now < after.complete_by;
             check(
@@ -72,7 +72,7 @@ fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
     let items = task.steps[step].items.as_ref().unwrap();
     let output = |(position, item): (u32, &StepRecord)| {
         let part = Part { step: step.clone(), item: Some(position) };
-        let output = item.run.output(&part, Action::Do);
+        let output = item.forward.output(&part, Action::Do);
         output.and_then(|key| model.document(&key)).unwrap_or_default()
     };
     (0..).zip(items.iter()).map(output).collect()
@@ -81,8 +81,11 @@ fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
 impl ModelState {
     /// The list of the input that a step or an item uses.
     pub(super) fn items(&self, record: &StepRecord) -> Option<Vec<Value>> {
-        let input =
-            record.run.input_edit_id.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
+        let input = record
+            .forward
+            .input_edit_id
+            .clone()
+            .map_or(DocumentKey::Submission, DocumentKey::Input);
         self.document(&input)?.get("input")?.get("list")?.as_array().cloned()
     }
 }

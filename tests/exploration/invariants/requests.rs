@@ -50,7 +50,7 @@ impl CheckedTransition<'_> {
                 *action == Action::Undo || !has_begun_undo(after),
             );
             let passed =
-                |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
+                |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.forward));
             let is_next = steps[&step.step].after.iter().all(passed);
             check("a step starts after its predecessors", *action == Action::Undo || is_next);
             let number_before = before.progress(step, *action).map(|p| p.state.attempt_count());
@@ -206,7 +206,8 @@ impl CheckedTransition<'_> {
             return;
         };
         let Some(list) = input.get("list").and_then(Value::as_array) else { return };
-        for (part, record) in after.started_parts().filter(|(_, record)| is_completed(&record.run))
+        for (part, record) in
+            after.started_parts().filter(|(_, record)| is_completed(&record.forward))
         {
             let Some(position) = part.item else { continue };
             let own = self.after.items(record);
@@ -261,7 +262,7 @@ impl CheckedTransition<'_> {
         if has_late_news {
             successors.clear();
         }
-        let is_awaited = |record: &StepRecord| is_awaited(&record.run);
+        let is_awaited = |record: &StepRecord| is_awaited(&record.forward);
         for (other, record) in
             after.started_parts().filter(|(other, _)| successors.contains(&other.step))
         {
@@ -280,7 +281,7 @@ impl CheckedTransition<'_> {
         check("an undo waits for the calls of its own part", !may_be_in_progress(part));
         let own = after.record(part);
         check("an undo waits for the attempt of its own part", !own.is_some_and(is_awaited));
-        let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
+        let ran = own.is_some_and(|own| is_completed(&own.forward)) || self.after.was_decided(part);
         check("only a part that may have run is undone", ran);
         // Once an undo has begun, nothing cancels it.
         let goes_on = has_begun_undo(self.tasks().0);

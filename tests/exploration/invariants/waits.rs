@@ -25,7 +25,7 @@ impl CheckedTransition<'_> {
         if !self.starts(after) {
             return;
         }
-        let passed = |name| after.steps.get(name).is_some_and(|record| has_passed(&record.run));
+        let passed = |name| after.steps.get(name).is_some_and(|record| has_passed(&record.forward));
         for (name, step) in &self.workflow.definition.steps {
             if !after.steps.contains_key(name) && step.after.iter().all(passed) {
                 violated.push(format!("{name}: a step that is ready has started"));
@@ -58,13 +58,14 @@ impl CheckedTransition<'_> {
         for (name, source) in &self.workflow.whens {
             let name: StepName = name.parse().unwrap();
             let Some(record) = after.steps.get(&name) else { continue };
-            if before.steps.get(&name).is_some_and(|old| old.run.state == record.run.state) {
+            if before.steps.get(&name).is_some_and(|old| old.forward.state == record.forward.state)
+            {
                 continue;
             }
             let holds = self.condition(after, source);
             let by_hand =
-                matches!(self.event, Event::CommandReceived(_)) && has_passed(&record.run);
-            let is_right = match record.run.state {
+                matches!(self.event, Event::CommandReceived(_)) && has_passed(&record.forward);
+            let is_right = match record.forward.state {
                 StepState::Skipped { attempt: None } => holds == Some(false),
                 StepState::Running { attempt: 1, .. } => holds == Some(true),
                 StepState::Failed { attempt: None } => holds.is_none(),
@@ -77,7 +78,7 @@ impl CheckedTransition<'_> {
                 | StepState::Skipped { .. } => true,
             };
             if !is_right && !by_hand {
-                let state = record.run.state.name();
+                let state = record.forward.state.name();
                 violated.push(format!(
                     "{name}: its state matches its `when`; not {state} if that is {holds:?}"
                 ));
@@ -94,7 +95,7 @@ impl CheckedTransition<'_> {
         }
         let step = source.parse().unwrap();
         let record = task.record(&step)?;
-        self.after.document(&record.run.output(&step, Action::Do)?)?.get("ok")?.as_bool()
+        self.after.document(&record.forward.output(&step, Action::Do)?)?.get("ok")?.as_bool()
     }
 
     /// A wait is as long as defined, and only an operator ends it earlier.
@@ -130,13 +131,13 @@ impl CheckedTransition<'_> {
                     violated.push(format!("{name}: {text}"));
                 }
             };
-            let until = waits_until(&record.run);
+            let until = waits_until(&record.forward);
             let begins = old.is_none() && until.is_some();
             check("a wait is as long as defined", !begins || until == Some(later(now, *wait)));
-            let over = old.and_then(|old| waits_until(&old.run));
+            let over = old.and_then(|old| waits_until(&old.forward));
             let skew = self.workflow.timing.clock_skew;
             let soon = if *self.event == Event::Wake { later(now, skew) } else { now };
-            let ended = is_completed(&record.run);
+            let ended = is_completed(&record.forward);
             let commanded = matches!(self.event, Event::CommandReceived(_));
             check(
                 "a wait ends when it is over",
@@ -163,7 +164,7 @@ impl CheckedTransition<'_> {
                     || until.is_none()
                     || *self.event == Event::Swept,
             );
-            let skipped = matches!(record.run.state, StepState::Skipped { .. });
+            let skipped = matches!(record.forward.state, StepState::Skipped { .. });
             check(
                 "no wait is given up in an undo that may be abandoned",
                 !skipped || over.is_none() || commanded || is_final_undo || is_undone,

@@ -50,7 +50,7 @@ pub(super) fn has_passed(state: &StepState) -> bool {
 /// waited for anyway.
 pub(super) fn in_progress_until(record: &StepRecord) -> Option<Timestamp> {
     let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
-    record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
+    record.forward.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
 }
 
 /// Whether a report says that a step of an Undone task took effect, or may have. The task then changes to Error.
@@ -81,16 +81,16 @@ pub(super) fn ran_although_undone(before: &Task, after: &Task, event: &Event) ->
     let is_passed = |undo: &Option<Progress>| {
         undo.as_ref().is_some_and(|undo| undo.state.is_completed_or_skipped())
     };
-    let shows_effect = !old.run.may_have_run && new.run.may_have_run
-        || old.run.stray_effects != new.run.stray_effects
+    let shows_effect = !old.forward.may_have_run && new.forward.may_have_run
+        || old.forward.stray_effects != new.forward.stray_effects
         || is_passed(&old.undo) && !is_passed(&new.undo)
         // Its child task was Processed, and another effect came to light.
-        || old.run.child_revision != new.run.child_revision;
+        || old.forward.child_revision != new.forward.child_revision;
     had_ended && after.process_state == ProcessState::Error && shows_effect
 }
 
 pub(super) fn has_effect(record: &StepRecord) -> bool {
-    matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
+    matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run
 }
 
 /// Whether a part has an undo, may have run, and is neither undone nor was its undo skipped.
@@ -108,7 +108,7 @@ pub(super) fn left_to_undo(workflow: &Workflow, task: &Task) -> Vec<Part> {
 
 /// Whether an agent or a callback is awaited.
 pub(super) fn is_awaited(record: &StepRecord) -> bool {
-    matches!(record.run.state, StepState::Running { .. } | StepState::AwaitingCallback { .. })
+    matches!(record.forward.state, StepState::Running { .. } | StepState::AwaitingCallback { .. })
 }
 
 /// Whether the submission of a child task belongs to the running step and has the child's id.

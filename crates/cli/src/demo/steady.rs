@@ -29,9 +29,9 @@ use super::{
 use crate::table::table;
 
 /// How long after its end a task is audited. By then its alert has arrived, and calls that outlived it have ended.
-const SETTLE: Duration = Duration::from_secs(60);
+const AUDIT_DELAY: Duration = Duration::from_secs(60);
 
-/// How long the store keeps a task after its end: longer than [`SETTLE`] and the delay of a notification, and short, so that
+/// How long the store keeps a task after its end: longer than [`AUDIT_DELAY`] and the delay of a notification, and short, so that
 /// the files stay small. It is a share of the run, so that items expire before the second quarter ends.
 const RETENTION_SHARE: u32 = 6;
 
@@ -62,7 +62,7 @@ struct SteadyRun<'a> {
     data: &'a Path,
     audit: Audit,
     /// Tasks that have ended and are not audited yet, by number, with the time of their end.
-    settling: Vec<(usize, Instant)>,
+    waiting: Vec<(usize, Instant)>,
     quarters: [Quarter; QUARTERS],
     submitted: usize,
     /// Submissions that were left out because too many tasks were running.
@@ -101,7 +101,7 @@ pub(super) async fn run(
         host: &host,
         data: data.path(),
         audit: Audit::of(scenario),
-        settling: Vec::new(),
+        waiting: Vec::new(),
         quarters: [quarter()?, quarter()?, quarter()?, quarter()?],
         submitted: 0,
         skipped: 0,
@@ -164,7 +164,7 @@ impl SteadyRun<'_> {
             if started.elapsed() >= next_sample {
                 next_sample += sample_every;
                 self.sample(quarter_of(started.elapsed(), run_for))?;
-                self.audit_settled(SETTLE).await?;
+                self.audit_ended(AUDIT_DELAY).await?;
                 // The recorder keeps every value of a histogram until it is read.
                 drop(counters.snapshot());
             }
@@ -186,19 +186,19 @@ impl SteadyRun<'_> {
         Ok(())
     }
 
-    /// Audits the tasks that ended at least `settle` ago, and forgets all about them.
-    async fn audit_settled(&mut self, settle: Duration) -> Result<()> {
+    /// Audits the tasks that ended at least `delay` ago, and forgets all about them.
+    async fn audit_ended(&mut self, delay: Duration) -> Result<()> {
         let ended =
             std::mem::take(&mut self.client.progress.lock().ended_tasks).unwrap_or_default();
         self.client.progress.lock().ended_tasks = Some(Vec::new());
         for (id, at) in ended {
             let number = id.rsplit('-').next().and_then(|number| number.parse().ok());
-            self.settling.push((number.with_context(|| format!("the task id {id}"))?, at));
+            self.waiting.push((number.with_context(|| format!("the task id {id}"))?, at));
         }
-        let (settled, settling): (Vec<_>, Vec<_>) =
-            self.settling.drain(..).partition(|(_, at)| at.elapsed() >= settle);
-        self.settling = settling;
-        let numbers: Vec<_> = settled.into_iter().map(|(number, _)| number).collect();
+        let (due, waiting): (Vec<_>, Vec<_>) =
+            self.waiting.drain(..).partition(|(_, at)| at.elapsed() >= delay);
+        self.waiting = waiting;
+        let numbers: Vec<_> = due.into_iter().map(|(number, _)| number).collect();
         self.audit(&numbers).await
     }
 
@@ -236,10 +236,10 @@ impl SteadyRun<'_> {
         while !self.client.progress.lock().running.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let settle = humantime::format_duration(SETTLE);
-        announce(&format!("waiting {settle} for late alerts and calls, then auditing"));
-        tokio::time::sleep(SETTLE).await;
-        self.audit_settled(Duration::ZERO).await?;
+        let delay = humantime::format_duration(AUDIT_DELAY);
+        announce(&format!("waiting {delay} for late alerts and calls, then auditing"));
+        tokio::time::sleep(AUDIT_DELAY).await;
+        self.audit_ended(Duration::ZERO).await?;
         self.audit.findings.extend(messages_left(self.services).await);
         let unended: Vec<_> = self.client.progress.lock().running.keys().cloned().collect();
         let finding = |id| format!("{id}: the client never received a notification of its end");

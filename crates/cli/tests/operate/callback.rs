@@ -9,7 +9,7 @@ use crate::harness::OperatorHarness;
 fn is_awaiting_callback(task: &steward_core::model::task::Task) -> bool {
     let ask: Part = "ask".parse().unwrap();
     task.record(&ask)
-        .is_some_and(|record| matches!(record.run.state, StepState::AwaitingCallback { .. }))
+        .is_some_and(|record| matches!(record.forward.state, StepState::AwaitingCallback { .. }))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -158,7 +158,11 @@ fn more_for_agents(step: &StepDefinition) -> usize {
 /// The size of the record of one part without its items, in bytes.
 #[must_use]
 pub fn part_bytes(record: &StepRecord) -> usize {
-    bytes_of(&StepRecord { run: record.run.clone(), undo: record.undo.clone(), items: None })
+    bytes_of(&StepRecord {
+        forward: record.forward.clone(),
+        undo: record.undo.clone(),
+        items: None,
+    })
 }
 
 /// The largest size that a step contributes, in bytes. `count` is the number of items if it has `for_each`.
@@ -264,7 +268,7 @@ fn without_started_items(count: u32) -> ItemRecords<StepRecord> {
 /// The record of a part in the state that needs most space.
 fn largest_record(has_undo: bool) -> StepRecord {
     let progress = largest_progress();
-    StepRecord { undo: has_undo.then(|| progress.clone()), run: progress, items: None }
+    StepRecord { undo: has_undo.then(|| progress.clone()), forward: progress, items: None }
 }
 
 fn largest_progress() -> Progress {

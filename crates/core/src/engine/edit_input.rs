@@ -100,17 +100,18 @@ fn check_items_unchanged(
         ));
     }
     for ((index, item), record) in (0_u32..).zip(new.iter()).zip(items.iter()) {
-        let Some(old) = list(record.run.input_edit_id.as_ref())? else { return Ok(()) };
+        let Some(old) = list(record.forward.input_edit_id.as_ref())? else { return Ok(()) };
         let part = Part { step: name.clone(), item: Some(index) };
-        let is_replaced = executor.steps.contains(&part) && can_be_replaced(executor, &record.run);
+        let is_replaced =
+            executor.steps.contains(&part) && can_be_replaced(executor, &record.forward);
         if old.get(index as usize) == Some(item) || is_replaced {
             continue;
         }
         return Err(format!(
             "step {name}: item {name}[{index}] is {}{}, but the edited input changes it: an edit can \
              only replace items that it resubmits and that have not run, at the same index",
-            record.run.state.name(),
-            if record.run.may_have_run { " and may have run" } else { "" },
+            record.forward.state.name(),
+            if record.forward.may_have_run { " and may have run" } else { "" },
         ));
     }
     Ok(())
@@ -136,7 +137,7 @@ fn store_slices(
     edit: &CommandId,
 ) -> Result<(), RefusalReason> {
     let record = executor.change.task.steps.get(name);
-    let running = record.filter(|record| record.run.state == StepState::RunningItems);
+    let running = record.filter(|record| record.forward.state == StepState::RunningItems);
     let slices = running.and_then(|record| record.items.as_ref()?.slices());
     let Some(slices) = slices else { return Ok(()) };
     let list = match executor.change.sources().items(name, each, Some(edit)) {

@@ -127,7 +127,7 @@ fn start_items(
         change.documents.extend(slice_documents(name, &version, slices, &items, change.now())?);
     }
     let mut record = StepRecord::new(StepState::RunningItems);
-    record.run.input_edit_id = input;
+    record.forward.input_edit_id = input;
     record.items = Some(ItemRecords::new(count).with_slices(slices));
     change.task.steps.insert(name.clone(), record);
     // The items start in the next round. If there are none, the step completes in that round.
@@ -184,8 +184,8 @@ fn advance_items(change: &mut TaskChange<'_>) -> bool {
         }
         let Some(record) = change.task.steps.get_mut(name) else { continue };
         let have_passed = record.items.as_ref().is_some_and(ItemRecords::are_completed_or_skipped);
-        if record.run.state == StepState::RunningItems && have_passed {
-            record.run.state = StepState::Completed { attempt: None };
+        if record.forward.state == StepState::RunningItems && have_passed {
+            record.forward.state = StepState::Completed { attempt: None };
             any = true;
         }
     }
@@ -195,14 +195,15 @@ fn advance_items(change: &mut TaskChange<'_>) -> bool {
 /// The indices of the items that can start now.
 fn next_items(change: &TaskChange<'_>, name: &StepName, at_once: u32) -> std::ops::Range<u32> {
     let record = change.task.steps.get(name);
-    let Some(items) =
-        record.filter(|r| r.run.state == StepState::RunningItems).and_then(|r| r.items.as_ref())
+    let Some(items) = record
+        .filter(|r| r.forward.state == StepState::RunningItems)
+        .and_then(|r| r.items.as_ref())
     else {
         return 0..0;
     };
     let started = items.started();
     let is_open = |record: &StepRecord| {
-        !record.run.state.is_completed_or_skipped() && !record.run.state.is_failed()
+        !record.forward.state.is_completed_or_skipped() && !record.forward.state.is_failed()
     };
     let open = items.spans().filter(|(_, record)| is_open(record));
     let open: u32 = open.map(|(items, _)| items.end.saturating_sub(items.start)).sum();

@@ -45,7 +45,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
         for (_, part) in record.part_spans(name) {
-            if part.run.state.reply_due_by().is_some() {
+            if part.forward.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
             } else if has_effect(part) && !task.undo_is_final {
                 return PointOfNoReturn::Passed(name.clone());
@@ -69,7 +69,7 @@ pub fn is_undo_final(task: &Task) -> bool {
 pub fn was_processed(plan: &Plan, task: &Task) -> bool {
     task.process_state == ProcessState::Error
         && is_complete(plan, task)
-        && task.part_spans().any(|(_, record)| record.run.has_stray_effect())
+        && task.part_spans().any(|(_, record)| record.forward.has_stray_effect())
 }
 
 /// The parts whose undo has completed, but did not revert a stray effect. An operator has neither acknowledged the effect
@@ -84,7 +84,7 @@ pub fn parts_with_stray_effects<'a>(
     // A child task that says that it is undone has checked its own effects.
     let records = spans(plan, task, move |step, record| {
         !plan.step(step).runs_child()
-            && record.run.has_stray_effect()
+            && record.forward.has_stray_effect()
             && record.undo.as_ref().is_some_and(by_service)
     });
     records.flat_map(PartSpan::parts)
@@ -124,7 +124,8 @@ pub fn outstanding(plan: &Plan, task: &Task) -> Vec<Part> {
 /// or their submissions may still be in a queue, and would run beside the undo of the other items.
 #[must_use]
 pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
-    let may_act = |record: &StepRecord| is_awaited(record) || record.run.in_progress(now).is_some();
+    let may_act =
+        |record: &StepRecord| is_awaited(record) || record.forward.in_progress(now).is_some();
     let is_open = |record: &StepRecord, step: &StepName| {
         is_awaited(record) || record.in_progress(now).is_some() || is_left(plan, step, record)
     };
@@ -214,10 +215,10 @@ fn has_undo(plan: &Plan, name: &StepName) -> bool {
 
 /// Whether an attempt at doing the part is in progress, or its callback is awaited.
 fn is_awaited(record: &StepRecord) -> bool {
-    record.run.state.reply_due_by().is_some()
+    record.forward.state.reply_due_by().is_some()
 }
 
 /// Whether the part completed, or may have run.
 fn has_effect(record: &StepRecord) -> bool {
-    matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
+    matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run
 }

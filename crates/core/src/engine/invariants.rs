@@ -64,7 +64,7 @@ impl Task {
                     || items.as_ref().map_or_else(String::new, |items| format!("{items:?}"));
                 let subject = || format!("step {name}{}", items());
                 require(subject, &part_invariants(self, plan, name, step, part))?;
-                require(subject, &progress_invariants(self, step, Action::Do, &part.run))?;
+                require(subject, &progress_invariants(self, step, Action::Do, &part.forward))?;
                 if let Some(undo) = &part.undo {
                     let subject = || format!("undo of step {name}{}", items());
                     require(subject, &progress_invariants(self, step, Action::Undo, undo))?;
@@ -142,11 +142,11 @@ fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
     let may_be_in_progress = |(_, record): (PartSpan<'_>, &StepRecord)| {
         let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
         let until =
-            record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until));
+            record.forward.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until));
         until > task.ended_at
     };
     let has_passed_step =
-        |name| task.steps.get(name).is_some_and(|record| has_passed(&record.run.state));
+        |name| task.steps.get(name).is_some_and(|record| has_passed(&record.forward.state));
     [
         (
             "Processed: every step completed or was skipped",
@@ -186,7 +186,7 @@ fn due_invariants(
     // By a clock that is behind, the call of the step itself may be in progress although its undo has begun since.
     let calls = task.part_spans().filter_map(|(_, record)| {
         let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
-        record.run.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
+        record.forward.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
     });
     let mut calls = calls.filter(|until| backward && *until > now);
     let mut waits = waits.map(|until| later((*until).max(now), pickup_within));
@@ -217,12 +217,12 @@ fn list_invariants(
     step: &CompiledStep,
     record: &StepRecord,
 ) -> [(&'static str, bool); 7] {
-    let is_running = record.run.state == StepState::RunningItems;
+    let is_running = record.forward.state == StepState::RunningItems;
     let items = record.items.as_ref();
     let each = step.definition.for_each.as_ref();
     let all_passed = items.is_some_and(|items| {
         items.started() == items.count()
-            && items.spans().all(|(_, item)| has_passed(&item.run.state))
+            && items.spans().all(|(_, item)| has_passed(&item.forward.state))
     });
     let within_limit = |items: &ItemRecords<StepRecord>, action| {
         let open = items.spans().filter_map(|(range, item)| {
@@ -233,7 +233,7 @@ fn list_invariants(
         each.is_some_and(|each| open.sum::<u64>() <= u64::from(each.at_once))
     };
     let goes_on = task.process_state == ProcessState::Processing && task.paused_at.is_none();
-    let completed = matches!(record.run.state, StepState::Completed { .. });
+    let completed = matches!(record.forward.state, StepState::Completed { .. });
     [
         ("only a step with `for_each` has items", items.is_none() || each.is_some()),
         ("a step whose items run has items", !is_running || items.is_some()),
@@ -275,18 +275,18 @@ fn part_invariants(
     let undo_runs = undo.is_some_and(is_awaited);
     let is_later =
         |span: PartSpan<'_>| plan.find(span.step).is_some_and(|step| step.ancestors.contains(name));
-    let mut awaited = task.part_spans().filter(|(_, other)| is_awaited(&other.run.state));
+    let mut awaited = task.part_spans().filter(|(_, other)| is_awaited(&other.forward.state));
     let in_order = !undo_runs || !awaited.any(|(span, _)| is_later(span));
     let has_begun_undo = || task.part_spans().any(|(_, other)| other.undo.is_some());
     // The undo of a paused task is cancelled when the task is resumed.
     let undoes =
         matches!(state, ProcessState::Undoing | ProcessState::Undone) && task.paused_at.is_none();
     let is_past_return = step.definition.point_of_no_return
-        && matches!(record.run.state, StepState::Completed { .. });
+        && matches!(record.forward.state, StepState::Completed { .. });
     [
         (
             "Processing: it has not failed",
-            state != ProcessState::Processing || !record.run.state.is_failed(),
+            state != ProcessState::Processing || !record.forward.state.is_failed(),
         ),
         (
             "Undoing: its undo has not failed",
@@ -294,7 +294,7 @@ fn part_invariants(
         ),
         ("only a step with an undo is undone", undo.is_none() || step.undo().is_some()),
         ("it is undone only if the task is", undo.is_none() || task.undo_reason.is_some()),
-        ("its undo waits for its own attempt", !undo_runs || !is_awaited(&record.run.state)),
+        ("its undo waits for its own attempt", !undo_runs || !is_awaited(&record.forward.state)),
         ("its undo waits for the attempts of later steps", in_order),
         (
             "past the point of no return no undo begins",
@@ -375,7 +375,7 @@ fn progress_invariants(
 /// Whether a part has an undo, took effect or may have, and is not undone yet.
 fn is_left_to_undo(step: &CompiledStep, record: &StepRecord) -> bool {
     let has_effect =
-        matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run;
+        matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run;
     let is_undone = record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state));
     step.undo().is_some() && has_effect && !is_undone
 }

@@ -88,7 +88,7 @@ impl ValueSources<'_> {
             return items.get(index as usize).cloned().ok_or_else(missing);
         };
         let version = match edit {
-            Some(edit) if record.run.input_edit_id.as_ref() != Some(edit) => {
+            Some(edit) if record.forward.input_edit_id.as_ref() != Some(edit) => {
                 ItemListVersion::Edited(edit.clone())
             }
             Some(_) | None => ItemListVersion::Started(slices.fingerprint),

@@ -56,10 +56,10 @@ pub(crate) fn events_of_change(
     let is_new_start = before.process_state == ProcessState::Pending
         && after.process_state != ProcessState::Pending;
     let completed = completed_steps(after).filter(|(name, record)| {
-        before.steps.get(*name).is_none_or(|old| old.run.state != record.run.state)
+        before.steps.get(*name).is_none_or(|old| old.forward.state != record.forward.state)
     });
     let failed = failed_parts(after).filter(|(part, record)| {
-        before.record(part).is_none_or(|old| old.run.state != record.run.state)
+        before.record(part).is_none_or(|old| old.forward.state != record.forward.state)
     });
     let events = Events { plan, task: after, now };
     let submitted = is_new_start.then(|| events.submitted()).flatten();
@@ -83,10 +83,11 @@ pub(crate) fn lost_events(
     };
     let completed = completed_steps(task).filter(|(name, record)| match cause {
         MayHaveLost::Sweep => false,
-        MayHaveLost::Wake => record.run.state.newest_attempt().is_none(),
-        MayHaveLost::Reply(of) => record.run.state.newest_attempt().is_none() || name == of,
+        MayHaveLost::Wake => record.forward.state.newest_attempt().is_none(),
+        MayHaveLost::Reply(of) => record.forward.state.newest_attempt().is_none() || name == of,
         MayHaveLost::Command => {
-            record.run.state.newest_attempt().is_none() || record.run.completed_by_hand.is_some()
+            record.forward.state.newest_attempt().is_none()
+                || record.forward.completed_by_hand.is_some()
         }
     });
     let events = Events { plan, task, now };
@@ -116,7 +117,7 @@ pub(crate) fn end_event(plan: &Plan, task: &Task) -> Option<Effect> {
 }
 
 fn completed_steps(task: &Task) -> impl Iterator<Item = (&StepName, &StepRecord)> {
-    let is_completed = |record: &StepRecord| match record.run.state {
+    let is_completed = |record: &StepRecord| match record.forward.state {
         StepState::Completed { .. } => true,
         StepState::Running { .. }
         | StepState::AwaitingCallback { .. }
@@ -129,7 +130,7 @@ fn completed_steps(task: &Task) -> impl Iterator<Item = (&StepName, &StepRecord)
 }
 
 fn failed_parts(task: &Task) -> impl Iterator<Item = (Part, &StepRecord)> {
-    let failed = task.part_spans().filter(|(_, record)| record.run.state.is_failed());
+    let failed = task.part_spans().filter(|(_, record)| record.forward.state.is_failed());
     failed.flat_map(|(run, record)| run.parts().map(move |part| (part, record)))
 }
 
@@ -173,9 +174,9 @@ impl<'a> Events<'a> {
         LifecycleEventContent::StepCompleted(StepCompletedData {
             task: TaskData::of(self.task),
             step: step.clone(),
-            attempt: record.run.state.newest_attempt(),
+            attempt: record.forward.state.newest_attempt(),
             items: record.items.as_ref().map(ItemRecords::count),
-            command_id: record.run.completed_by_hand.clone(),
+            command_id: record.forward.completed_by_hand.clone(),
         })
     }
 
@@ -183,9 +184,9 @@ impl<'a> Events<'a> {
         LifecycleEventContent::StepFailed(StepFailedData {
             task: TaskData::of(self.task),
             step,
-            attempt: record.run.state.newest_attempt(),
-            failed_attempts: record.run.failure_count,
-            may_have_run: record.run.may_have_run,
+            attempt: record.forward.state.newest_attempt(),
+            failed_attempts: record.forward.failure_count,
+            may_have_run: record.forward.may_have_run,
         })
     }
 }

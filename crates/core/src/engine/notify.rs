@@ -74,10 +74,10 @@ fn task_output(sources: ValueSources<'_>) -> Result<Option<Value>, String> {
 pub fn result_key(task: &Task) -> DocumentKey {
     let mut fingerprint = task.input_edit_id.as_ref().map(ToString::to_string).unwrap_or_default();
     for (part, record) in task.started_parts() {
-        let state = &record.run.state;
+        let state = &record.forward.state;
         fingerprint.push_str(&format!("/{part} {} {}", state.name(), state.attempt_count()));
         // An operator's output differs from the output of an agent's attempt with the same number.
-        if let Some(command) = &record.run.completed_by_hand {
+        if let Some(command) = &record.forward.completed_by_hand {
             fingerprint.push_str(&format!(" by {command}"));
         }
     }
@@ -142,7 +142,7 @@ fn alert(task: &Task, plan: &Plan) -> EventData {
     match task.direction() {
         Action::Undo => EventData::UndoFailed(details(graph::outstanding(plan, task))),
         Action::Do => {
-            let failed = task.part_spans().filter(|(_, record)| record.run.state.is_failed());
+            let failed = task.part_spans().filter(|(_, record)| record.forward.state.is_failed());
             EventData::TaskInError(details(failed.flat_map(|(run, _)| run.parts()).collect()))
         }
     }

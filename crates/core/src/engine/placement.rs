@@ -130,7 +130,7 @@ fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
 /// in the worst case; the others have passed and share a few records.
 fn reserved_for_items(items: &ItemRecords<StepRecord>, at_once: usize) -> usize {
     let (passed, open): (Vec<_>, Vec<_>) =
-        items.spans().partition(|(_, record)| record.run.state.is_completed_or_skipped());
+        items.spans().partition(|(_, record)| record.forward.state.is_completed_or_skipped());
     let passed: usize = passed.iter().map(|(items, _)| items.len()).sum();
     let in_progress = at_once.min((items.count() as usize).saturating_sub(passed));
     PASSED_ITEMS_BYTES + in_progress.saturating_sub(open.len()) * OPEN_ITEM_BYTES

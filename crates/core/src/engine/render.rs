@@ -77,8 +77,8 @@ fn cancel_starts(
 fn revert_start(change: &mut TaskChange<'_>, StartedPart { part, action, before }: &StartedPart) {
     match (action, before, change.task.part_record_mut(part)) {
         (Action::Do, Some(before), Some(record)) => {
-            let child_revision = record.run.child_revision;
-            record.run = Progress { child_revision, ..before.clone() };
+            let child_revision = record.forward.child_revision;
+            record.forward = Progress { child_revision, ..before.clone() };
         }
         (Action::Undo, before, Some(record)) => record.undo.clone_from(before),
         (Action::Do, None, _) => drop(change.task.steps.remove(&part.step)),

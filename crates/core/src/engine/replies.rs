@@ -211,7 +211,7 @@ pub(crate) fn child_ended<'a>(
         return PendingDecision::Illegal(format!("step `{step}` runs no child task"));
     };
     let (action, progress) =
-        record.undo.as_ref().map_or((Action::Do, &record.run), |undo| (Action::Undo, undo));
+        record.undo.as_ref().map_or((Action::Do, &record.forward), |undo| (Action::Undo, undo));
     let forward = matches!(
         outcome,
         ChildOutcome::Processed { .. }
@@ -219,7 +219,7 @@ pub(crate) fn child_ended<'a>(
             | ChildOutcome::Refused { .. }
             | ChildOutcome::Error { not_undone: false, .. }
     );
-    if record.run.child_revision.is_some_and(|last| revision.is_some_and(|now| now < last))
+    if record.forward.child_revision.is_some_and(|last| revision.is_some_and(|now| now < last))
         || child.is_some_and(|child| child_id(input.task, step).ok().as_ref() != Some(child))
         || action == Action::Do && is_refusal_of_another(outcome, refused, progress)
     {
@@ -251,9 +251,12 @@ pub(crate) fn child_ended<'a>(
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => match action {
             Action::Do => child_changed(input, (step, progress), outcome, revision),
-            Action::Undo => {
-                child_changed_after_undo(input, (step, &record.run, progress), outcome, revision)
-            }
+            Action::Undo => child_changed_after_undo(
+                input,
+                (step, &record.forward, progress),
+                outcome,
+                revision,
+            ),
         },
     }
 }

@@ -290,7 +290,8 @@ mod tests {
         .unwrap();
         if let (Some(edit), None) = (edit, part.item) {
             let mut record = StepRecord::new(StepState::Completed { attempt: Some(1) });
-            record.run = Progress { input_edit_id: Some(edit.parse().unwrap()), ..record.run };
+            record.forward =
+                Progress { input_edit_id: Some(edit.parse().unwrap()), ..record.forward };
             task.steps.insert(part.step.clone(), record);
         }
         task
@@ -381,7 +382,7 @@ mod tests {
         let (after, stored, effects) = wake(&plan, &task, &loaded);
         let sent = effects.iter().any(|effect| matches!(effect, Effect::Request(_)));
         assert!(!sent, "a request is sent");
-        assert!(after.steps["a"].run.state.is_failed());
+        assert!(after.steps["a"].forward.state.is_failed());
         let (key, body) = stored.first_key_value().unwrap();
         assert!(matches!(key, DocumentKey::Failure(_)));
         let reason = body["reason"].as_str().unwrap();

@@ -233,7 +233,7 @@ impl<'a> TaskChange<'a> {
     /// Records that an operator knows the effects at other agents, and under earlier keys.
     pub(crate) fn acknowledge_stray_effects(&mut self) {
         let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
-        let known = records.flat_map(|record| &mut record.run.stray_effects);
+        let known = records.flat_map(|record| &mut record.forward.stray_effects);
         known.for_each(|stray_effect| stray_effect.acknowledged = true);
     }
 
@@ -291,7 +291,7 @@ impl<'a> TaskChange<'a> {
             let steps = self.task.steps.iter_mut().filter(|(name, _)| runs_child(name));
             let started = steps
                 .flat_map(|(_, record)| record.part_records_mut())
-                .map(|record| &mut record.run)
+                .map(|record| &mut record.forward)
                 .filter(|run| run.state.newest_attempt().is_some());
             started.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
         }
@@ -313,7 +313,7 @@ pub(crate) fn started_progress<'t>(
     }
     let record = task.part_record_mut(part)?;
     Some(match action {
-        Action::Do => &mut record.run,
+        Action::Do => &mut record.forward,
         Action::Undo => record.undo.get_or_insert_with(|| Progress::new(not_started)),
     })
 }

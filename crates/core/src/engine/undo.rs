@@ -77,7 +77,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
         .task
         .part_spans()
         .filter_map(|(run, record)| {
-            let complete_by = record.run.state.deferred_by()?;
+            let complete_by = record.forward.state.deferred_by()?;
             (complete_by <= now).then_some((run, complete_by))
         })
         .flat_map(|(run, complete_by)| run.parts().map(move |part| (part, complete_by)))
@@ -90,7 +90,7 @@ fn abandon_forward_steps(change: &mut TaskChange<'_>) {
         if step.work().is_wait() {
             continue;
         }
-        for StepRecord { run, .. } in record.part_records_mut() {
+        for StepRecord { forward: run, .. } in record.part_records_mut() {
             run.state = match run.state {
                 StepState::Waiting {
                     attempt: Some(attempt),
@@ -124,9 +124,9 @@ fn end_waits(change: &mut TaskChange<'_>) {
     let plan = change.plan();
     for (name, record) in &mut change.task.steps {
         if plan.step(name).waits()
-            && let StepState::Waiting { attempt, .. } = record.run.state
+            && let StepState::Waiting { attempt, .. } = record.forward.state
         {
-            record.run.state = StepState::Skipped { attempt };
+            record.forward.state = StepState::Skipped { attempt };
         }
     }
 }

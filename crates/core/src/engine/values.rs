@@ -258,11 +258,11 @@ impl<'s> ValueSources<'s> {
             return self.part_output(own, self.task.record(own)?);
         }
         let Some(items) =
-            record.items.as_ref().filter(|_| record.run.state.is_completed_or_skipped())
+            record.items.as_ref().filter(|_| record.forward.state.is_completed_or_skipped())
         else {
             return self.part_output(&step.clone().into(), record);
         };
-        if matches!(record.run.state, StepState::Skipped { .. }) {
+        if matches!(record.forward.state, StepState::Skipped { .. }) {
             return Some(Ok(Cow::Owned(Value::Null)));
         }
         if items.output_memory_bytes() > limits::ITEM_OUTPUTS_MEMORY_BYTES_MAX {
@@ -284,10 +284,10 @@ impl<'s> ValueSources<'s> {
         part: &Part,
         record: &StepRecord,
     ) -> Option<Result<Cow<'s, Value>, ValueError>> {
-        if let Some(output) = record.run.output(part, Action::Do) {
+        if let Some(output) = record.forward.output(part, Action::Do) {
             return Some(self.document(&output));
         }
-        match record.run.state {
+        match record.forward.state {
             StepState::Completed { .. } | StepState::Skipped { .. } => {
                 Some(Ok(Cow::Owned(Value::Null)))
             }

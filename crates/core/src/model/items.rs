@@ -241,7 +241,7 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let with_call = |state: StepState, until: Option<i64>| {
             let mut record = StepRecord::new(state);
-            record.run.call_may_run_until = until.map(at);
+            record.forward.call_may_run_until = until.map(at);
             record
         };
         let done = || StepState::Completed { attempt: Some(1) };
@@ -267,7 +267,7 @@ mod tests {
         items.compact(at(100));
         let untils: Vec<_> = items
             .iter()
-            .map(|item| item.run.call_may_run_until.map(Timestamp::as_second))
+            .map(|item| item.forward.call_may_run_until.map(Timestamp::as_second))
             .collect();
         let (latest, own) = (Some(130), Some(160));
         assert_eq!(untils, [latest, None, latest, latest, None, own, None, Some(150)]);

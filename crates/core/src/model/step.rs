@@ -372,7 +372,7 @@ impl Progress {
 pub struct StepRecord {
     /// The progress of running it.
     #[serde(flatten)]
-    pub run: Progress,
+    pub forward: Progress,
     /// The progress of undoing it, if the undo has started.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<Progress>,
@@ -388,20 +388,20 @@ impl StepRecord {
     pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
         // The task waits for an unfinished undo in any case.
         let undo = self.undo.as_ref().filter(|undo| undo.state.is_completed_or_skipped());
-        self.run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)))
+        self.forward.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)))
     }
 
     /// Creates the record of a step or item that has not been undone.
     #[must_use]
     pub fn new(state: StepState) -> Self {
-        Self { run: Progress::new(state), undo: None, items: None }
+        Self { forward: Progress::new(state), undo: None, items: None }
     }
 
     /// The progress of running or undoing it.
     #[must_use]
     pub fn progress(&self, action: Action) -> Option<&Progress> {
         match action {
-            Action::Do => Some(&self.run),
+            Action::Do => Some(&self.forward),
             Action::Undo => self.undo.as_ref(),
         }
     }
@@ -410,7 +410,7 @@ impl StepRecord {
     #[must_use]
     pub(crate) fn progress_mut(&mut self, action: Action) -> Option<&mut Progress> {
         match action {
-            Action::Do => Some(&mut self.run),
+            Action::Do => Some(&mut self.forward),
             Action::Undo => self.undo.as_mut(),
         }
     }
@@ -466,7 +466,7 @@ impl StepRecord {
             StepState::Failed { .. } => "undo failed",
             StepState::Skipped { .. } => "undo skipped",
         };
-        self.shown_undo().map_or_else(|| self.run.state.name(), name)
+        self.shown_undo().map_or_else(|| self.forward.state.name(), name)
     }
 }
 
@@ -480,7 +480,7 @@ impl ItemRecords<StepRecord> {
     #[must_use]
     pub fn are_completed_or_skipped(&self) -> bool {
         self.started() >= self.count()
-            && self.spans().all(|(_, record)| record.run.state.is_completed_or_skipped())
+            && self.spans().all(|(_, record)| record.forward.state.is_completed_or_skipped())
     }
 
     /// Reduces the number of spans before the task is saved. It joins the spans with equal records. The times until which
@@ -488,7 +488,7 @@ impl ItemRecords<StepRecord> {
     /// of them. That is safe, because an undo may always wait longer.
     pub(crate) fn compact(&mut self, now: Timestamp) {
         let passed = || self.spans().map(|(_, record)| record).filter(|record| has_passed(record));
-        let run_until = passed().filter_map(|record| record.run.in_progress(now)).max();
+        let run_until = passed().filter_map(|record| record.forward.in_progress(now)).max();
         let undos = passed().filter_map(|record| record.undo.as_ref());
         let undo_until = undos.filter_map(|undo| undo.in_progress(now)).max();
         let share = |progress: &mut Progress, latest| {
@@ -496,7 +496,7 @@ impl ItemRecords<StepRecord> {
         };
         self.replace_records(|record| {
             if has_passed(record) {
-                share(&mut record.run, run_until);
+                share(&mut record.forward, run_until);
                 record.undo.iter_mut().for_each(|undo| share(undo, undo_until));
             }
         });
@@ -505,6 +505,6 @@ impl ItemRecords<StepRecord> {
 
 /// Whether neither the item nor its undo goes on.
 fn has_passed(record: &StepRecord) -> bool {
-    record.run.state.is_completed_or_skipped()
+    record.forward.state.is_completed_or_skipped()
         && record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped())
 }

@@ -1,4 +1,4 @@
-//! A task: one run of a workflow, in the format of the state store.
+//! A task: one execution of a workflow, in the format of the state store.
 //!
 //! The item of a task is written often and must stay small: DynamoDB charges a write unit for each kilobyte of it. It
 //! contains the states of the steps, and those [documents](crate::model::document::Document) that fit into the
@@ -123,7 +123,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// One run of a workflow.
+/// One execution of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The id that the client chose.
@@ -317,7 +317,7 @@ impl Task {
     /// Whether `step` has completed or was skipped.
     #[must_use]
     pub fn has_passed(&self, step: &StepName) -> bool {
-        self.steps.get(step).is_some_and(|record| record.run.state.is_completed_or_skipped())
+        self.steps.get(step).is_some_and(|record| record.forward.state.is_completed_or_skipped())
     }
 
     /// Counts the output of an attempt, if it is an attempt at doing an item.
@@ -341,7 +341,7 @@ impl Task {
                 let span = span.clone();
                 move |undo| (span.clone(), Action::Undo, undo)
             });
-            std::iter::once((span, Action::Do, &record.run)).chain(undo)
+            std::iter::once((span, Action::Do, &record.forward)).chain(undo)
         })
     }
 
@@ -357,7 +357,7 @@ impl Task {
                 let part = part.clone();
                 move |undo| (part.clone(), Action::Undo, undo)
             });
-            std::iter::once((part, Action::Do, &record.run)).chain(undo)
+            std::iter::once((part, Action::Do, &record.forward)).chain(undo)
         })
     }
 
@@ -398,7 +398,7 @@ impl Task {
     /// The position of the agent that a part uses, if its step has several and the part does not use the first.
     #[must_use]
     pub fn agent_position(&self, part: &Part) -> Option<u32> {
-        self.record(part)?.run.agent
+        self.record(part)?.forward.agent
     }
 
     /// The record of a part, mutable.

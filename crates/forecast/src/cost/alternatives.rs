@@ -73,13 +73,13 @@ impl AlternativeCounts {
         for (name, record) in &task.steps {
             let Some(step) = workflow.steps.get(name) else { continue };
             self.transitions += u64::from(step.when.is_some()) + u64::from(step.for_each.is_some());
-            if matches!(record.run.state, StepState::Skipped { .. }) {
+            if matches!(record.forward.state, StepState::Skipped { .. }) {
                 continue;
             }
             let before = self.transitions;
             for (_, part) in record.parts(name) {
                 let undo = part.undo.as_ref().map_or(0, |undo| undo.state.attempt_count());
-                self.add_part(step, part.run.state.attempt_count(), undo);
+                self.add_part(step, part.forward.state.attempt_count(), undo);
             }
             if let Some(items) = &record.items {
                 self.items += u64::from(items.started());

@@ -216,14 +216,14 @@ fn counts(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, StepCo
             continue;
         }
         let counts = steps.entry((workflow.name.clone(), name.clone())).or_default();
-        if matches!(record.run.state, StepState::Skipped { .. }) {
+        if matches!(record.forward.state, StepState::Skipped { .. }) {
             counts.skipped += 1;
             continue;
         }
         for (_, part) in record.parts(name) {
             counts.started += 1;
-            counts.attempts += u64::from(part.run.state.attempt_count());
-            counts.failed += u64::from(part.run.state.is_failed());
+            counts.attempts += u64::from(part.forward.state.attempt_count());
+            counts.failed += u64::from(part.forward.state.is_failed());
             let Some(undo) = &part.undo else { continue };
             counts.undo_attempts += u64::from(undo.state.attempt_count());
             counts.undone += u64::from(undo.state.is_completed_or_skipped());

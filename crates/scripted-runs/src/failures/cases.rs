@@ -189,13 +189,13 @@ fn not_done(task: &Task, workflows: &[Workflow]) -> Vec<String> {
     };
     let is_completed = |name: &StepName| {
         task.steps.get(name).is_some_and(|record| {
-            matches!(record.run.state, StepState::Completed { .. } | StepState::Skipped { .. })
+            matches!(record.forward.state, StepState::Completed { .. } | StepState::Skipped { .. })
         })
     };
     let may_have_run = |name: &StepName| {
-        task.steps
-            .get(name)
-            .is_some_and(|record| record.part_spans(name).any(|(_, part)| part.run.may_have_run))
+        task.steps.get(name).is_some_and(|record| {
+            record.part_spans(name).any(|(_, part)| part.forward.may_have_run)
+        })
     };
     let has_passed = |(name, step): &(&StepName, &StepDefinition)| {
         step.point_of_no_return && (is_completed(name) || may_have_run(name))

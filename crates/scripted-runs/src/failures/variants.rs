@@ -97,7 +97,7 @@ fn variant(seed: u64, run: &ScriptedRun, observed: Observed) -> Result<Variant, 
     };
     let skipped = task.steps.iter();
     let skipped =
-        skipped.filter(|(_, record)| matches!(record.run.state, StepState::Skipped { .. }));
+        skipped.filter(|(_, record)| matches!(record.forward.state, StepState::Skipped { .. }));
     Ok(Variant {
         seed,
         skipped: skipped.map(|(name, _)| name.to_string()).collect(),

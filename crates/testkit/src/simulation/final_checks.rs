@@ -179,12 +179,12 @@ impl TaskCheck<'_> {
             .any(|child| child.process_state != ProcessState::Undone);
         let record = self.task().record(part);
         let known = record.is_some_and(|record| {
-            has_passed(&record.run.state)
-                || record.run.may_have_run
+            has_passed(&record.forward.state)
+                || record.forward.may_have_run
                 // Another delivery of a deferred request may act. Whatever is done to the step next assumes so.
-                || record.run.state.deferred_by().is_some()
+                || record.forward.state.deferred_by().is_some()
                 || matches!(
-                    record.run.state,
+                    record.forward.state,
                     StepState::Running { .. } | StepState::AwaitingCallback { .. }
                 )
         });

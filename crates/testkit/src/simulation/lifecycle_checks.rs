@@ -133,16 +133,16 @@ fn occurrences(task: &Task) -> Vec<Occurrence> {
         add(LifecycleEventKind::Submitted, "submitted".to_owned());
     }
     for (name, record) in &task.steps {
-        if let StepState::Completed { attempt } = record.run.state {
-            let by = record.run.completed_by_hand.as_ref().map(|id| format!("/{id}"));
+        if let StepState::Completed { attempt } = record.forward.state {
+            let by = record.forward.completed_by_hand.as_ref().map(|id| format!("/{id}"));
             let what = format!("{name}/completed{}{}", number(attempt), by.unwrap_or_default());
             add(LifecycleEventKind::StepCompleted, what);
         }
-        let whole = (Part::from(name.clone()), &record.run);
+        let whole = (Part::from(name.clone()), &record.forward);
         let items = record.items.iter().flat_map(|items| items.iter());
         let items = items
             .zip(0..)
-            .map(|(item, index)| (Part { step: name.clone(), item: Some(index) }, &item.run));
+            .map(|(item, index)| (Part { step: name.clone(), item: Some(index) }, &item.forward));
         for (part, Progress { state, .. }) in std::iter::once(whole).chain(items) {
             if let StepState::Failed { attempt } = state {
                 let what = format!("{part}/failed{}", number(*attempt));

@@ -459,7 +459,7 @@ impl ObservedSave<'_> {
             let mut points = points.filter_map(|point| child.steps.get(point));
             child.process_state == ProcessState::Error
                 || has_commands(child)
-                || points.any(|point| matches!(point.run.state, StepState::Completed { .. }))
+                || points.any(|point| matches!(point.forward.state, StepState::Completed { .. }))
         };
         (!children.any(stopped))
             .then(|| "was given up, but its child task can still be undone".to_owned())

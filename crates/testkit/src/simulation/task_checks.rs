@@ -77,7 +77,7 @@ fn large_part(workflow: &Workflow, before: Option<&Task>, task: &Task) -> Option
         let max = workflow.steps.get(name).map(size::largest_part)?;
         let old = old.into_iter().flat_map(parts).map(Some).chain(std::iter::repeat(None));
         let changed = parts(record).zip(old).filter(|(record, old)| {
-            old.is_none_or(|old| (&old.run, &old.undo) != (&record.run, &record.undo))
+            old.is_none_or(|old| (&old.forward, &old.undo) != (&record.forward, &record.undo))
         });
         let largest = changed.map(|(record, _)| size::part_bytes(record)).max()?;
         let what =

@@ -89,8 +89,8 @@ impl WorkflowModel {
         records
             .flat_map(|record| record.items.iter().flat_map(ItemRecords::iter).chain([record]))
             .any(|part| {
-                matches!(part.run.state, StepState::Completed { .. })
-                    || part.run.state.is_failed() && part.run.may_have_run
+                matches!(part.forward.state, StepState::Completed { .. })
+                    || part.forward.state.is_failed() && part.forward.may_have_run
             })
     }
 

@@ -273,7 +273,7 @@ async fn a_run_that_was_not_sent_is_resent_and_carried_out_once() {
     for order in orders {
         let task = deployment.wait_for_state(order, "Processed").await;
         // The service may get a request twice, with the same key, but there is one attempt for the command.
-        let attempts = task.steps.values().map(|step| step.run.state.attempt_count());
+        let attempts = task.steps.values().map(|step| step.forward.state.attempt_count());
         assert_eq!((task.commands.len(), attempts.max()), (1, Some(2)), "{task:?}");
     }
 }

@@ -119,7 +119,7 @@ impl Shop {
     pub(crate) async fn end_calls_in_progress(&self, id: &str) {
         let mut task = self.task(id).await;
         for record in task.steps.values_mut() {
-            record.run.call_may_run_until = None;
+            record.forward.call_may_run_until = None;
         }
         task.revision += 1;
         assert_eq!(self.console.ports.store().save(&task).await.unwrap(), SaveOutcome::Saved);

@@ -62,7 +62,7 @@ fn largest_task_value(workflow: &Workflow) -> Task {
 fn distinct(record: &StepRecord, count: u32) -> Vec<StepRecord> {
     let of = |number| {
         let mut record = record.clone();
-        record.run.failure_count = u32::MAX - 1 - number;
+        record.forward.failure_count = u32::MAX - 1 - number;
         record
     };
     (0..count).map(of).collect()
@@ -137,7 +137,7 @@ fn near_the_limit() -> (Plan, Task) {
     let mut workflow = wide(53, false);
     let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
     let progress = Progress { input_edit_id: longest(36), ..Progress::new(running) };
-    let part = StepRecord { run: progress, undo: None, items: None };
+    let part = StepRecord { forward: progress, undo: None, items: None };
     let count = limits::ITEMS_AT_ONCE_MAX;
     let steps = workflow.steps.keys().map(|name| {
         let started = distinct(&part, count);

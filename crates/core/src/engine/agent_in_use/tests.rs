@@ -102,7 +102,7 @@ impl Run {
     }
 
     fn run(&self) -> &crate::model::step::Progress {
-        &self.task.steps["a"].run
+        &self.task.steps["a"].forward
     }
 }
 
@@ -321,7 +321,7 @@ fn each_item_has_its_own_agent() {
     second.step = "a[1]".parse().unwrap();
     assert_eq!(run.send(&Event::ReplyReceived(second)), ["b #2 exclusive"]);
     let items = run.task.steps["a"].items.as_ref().unwrap();
-    let agents: Vec<_> = items.iter().map(|record| record.run.agent).collect();
+    let agents: Vec<_> = items.iter().map(|record| record.forward.agent).collect();
     assert_eq!(agents, [None, Some(1)]);
     let stored = serde_json::to_value(&run.task).unwrap();
     assert_eq!(serde_json::from_value::<Task>(stored).unwrap(), run.task);

@@ -239,7 +239,7 @@ mod tests {
         fn record()(kind in 0_u8..6, number in 0_u32..40, undo in proptest::option::of(0_u8..6), ran in any::<bool>())
             -> StepRecord {
             let mut record = StepRecord::new(state(kind, number));
-            record.run.may_have_run = ran;
+            record.forward.may_have_run = ran;
             record.undo = undo.map(|kind| Progress::new(state(kind, number)));
             record
         }

@@ -447,7 +447,7 @@ fn a_command_that_starts_more_requests_than_one_decision_sends_starts_all_of_the
     assert!(first < 30, "one decision sends no more than fit");
     assert_eq!(first + rest, 30);
     let items = run.task.steps["a"].items.as_ref().unwrap();
-    assert!(items.iter().all(|record| !record.run.may_have_run), "the statement is kept");
+    assert!(items.iter().all(|record| !record.forward.may_have_run), "the statement is kept");
 }
 
 #[test]
