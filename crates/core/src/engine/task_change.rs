@@ -2,7 +2,7 @@
 //!
 //! A decision has three phases. First [`outcome`](super::outcome), [`forward`](super::forward),
 //! [`undo`](super::undo) and [`operate`](super::operate) change the task. Then [`render`](super::render)
-//! renders the requests of the started parts. Finally [`finish`](super::settle) does what every change needs: the end
+//! renders the requests of the started parts. Finally [`finish`](super::finish) does what every change needs: the end
 //! of the task, its due time, its notifications and wakes.
 
 use std::{collections::BTreeSet, time::Duration};
