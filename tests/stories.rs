@@ -61,7 +61,7 @@
 //!   `completes ... with`, `undoes`, `cancels`, `pauses`, `resumes`. `repeat command` delivers the last command again.
 //! - `(redelivered)` at the end: the queue has delivered the message before.
 //!
-//! After every line the runner also checks the invariants in `tests/stories/invariants.rs`.
+//! The engine asserts its invariants after each decision. After every line the runner also checks the documents.
 
 #![allow(
     clippy::unwrap_used,

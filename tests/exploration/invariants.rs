@@ -1,14 +1,14 @@
-//! The invariants of every state and of every transition. They read the definition and the state, and do not call the
-//! core's functions for what is ready, left to undo, or due.
+//! What the exploration checks besides the invariants of the engine, which the engine asserts after each decision: what the
+//! records of a task do not show. That is what was really sent and lost, which effects the services may have had, the documents,
+//! and the child tasks.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use steward_core::{
-    correlation::EventSubscription,
-    engine::{effect::Effect, event::Event},
+    engine::{effect::Effect, event::Event, invariants::decision::requested_attempt},
     model::{
-        attempt::{Action, AttemptId},
+        attempt::AttemptId,
         document::DocumentKey,
         events::{BusEvent, EventData},
         messages::StepRequest,
@@ -26,10 +26,7 @@ use super::{
 
 mod agents;
 mod attempts;
-mod callbacks;
 mod children;
-mod deadlines;
-mod end;
 mod items;
 mod payloads;
 mod redelivery;
@@ -154,23 +151,14 @@ pub(super) fn violated_by_transition(transition: &CheckedTransition<'_>) -> Vec<
     transition.check_item_requests(after, &mut violated);
     transition.check_submissions(&mut violated);
     transition.check_child_reports(before, after, &mut violated);
-    transition.check_callbacks(before, after, &mut violated);
     transition.check_recorded_effects(before, after, &mut violated);
     transition.check_reports_to_parent(after, &mut violated);
     if transition.applied {
         violated.extend(transition.after.expires_too_early());
-        transition.check_due(after, &mut violated);
-        transition.check_attempts(before, after, &mut violated);
-        transition.check_reply(before, after, &mut violated);
-        transition.check_overdue(before, after, &mut violated);
-        transition.check_wakes(before, after, &mut violated);
-        transition.check_end(before, after, &mut violated);
+        transition.check_reply(before, &mut violated);
         transition.check_items(after, &mut violated);
         transition.check_when(before, after, &mut violated);
         transition.check_waits(before, after, &mut violated);
-        transition.check_ready_steps(after, &mut violated);
-        transition.check_awaited_callbacks(before, after, &mut violated);
-        transition.check_point_of_no_return_callbacks(before, after, &mut violated);
         transition.check_did_not_run(before, after, &mut violated);
         transition.check_edits(before, after, &mut violated);
         transition.check_edited_lists(before, after, &mut violated);
@@ -246,32 +234,5 @@ impl CheckedTransition<'_> {
             ProcessState::Error => Some(Ending::TaskInError),
             ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => None,
         }
-    }
-}
-
-/// The attempt that an effect requests from an agent or a child task.
-pub(super) fn requested_attempt(task: &Task, effect: &Effect) -> Option<AttemptId> {
-    match effect {
-        Effect::Request(StepRequest { step, action, attempt: number, .. }) => {
-            Some(AttemptId { step: step.clone(), action: *action, number: *number })
-        }
-        Effect::Submit(submission) => {
-            let step = submission.parent.as_ref()?.step.clone();
-            let action = if submission.undo { Action::Undo } else { Action::Do };
-            let number = task.progress(&step, action)?.state.attempt_count();
-            Some(AttemptId { step, action, number })
-        }
-        Effect::AwaitEvent(EventSubscription { waiter, .. }) => Some(AttemptId {
-            step: waiter.step.clone(),
-            action: Action::Do,
-            number: waiter.attempt,
-        }),
-        Effect::ParentRequest(_)
-        | Effect::ChildEnded(_)
-        | Effect::Reply(_)
-        | Effect::Wake { .. }
-        | Effect::Notification { .. }
-        | Effect::Reject { .. }
-        | Effect::Publish(_) => None,
     }
 }

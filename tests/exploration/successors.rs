@@ -15,6 +15,7 @@ use steward_core::{
         documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
+        invariants::decision::requested_attempt,
         transition::transition,
     },
     model::{
@@ -32,7 +33,7 @@ use super::{
     descriptions::{describe_event, describe_outcome},
     events::{ModelEvent, task_id},
     expiry::expires_at,
-    invariants::{self, CheckedTransition, requested_attempt},
+    invariants::{self, CheckedTransition},
     model_state::{LostEffects, ModelState, end},
     recording::save,
     workflows::{Ending, ExploredWorkflow},
@@ -305,8 +306,9 @@ fn transition_with(
         let keys = match catch_unwind(AssertUnwindSafe(decide)) {
             Ok(Ok(answer)) => return (answer, violated, wanted),
             Ok(Err(NeededDocuments(keys))) => keys,
-            Err(_) => {
-                violated.push("a decision does not panic".to_owned());
+            Err(panicked) => {
+                let text = panicked.downcast_ref::<String>().cloned().unwrap_or_default();
+                violated.push(format!("a decision does not panic; not with `{text}`"));
                 break;
             }
         };

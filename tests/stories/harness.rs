@@ -3,7 +3,6 @@
 
 mod decision_text;
 mod event_parser;
-mod invariants;
 mod story_file;
 mod story_run;
 

@@ -9,7 +9,7 @@ impl CheckedTransition<'_> {
     /// A request goes to another agent only if no attempt at an earlier agent may have run. That also holds for an undo: it
     /// goes to the only agent that may have run the step. If an agent contradicted itself, an operator decides.
     pub(super) fn check_agents(&self, violated: &mut Vec<String>) {
-        for StepRequest { step, action, attempt, agent, exclusive, .. } in self.requests() {
+        for StepRequest { step, action, attempt, agent, .. } in self.requests() {
             let sent = self.before.dispatches.iter().filter(|(of, dispatch)| {
                 (&of.step, of.action) == (step, Action::Do) && dispatch.sent
             });
@@ -22,7 +22,6 @@ impl CheckedTransition<'_> {
                 sent.filter(|(of, _)| *action == Action::Undo || of.number < *attempt).any(
                     |(of, dispatch)| is_other(dispatch) && may_have_run(&self.after.dispatches[of]),
                 );
-            let agents = self.workflow.definition.steps[&step.step].agents();
             let mut check = |text: &str, holds: bool| {
                 if !holds {
                     violated.push(format!("{} {step} #{attempt}: {text}", action.name()));
@@ -31,12 +30,6 @@ impl CheckedTransition<'_> {
             check(
                 "no request while an earlier one may have run at another agent",
                 !may_have_run_elsewhere || self.before.ran_at_two_agents,
-            );
-            check("a request goes to a declared agent", agents.contains(agent));
-            let has_several = agents.len() > 1 && *action == Action::Do;
-            check(
-                "only a step with several agents has exclusive requests",
-                has_several || !exclusive,
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Invariants of `for_each`: concurrency limit, completion, order of outputs.
+//! Invariants of `for_each`: the number of items, and the order of their outputs.
 
 use serde_json::Value;
 use steward_core::model::{
@@ -7,40 +7,24 @@ use steward_core::model::{
     json_text::JsonText,
     messages::StepRequest,
     names::{Part, StepName},
-    step::{StepRecord, StepState},
-    task::{ProcessState, Task},
+    step::StepRecord,
+    task::Task,
 };
 
 use super::CheckedTransition;
-use crate::exploration::{model_state::ModelState, progress::has_passed};
+use crate::exploration::model_state::ModelState;
 
 impl CheckedTransition<'_> {
-    /// The items of each step.
+    /// Each step has one item for each element of its list.
     pub(super) fn check_items(&self, after: &Task, violated: &mut Vec<String>) {
-        let goes_on = after.process_state == ProcessState::Processing && after.paused_at.is_none();
         for (name, record) in &after.steps {
             let Some(items) = &record.items else { continue };
-            let mut check = |text: &str, holds: bool| {
-                if !holds {
-                    violated.push(format!("{name}: {text}"));
-                }
-            };
-            let at_once = self.workflow.definition.steps[name].for_each.as_ref().unwrap().at_once;
-            let is_each = record.forward.state == StepState::RunningItems;
-            let open = items.iter().filter(|item| !has_passed(&item.forward)).count();
-            let full = open >= at_once as usize || items.started() == items.count();
-            let in_time = self.after.now < after.complete_by;
-            check(
-                "as many items run as the concurrency limit allows",
-                !goes_on || !in_time || !is_each || full,
-            );
             let list = self.after.items(record);
             let count = list.map_or(0, |list| list.len());
             let none = self.workflow.empty_list == Some(name.as_str());
-            check(
-                "one item for each element of the list",
-                items.count() as usize == if none { 0 } else { count },
-            );
+            if items.count() as usize != if none { 0 } else { count } {
+                violated.push(format!("{name}: one item for each element of the list"));
+            }
         }
     }
 

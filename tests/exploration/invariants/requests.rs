@@ -6,10 +6,9 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptId},
         command::{CommandAction, ReceivedCommand},
-        json_text::JsonText,
         messages::{ReplyOutcome, StepReply, StepRequest},
-        names::{Part, StepName},
-        step::{Progress, StepRecord, StepState},
+        names::Part,
+        step::{Progress, StepState},
         task::Task,
     },
 };
@@ -17,50 +16,25 @@ use steward_core::{
 use super::{CheckedTransition, is_left_to_undo, successors};
 use crate::exploration::{
     model_state::{Dispatch, KnownOutcome},
-    progress::{awaited_by, has_passed, has_stopped, is_awaited, is_completed, is_running},
+    progress::{awaited_by, has_passed, is_awaited, is_completed},
 };
 
 impl CheckedTransition<'_> {
-    /// Requests match the saved task and start only when they may.
+    /// An undo starts when nothing is left to undo later, and no call may be in progress, by what was really sent. A step that is
+    /// not idempotent is not repeated.
     pub(super) fn check_requests(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
-        let steps = &self.workflow.definition.steps;
-        let backward = after.undo_reason.is_some();
-        for attempt in &self.requested_attempts() {
-            let AttemptId { step, action, number } = attempt;
+        for AttemptId { step, action, number } in &self.requested_attempts() {
             let mut check = |text: &str, holds: bool| {
                 if !holds {
                     violated.push(format!("{} {step} #{number}: {text}", action.name()));
                 }
             };
-            let runs = after.progress(step, *action).is_some_and(|progress| {
-                is_running(progress) && progress.state.attempt_count() == *number
-            });
-            check("a request belongs to the running attempt", runs);
-            check("nothing is requested in a final state", !has_stopped(after));
-            check(
-                "no step is requested while the task is undone",
-                !backward || *action == Action::Undo,
-            );
-            check(
-                "no undo is requested while the task is not undone",
-                backward || *action == Action::Do,
-            );
-            check(
-                "no step is requested once an undo has begun",
-                *action == Action::Undo || !has_begun_undo(after),
-            );
-            let passed =
-                |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.forward));
-            let is_next = steps[&step.step].after.iter().all(passed);
-            check("a step starts after its predecessors", *action == Action::Undo || is_next);
-            let number_before = before.progress(step, *action).map(|p| p.state.attempt_count());
-            let is_new = number_before != Some(*number);
-            check("only a saved attempt is requested", self.applied || !is_new);
             if *action == Action::Undo {
                 let has_begun = before.progress(step, Action::Undo).is_some();
                 // A later part may turn out to have taken effect after this undo has started.
                 self.check_undo(step, after, has_begun && self.after.late_news, &mut check);
             }
+            let number_before = before.progress(step, *action).map(|p| p.state.attempt_count());
             let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
                 other.step == *step
                     && other.action == Action::Do
@@ -68,26 +42,15 @@ impl CheckedTransition<'_> {
                     && dispatch.sent
                     && self.after.dispatches[other].known_outcome != KnownOutcome::DidNotRun
             });
+            let may_repeat = self.workflow.definition.step(&step.step).is_repeatable(*action);
             check(
                 "a step that is not idempotent is not repeated",
-                steps[&step.step].idempotent || *action == Action::Undo || !repeated || !is_new,
+                may_repeat || !repeated || number_before == Some(*number),
             );
         }
-        for StepRequest { step, action, attempt, complete_by, idempotency_key, body, .. } in
-            self.requests()
-        {
-            let state = after.progress(step, *action).map(|progress| &progress.state);
-            let is_saved = matches!(state, Some(StepState::Running { attempt: number, complete_by: by })
-                if number == attempt && by == complete_by);
-            let body = body.as_ref().map(JsonText::value);
-            if body.is_some_and(|body| body.is_null()) {
-                violated.push(format!(
-                    "a request contains the values that it reads; not that of {step}"
-                ));
-            }
-            let key = format!("t/{step}/{}", action.name());
-            if !is_saved || !idempotency_key.starts_with(&key) {
-                violated.push(format!("a request matches the saved attempt; not that of {step}"));
+        for StepRequest { step, body, .. } in self.requests() {
+            if body.as_ref().is_some_and(|body| body.value().is_null()) {
+                violated.push(format!("{step}: a request contains the values that it reads"));
             }
         }
     }
@@ -262,16 +225,11 @@ impl CheckedTransition<'_> {
         if has_late_news {
             successors.clear();
         }
-        let is_awaited = |record: &StepRecord| is_awaited(&record.forward);
-        for (other, record) in
-            after.started_parts().filter(|(other, _)| successors.contains(&other.step))
-        {
-            let left_to_undo = is_left_to_undo(self.workflow, self.after, &other);
-            check(
-                "an undo waits for later parts and their undos",
-                !is_awaited(record) && !left_to_undo,
-            );
-        }
+        let mut later = after.started_parts().filter(|(other, _)| successors.contains(&other.step));
+        check(
+            "an undo waits for the undos of later parts",
+            later.all(|(other, _)| !is_left_to_undo(self.workflow, self.after, &other)),
+        );
         let may_be_in_progress = |part: &Part| self.after.is_in_progress(self.workflow, part);
         let mut later = after.started_parts().filter(|(other, _)| successors.contains(&other.step));
         check(
@@ -280,13 +238,12 @@ impl CheckedTransition<'_> {
         );
         check("an undo waits for the calls of its own part", !may_be_in_progress(part));
         let own = after.record(part);
-        check("an undo waits for the attempt of its own part", !own.is_some_and(is_awaited));
         let ran = own.is_some_and(|own| is_completed(&own.forward)) || self.after.was_decided(part);
         check("only a part that may have run is undone", ran);
         // Once an undo has begun, nothing cancels it.
         let goes_on = has_begun_undo(self.tasks().0);
         for (other, record) in after.started_parts() {
-            let may_have = self.after.may_have_run(&other) || is_awaited(record);
+            let may_have = self.after.may_have_run(&other) || is_awaited(&record.forward);
             let is_point_of_no_return =
                 !self.workflow.definition.steps[&other.step].point_of_no_return;
             check(

@@ -1,4 +1,4 @@
-//! Invariants of `when` and `wait`: which steps are skipped, how long they wait, and that every ready step has started.
+//! Invariants of `when` and `wait`: which steps are skipped, how long they wait, and that a command ends them.
 
 use steward_core::{
     engine::event::Event,
@@ -20,19 +20,6 @@ use crate::exploration::{
 };
 
 impl CheckedTransition<'_> {
-    /// Every step that is ready has started.
-    pub(super) fn check_ready_steps(&self, after: &Task, violated: &mut Vec<String>) {
-        if !self.starts(after) {
-            return;
-        }
-        let passed = |name| after.steps.get(name).is_some_and(|record| has_passed(&record.forward));
-        for (name, step) in &self.workflow.definition.steps {
-            if !after.steps.contains_key(name) && step.after.iter().all(passed) {
-                violated.push(format!("{name}: a step that is ready has started"));
-            }
-        }
-    }
-
     /// Whether this transition starts all ready steps.
     fn starts(&self, after: &Task) -> bool {
         // Late news is only recorded.
@@ -135,14 +122,8 @@ impl CheckedTransition<'_> {
             let begins = old.is_none() && until.is_some();
             check("a wait is as long as defined", !begins || until == Some(later(now, *wait)));
             let over = old.and_then(|old| waits_until(&old.forward));
-            let skew = self.workflow.timing.clock_skew;
-            let soon = if *self.event == Event::Wake { later(now, skew) } else { now };
             let ended = is_completed(&record.forward);
             let commanded = matches!(self.event, Event::CommandReceived(_));
-            check(
-                "a wait ends when it is over",
-                !ended || commanded || over.is_none_or(|over| over <= soon),
-            );
             check("a wait is not over when it begins", !ended || commanded || old.is_some());
             let waits = until.is_some_and(|until| until <= now);
             check("a wait that is over is ended", !waits || !self.starts(after));
@@ -150,31 +131,6 @@ impl CheckedTransition<'_> {
             let resubmitted = accepted && named == Some(Some(&part));
             let starts = self.starts(after);
             check("a resubmit of a wait ends it at once", !resubmitted || !starts || !waited);
-            let unnamed = named == Some(None) && over.is_some_and(|over| over > now);
-            check("a resubmit without a step ends no wait", !unnamed || until == over);
-            let backward = after.process_state == ProcessState::Undoing;
-            let is_undone = after.process_state == ProcessState::Undone;
-            let is_final_undo = after.started_parts().any(|(_, record)| record.undo.is_some());
-            let paused = after.paused_at.is_some();
-            check(
-                "no wait continues in an undo that is final",
-                !backward
-                    || !is_final_undo
-                    || paused
-                    || until.is_none()
-                    || *self.event == Event::Swept,
-            );
-            let skipped = matches!(record.forward.state, StepState::Skipped { .. });
-            check(
-                "no wait is given up in an undo that may be abandoned",
-                !skipped || over.is_none() || commanded || is_final_undo || is_undone,
-            );
-            let abandoned =
-                before.process_state == ProcessState::Undoing && after.undo_reason.is_none();
-            check(
-                "an undo that is abandoned ends no wait",
-                !abandoned || over.is_none() || until == over,
-            );
         }
     }
 }

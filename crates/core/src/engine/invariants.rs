@@ -1,7 +1,12 @@
-//! The invariants of a task by itself: what holds of every task between two decisions, whatever has happened to it.
+//! The invariants: what holds whatever happens. Each is a sentence and a predicate.
 //!
-//! In debug builds the engine asserts that a decision keeps them. Exploration and simulation check every state, and add, as
-//! the stories do, what a task alone does not show: the change from one state to the next, effects, services, child tasks.
+//! | of | module | checked |
+//! | --- | --- | --- |
+//! | a task by itself, between two decisions | this one | after each decision; by the exploration and the simulation in each state |
+//! | a decision: the change of the task, and what is sent | [`decision`], `attempts`, `messages` | after each decision |
+//!
+//! In debug builds the engine asserts them after each decision. So every story, exploration, simulation, crash point, drill
+//! and workflow test checks all of them, and a new invariant is one edit.
 //!
 //! The invariants read the records, and do not call the functions by which the engine decides what is ready, left to
 //! undo, or due.
@@ -24,11 +29,15 @@ use crate::{
     },
 };
 
-/// An invariant that a task violates.
+mod attempts;
+pub mod decision;
+mod messages;
+
+/// An invariant that a task or a decision violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{subject}: {invariant}")]
 pub struct ViolatedInvariant {
-    /// The task, a step, or a part of a step.
+    /// The task, a step, a part of a step, or a message.
     subject: String,
     /// What does not hold.
     invariant: &'static str,
@@ -372,12 +381,15 @@ fn progress_invariants(
     ]
 }
 
+/// Whether a part took effect, or may have.
+fn has_effect(record: &StepRecord) -> bool {
+    matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run
+}
+
 /// Whether a part has an undo, took effect or may have, and is not undone yet.
 fn is_left_to_undo(step: &CompiledStep, record: &StepRecord) -> bool {
-    let has_effect =
-        matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run;
     let is_undone = record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state));
-    step.undo().is_some() && has_effect && !is_undone
+    step.undo().is_some() && has_effect(record) && !is_undone
 }
 
 fn has_passed(state: &StepState) -> bool {

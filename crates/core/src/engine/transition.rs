@@ -126,7 +126,7 @@ use crate::{
         event::Event,
         finish::finish,
         graph::{self, PointOfNoReturn},
-        invariants::ViolatedInvariant,
+        invariants::decision::Decision,
         lifecycle::MayHaveLost,
         notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
@@ -173,7 +173,7 @@ pub fn transition(
         PendingDecision::Change(mut change) => {
             change.notifications.extend(input.lost_although_it_changes(event));
             let requests = render_requests(&mut change);
-            input.within_size(finish(change, task, requests), event)
+            finish(change, task, requests)
         }
         PendingDecision::Ignore { reason, resend, notify } => {
             // These requests may have been sent before.
@@ -189,20 +189,9 @@ pub fn transition(
     if !needed.is_empty() {
         return Err(NeededDocuments(needed));
     }
-    debug_assert_eq!(violated(plan, task, &transition, context), None, "by `{}`", event.name());
-    Ok(transition)
-}
-
-/// The invariant that a decision violates, if the task before it violates none.
-fn violated(
-    plan: &Plan,
-    before: &Task,
-    decided: &Transition,
-    context: DecisionContext<'_>,
-) -> Option<ViolatedInvariant> {
-    let check = |task: &Task| task.check(plan, context.now, context.timing.pickup_within).err();
-    let Transition::Apply { task: after, .. } = decided else { return None };
-    check(after).filter(|_| check(before).is_none())
+    let violated = || Decision::new(plan, task, event, &transition, context)?.check().err();
+    debug_assert_eq!(violated(), None, "by `{}`", event.name());
+    Ok(input.within_size(transition, event))
 }
 
 /// Stops a task in Error, with an alert, because its next state would be too large to save. If the task has ended

@@ -66,8 +66,9 @@ impl<'d> DocumentCache<'d> {
         self.read.get(key)
     }
 
-    pub(crate) fn needed(self) -> BTreeSet<DocumentKey> {
-        self.needed.into_inner()
+    /// Takes the keys of the documents that were read and are not loaded.
+    pub(crate) fn needed(&self) -> BTreeSet<DocumentKey> {
+        self.needed.take()
     }
 }
 
