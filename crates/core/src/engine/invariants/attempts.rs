@@ -197,6 +197,8 @@ impl Decision<'_> {
         let now = self.context.now;
         let old = change.old.map(|old| &old.state);
         if let Some(StepState::AwaitingCallback { complete_by: by, answer_by: last, .. }) = old {
+            // The clock of the instance with the earlier heartbeat may be ahead.
+            let skew = self.context.timing.clock_skew;
             let is_heartbeat = matches!(self.event,
                 Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, step, .. }
                     if *step == change.part);
@@ -204,7 +206,7 @@ impl Decision<'_> {
                 ("the deadline of a callback does not change", *last == answer_by),
                 (
                     "only a heartbeat extends the time to the next",
-                    *by == complete_by || is_heartbeat && *by < complete_by,
+                    *by == complete_by || is_heartbeat && *by <= later(complete_by, skew),
                 ),
             ];
         }

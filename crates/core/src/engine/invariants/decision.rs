@@ -491,3 +491,6 @@ fn submitted(task: &Task) -> impl PartialEq + '_ {
         (task.retention_for_parent, task.retention_s),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ impl Decision<'_> {
                 require(subject("submission"), &[("it is of a running step", is_so)])
             }
             Effect::Notification { notice, .. } => {
-                let is_so = Some(notice.at) == task.ended_at
+                let is_so = is_end(task, notice.at)
                     && notice.task_id.as_deref() == Some(task.task_id.as_str());
                 require(subject("notification"), &[("it is about the end of the task", is_so)])
             }
@@ -72,8 +72,12 @@ impl Decision<'_> {
                 require(subject("wake"), &[("it is for the task", is_so)])
             }
             Effect::Publish(BusEvent::Lifecycle(event)) => {
-                let is_so = is_shown(task, event);
-                require(subject("lifecycle event"), &[("the task shows it", is_so)])
+                // Those of the task before may have been lost.
+                let is_so = is_shown(task, event) || is_shown(self.before, event);
+                require(
+                    || format!("lifecycle event {}", event.id),
+                    &[("the task shows what it is about", is_so)],
+                )
             }
             Effect::Publish(BusEvent::Operator(event)) => {
                 require(subject("event"), &self.event_invariants(event))
@@ -276,11 +280,10 @@ impl Decision<'_> {
         named.sort();
         let is_all =
             if more == 0 { named == wanted } else { named.iter().all(|of| wanted.contains(of)) };
-        let ended: Option<Timestamp> = task.ended_at;
         [
             (
                 "an alert is about the end of the task",
-                *task_id == task.task_id && Some(event.metadata.at) == ended,
+                *task_id == task.task_id && is_end(task, event.metadata.at),
             ),
             ("an alert has the direction of the task", is_undo == backward),
             ("an alert names what failed, or what is left to undo", *more_steps == more && is_all),
@@ -288,12 +291,18 @@ impl Decision<'_> {
     }
 }
 
+/// Whether the task ended at this time. Stored and published times have milliseconds.
+fn is_end(task: &Task, at: Timestamp) -> bool {
+    task.ended_at.is_some_and(|ended| ended.as_millisecond() == at.as_millisecond())
+}
+
 /// Whether the task shows what a lifecycle event is about.
 fn is_shown(task: &Task, event: &LifecycleEvent) -> bool {
-    let ended = |state| task.process_state == state && Some(event.time) == task.ended_at;
+    let ended = |state| task.process_state == state && is_end(task, event.time);
     let is_about = match &event.content {
         LifecycleEventContent::Submitted(_) => {
-            task.process_state != ProcessState::Pending && event.time == task.submitted_at
+            task.process_state != ProcessState::Pending
+                && event.time.as_millisecond() == task.submitted_at.as_millisecond()
         }
         LifecycleEventContent::StepCompleted(data) => task.steps.get(&data.step).is_some_and(|r| {
             let is_completed = matches!(r.forward.state, StepState::Completed { .. });
