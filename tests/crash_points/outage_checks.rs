@@ -3,9 +3,9 @@
 
 use steward_core::{
     definition::{step::StepWork, workflow::Workflow},
+    engine::invariants::ending::{PartEnding, TaskEnding},
     model::{names::StepName, task::ProcessState},
 };
-use steward_test_world::ending::{PartEnding, TaskEnding};
 
 use super::{
     checks::check_start, fault_injection::FaultAt, scenario_run::RunResult, scenarios::Scenario,

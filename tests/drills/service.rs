@@ -19,8 +19,10 @@ use steward_agent::{
     attempt::{CallFault, RemoteService},
     response::CallResponse,
 };
-use steward_core::model::{messages::StepRequest, task::ProcessState};
-use steward_test_world::ending::PartEnding;
+use steward_core::{
+    engine::invariants::ending::PartEnding,
+    model::{messages::StepRequest, task::ProcessState},
+};
 
 /// The service with its ledger.
 #[derive(Debug, Clone, Default)]

@@ -6,13 +6,21 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use steward_core::{
-    engine::{effect::Effect, event::Event, invariants::decision::requested_attempt},
+    engine::{
+        effect::Effect,
+        event::Event,
+        invariants::{
+            decision::requested_attempt,
+            ending::{PartEnding, TaskEnding},
+        },
+    },
     model::{
         attempt::AttemptId,
         document::DocumentKey,
         events::{BusEvent, EventData},
         messages::StepRequest,
         names::{Part, StepName},
+        step::StepRecord,
         task::{ProcessState, Task},
         time::later,
     },
@@ -79,12 +87,6 @@ fn is_left_to_undo(workflow: &ExploredWorkflow, model: &ModelState, part: &Part)
         && may_have_effect
 }
 
-/// All parts that are left to undo.
-fn left_to_undo(workflow: &ExploredWorkflow, model: &ModelState) -> Vec<Part> {
-    let parts = model.task.iter().flat_map(Task::started_parts).map(|(part, _)| part);
-    parts.filter(|part| is_left_to_undo(workflow, model, part)).collect()
-}
-
 /// The invariants that a state violates.
 pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState) -> Vec<String> {
     let Some(task) = &model.task else { return Vec::new() };
@@ -97,19 +99,6 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
             violated.push(text.to_owned());
         }
     };
-    check(
-        "Undone: each part that may have run is undone, or its undo was skipped",
-        state != ProcessState::Undone || left_to_undo(workflow, model).is_empty(),
-    );
-    check(
-        "Undone: no call may still be in progress",
-        state != ProcessState::Undone
-            || !task.started_parts().any(|(part, _)| model.is_in_progress(workflow, &part)),
-    );
-    check(
-        "Error: the alert is sent, or the task is due",
-        state != ProcessState::Error || model.alerted || task.due.is_some(),
-    );
     let passed_point_of_no_return = |name: &StepName| {
         let mut parts = task.started_parts().filter(|(part, _)| part.step == *name);
         steps[name].point_of_no_return && parts.any(|(_, record)| is_completed(&record.forward))
@@ -119,6 +108,7 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
         !matches!(state, ProcessState::Undoing | ProcessState::Undone)
             || !steps.keys().any(passed_point_of_no_return),
     );
+    violated.extend(ending_violations(workflow, model, task));
     violated.extend(children::child_violations(workflow, model, task));
     let mut check = |text: &str, holds: bool| {
         if !holds {
@@ -138,6 +128,36 @@ pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState)
         );
     }
     violated
+}
+
+/// The invariants of the end that a task violates, by what the agents have told about its attempts.
+fn ending_violations(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<String> {
+    let state = task.process_state;
+    if !state.has_stopped() {
+        return Vec::new();
+    }
+    let part = |(part, record): (Part, &StepRecord)| {
+        let completed = is_completed(&record.forward);
+        // All steps of a Processed task have passed: a call repeats an idempotency key, or an operator skipped its step.
+        let in_progress = state == ProcessState::Undone && model.is_in_progress(workflow, &part);
+        PartEnding {
+            name: part.to_string(),
+            effects: usize::from(completed || model.may_have_run(&part)),
+            active: usize::from(is_left_to_undo(workflow, model, &part)),
+            in_progress: in_progress
+                .then(|| "one that may continue".to_owned())
+                .into_iter()
+                .collect(),
+            ..PartEnding::default()
+        }
+    };
+    let ending = TaskEnding {
+        state,
+        // A task whose alert was lost is due.
+        is_alerted: model.alerted || task.due.is_some(),
+        parts: task.started_parts().map(part).collect(),
+    };
+    ending.violations()
 }
 
 /// The invariants that a transition violates.

@@ -10,8 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use steward_core::model::task::{ProcessState, Task};
-use steward_test_world::ending::{PartEnding, TaskEnding};
+use steward_core::{
+    engine::invariants::ending::{PartEnding, TaskEnding},
+    model::task::{ProcessState, Task},
+};
 
 use crate::{
     scenario::Scenario,

@@ -18,7 +18,6 @@ mod call_plan;
 mod channel;
 mod clock;
 mod definitions;
-pub mod ending;
 mod interceptor;
 pub mod ledger;
 mod payloads;

@@ -4,8 +4,9 @@
 //! | --- | --- | --- |
 //! | a task by itself, between two decisions | this one | after each decision; by the exploration and the simulation in each state |
 //! | a decision: the change of the task, and what is sent | [`decision`], `attempts`, `messages` | after each decision |
+//! | a task that has ended, with its side effects and alerts | [`ending`] | by the exploration, the simulation, drills, outages, and the audit of the demo |
 //!
-//! In debug builds the engine asserts them after each decision. So every story, exploration, simulation, crash point, drill
+//! In debug builds the engine asserts the first two after each decision. So every story, exploration, simulation, crash point, drill
 //! and workflow test checks all of them, and a new invariant is one edit.
 //!
 //! The invariants read the records, and do not call the functions by which the engine decides what is ready, left to
@@ -31,6 +32,7 @@ use crate::{
 
 mod attempts;
 pub mod decision;
+pub mod ending;
 mod messages;
 
 /// An invariant that a task or a decision violates.

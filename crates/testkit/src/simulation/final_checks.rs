@@ -1,12 +1,15 @@
 //! The oracle's final checks, once the run is quiet: the final state of every task must match the ledger.
 
-use steward_core::model::{
-    attempt::Action,
-    names::{Part, StepName, TaskId},
-    step::StepState,
-    task::{ProcessState, Task},
+use steward_core::{
+    engine::invariants::ending::PartEnding,
+    model::{
+        attempt::Action,
+        names::{Part, StepName, TaskId},
+        step::StepState,
+        task::{ProcessState, Task},
+    },
 };
-use steward_test_world::{ending::PartEnding, ledger::EffectLedger};
+use steward_test_world::ledger::EffectLedger;
 
 use super::{
     blueprint::{OutputPlan, StepPlan, WorkPlan},
@@ -200,18 +203,11 @@ impl TaskCheck<'_> {
         let Some(alert) = alerts.rfind(|alert| alert.at.as_millisecond() == ended_at) else {
             return Some("in Error, but no alert was published".to_owned());
         };
-        let backward = self.task().undo_reason.is_some();
-        if backward != alert.undo_failed {
-            return Some(format!(
-                "in Error, but the alert has the wrong kind; undo_failed: {}",
-                alert.undo_failed
-            ));
-        }
         let parts = self.0.called_parts();
         let mut left =
             parts.iter().filter(|part| self.0.needs_undo(part) && !alert.steps.contains(part));
         // An alert names only the first of many steps, and counts the others.
-        let left = left.nth(alert.more_steps).filter(|_| backward)?;
+        let left = left.nth(alert.more_steps).filter(|_| alert.undo_failed)?;
         Some(format!(
             "undo failed; step {left} remains to be undone, but the alert does not name it"
         ))

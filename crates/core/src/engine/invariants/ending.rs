@@ -1,5 +1,6 @@
-//! What must be true when a task has ended: of its state, of the side effects at the services, and of the alerts. The callers
-//! collect these facts, and this module checks them.
+//! The invariants of a task that has ended: of its state, of the side effects at the services, and of the alerts. The callers
+//! collect these facts, and this module checks them: from the ledger of the services, or, in the exploration, from what the
+//! agents have told.
 //!
 //! | state | invariant |
 //! | --- | --- |
@@ -9,7 +10,7 @@
 //! | Error | an alert was published |
 //! | any | no side effect happened twice |
 
-use steward_core::model::task::ProcessState;
+use crate::model::task::ProcessState;
 
 /// How a task has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
