@@ -21,11 +21,8 @@ use super::{
     expectations::{Expected, FROM_OUTSIDE, TaskExpectations},
     oracle::{AttemptKey, Oracle},
     plan::operator_output,
-    task_record::{
-        awaited_by, describe, executes_command, has_commands, has_stopped, resubmit_count,
-        took_effect_late,
-    },
-    virtual_time::{Millis, since_start},
+    task_record::{awaited_by, describe, has_commands, resubmit_count, took_effect_late},
+    virtual_time::since_start,
 };
 
 /// The longest delay of a message in its queue, in seconds.
@@ -82,7 +79,6 @@ impl ObservedSave<'_> {
             let (old, new) = (before.revision, after.revision);
             found.push(format!("{id}: revision {new} was saved over revision {old}"));
         }
-        found.extend(self.check_end());
         found.extend(self.check_idle());
         found.extend(child_checks::check_overdue_undo(self.oracle, before, after));
         found.extend(self.check_in_progress());
@@ -103,9 +99,7 @@ impl ObservedSave<'_> {
                 self.check_wait_between_attempts(&change),
                 self.check_completed(&change, expected),
                 self.check_start(&change, expected),
-                self.check_awaiting_callback(&change),
                 self.check_event_wait(&change, expected),
-                self.check_given_up(&change),
                 self.check_undo_of_task(&change),
                 // Only the save that gives up the attempt is checked, not later ones.
                 change
@@ -129,22 +123,6 @@ impl ObservedSave<'_> {
 
     fn key(&self, change: &PartChange<'_>, number: u32) -> AttemptKey {
         (self.after.task_id.clone(), change.part.clone(), change.action, number)
-    }
-
-    /// An ended task stays ended, unless an operator sends a command, or its parent is undone.
-    fn check_end(&self) -> Option<String> {
-        let (before, after) = (self.before, self.after);
-        let parent = after.parent.as_ref().and_then(|of| self.oracle.tasks.get(&of.task_id));
-        let undone = after.undo_reason.is_some()
-            && before.undo_reason.is_none()
-            && parent.is_some_and(|parent| parent.undo_reason.is_some());
-        let changed_state = has_stopped(before) && before.process_state != after.process_state;
-        let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
-        if old == ProcessState::Undone && took_effect_late(after) {
-            return None;
-        }
-        (changed_state && !undone && !executes_command(before, after))
-            .then(|| format!("{id}: was {old} and became {new} without a command"))
     }
 
     /// When a task becomes Processed or Undone, no call in progress will still take effect. When it becomes Undone, all
@@ -215,18 +193,11 @@ impl ObservedSave<'_> {
         })
     }
 
+    /// No attempt begins while its predecessor may be in progress, by what the agents have sent.
     fn check_attempt(&self, change: &PartChange<'_>) -> Option<String> {
         let (number, last) =
             (change.number(), change.old.map_or(0, |old| old.state.attempt_count()));
-        let is_wait_over =
-            change.is_wait() && change.new.state == StepState::Completed { attempt: None };
-        if number < last && !is_wait_over {
-            return Some(format!("attempt {number} was saved although attempt {last} had begun"));
-        }
         let begins = change.new.state.is_running() && number > last;
-        if begins && self.before.paused_at.is_some() && self.after.paused_at.is_some() {
-            return Some(format!("attempt {number} began in a paused task"));
-        }
         let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
         let is_answered = self.is_answered(change, last);
         // An operator may let a step wait anew for its event. Nothing is called.
@@ -251,12 +222,6 @@ impl ObservedSave<'_> {
         change: &PartChange<'_>,
         expected: TaskExpectations<'_>,
     ) -> Option<String> {
-        let max = expected.model.failures_max(&change.part.step, change.action);
-        let count = change.new.failure_count;
-        // One permanent failure may be added to the allowed number.
-        if count > max.max(1) + 1 {
-            return Some(format!("failed {count} times; its recovery allows {max}"));
-        }
         if !change.is_new() || !change.new.state.is_failed() {
             return None;
         }
@@ -272,7 +237,7 @@ impl ObservedSave<'_> {
         (!is_expected).then(|| format!("failed with an unexpected reason: {error}"))
     }
 
-    /// No wait between attempts ends too early. In a run without faults, none lasts too long.
+    /// In a run without faults, no wait between attempts lasts too long.
     fn check_wait_between_attempts(&self, change: &PartChange<'_>) -> Option<String> {
         let last = change.old.map_or(0, |old| old.state.attempt_count());
         let begins = change.new.state.is_running() && change.number() > last;
@@ -280,11 +245,6 @@ impl ObservedSave<'_> {
             return None;
         }
         let (since, until) = self.oracle.waits.get(&self.key(change, last)).copied()?;
-        let early = until.duration_since(self.now).as_millis();
-        let skew = self.oracle.clock_skew.as_millis() as i128;
-        if early > 2 * skew {
-            return Some(format!("began {early} ms before its wait ended"));
-        }
         self.is_late(since, until)
     }
 
@@ -378,43 +338,6 @@ impl ObservedSave<'_> {
         }
     }
 
-    /// A callback has as much time as its definition gives, and heartbeats do not extend it.
-    fn check_awaiting_callback(&self, change: &PartChange<'_>) -> Option<String> {
-        let StepState::AwaitingCallback { attempt, complete_by, answer_by } = change.new.state
-        else {
-            return None;
-        };
-        let Some(CallbackPlan { within, heartbeat }) = change.callback() else {
-            return Some("awaits a callback that its definition does not have".to_owned());
-        };
-        if !change.is_new() {
-            return None;
-        }
-        let span = |time: Millis| Duration::from_millis(time);
-        let latest = |time| self.now + self.oracle.clock_skew + span(time);
-        if complete_by > answer_by || heartbeat.is_some_and(|every| complete_by > latest(every)) {
-            return Some(format!("its next heartbeat is due too late, at {complete_by}"));
-        }
-        match change.old.map(|old| &old.state) {
-            Some(StepState::AwaitingCallback { attempt: of, answer_by: by, .. })
-                if *of == attempt =>
-            {
-                (*by != answer_by)
-                    .then(|| format!("its answer was due by {by}, and is now due by {answer_by}"))
-            }
-            _ => {
-                let account = self.ledger.account(&self.after.task_id, &change.part);
-                let begun = account.and_then(|account| account.effects.last());
-                let least = begun.map(|effect| effect.at + within).unwrap_or_default();
-                // No callback is awaited after the complete-by of the task.
-                let task_by = self.before.complete_by.min(self.after.complete_by);
-                let least = least.min(since_start(task_by));
-                let wrong = answer_by > latest(within) || since_start(answer_by) < least;
-                wrong.then(|| format!("its answer is due at a wrong time, {answer_by}"))
-            }
-        }
-    }
-
     /// A wait for an event is as long as its definition says. In a run without faults, its end is noticed in time.
     fn check_event_wait(
         &self,
@@ -463,30 +386,5 @@ impl ObservedSave<'_> {
         };
         (!children.any(stopped))
             .then(|| "was given up, but its child task can still be undone".to_owned())
-    }
-
-    /// No attempt is given up before its complete-by.
-    fn check_given_up(&self, change: &PartChange<'_>) -> Option<String> {
-        let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
-        let number = change.old.map_or(0, |old| old.state.attempt_count());
-        let given_up = matches!(
-            change.new.state,
-            StepState::Waiting { attempt, .. } | StepState::Failed { attempt } if attempt == Some(number)
-        );
-        let backward = self.after.process_state == ProcessState::Undoing
-            || self.after.undo_reason.is_some() && change.action == Action::Do;
-        // One save may contain the start of an undo, which gives up attempts, and the end of the point of no return, which
-        // cancels the undo: it completed, or it was given up although it may have run.
-        let model = self.oracle.model(&self.after.task_id);
-        let passed =
-            |task| model.is_some_and(|model| model.may_have_passed_point_of_no_return(task));
-        let undo_was_cancelled =
-            change.action == Action::Do && !passed(self.before) && passed(self.after);
-        if !given_up || backward || undo_was_cancelled {
-            return None;
-        }
-        let is_answered = self.is_answered(change, number);
-        (!is_answered && !has_commands(self.after) && self.now <= complete_by)
-            .then(|| format!("attempt {number} was given up before {complete_by}"))
     }
 }

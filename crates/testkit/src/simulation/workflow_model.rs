@@ -1,12 +1,9 @@
 //! The oracle's model of a workflow: its steps, their order and their policies. It is built from the blueprint and
 //! shares no code with the core, so that it does not repeat a mistake of the core.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::Value;
-use steward_core::model::{
-    attempt::Action, items::ItemRecords, names::StepName, step::StepState, task::Task,
-};
+use steward_core::model::{attempt::Action, names::StepName};
 
 use super::{
     blueprint::{Blueprint, StepPlan, WorkPlan},
@@ -20,21 +17,11 @@ const CALL_WITHIN_MAX: Millis = 100 * SECOND;
 #[derive(Debug)]
 pub(super) struct WorkflowModel {
     pub(super) blueprint: Blueprint,
-    failures_max: BTreeMap<StepName, [u32; 2]>,
 }
 
 impl WorkflowModel {
     pub(super) fn of(blueprint: &Blueprint) -> Self {
-        let defaults = blueprint.defaults.as_ref();
-        let failures_max = |(name, step): (&StepName, &StepPlan)| {
-            let [run, undo] =
-                [Action::Do, Action::Undo].map(|action| failures_max(step, action, defaults));
-            (name.clone(), [run, undo])
-        };
-        Self {
-            failures_max: blueprint.steps.iter().map(failures_max).collect(),
-            blueprint: blueprint.clone(),
-        }
+        Self { blueprint: blueprint.clone() }
     }
 
     pub(super) fn steps(&self) -> impl Iterator<Item = (&StepName, &StepPlan)> {
@@ -52,12 +39,6 @@ impl WorkflowModel {
             WorkPlan::Wait(_) | WorkPlan::Event(_) => false,
             WorkPlan::Child(_) => true,
         })
-    }
-
-    /// How often a step, or its undo, may fail by its recovery.
-    pub(super) fn failures_max(&self, step: &StepName, action: Action) -> u32 {
-        let [run, undo] = self.failures_max.get(step).copied().unwrap_or_default();
-        if action == Action::Do { run } else { undo }
     }
 
     /// How long one call of a step, or of its undo, may take at its service: as long as its attempt, up to the agents'
@@ -81,17 +62,6 @@ impl WorkflowModel {
     /// The steps after which a task is never undone.
     pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &StepName> {
         self.steps().filter(|(_, step)| step.point_of_no_return).map(|(name, _)| name)
-    }
-
-    /// Whether a point of no return, or an item of one, has completed, or was given up although it may have run.
-    pub(super) fn may_have_passed_point_of_no_return(&self, task: &Task) -> bool {
-        let records = self.points_of_no_return().filter_map(|point| task.steps.get(point));
-        records
-            .flat_map(|record| record.items.iter().flat_map(ItemRecords::iter).chain([record]))
-            .any(|part| {
-                matches!(part.forward.state, StepState::Completed { .. })
-                    || part.forward.state.is_failed() && part.forward.may_have_run
-            })
     }
 
     /// The steps in `after` of `step`.
@@ -118,27 +88,4 @@ impl WorkflowModel {
         let names = self.steps().map(|(name, _)| name);
         names.filter(|other| self.before(other).contains(step)).collect()
     }
-}
-
-/// Three attempts by default, and as many again after each extended wait.
-fn failures_max(step: &StepPlan, action: Action, defaults: Option<&Value>) -> u32 {
-    let idempotent =
-        !matches!(step.work, WorkPlan::Call { idempotent: false, .. } | WorkPlan::Event(_));
-    let (configured, default, repeated) = match (action, &step.undo, &step.work) {
-        (Action::Do, ..) => (step.recovery.as_ref(), defaults, idempotent),
-        (Action::Undo, Some(undo), _) => {
-            (undo.recovery.as_ref(), defaults.and_then(|defaults| defaults.get("undo")), true)
-        }
-        (Action::Undo, None, WorkPlan::Child(_)) => (None, None, true),
-        (Action::Undo, None, WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_)) => {
-            return 0;
-        }
-    };
-    let default = default.and_then(|default| default.get("recovery"));
-    let key = |pointer: &str| {
-        let value = [configured, default].into_iter().flatten().find_map(|of| of.pointer(pointer));
-        value.and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok())
-    };
-    let rounds = key("/extended_wait/times").unwrap_or(0) + 1;
-    if repeated { key("/attempts").unwrap_or(3) * rounds } else { 1 }
 }
