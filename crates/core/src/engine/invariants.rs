@@ -16,6 +16,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use self::{
+    decision::Decision,
+    record::{ViolatedInvariant, awaited_by, has_passed, is_awaited, is_left_to_undo, require},
+};
 use crate::{
     definition::plan::{CompiledStep, Plan},
     limits,
@@ -34,19 +38,26 @@ mod attempts;
 pub mod decision;
 pub mod ending;
 mod messages;
+mod part_change;
+mod record;
 
-/// An invariant that a task or a decision violates.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{subject}: {invariant}")]
-pub struct ViolatedInvariant {
-    /// The task, a step, a part of a step, or a message.
-    subject: String,
-    /// What does not hold.
-    invariant: &'static str,
+/// Checks a decision, and the task that it leaves. Nothing is checked if the task before it violates an invariant.
+///
+/// # Errors
+/// The first invariant that is violated.
+pub fn check_decision(decision: &Decision<'_>) -> Result<(), ViolatedInvariant> {
+    let Decision { plan, before, after, ignored, context, .. } = decision;
+    let check = |task: &Task| task.check(plan, context.now, context.timing.pickup_within);
+    let check_saved = || {
+        check(after)?;
+        decision.check_change()?;
+        attempts::check(decision)
+    };
+    let checked = messages::check(decision)
+        .and_then(|()| attempts::check_event(decision))
+        .and_then(|()| if ignored.is_some() { Ok(()) } else { check_saved() });
+    checked.or_else(|violated| check(before).map_or(Ok(()), |()| Err(violated)))
 }
-
-/// Each invariant's text, and whether it holds.
-type Invariants<'a> = &'a [(&'static str, bool)];
 
 impl Task {
     /// Checks the task as a decision at `now` left it, or a later look at it finds it. `pickup_within` is how long the
@@ -83,16 +94,6 @@ impl Task {
             }
         }
         Ok(())
-    }
-}
-
-fn require(
-    subject: impl Fn() -> String,
-    invariants: Invariants<'_>,
-) -> Result<(), ViolatedInvariant> {
-    match invariants.iter().find(|(_, holds)| !holds) {
-        Some((invariant, _)) => Err(ViolatedInvariant { subject: subject(), invariant }),
-        None => Ok(()),
     }
 }
 
@@ -381,38 +382,6 @@ fn progress_invariants(
                 && progress.stray_effects.is_sorted_by_key(|known| known.attempt),
         ),
     ]
-}
-
-/// Whether a part took effect, or may have.
-fn has_effect(record: &StepRecord) -> bool {
-    matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run
-}
-
-/// Whether a part has an undo, took effect or may have, and is not undone yet.
-fn is_left_to_undo(step: &CompiledStep, record: &StepRecord) -> bool {
-    let is_undone = record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state));
-    step.undo().is_some() && has_effect(record) && !is_undone
-}
-
-fn has_passed(state: &StepState) -> bool {
-    matches!(state, StepState::Completed { .. } | StepState::Skipped { .. })
-}
-
-/// The deadline of the awaited reply, callback or heartbeat, if one is awaited.
-fn awaited_by(state: &StepState) -> Option<Timestamp> {
-    match state {
-        StepState::Running { complete_by, .. }
-        | StepState::AwaitingCallback { complete_by, .. } => Some(*complete_by),
-        StepState::RunningItems
-        | StepState::Waiting { .. }
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    }
-}
-
-fn is_awaited(state: &StepState) -> bool {
-    awaited_by(state).is_some()
 }
 
 #[cfg(test)]

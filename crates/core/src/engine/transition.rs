@@ -126,7 +126,7 @@ use crate::{
         event::Event,
         finish::finish,
         graph::{self, PointOfNoReturn},
-        invariants::decision::Decision,
+        invariants::{check_decision, decision::Decision},
         lifecycle::MayHaveLost,
         notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
@@ -189,7 +189,8 @@ pub fn transition(
     if !needed.is_empty() {
         return Err(NeededDocuments(needed));
     }
-    let violated = || Decision::new(plan, task, event, &transition, context)?.check().err();
+    let violated =
+        || check_decision(&Decision::new(plan, task, event, &transition, context)?).err();
     debug_assert_eq!(violated(), None, "by `{}`", event.name());
     Ok(input.within_size(transition, event))
 }

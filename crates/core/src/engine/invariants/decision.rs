@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{ViolatedInvariant, has_passed, is_awaited, is_left_to_undo, require};
+use super::{
+    part_change::{PartChange, part_changes},
+    record::{ViolatedInvariant, has_passed, is_awaited, is_left_to_undo, require},
+};
 use crate::{
     definition::plan::Plan,
     engine::{
@@ -57,22 +60,8 @@ impl<'a> Decision<'a> {
         Some(Self { plan, before, after, event, effects, ignored, context })
     }
 
-    /// Checks the decision, and the task that it leaves. Nothing is checked if the task before it violates an invariant.
-    ///
-    /// # Errors
-    /// The first invariant that the decision violates.
-    pub fn check(&self) -> Result<(), ViolatedInvariant> {
-        let check = |task: &Task| {
-            task.check(self.plan, self.context.now, self.context.timing.pickup_within)
-        };
-        match self.check_messages().and_then(|()| self.check_event()) {
-            Ok(()) if self.ignored.is_some() => Ok(()),
-            found => found.and_then(|()| check(self.after)).and_then(|()| self.check_change()),
-        }
-        .or_else(|violated| check(self.before).map_or(Ok(()), |()| Err(violated)))
-    }
-
-    fn check_change(&self) -> Result<(), ViolatedInvariant> {
+    /// Checks the change of the task as a whole.
+    pub(super) fn check_change(&self) -> Result<(), ViolatedInvariant> {
         let subject = || format!("task {}", self.after.task_id);
         require(subject, &self.change_invariants())?;
         require(subject, &self.command_invariants())?;
@@ -81,7 +70,7 @@ impl<'a> Decision<'a> {
         if self.ends() {
             require(subject, &self.end_invariants())?;
         }
-        self.check_attempts()
+        Ok(())
     }
 
     /// What no event changes, and what changes only by some events.
@@ -180,7 +169,6 @@ impl<'a> Decision<'a> {
                 && before.input_edit_id == after.input_edit_id
                 && self
                     .changes()
-                    .iter()
                     .all(|change| change.old.is_some_and(|old| old.state == change.new.state));
         [
             (
@@ -314,23 +302,8 @@ impl<'a> Decision<'a> {
         ]
     }
 
-    /// Which replies and callbacks count.
-    fn check_event(&self) -> Result<(), ViolatedInvariant> {
-        match self.event {
-            Event::ReplyReceived(reply) if self.ignored.is_none() => {
-                require(|| format!("reply of step {}", reply.step), &self.reply_invariants(reply))
-            }
-            Event::CallbackReceived { step, .. } => {
-                require(|| format!("callback of step {step}"), &self.callback_invariants(step))
-            }
-            Event::Wake
-            | Event::ReplyReceived(_)
-            | Event::Swept
-            | Event::CommandReceived(_)
-            | Event::ParentRequested(_)
-            | Event::ChildEnded { .. }
-            | Event::AlertPublished { .. } => Ok(()),
-        }
+    pub(super) fn changes(&self) -> impl Iterator<Item = PartChange<'_>> {
+        part_changes(self.plan, self.before, self.after)
     }
 
     /// Whether the task ends now, for the first time or again.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::engine::invariants::check_decision;
 use crate::model::{
     command::Command,
     messages::{CallbackOutcome, Wake, WakeCause},
@@ -82,7 +83,7 @@ impl Facts {
         let decided = Transition::Apply { task, documents: Vec::new(), effects };
         let plan = plan();
         let decision = Decision::new(&plan, &before, &self.event, &decided, context).unwrap();
-        decision.check().err().map(|violated| violated.to_string())
+        check_decision(&decision).err().map(|violated| violated.to_string())
     }
 }
 
@@ -469,6 +470,12 @@ fn each_invariant_of_attempts_can_be_violated() {
                 .on(reply("a", 1, deferred))
                 .sends([wake("t", 0)]),
             "a deferral is no failure",
+        ),
+        (
+            Facts::new(a(running(1)), a(json!({ "s": "w", "a": 1, "u": 0, "f": 1 })))
+                .on(reply("a", 1, json!({ "status": "failed", "reason": "r", "may_have_run": true })))
+                .sends([wake("t", 0)]),
+            "an attempt that took effect, or may have, is recorded as one",
         ),
         (
             Facts::new(p(running(1)), p(json!({ "s": "c", "a": 1 }))).on(reply("p", 1, completed())).sends([wake("t", 0)]),
