@@ -221,10 +221,10 @@ impl<'a> Decision<'a> {
                 !is_active || self.is_busy() || due_by(later(now, timing.pickup_within)),
             ),
             (
-                "a sweep leaves nothing due",
+                "a sweep leaves nothing past due",
                 **event != Event::Swept
                     || !is_active
-                    || after.due.is_none_or(|due| !context.is_past(due)),
+                    || after.due.is_none_or(|due| due == now || !context.is_past(due)),
             ),
         ]
     }

@@ -306,7 +306,7 @@ fn each_invariant_of_the_task_can_be_violated() {
         (Facts::new(json!({}), json!({ "due": 10_001 })), "due soon if nothing runs or waits"),
         (
             Facts::new(json!({}), json!({ "due": -3_000 })).on(Event::Swept),
-            "a sweep leaves nothing due",
+            "a sweep leaves nothing past due",
         ),
         (Facts::new(json!({}), json!({})).on(Event::Wake), "each step that is ready has started"),
         (
