@@ -3,8 +3,8 @@
 //! A state consists of a task, its documents, the clock, the requests that were sent, and the effects that were lost.
 //! In each state, every possible event occurs: a message arrives, again, late or never; an agent replies to any earlier
 //! request; time passes; the supervisor sweeps; an operator sends a command; a process crashes between its save and its
-//! effects. States with the same fingerprint are explored once. Invariants, which do not use the core's own functions,
-//! are checked in every state. From every state the task must reach a final state if no more failures occur.
+//! effects. States with the same fingerprint are explored once. The engine asserts its invariants in each decision; those of
+//! a task, and those in `invariants`, are checked in every state. None calls a function by which the engine decides. From every state the task must reach a final state if no more failures occur.
 //!
 //! Each transition must be a row of the table in `transition.rs`. The stories make those that no exploration reaches.
 //!

@@ -26,7 +26,7 @@ struct Coverage {
 }
 
 impl Coverage {
-    /// Runs all stories. Errors in a story are reported by its own test.
+    /// Runs all stories. Errors in a story are reported by its own test; a violated invariant panics here, too.
     fn of_all_stories() -> Self {
         let mut coverage = Self::default();
         for file in story_files() {

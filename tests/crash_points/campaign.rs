@@ -54,7 +54,7 @@ pub(super) fn inject_at_calls(
     let shown = problems.iter().take(PROBLEMS_SHOWN).cloned().collect::<Vec<_>>().join("\n\n");
     assert!(
         problems.is_empty(),
-        "{name}: {} of {runs} runs went problems:\n{shown}",
+        "{name}: {} of {runs} runs had problems:\n{shown}",
         problems.len()
     );
 }

@@ -301,7 +301,7 @@ fn transition_with(
     let (mut violated, mut noted) = (Vec::new(), BTreeSet::new());
     let mut wanted = 0;
     for _ in 0..ROUNDS_MAX {
-        // A violated invariant of the task makes the decision panic.
+        // A violated invariant of the task or of the decision makes it panic.
         let decide = || transition(&workflow.definition, task, &documents, event, context);
         let keys = match catch_unwind(AssertUnwindSafe(decide)) {
             Ok(Ok(answer)) => return (answer, violated, wanted),

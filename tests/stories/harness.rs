@@ -20,7 +20,7 @@ use story_run::{DocumentPlaces, StoryRun};
 /// `observer` is called for every decision with the task before it, the event, and the decision.
 ///
 /// # Errors
-/// All unexpected decisions and violated invariants, with file and line.
+/// All unexpected decisions and wrong documents, with file and line. A violated invariant of the engine is a panic.
 pub(crate) fn check(
     file: &Path,
     mut observer: impl FnMut(&Task, &Event, &Transition),

@@ -1,4 +1,4 @@
-//! Bulk commands: one order of an operator for many tasks. A bulk command is recorded before its commands are sent. Each
+//! Bulk commands: one action of an operator for many tasks. A bulk command is recorded before its commands are sent. Each
 //! of the commands has the id of the bulk command. Sending them again is idempotent, because a task carries out a
 //! command once.
 //!

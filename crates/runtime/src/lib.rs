@@ -16,7 +16,7 @@
 //! | [`agents`] | the registry of agents |
 //! | [`breaker`] | the circuit breaker record that all instances of an agent share |
 //! | [`claims`] | claims of attempts that only one delivery of a request may carry out |
-//! | [`bulk`] | bulk commands: one order for many tasks |
+//! | [`bulk`] | bulk commands: one action for many tasks |
 //! | [`history`] | the number of tasks that ended in each minute |
 //! | [`intake`] | the record that limits how many new tasks start |
 //! | [`rate`] | the rate limit record that all instances of an agent share |

@@ -110,7 +110,7 @@ impl ConsoleCommand {
         }
     }
 
-    /// An order whose dry run shows whether the command is possible, whatever the operator enters in its form.
+    /// An action whose dry run shows whether the command is possible, whatever the operator enters in its form.
     pub(crate) fn probe(self, step: Option<Part>) -> CommandAction {
         match self {
             // The answer of an approval may have to obey a schema.

@@ -1,4 +1,4 @@
-//! The numbers of messages in the deployment's queues, for the console.
+//! The numbers of messages in the queues of a deployment.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -2,9 +2,9 @@
 //!
 //! | of | module | checked |
 //! | --- | --- | --- |
-//! | a task by itself, between two decisions | this one | after each decision; by the exploration and the simulation in each state |
+//! | a task by itself, between two decisions | this one | after each decision; by the exploration in each state, by the simulation at each save |
 //! | a decision: the change of the task, and what is sent | [`decision`], `attempts`, `messages` | after each decision |
-//! | a task that has ended, with its side effects and alerts | [`ending`] | by the exploration, the simulation, drills, outages, and the audit of the demo |
+//! | a task that has ended, with its side effects and alerts | [`ending`] | by the exploration and the audit of the demo; its side effects also by the simulation, drills and outages |
 //!
 //! In debug builds the engine asserts the first two after each decision. So every story, exploration, simulation, crash point, drill
 //! and workflow test checks all of them, and a new invariant is one edit.
@@ -41,7 +41,7 @@ mod messages;
 mod part_change;
 mod record;
 
-/// Checks a decision, and the task that it leaves. Nothing is checked if the task before it violates an invariant.
+/// Checks a decision, and the task that it leaves. A violation does not count if the task before the decision violates one.
 ///
 /// # Errors
 /// The first invariant that is violated.
@@ -369,7 +369,7 @@ fn progress_invariants(
             agent.is_none_or(|position| (position as usize) < agents),
         ),
         (
-            "only a step with several agents has shared requests",
+            "only of a step with several agents may a second delivery act",
             !progress.second_delivery_may_act || agents > 1,
         ),
         (

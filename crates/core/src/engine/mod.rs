@@ -21,7 +21,7 @@
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
 //! | `finish`, [`notify`], `lifecycle`, `redelivery` | the end of a change, notifications, lifecycle events, effects that are sent again |
 //! | `passed_payloads` | which payloads a task may name in what it sends |
-//! | [`invariants`] | what holds of every task between two decisions |
+//! | [`invariants`] | what holds of each task, of each decision, and of a task that has ended |
 //! | `placement` | which documents are stored in the task's item |
 
 mod advance;

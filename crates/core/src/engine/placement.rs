@@ -26,7 +26,7 @@ const GROWTH_BYTES: usize = 32;
 /// `scheduler-0badcafe`.
 const INSTANCE_BYTES: usize = 30;
 
-/// Bytes of an item in progress: its record, its run, and a run of passed items beside it.
+/// Bytes of an item in progress: its record, its span, and a span of passed items beside it.
 const OPEN_ITEM_BYTES: usize = 30;
 
 /// Bytes of the items of a step without the items in progress: the names of the fields, their numbers, and the records of

@@ -42,7 +42,7 @@ mod millis {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "s")]
 pub enum StepState {
-    /// The scheduler has sent a request, to an agent or as the submission of a child task.
+    /// An attempt has begun: a request to an agent, the submission of a child task, or a subscription to an event.
     #[serde(rename = "r")]
     Running {
         /// The number of the attempt. It grows with each request and fences replies.
@@ -152,7 +152,7 @@ impl StepState {
         }
     }
 
-    /// Whether an agent or a child task may be working on it.
+    /// Whether an agent or a child task may be working on it, or its event is awaited.
     #[must_use]
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. })

@@ -49,7 +49,7 @@ fn begin_invariants(
     change: &PartChange<'_>,
     requested: bool,
 ) -> [(&'static str, bool); 6] {
-    let PartChange { part, action, old, new, .. } = change;
+    let PartChange { part, action, step, old, new } = change;
     let (number, begins) = (change.number(), change.begins());
     let state = old.map(|old| &old.state);
     // Another agent may still have a delivery of a deferred request: the attempt runs again.
@@ -59,6 +59,9 @@ fn begin_invariants(
     let is_refused = matches!(decision.event, Event::ReplyReceived(reply)
             if reply.step == *part
                 && matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. }));
+    // An operator may let a step wait anew for its event. Nothing is called.
+    let waits_anew = step.awaits_event() && matches!(decision.event, Event::CommandReceived(_));
+    let needs_none_before = begins && !is_refused && !waits_anew;
     let input = decision.after.progress(part, Action::Do).map(|run| &run.input_edit_id);
     let is_first_undo = *action == Action::Undo && old.is_none() && begins;
     [
@@ -70,7 +73,7 @@ fn begin_invariants(
             "the request of an attempt that begins is sent",
             !new.state.is_running() || goes_on || requested,
         ),
-        ("one attempt at a time", !begins || is_refused || !state.is_some_and(is_awaited)),
+        ("one attempt at a time", !state.is_some_and(is_awaited) || !needs_none_before),
         ("nothing begins in a paused task", !begins || decision.after.paused_at.is_none()),
         (
             "an attempt begins before its deadline",

@@ -81,11 +81,11 @@ impl<'a> Decision<'a> {
             (before.process_state, before.ended_at) == (after.process_state, after.ended_at);
         let is_requested =
             matches!(event, Event::CommandReceived(_) | Event::ParentRequested(Action::Undo));
-        // Items are only appended.
+        // Items are only appended, so the last one of a span stands for all.
         let is_recorded = |(span, action, progress): (PartSpan<'_>, Action, &Progress)| {
             let item = span.items.map(|items| items.end.saturating_sub(1));
             let last = Part { step: span.step.clone(), item };
-            // A step that never started may get items when it starts.
+            // A step that failed before it started loses its own record when its items start.
             progress.state == StepState::Failed { attempt: None }
                 || after.progress(&last, action).is_some()
         };
@@ -95,11 +95,11 @@ impl<'a> Decision<'a> {
             ("what was submitted does not change", submitted(before) == submitted(after)),
             ("the record of what has started is kept", before.action_spans().all(is_recorded)),
             (
-                "a final state changes only by a request, or by a report that contradicts it",
+                "the end of a task changes only by a request, or because a step ran after all",
                 !before.process_state.has_stopped()
                     || stays
                     || is_requested
-                    || self.is_contradicted(),
+                    || self.ran_after_all(),
             ),
             (
                 "the instance that sends a request holds the lock",
@@ -185,7 +185,7 @@ impl<'a> Decision<'a> {
         ]
     }
 
-    /// A lost wake delays the task, and never strands it.
+    /// When the task is due, and which wakes are sent: if a wake is lost, the supervisor still finds the task.
     fn due_invariants(&self) -> [(&'static str, bool); 5] {
         let Self { before, after, event, context, .. } = self;
         let (now, timing) = (context.now, context.timing);
@@ -357,7 +357,7 @@ impl<'a> Decision<'a> {
 
     /// Whether the event reports that a step of a task without an error took effect, or may have, although the task's record
     /// says otherwise. The task then changes to Error.
-    fn is_contradicted(&self) -> bool {
+    fn ran_after_all(&self) -> bool {
         let Self { before, after, .. } = self;
         let step = match self.event {
             Event::ReplyReceived(StepReply { step, action: Action::Do, outcome, .. })

@@ -113,7 +113,7 @@ fn request_invariants(decision: &Decision<'_>, attempt: &AttemptId) -> [(&'stati
     let is_new = old.map(|old| old.state.attempt_count()) != Some(*number);
     let is_repeated = new.is_some_and(|new| new.may_have_run);
     [
-        ("nothing is requested in a final state", !after.process_state.has_stopped()),
+        ("nothing is requested after the end of the task", !after.process_state.has_stopped()),
         ("the direction of the task is that of its requests", backward == is_undo),
         ("no step is requested once an undo has begun", is_undo || !has_begun_undo(after)),
         (

@@ -219,7 +219,7 @@ fn each_invariant_can_be_violated() {
         ),
         (
             step("a", json!({ "s": "r", "a": 1, "b": 0, "q": true })),
-            "only a step with several agents has shared requests",
+            "only of a step with several agents may a second delivery act",
         ),
         (
             step("a", json!({ "s": "r", "a": 1, "b": 0, "r": 1 })),

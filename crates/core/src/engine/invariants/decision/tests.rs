@@ -256,7 +256,7 @@ fn each_invariant_of_the_task_can_be_violated() {
                 ended("Error", json!({ "error": "no" })),
                 json!({ "process_state": "Processing", "ended_at": null, "due": 0, "error": null }),
             ),
-            "a final state changes only by a request, or by a report that contradicts it",
+            "the end of a task changes only by a request, or because a step ran after all",
         ),
         (
             Facts::new(json!({}), json!({ "locked_by": "you", "steps": { "a": running(1) } }))
@@ -516,7 +516,7 @@ fn each_invariant_of_messages_can_be_violated() {
     check(vec![
         (
             Facts::new(a(running(1)), error()).sends([request("a", "do", 1)]),
-            "nothing is requested in a final state",
+            "nothing is requested after the end of the task",
         ),
         (
             Facts::new(a(running(1)), undoes(running(1))).sends([request("a", "do", 1)]),
