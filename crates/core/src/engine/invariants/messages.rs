@@ -128,7 +128,7 @@ fn request_invariants(decision: &Decision<'_>, attempt: &AttemptId) -> [(&'stati
         ),
         ("a sweep requests nothing", **event != Event::Swept),
         (
-            "no attempt begins before the end of a wait, or for a settled part",
+            "no attempt begins before the end of a wait, or for a part that has passed",
             !is_saved || may_begin,
         ),
         (
@@ -145,9 +145,9 @@ fn request_invariants(decision: &Decision<'_>, attempt: &AttemptId) -> [(&'stati
 fn undo_invariants(decision: &Decision<'_>, part: &Part) -> [(&'static str, bool); 4] {
     let Decision { plan, before, after, .. } = decision;
     let is_later = |name| plan.find(name).is_some_and(|of| of.ancestors.contains(&part.step));
-    // Later effects may come to light after this undo has begun.
+    // Later effects may come to light after this undo has begun, and the clock of another instance may be behind.
     let repeats = before.progress(part, Action::Undo).is_some();
-    let is_settled =
+    let later_is_undone =
         after.part_spans().filter(|(span, _)| is_later(span.step)).all(|(span, record)| {
             let step = plan.find(span.step);
             !is_awaited(&record.forward.state)
@@ -162,12 +162,12 @@ fn undo_invariants(decision: &Decision<'_>, part: &Part) -> [(&'static str, bool
             && (has_effect(record) || is_awaited(&record.forward.state))
     });
     [
-        ("an undo waits for later steps and their undos", repeats || is_settled),
+        ("an undo waits for later steps and their undos", repeats || later_is_undone),
         ("only what may have run is undone", !is_call || own.is_some_and(has_effect)),
         (
             "an undo waits for the attempt and the calls of its step",
             own.is_some_and(|own| {
-                !is_awaited(&own.forward.state) && !decision.may_be_in_progress(own)
+                !is_awaited(&own.forward.state) && (repeats || !decision.may_be_in_progress(own))
             }),
         ),
         (

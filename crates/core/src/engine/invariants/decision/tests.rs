@@ -543,7 +543,7 @@ fn each_invariant_of_messages_can_be_violated() {
         (
             Facts::new(a(json!({ "s": "w", "a": 1, "u": 9_000 })), a(running(2)))
                 .sends([request("a", "do", 2)]),
-            "no attempt begins before the end of a wait, or for a settled part",
+            "no attempt begins before the end of a wait, or for a part that has passed",
         ),
         (
             Facts::new(
