@@ -531,7 +531,7 @@ impl<'a> Check<'a> {
     /// Whether no two elements are equal. Compares texts that are the same for equal values, so that the time is proportional to the
     /// size of the elements.
     fn is_unique(&mut self, items: &[Value]) -> Holds {
-        let mut seen = std::collections::HashSet::with_capacity(items.len());
+        let mut seen = std::collections::HashSet::new();
         for item in items {
             self.spend_all(item)?;
             let mut text = String::new();

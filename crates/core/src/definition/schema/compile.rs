@@ -1,6 +1,9 @@
 //! Compiles a JSON Schema into rules. The time and memory that this takes are proportional to the size of the schema.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Number, Value};
@@ -54,7 +57,7 @@ pub(super) enum Rule {
         written: Number,
     },
     Length(Counted, Range),
-    Pattern(regex::Regex),
+    Pattern(Arc<regex::Regex>),
     UniqueItems,
     PrefixItems(Vec<NodeId>),
     /// The elements from a place on.
@@ -103,7 +106,7 @@ pub(super) struct Range {
 #[derive(Debug)]
 pub(super) struct Properties {
     pub(super) named: HashMap<String, NodeId>,
-    pub(super) patterns: Vec<(regex::Regex, NodeId)>,
+    pub(super) patterns: Vec<(Arc<regex::Regex>, NodeId)>,
     /// The schema of all others.
     pub(super) others: Option<NodeId>,
 }
@@ -453,10 +456,20 @@ fn types(value: &Value) -> Result<Vec<Type>, Problem> {
             here(&format!("{} is not one of the types {names}", shortened(value)))
         })
     };
-    match value.as_array() {
-        Some(names) => names.iter().map(known).collect(),
-        None => Ok(vec![known(value)?]),
+    let Some(names) = value.as_array() else { return Ok(vec![known(value)?]) };
+    // A list of thousands of types would be searched for each value.
+    let mut types = Vec::new();
+    for found in names.iter().map(known) {
+        let found = found?;
+        if types.contains(&found) {
+            return Err(here("the types of a list must differ"));
+        }
+        types.push(found);
     }
+    if types.is_empty() {
+        return Err(here("a list of types must name at least one"));
+    }
+    Ok(types)
 }
 
 /// The JSON of a value, without what is too long for a message.

@@ -12,9 +12,9 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number as it is written: a float with the fewest digits that denote it, at most 17.
+    /// Reads a number: a whole one below 1e30 exactly, as `compare` does, another float with the fewest digits that denote it.
     pub(super) fn of(number: &Number) -> Option<Self> {
-        let text = number.to_string();
+        let text = whole(number).map_or_else(|| number.to_string(), |whole| whole.to_string());
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let mut digits: i128 = format!("{whole}{fraction}").parse().ok()?;
@@ -45,7 +45,7 @@ impl Decimal {
         self.exponent - divisor.exponent > 30
     }
 
-    /// Whether a division by `divisor`, which is positive, leaves no remainder. Both have at most 20 digits.
+    /// Whether a division by `divisor`, which is positive, leaves no remainder. Both have at most 30 digits.
     pub(super) fn is_multiple_of(self, divisor: Self) -> bool {
         let shift = self.exponent - divisor.exponent;
         // The digits would have to end with zeros.
@@ -66,12 +66,12 @@ impl Decimal {
     }
 }
 
-/// `a` times `b` modulo `modulus`, of which all have at most 20 digits.
+/// `a` times `b` modulo `modulus`, of which all have at most 30 digits.
 fn multiply_modulo(a: i128, b: i128, modulus: i128) -> i128 {
     if let Some(product) = a.checked_mul(b) {
         return product % modulus;
     }
-    // Digit by digit, so that no product has more than 21 digits.
+    // Digit by digit, so that no product has more than 31 digits.
     let (mut result, mut factor, mut left) = (0, a, b);
     while left != 0 {
         result = (result + factor * (left % 10)) % modulus;

@@ -3,7 +3,10 @@
 //! proportion to the size of the expression for each byte: seconds for a text of 128 KiB. So publication builds the automata of all
 //! expressions completely, and refuses those that do not fit.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use regex::{Regex, RegexBuilder};
 use regex_automata::{
@@ -24,8 +27,8 @@ const OVERHEAD_BYTES: usize = 1024;
 /// The compiled expressions of a schema.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    /// By their text in the schema.
-    compiled: HashMap<String, Regex>,
+    /// By their text in the schema. A clone of an expression would have memory of its own for its automata.
+    compiled: HashMap<String, Arc<Regex>>,
     /// In the order of the schema.
     texts: Vec<String>,
 }
@@ -35,7 +38,7 @@ impl Patterns {
     ///
     /// # Errors
     /// It is no regular expression, or longer than the limits.
-    pub(super) fn compile(&mut self, pattern: &str) -> Result<Regex, String> {
+    pub(super) fn compile(&mut self, pattern: &str) -> Result<Arc<Regex>, String> {
         if let Some(compiled) = self.compiled.get(pattern) {
             return Ok(compiled.clone());
         }
@@ -48,8 +51,9 @@ impl Patterns {
         }
         let invalid = || format!("the pattern `{}` is no regular expression", shown(pattern));
         let translated = jsonschema_regex::to_rust_regex(pattern).map_err(|()| invalid())?;
-        let builder = RegexBuilder::new(&translated).size_limit(PATTERN_BYTES_MAX).build();
-        let compiled = builder.map_err(|error| {
+        let builder =
+            RegexBuilder::new(&translated).crlf(true).size_limit(PATTERN_BYTES_MAX).build();
+        let compiled = builder.map(Arc::new).map_err(|error| {
             let is_large = matches!(error, regex::Error::CompiledTooBig(_));
             if is_large { too_complex(pattern) } else { invalid() }
         })?;
@@ -99,7 +103,7 @@ fn too_complex(pattern: &str) -> String {
 fn automaton_bytes(pattern: &str, max: usize) -> Option<usize> {
     let config = Config::new().cache_capacity(max).minimum_cache_clear_count(Some(0));
     let regex = regex_automata::hybrid::regex::Regex::builder()
-        .syntax(syntax::Config::new())
+        .syntax(syntax::Config::new().crlf(true))
         .thompson(thompson::Config::new().nfa_size_limit(Some(max)))
         .dfa(config)
         .build(pattern)

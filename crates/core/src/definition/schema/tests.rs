@@ -47,6 +47,8 @@ fn an_invalid_schema_is_reported() {
         ),
         (json!({ "exclusiveMinimum": true }), "/exclusiveMinimum: it is not a number"),
         (json!({ "multipleOf": 0 }), "/multipleOf: it is not a number over 0"),
+        (json!({ "type": [] }), "/type: a list of types must name at least one"),
+        (json!({ "type": vec!["string"; 18_000] }), "/type: the types of a list must differ"),
         (json!({ "$ref": "#/$defs/none" }), "the reference `#/$defs/none` leads nowhere"),
         (
             json!({ "$ref": "#/anyOf/00", "anyOf": [true] }),
@@ -224,6 +226,22 @@ fn formats_and_content_are_annotations_in_every_draft() {
 }
 
 #[test]
+fn a_repeated_pattern_is_compiled_once() {
+    let pattern = json!({ "pattern": "^([ab]{8000}|c)" });
+    let mut patterns = patterns::Patterns::default();
+    let [one, other] =
+        [1, 2].map(|_| patterns.compile(pattern["pattern"].as_str().unwrap()).unwrap());
+    assert!(std::sync::Arc::ptr_eq(&one, &other));
+}
+
+#[test]
+fn a_dot_matches_no_end_of_a_line() {
+    for end in ["\n", "\r"] {
+        assert!(validate(json!({ "pattern": "^.$" }), json!(end)).is_err(), "{end:?}");
+    }
+}
+
+#[test]
 fn numbers_are_divided_exactly() {
     for (value, divisor, is_multiple) in [
         (json!(0.3), json!(0.1), true),
@@ -239,6 +257,8 @@ fn numbers_are_divided_exactly() {
         (json!(u64::MAX), json!(u64::MAX), true),
         (json!(u64::MAX - 1), json!(u64::MAX), false),
         (json!(9_007_199_254_740_993_u64), json!(2), false),
+        (json!(9_223_372_036_854_775_808.0), json!(9_223_372_036_854_775_808_u64), true),
+        (json!(18_446_744_073_709_551_616.0), json!(9_007_199_254_740_992.0), true),
     ] {
         let result = validate(json!({ "multipleOf": divisor }), value.clone());
         assert_eq!(result.is_ok(), is_multiple, "{value} by {divisor}");
