@@ -31,7 +31,7 @@ use crate::support::{
     sequential_workflow, sqs_event,
 };
 
-const TASKS: usize = 100_000;
+const TASKS: usize = 25_000;
 const OVERDUE: usize = 1_000;
 
 /// DynamoDB's limit of items in one `BatchWriteItem`.
@@ -98,7 +98,7 @@ fn put(task: &Task, shards: NonZeroU32) -> WriteRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
+async fn a_sweep_of_25_000_tasks_reads_and_recovers_only_the_overdue_ones() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     fill(&deployment).await;
     let meter = AwsMeter::default();
@@ -109,8 +109,8 @@ async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
     assert_eq!((swept.due, swept.failed, swept.shards_left), (OVERDUE as u64, 0, 0));
     let read = meter.read();
     let index = total(&read, "DynamoDB.Query");
-    // Keys have a few dozen bytes, a unit is 4 KB, and an eventually consistent read costs half. Reading all 100,000
-    // keys would cost more than 700 units.
+    // Keys have a few dozen bytes, a unit is 4 KB, and an eventually consistent read costs half. Reading all 25,000
+    // keys would cost more than 170 units.
     assert!(index.read_units <= 20.0, "{index:?}");
     let loads = total(&read, "DynamoDB.GetItem");
     // The first concurrent tasks all miss the definition in the cache.
