@@ -4,6 +4,7 @@ The run is interrupted before and after each of its calls, and each call fails o
 """
 
 import contextlib
+import functools
 import io
 import pathlib
 import sys
@@ -209,28 +210,30 @@ class Calls:
 LOADER = botocore.loaders.create_loader()
 
 
-def new_session():
-    """Without the handlers of the one before."""
-    session = botocore.session.get_session()
-    session.register_component("data_loader", LOADER)
-    boto3.setup_default_session(botocore_session=session)
+class Session(boto3.Session):
+    """Creates each client once: that takes longer than a call. A new session has none of the handlers of another."""
+
+    def __init__(self):
+        session = botocore.session.get_session()
+        session.register_component("data_loader", LOADER)
+        super().__init__(botocore_session=session)
+        self.client = functools.cache(self.client)
+        self.resource = functools.cache(self.resource)
 
 
 def run_cleanup(register=lambda events: None, created=False):
     """The exit status, or the interruption; and what was printed."""
-    new_session()
-    boto3.DEFAULT_SESSION.events.register("provide-client-params.s3.DeleteBucket", refuse_buckets_with_versions)
+    session, printed = Session(), io.StringIO()
+    session.events.register("provide-client-params.s3.DeleteBucket", refuse_buckets_with_versions)
     for call in ("cloudformation.DeleteStack", "events.DeleteEventBus"):
-        boto3.DEFAULT_SESSION.events.register(f"provide-client-params.{call}", refuse_buses_with_rules)
-    register(boto3.DEFAULT_SESSION.events)
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            return cleanup.main(RUN, created), printed.getvalue()
-    except Interrupted as error:
-        return error, printed.getvalue()
-    finally:
-        new_session()
+        session.events.register(f"provide-client-params.{call}", refuse_buses_with_rules)
+    register(session.events)
+    with mock.patch.object(boto3, "DEFAULT_SESSION", session):
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                return cleanup.main(RUN, created), printed.getvalue()
+        except Interrupted as error:
+            return error, printed.getvalue()
 
 
 def changing_tables(events):
@@ -246,7 +249,7 @@ class MotoTest(unittest.TestCase):
         # moto's CloudFormation does not name a stack's bus.
         self.enterContext(mock.patch.object(EventBus, "physical_resource_id", property(lambda bus: bus.name), create=True))
         self.enterContext(mock_aws())
-        new_session()
+        self.enterContext(mock.patch.object(boto3, "DEFAULT_SESSION", Session()))
         create_others(self.names)
         self.others = everything()
 

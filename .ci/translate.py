@@ -1,7 +1,7 @@
 """Translates a template to CloudFormation, with the translator that the deployment uses, and looks at what
 its roles may do. Called by `lint-template`.
 
-Since cfn-lint 1.54 neither it nor `sam validate --lint` looks inside a serverless function: a Ref to nothing in
+Since cfn-lint 1.54 neither it nor `sam validate --lint`, which calls it, looks inside a serverless function: a Ref to nothing in
 its environment, a misspelt action in its policies and a circle of references all pass. And checkov does not
 look for a role that may do something to everything.
 """

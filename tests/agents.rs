@@ -120,11 +120,13 @@ fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
         responses: steward_core::model::responses::ResponseOverrides::NONE,
         exclusive: false,
         may_have_run: false,
+        callback: false,
         agent: "a".parse().unwrap(),
         method: HttpMethod::Post,
         path: path.to_owned(),
         body: Some(json!({ "order": task }).into()),
         auth: None,
+        key_format: None,
         output: None,
         incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         tenant: None,
@@ -342,7 +344,13 @@ async fn a_call_that_exceeds_its_complete_by_is_dropped_and_wakes_the_scheduler(
         .await
         .into_iter()
         .partition(|message| message.starts_with(r#"{"type":"wake""#));
-    assert_eq!(wakes, [r#"{"type":"wake","task_id":"t-0","cause":"overdue"}"#]);
+    let wakes: Vec<Value> = wakes.iter().map(|wake| serde_json::from_str(wake).unwrap()).collect();
+    let call =
+        json!({ "step": "step_1", "action": "do", "attempt": 3, "incarnation": 0, "agent": "a" });
+    assert_eq!(
+        wakes,
+        [json!({ "type": "wake", "task_id": "t-0", "cause": "overdue", "call": call })]
+    );
     let replies: Vec<_> = replies.iter().map(|reply| without_times(reply)).collect();
     assert_eq!(replies, [completed("t-1", json!({ "id": "x" }))]);
 }

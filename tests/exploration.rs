@@ -30,11 +30,15 @@ mod model_state;
 mod progress;
 mod recording;
 mod search;
+mod shapes;
 mod successors;
 mod workflows;
 
 /// The most states of each workflow in every test run.
 const STATES_MAX: usize = 1_200;
+
+/// The most shapes that the parts of a task may have in all explored states.
+const SHAPES_MAX: usize = 200;
 
 /// The most states of each workflow in the long test.
 const STATES_MAX_DEEP: usize = 100_000;
@@ -104,6 +108,12 @@ fn print(reports: &[ExplorationReport]) {
     for (row, times) in rows(reports) {
         println!("{times:8} | {row}");
     }
+    let shapes: BTreeMap<_, _> = reports.iter().flat_map(|report| &report.shapes).collect();
+    for (shape, example) in &shapes {
+        println!("{shape} ({example})");
+    }
+    println!("{} shapes of a part", shapes.len());
+    assert!(shapes.len() <= SHAPES_MAX, "a part has {} shapes", shapes.len());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod child_tasks;
 mod commands;
+mod gone;
 mod harness;
 mod id_reuse;
 mod late_child_messages;

@@ -8,9 +8,10 @@ use steward_core::{
     model::{
         attempt::Action,
         command::{CommandAction, ReceivedCommand},
+        earlier_key::{EarlierKey, Ran},
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
-        step::{Progress, StepState},
+        step::{Progress, StepRecord, StepState},
         task::Task,
     },
 };
@@ -68,17 +69,19 @@ fn events(cell: &str) -> Vec<String> {
     let (names, detail) =
         cell.split_once(", ").map_or((cell, None), |(names, detail)| (names, Some(detail)));
     let is_reply = |kind: &&str| kind.starts_with("step ") || kind.starts_with("undo ");
-    let replies = KINDS.into_iter().filter(is_reply);
-    let names: Vec<_> =
-        if names == "any reply" { replies.collect() } else { names.split('/').collect() };
+    let expand = |name| match name {
+        "any reply" => KINDS.into_iter().filter(is_reply).collect(),
+        _ => vec![name],
+    };
     let detail = detail.map(|detail| format!(", {detail}")).unwrap_or_default();
-    names.into_iter().map(|name| format!("{name}{detail}")).collect()
+    names.split('/').flat_map(expand).map(|name| format!("{name}{detail}")).collect()
 }
 
-/// The row of a decision. An ignored event has none.
+/// The row of a decision. An ignored event has none, nor has one of which only the revision of a child task is recorded.
 pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Option<TransitionRow> {
     let state = before.process_state.to_string();
     match answer {
+        Transition::Apply { task, .. } if only_records_revision(before, event, task) => None,
         Transition::Apply { task, .. } => Some(TransitionRow {
             state,
             event: event_in_table(before, event, task),
@@ -91,6 +94,18 @@ pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Optio
         }),
         Transition::Ignore { .. } => None,
     }
+}
+
+fn only_records_revision(before: &Task, event: &Event, after: &Task) -> bool {
+    let Event::ChildEnded { step, .. } = event else { return false };
+    let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
+    let same = |(a, b): (&EarlierKey, &EarlierKey)| (a.ran, &a.denied) == (b.ran, &b.denied);
+    before.process_state == after.process_state
+        && before.error == after.error
+        && (&old.forward.state, old.forward.may_have_run, &old.undo)
+            == (&new.forward.state, new.forward.may_have_run, &new.undo)
+        && old.earlier.len() == new.earlier.len()
+        && old.earlier.iter().zip(&new.earlier).all(same)
 }
 
 /// The kind of an event, independent of the decision.
@@ -218,7 +233,17 @@ fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
     let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
     let same = old.forward.state == new.forward.state
         && old.forward.failure_count == new.forward.failure_count;
-    same && !old.forward.state.is_running() && !old.forward.may_have_run && new.forward.may_have_run
+    let known = |record: &StepRecord| -> usize {
+        record
+            .earlier
+            .iter()
+            .map(|key| usize::from(key.ran > Ran::No) + usize::from(key.ran == Ran::Yes))
+            .sum()
+    };
+    let is_late = !old.forward.state.is_running() && !old.forward.may_have_run;
+    let has_completed =
+        old.forward.state.is_failed() && matches!(new.forward.state, StepState::Completed { .. });
+    known(old) < known(new) || (same || has_completed) && is_late && new.forward.may_have_run
 }
 
 /// The outcome of a step that a callback or a child task reported.
@@ -242,9 +267,7 @@ fn swept(before: &Task, after: &Task) -> &'static str {
     let reason = after.error.as_ref().or(after.undo_reason.as_ref());
     let changed = before.process_state != after.process_state;
     let overdue = reason.is_some_and(|reason| reason.contains("the task was not"));
-    if before.process_state.has_stopped() {
-        "swept, alert unsent"
-    } else if changed && overdue {
+    if changed && overdue {
         "swept, task past due"
     } else if changed {
         "swept, attempts used up"

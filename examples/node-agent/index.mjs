@@ -24,6 +24,9 @@ const REQUIRED = {
 };
 const OPTIONAL = { idempotent: "boolean", may_have_run: "boolean", tenant: "string" };
 
+// R11: in place of an outcome, a call whose outcome was not known by complete-by.
+const OVERDUE = { status: "overdue" };
+
 // Errors of a call that was certainly not made.
 const NOT_CONNECTED = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"];
 
@@ -46,20 +49,21 @@ async function handle({ body, attributes, messageAttributes }) {
   const request = JSON.parse(body);
   if (!isReadable(request)) throw new TypeError("no request for this agent");
   const traceparent = messageAttributes.traceparent?.stringValue;
-  // R17: an earlier delivery may have made a call and died.
-  const redelivered = Number(attributes.ApproximateReceiveCount) > 1 || "redriven" in messageAttributes;
-  const outcome = await attempt(request, traceparent, redelivered);
+  const earlier = "redriven" in messageAttributes ? 2 : Number(attributes.ApproximateReceiveCount) - 1;
+  const outcome = await attempt(request, traceparent, earlier);
   console.log(`task ${request.task_id} step ${request.step} attempt ${request.attempt}: ${outcome?.status ?? "no reply"}`);
   if (!outcome) return;
   // R6: what identifies the attempt is returned unchanged; JSON leaves out what is undefined.
   const { task_id, step, action, attempt: number, incarnation } = request;
-  const reply = { type: "reply", task_id, step, action, attempt: number, incarnation, agent: AGENT_NAME, outcome };
+  const call = { step, action, attempt: number, incarnation, agent: AGENT_NAME };
+  const isOverdue = outcome === OVERDUE; // R11
+  const message = isOverdue ? { type: "wake", task_id, cause: "overdue", call } : { type: "reply", task_id, ...call, outcome };
   const trace = traceparent && { traceparent: { DataType: "String", StringValue: traceparent } }; // R7
   await sqs.send(
     new SendMessageCommand({
       QueueUrl: REPLY_QUEUE_URL,
       // SQS refuses these two characters unless they are escaped.
-      MessageBody: JSON.stringify(reply).replaceAll("\ufffe", "\\ufffe").replaceAll("\uffff", "\\uffff"),
+      MessageBody: JSON.stringify(message).replaceAll("\ufffe", "\\ufffe").replaceAll("\uffff", "\\uffff"),
       MessageAttributes: trace,
       // The queue is fair: replies of a tenant with much load do not delay those of others.
       MessageGroupId: request.tenant || undefined,
@@ -80,19 +84,30 @@ function isReadable(request) {
   );
 }
 
-/** The outcome of an attempt; undefined if the agent must stay silent. */
-async function attempt(request, traceparent, redelivered) {
-  const { complete_by, idempotent = true, call_within_ms } = request;
+/** The outcome of an attempt that was delivered this often before; undefined if the agent must stay silent. */
+async function attempt(request, traceparent, earlier) {
+  const { complete_by, idempotent = true, call_within_ms, may_have_run } = request;
+  const calls = idempotent === true; // For other steps, this agent never calls.
+  // R17: how many other deliveries may have made a call and died: earlier ones, and one of another message.
+  const others = calls ? earlier + (may_have_run === true) : 0;
   const left = Date.parse(complete_by) - Date.now();
   if (left <= 0) {
-    // R11. This agent never calls for a step that is not idempotent.
-    return redelivered ? undefined : deferred("the request arrived after complete-by", 0, idempotent === true);
+    // R11
+    if (earlier > 0) return others > 1 ? OVERDUE : undefined;
+    return deferred("the request arrived after complete-by", 0, calls);
   }
   const refusal = reasonToRefuse(request);
-  if (refusal) return failed(refusal, redelivered); // R17
+  if (refusal) return afterOthers(failed(refusal, false), others);
   const timeout = Math.min(left, call_within_ms, CALL_WITHIN_MS_MAX);
-  const outcome = await call(request, traceparent, redelivered, timeout);
-  return Date.parse(complete_by) > Date.now() ? outcome : undefined; // R11
+  const outcome = await call(request, traceparent, earlier > 0, timeout);
+  return Date.parse(complete_by) > Date.now() ? afterOthers(outcome, others) : OVERDUE; // R11
+}
+
+/** R16, R17: a failure is certain only for the delivery that got it; so many others may have called. */
+function afterOthers(outcome, others) {
+  if (outcome.status !== "failed" || others === 0) return outcome;
+  const { reason, detail } = outcome;
+  return others > 1 ? { status: "unknown", reason, detail } : { ...outcome, may_have_run: true };
 }
 
 /** Why this agent does not call for a request; undefined if it does. */
@@ -163,7 +178,7 @@ function outcomeOfError({ may_have_run, action }, { status, headers }, redeliver
     return wait === undefined ? { status: "unknown", reason } : deferred(reason, wait, true); // R14
   }
   const isRefusal = status >= 400 && !isConflict;
-  return failed(reason, redelivered || !isRefusal); // R16, R17
+  return failed(reason, !isRefusal); // R16
 }
 
 /** The outcome of a successful call, if its output obeys the contract's limits. */

@@ -45,6 +45,9 @@ log = logging.getLogger("agent")
 log.setLevel(logging.INFO)
 sqs = boto3.client("sqs")
 
+# R11: in place of an outcome, a call whose outcome was not known by complete-by.
+OVERDUE = {"status": "overdue"}
+
 
 def lambda_handler(event, context):
     """Handles a batch, and reports the messages that SQS must deliver again."""
@@ -67,21 +70,25 @@ def handle(body, attributes, receive_count):
     """Carries out a request, and sends the reply. If it raises an exception, the message stays in the queue (R2, R3)."""
     request = json.loads(body)
     check(request)
-    # R17: an earlier delivery may have made a call and died.
-    redelivered = receive_count > 1 or "redriven" in attributes
-    outcome = attempt(request, attributes.get("traceparent"), redelivered)
+    earlier = 2 if "redriven" in attributes else receive_count - 1
+    outcome = attempt(request, attributes.get("traceparent"), earlier)
     log.info("task %s step %s attempt %s: %s", request["task_id"], request["step"], request["attempt"],
              outcome["status"] if outcome else "no reply")
     if outcome is None:
         return
     # R6: what identifies the attempt is returned unchanged.
-    reply = {name: request[name] for name in ("task_id", "step", "action", "attempt", "incarnation") if name in request}
-    reply |= {"type": "reply", "agent": AGENT_NAME, "outcome": outcome}
+    call = {name: request[name] for name in ("step", "action", "attempt", "incarnation") if name in request}
+    call |= {"agent": AGENT_NAME}
+    message = {"task_id": request["task_id"]}
+    if outcome is OVERDUE:  # R11
+        message |= {"type": "wake", "cause": "overdue", "call": call}
+    else:
+        message |= {"type": "reply", "outcome": outcome} | call
     trace = {}
     if attributes.get("traceparent"):  # R7
         trace["traceparent"] = {"DataType": "String", "StringValue": attributes["traceparent"]}
     # SQS refuses these two characters unless they are escaped.
-    text = compact(reply).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+    text = compact(message).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
     # The queue is fair: replies of a tenant with much load do not delay those of others.
     group = {"MessageGroupId": request["tenant"]} if request.get("tenant") else {}
     sqs.send_message(QueueUrl=REPLY_QUEUE_URL, MessageBody=text, MessageAttributes=trace, **group)
@@ -101,18 +108,31 @@ def seconds_left(request):
     return (datetime.fromisoformat(request["complete_by"]) - datetime.now(timezone.utc)).total_seconds()
 
 
-def attempt(request, traceparent, redelivered):
-    """The outcome of an attempt; None if the agent must stay silent."""
+def attempt(request, traceparent, earlier):
+    """The outcome of an attempt that was delivered this often before; None if the agent must stay silent."""
+    calls = request.get("idempotent", True) is True  # For other steps, this agent never calls.
+    # R17: how many other deliveries may have made a call and died: earlier ones, and one of another message.
+    others = earlier + bool(request.get("may_have_run")) if calls else 0
     left = seconds_left(request)
-    if left <= 0:  # R11. This agent never calls for a step that is not idempotent.
-        may_have_run = request.get("idempotent", True) is True
-        return None if redelivered else deferred("the request arrived after complete-by", 0, may_have_run)
+    if left <= 0:  # R11
+        if earlier:
+            return OVERDUE if others > 1 else None
+        return deferred("the request arrived after complete-by", 0, may_have_run=calls)
     refusal = reason_to_refuse(request)
     if refusal:
-        return failed(refusal, may_have_run=redelivered)  # R17
+        return after_others(failed(refusal, may_have_run=False), others)
     within_ms = min(request["call_within_ms"], CALL_WITHIN_MS_MAX)
-    outcome = call(request, traceparent, redelivered, min(left, within_ms / 1000))
-    return outcome if seconds_left(request) > 0 else None  # R11
+    outcome = call(request, traceparent, earlier > 0, min(left, within_ms / 1000))
+    return after_others(outcome, others) if seconds_left(request) > 0 else OVERDUE  # R11
+
+
+def after_others(outcome, others):
+    """R16, R17: a failure is certain only for the delivery that got it; so many others may have called."""
+    if outcome["status"] != "failed" or others == 0:
+        return outcome
+    if others > 1:
+        return {"status": "unknown"} | {name: outcome[name] for name in ("reason", "detail") if name in outcome}
+    return outcome | {"may_have_run": True}
 
 
 def reason_to_refuse(request):
@@ -183,7 +203,7 @@ def outcome_of_error(request, response, redelivered):
         unknown = {"status": "unknown", "reason": reason}
         return unknown if wait_ms is None else deferred(reason, wait_ms, may_have_run=True)
     is_refusal = 400 <= status < 500 and not is_conflict
-    return failed(reason, may_have_run=redelivered or not is_refusal)  # R16, R17
+    return failed(reason, may_have_run=not is_refusal)  # R16
 
 
 def completed(answer, redelivered):

@@ -128,6 +128,13 @@ fn unacceptable_submissions(client_queue: &str, unlisted_queue: &str) -> Vec<Inv
         json!("x".repeat(limits::DOCUMENT_BYTES_MAX)),
     ));
     let large_bytes = large.to_string().len();
+    // `1e15` is stored as `1000000000000000.0`.
+    let numbers = |amount: Value| {
+        with_field(to_client(order_submission("numbers")), "input", json!({ "amount": amount }))
+    };
+    let stored_bytes = numbers(json!(vec![1e15; 7_000])).to_string().len();
+    let written =
+        numbers(json!([])).to_string().replace("[]", &format!("[{}]", ["1e15"; 7_000].join(",")));
     vec![
         invalid(
             to_client(with_field(order_submission("unknown-workflow"), "workflow", json!("ordr"))),
@@ -145,6 +152,12 @@ fn unacceptable_submissions(client_queue: &str, unlisted_queue: &str) -> Vec<Inv
             large,
             "large",
             &format!("a submission of {large_bytes} bytes; the limit is 131072"),
+            true,
+        ),
+        invalid(
+            written,
+            "numbers",
+            &format!("a submission of {stored_bytes} bytes; the limit is 131072"),
             true,
         ),
         invalid(

@@ -209,7 +209,7 @@ async fn the_response_to_lambda_does_not_depend_on_aws() {
 
 /// Responds to tasks whose names begin with `slow` after 20 s.
 fn service() -> FakeService<PlannedServices> {
-    FakeService::planned(|request| {
+    FakeService::planned(|request, _| {
         let is_slow = request.task_id.as_str().starts_with("slow");
         CallPlan::success(if is_slow { 20_000 } else { 0 }, json!({ "id": request.step }))
     })

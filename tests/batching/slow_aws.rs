@@ -116,7 +116,7 @@ impl ConcurrentCalls {
 
 /// A remote service that takes as long as a call to AWS.
 pub(super) fn slow_service() -> FakeService<PlannedServices> {
-    FakeService::planned(|request| {
+    FakeService::planned(|request, _| {
         let output = serde_json::json!({ "id": request.step });
         CallPlan::success(CALL.as_millis() as u64, output)
     })

@@ -13,10 +13,11 @@ use steward_core::{
         workflow::Workflow,
     },
     model::{
+        earlier_key::{Denial, EarlierKey, Ran},
         inline_documents::InlineDocuments,
         items::ItemRecords,
-        step::{Progress, StepRecord, StepState, StrayEffect},
-        task::{ProcessState, Task},
+        step::{Progress, StepRecord, StepState},
+        task::{ProcessState, StopCause, Task},
     },
 };
 use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
@@ -53,6 +54,8 @@ fn task_of_twenty_steps(running: u32) -> Task {
         error: None,
         undo_reason: None,
         undo_is_final: false,
+        is_alert_due: false,
+        stop_cause: StopCause::default(),
         paused_at: None,
         input_edit_id: None,
         parent: None,
@@ -136,22 +139,29 @@ impl SeededRandom {
             failure_count: self.number(),
             may_have_run: self.chance(),
             input_edit_id: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
+            give_up_at: self.chance().then(|| at(self.below(1_000_000_000))),
             ..Progress::new(self.state())
         }
     }
 
     fn record(&mut self, has_undo: bool) -> StepRecord {
         let undo = (has_undo && self.chance()).then(|| self.progress());
-        let stray_effects = (0..self.below(6))
-            .map(|_| StrayEffect {
-                attempt: self.number(),
-                completed: self.chance(),
-                acknowledged: self.chance(),
-            })
-            .collect();
-        let run =
-            Progress { second_delivery_may_act: self.chance(), stray_effects, ..self.progress() };
-        StepRecord { forward: run, undo, items: None }
+        let earlier = (0..self.below(6)).map(|_| self.earlier_key()).collect();
+        let run = Progress { second_delivery_may_act: self.chance(), ..self.progress() };
+        StepRecord { forward: run, undo, earlier, items: None }
+    }
+
+    fn earlier_key(&mut self) -> EarlierKey {
+        EarlierKey {
+            since: self.number(),
+            agent: self.chance().then(|| self.number()),
+            input_edit_id: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
+            ran: if self.chance() { Ran::Yes } else { Ran::No },
+            output_of: self.chance().then(|| self.number()),
+            denied: self.chance().then(|| Denial { through: self.number(), known: Ran::Maybe }),
+            undone: self.chance(),
+            child_revision: self.chance().then(|| self.number().into()),
+        }
     }
 
     /// A definition with a few steps, some with items and some with an undo; and a task of that definition.
@@ -160,14 +170,17 @@ impl SeededRandom {
         let mut steps = std::collections::BTreeMap::new();
         for n in 0..1 + self.below(12) {
             let (has_items, has_undo) = (self.chance(), self.chance());
-            let mut definition =
-                serde_json::json!({ "agent": ["a", "b"], "request": { "path": "/x" } });
+            let recovery = serde_json::json!({ "give_up_after": "1d" });
+            let mut definition = serde_json::json!({
+                "agent": ["a", "b"], "request": { "path": "/x" }, "recovery": recovery,
+            });
             if has_items {
                 definition["for_each"] =
                     serde_json::json!({ "items": "${ input.items }", "at_once": 100 });
             }
             if has_undo {
-                definition["undo"] = serde_json::json!({ "request": { "path": "/y" } });
+                definition["undo"] =
+                    serde_json::json!({ "request": { "path": "/y" }, "recovery": recovery });
             }
             let name = format!("step_{n}_{}", "x".repeat(self.below(30) as usize));
             let mut record = self.record(has_undo);

@@ -16,7 +16,7 @@ use steward_core::{
         names::{Incarnation, StepName, TaskId},
         retention::DocumentRetention,
         step::{Progress, StepRecord, StepState},
-        task::{ProcessState, Task},
+        task::{ProcessState, StopCause, Task},
     },
 };
 use steward_runtime::ports::shard_of;
@@ -60,6 +60,8 @@ pub(super) fn new_task(task_id: &str) -> Task {
         error: None,
         undo_reason: None,
         undo_is_final: false,
+        is_alert_due: false,
+        stop_cause: StopCause::default(),
         paused_at: None,
         input_edit_id: None,
         commands: Vec::new(),
@@ -119,6 +121,8 @@ pub(super) fn full_task(task_id: &str) -> Task {
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         undo_reason: Some("requested by ann".to_owned()),
         undo_is_final: true,
+        is_alert_due: true,
+        stop_cause: StopCause::default(),
         paused_at: Some(at(101)),
         input_edit_id: Some("c-1".parse().unwrap()),
         commands: [None, Some("the task is Processed".to_owned())]
@@ -157,6 +161,7 @@ fn steps_in_many_states() -> [(StepName, StepRecord); 7] {
     let record = |state, failure_count| StepRecord {
         forward: Progress { failure_count, ..Progress::new(state) },
         undo: None,
+        earlier: Vec::new(),
         items: None,
     };
     let (complete_by, until) = (at(90), at(95));
@@ -188,6 +193,7 @@ fn steps_in_many_states() -> [(StepName, StepRecord); 7] {
                     until,
                     complete_by: Some(complete_by),
                 })),
+                earlier: Vec::new(),
                 items: None,
             },
         ),

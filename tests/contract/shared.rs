@@ -12,7 +12,7 @@ use super::{
     tasks::race,
 };
 
-const KINDS: [SharedRecordKind; 10] = [
+const KINDS: [SharedRecordKind; 11] = [
     SharedRecordKind::Breaker,
     SharedRecordKind::DeadLetters,
     SharedRecordKind::History,
@@ -22,6 +22,7 @@ const KINDS: [SharedRecordKind; 10] = [
     SharedRecordKind::Payloads,
     SharedRecordKind::Agent,
     SharedRecordKind::AgentSeen,
+    SharedRecordKind::AgentClock,
     SharedRecordKind::Rate,
 ];
 

@@ -64,12 +64,15 @@ pub(super) fn check(baseline: &RunResult, run: &RunResult, faults: &[FaultAt]) -
             problems.push(what);
         }
     };
-    let of_agent =
-        |at: &&FaultAt| run.calls.get(at.call).is_some_and(|c| c.role == FunctionRole::Agent);
-    let agents = u32::try_from(faults.iter().filter(of_agent).count()).unwrap_or(u32::MAX);
+    // A scheduler sends a request again, and an agent receives it again.
+    let repeats = |at: &&FaultAt| {
+        let role = run.calls.get(at.call).map(|call| call.role);
+        matches!(role, Some(FunctionRole::Agent | FunctionRole::Scheduler))
+    };
+    let repeats = u32::try_from(faults.iter().filter(repeats).count()).unwrap_or(u32::MAX);
     let (mut tasks, mut ledgers) = (run.tasks.clone(), run.ledgers.clone());
     let tasks_differ = tasks != baseline.tasks;
-    if agents > 0 {
+    if repeats > 0 {
         remove_uncertainty(&baseline.tasks, &mut tasks, &mut ledgers);
     }
     let has_items = has_items(&baseline.tasks);
@@ -90,7 +93,7 @@ pub(super) fn check(baseline: &RunResult, run: &RunResult, faults: &[FaultAt]) -
     // The records of items do not show that an undo has waited.
     if tasks_differ || has_items {
         // Each fault may leave a call of unknown outcome, for which the next undo waits.
-        allowed_delay += CALL_IN_PROGRESS_WITHIN * agents;
+        allowed_delay += CALL_IN_PROGRESS_WITHIN * repeats;
     }
     let latest = baseline.ended_after + allowed_delay;
     expect(run.ended_after <= latest, format!("it ended after {:?}", run.ended_after));
@@ -136,7 +139,7 @@ pub(super) fn check_start(
     problems
 }
 
-/// Removes differences that a redelivered request may cause: an agent does not know the outcome of the first delivery. If
+/// Removes differences that a repeated request may cause: an agent does not know the outcome of the other delivery. If
 /// its call fails, it reports that the step may have run, so the step is undone with the others.
 fn remove_uncertainty(baseline: &Tasks, tasks: &mut Tasks, ledgers: &mut Ledgers) {
     for (id, task) in tasks {

@@ -197,8 +197,11 @@ impl Environment {
                 let attributes = message.attributes.iter().flatten();
                 let mut attributes: BTreeMap<_, _> =
                     attributes.map(|(name, value)| (name.as_str(), value.clone())).collect();
-                if let Some(sent) = attributes.get_mut("SentTimestamp") {
-                    *sent = (sent.parse::<i128>().unwrap() + ahead).to_string();
+                for name in ["SentTimestamp", "ApproximateFirstReceiveTimestamp"] {
+                    if let Some(time) = attributes.get_mut(name) {
+                        let shifted = time.parse::<i128>().unwrap() + ahead;
+                        *time = shifted.max(answered_at(message).into()).to_string();
+                    }
                 }
                 json!({
                     "messageId": message.message_id,
@@ -216,6 +219,14 @@ impl Environment {
     fn queue_time(&self) -> Timestamp {
         self.opened.1 + SignedDuration::try_from(self.opened.0.elapsed()).unwrap()
     }
+}
+
+/// The time of the answer in a reply, in milliseconds. The reply was not sent before: a call that hung after it took time on the
+/// clock of the queues alone.
+fn answered_at(message: &Message) -> i64 {
+    let body: Value = serde_json::from_str(message.body().unwrap()).unwrap_or_default();
+    let at = body.pointer("/times/answered_at").and_then(Value::as_str);
+    at.map_or(0, |at| at.parse::<Timestamp>().unwrap().as_millisecond())
 }
 
 /// The number of deliveries of a message.

@@ -40,7 +40,7 @@ impl ScriptedService {
     pub(super) fn new(behaviors: &[(&'static str, Action, ServiceBehavior)]) -> Self {
         let (behaviors, state) = (behaviors.to_vec(), Arc::<Mutex<ServiceState>>::default());
         let shared = state.clone();
-        let service = FakeService::planned(move |request| {
+        let service = FakeService::planned(move |request, _| {
             let of_request = |(step, action, _): &&(&str, _, _)| {
                 (*step, *action) == (request.step.step.as_str(), request.action)
             };

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, rc::Rc};
 use steward_conformance::{
     evidence::{Capabilities, Recorder},
     judge::verdicts,
-    request::RequestTemplate,
+    request::CheckRequest,
     rule::{Rule, Verdict},
     run::{Patience, Target, run},
     service::{PlayedService, default_response},
@@ -46,7 +46,7 @@ pub(super) async fn agent_obeys_the_contract(stack: Rc<Stack>) {
         recorder,
         capabilities: Capabilities { plays_service: true, sees_sqs: false },
     };
-    let evidence = run(&target, &RequestTemplate::of_agent(AGENT), Patience::REMOTE).await.unwrap();
+    let evidence = run(&target, &CheckRequest::of_agent(AGENT), Patience::REMOTE).await.unwrap();
     for (rule, verdict) in verdicts(&evidence) {
         let is_visible = !NOT_CHECKED.contains(&rule);
         assert_eq!(verdict == Verdict::Holds, is_visible, "{rule}: {verdict:?}");

@@ -4,12 +4,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::model::{
+    earlier_key::{Denial, EarlierKey, Ran},
     inline_documents::InlineDocuments,
     messages::ParentStep,
     names::Incarnation,
     retention::DocumentRetention,
-    step::{Progress, StepRecord, StepState, StrayEffect},
-    task::{ProcessState, Task},
+    step::{Progress, StepRecord, StepState},
+    task::{ProcessState, StopCause, Task},
 };
 
 /// The item of a task, without the attributes that only the table has.
@@ -53,12 +54,19 @@ fn task() -> Task {
         error: Some("step a: no".to_owned()),
         undo_reason: Some("step a: no".to_owned()),
         undo_is_final: true,
+        is_alert_due: true,
+        stop_cause: StopCause::default(),
         paused_at: Some(at),
         input_edit_id: Some("c-1".parse().unwrap()),
         commands: vec![serde_json::from_value(command).unwrap()],
         steps: [(
             "a".parse().unwrap(),
-            StepRecord { undo: Some(run.clone()), forward: run, items: None },
+            StepRecord {
+                undo: Some(run.clone()),
+                forward: run,
+                earlier: vec![earlier_key()],
+                items: None,
+            },
         )]
         .into(),
         documents: InlineDocuments::default(),
@@ -78,6 +86,19 @@ fn progress() -> Progress {
         agent: Some(1),
         key_since: Some(1),
         second_delivery_may_act: true,
-        stray_effects: vec![StrayEffect { attempt: 1, completed: true, acknowledged: true }],
+        give_up_at: Some(at),
+    }
+}
+
+fn earlier_key() -> EarlierKey {
+    EarlierKey {
+        since: 1,
+        agent: Some(1),
+        input_edit_id: Some("c-1".parse().unwrap()),
+        ran: Ran::Yes,
+        output_of: Some(1),
+        denied: Some(Denial { through: 1, known: Ran::Maybe }),
+        undone: true,
+        child_revision: Some(1),
     }
 }

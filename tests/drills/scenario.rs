@@ -71,7 +71,7 @@ pub(super) fn submission(id: &str, course: Course) -> Value {
         let item = |n| format!("{n}-{}", "x".repeat(250));
         ((0..12).map(item).collect(), "y".repeat(2_000))
     } else {
-        (["first", "second", "third"].map(str::to_owned).to_vec(), "small".to_owned())
+        (["one", "two", "three"].map(str::to_owned).to_vec(), "s".to_owned())
     };
     let mut submission = json!({
         "task_id": id, "workflow": "drill", "reply_to": "http://127.0.0.1:4566/000000000000/client-drill",

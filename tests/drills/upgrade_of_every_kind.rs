@@ -16,13 +16,14 @@ use axum::{
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use steward_agent::attempt::{CallFault, RemoteService};
 use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 use steward_runtime::ports::{Ports, StateStore};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     scenario::{self, Course, TASKS},
-    service::{DrillService, NoResult},
+    service::DrillService,
     two_releases::{PHASE_COUNT, TwoReleases},
 };
 
@@ -45,7 +46,7 @@ struct Drill {
 
 impl Drill {
     async fn start() -> Self {
-        let service = DrillService::default();
+        let service = DrillService::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let routes = Router::new().fallback(respond).with_state(service.clone());
@@ -152,11 +153,17 @@ async fn respond(
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Response {
-    let key = headers["idempotency-key"].to_str().unwrap();
-    match service.respond(uri.path(), key, &body) {
-        Ok(output) => Json(output).into_response(),
-        Err(NoResult::Refused) => StatusCode::PAYMENT_REQUIRED.into_response(),
-        Err(NoResult::Lost) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    let (path, key) = (uri.path(), headers["idempotency-key"].to_str().unwrap());
+    let [task, step, action] = key.splitn(3, '/').collect::<Vec<_>>()[..] else { panic!("{key}") };
+    let request = serde_json::from_value(json!({
+        "task_id": task, "step": step, "action": action.split('/').next(), "attempt": 1,
+        "complete_by": "2100-01-01T00:00:00Z", "call_within_ms": 1, "incarnation": 0, "agent": "a",
+        "idempotency_key": key, "idempotent": path != "/once", "method": "POST", "path": path, "body": body,
+    }));
+    match service.fake.call(&request.unwrap(), None).await {
+        Ok(response) => Json(response.body.unwrap()).into_response(),
+        Err(CallFault::Permanent { .. }) => StatusCode::GONE.into_response(),
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 
@@ -206,5 +213,5 @@ async fn tasks_of_every_kind_survive_an_upgrade_by_halves_and_a_rollback() {
         deferred += usize::from(attempts > Some(1));
     }
     assert!(deferred > 0, "no request was deferred");
-    assert_eq!(drill.service.ledger().wrong_effects(&states), [""; 0]);
+    assert_eq!(drill.service.wrong_effects(&states), [""; 0]);
 }

@@ -27,11 +27,12 @@ use steward_runtime::{
     ports::{Clock, Ports, StateStore},
 };
 use steward_scheduler::SchedulerInstance;
+use steward_test_world::service::{FakeService, PlannedServices};
 
 use super::{
     network::{Network, PendingMessage},
     scenario::{self, TASKS},
-    service::{DrillService, Ledger},
+    service::{DrillService, ServiceMemory},
     tables::{self, Tables},
 };
 use crate::support::{
@@ -53,14 +54,14 @@ const CLIENT: &str = "client-drill";
 /// More steps than a drill takes. A longer one is an endless loop.
 const STEPS_MAX: usize = 20_000;
 
-/// A moment of a world, without what its service did.
+/// A moment of a world.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Moment {
     /// The time in milliseconds since the epoch.
     pub(super) at: i64,
     pub(super) tables: Tables,
     pub(super) messages: Vec<PendingMessage>,
-    pub(super) ledger: Ledger,
+    pub(super) service: ServiceMemory,
 }
 
 /// A running deployment.
@@ -70,7 +71,7 @@ pub(super) struct World {
     pub(super) service: DrillService,
     ports: AdapterPorts,
     scheduler: SchedulerInstance,
-    agent: Agent<DrillService>,
+    agent: Agent<FakeService<PlannedServices>>,
     pub(super) dynamodb: aws_sdk_dynamodb::Client,
     /// The time until the next sweep, in seconds.
     idle: i64,
@@ -98,11 +99,11 @@ impl World {
         let interceptors = vec![SharedInterceptor::new(network.clone())];
         let ports = deployment.ports_with_interceptors("drill", interceptors);
         ports.definitions().publish(&child).await.unwrap();
-        let service = DrillService::default();
+        let service = DrillService::new();
         let settings =
             BreakerSettings { failures: std::num::NonZeroU32::MIN, ..BreakerSettings::default() };
         let rate = RateLimit::new(1_000.0.try_into().unwrap(), None);
-        let agent = Agent::new("a".parse().unwrap(), service.clone(), settings);
+        let agent = Agent::new("a".parse().unwrap(), service.fake.clone(), settings);
         let dynamodb = aws_sdk_dynamodb::Client::new(&sdk);
         let mut world = Self {
             deployment,
@@ -128,7 +129,7 @@ impl World {
             tables::restore_table(&world.dynamodb, table, items).await;
         }
         world.network.set_pending(moment.messages.clone());
-        world.service.set_ledger(moment.ledger.clone());
+        world.service.remember(moment.service.clone());
         world
     }
 
@@ -159,7 +160,7 @@ impl World {
             at: self.now().as_millisecond(),
             tables: serde_json::from_value(self.with_a_stable_instance(&tables)).unwrap(),
             messages: self.network.pending(),
-            ledger: self.service.ledger(),
+            service: self.service.memory(),
         }
     }
 
@@ -284,7 +285,7 @@ impl World {
 
     /// Side effects that contradict the states of the tasks, or that a key had twice.
     pub(super) async fn wrong_effects(&self) -> Vec<String> {
-        self.service.ledger().wrong_effects(&self.states().await)
+        self.service.wrong_effects(&self.states().await)
     }
 
     async fn deliver(&mut self, message: PendingMessage) {

@@ -153,8 +153,7 @@ fn ending_violations(workflow: &ExploredWorkflow, model: &ModelState, task: &Tas
     };
     let ending = TaskEnding {
         state,
-        // A task whose alert was lost is due.
-        is_alerted: model.alerted || task.due.is_some(),
+        is_alerted: model.alerted || task.is_alert_due,
         parts: task.started_parts().map(part).collect(),
     };
     ending.violations()

@@ -22,6 +22,7 @@ use super::{
     children::{ChildSubmission, report as child_report},
     events::{ModelEvent, callback_answer, completed, possible_events},
     model_state::ModelState,
+    shapes::{self, Shapes},
     successors::{describe, successors},
     workflows::{Ending, ExploredWorkflow},
 };
@@ -43,6 +44,8 @@ pub(super) struct ExplorationReport {
     pub(super) endings: BTreeSet<Ending>,
     /// The rows of the transition table, with the numbers of their transitions.
     pub(super) rows: BTreeMap<TransitionRow, u64>,
+    /// The shapes of parts that occurred.
+    pub(super) shapes: Shapes,
     /// The duration of the exploration.
     pub(super) took: Duration,
 }
@@ -93,6 +96,7 @@ pub(super) fn explore(
         is_complete: true,
         endings: BTreeSet::new(),
         rows: BTreeMap::new(),
+        shapes: BTreeMap::new(),
         took: Duration::ZERO,
     };
     let mut search = Search {
@@ -138,6 +142,9 @@ impl Search<'_> {
                 if let Err((mut steps, violated)) = self.reaches_final_state(&next) {
                     steps.insert(0, step);
                     return Err(self.path(at, steps, &violated));
+                }
+                if let Some(task) = &next.task {
+                    shapes::add(&mut self.report.shapes, self.workflow.name, task);
                 }
                 let depth = self.nodes[at].depth + 1;
                 self.report.depth = self.report.depth.max(depth);

@@ -217,6 +217,8 @@ fn workflows() -> Vec<ExploredWorkflow> {
         commanded_backward(),
         impossible(),
         slow_calls(),
+        time_limits(),
+        time_limits_commanded(),
         several_agents(),
         several_agents_commanded(),
         items_of_several_agents(),
@@ -331,6 +333,33 @@ fn slow_calls() -> ExploredWorkflow {
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
     let budget = Budget { deferrals: 1, ..ONE_CRASH };
     ExploredWorkflow { slow: true, ..workflow("slow_calls", steps, budget, &endings) }
+}
+
+/// A step and undos that give up before their attempts are used up.
+fn time_limits() -> ExploredWorkflow {
+    let mut a = limited(undoable(&[], 3, "undo"));
+    a["undo"]["recovery"] =
+        json!({ "attempts": 3, "give_up_after": "50s", "backoff": a["recovery"]["backoff"] });
+    let steps = json!({ "a": a, "b": limited(undoable(&["a"], 3, "undo")) });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { deferrals: 2, ..ONE_CRASH };
+    ExploredWorkflow { slow: true, ..workflow("time_limits", steps, budget, &endings) }
+}
+
+/// The same with an operator, who may pause the task, and retry what waits or failed.
+fn time_limits_commanded() -> ExploredWorkflow {
+    let steps = json!({ "a": limited(undoable(&[], 3, "alert")), "b": step(&[], 2, "undo") });
+    let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { commands: 2, crashes: 0, deferrals: 2, long_pauses: 0 };
+    let resubmit = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
+    let commands = vec![resubmit, CommandAction::Pause, CommandAction::Resume];
+    ExploredWorkflow { commands, ..workflow("time_limits_commanded", steps, budget, &endings) }
+}
+
+/// A step that gives up after fifty seconds: in time for a second attempt, and too early for a third one.
+fn limited(mut step: Value) -> Value {
+    step["recovery"]["give_up_after"] = json!("50s");
+    step
 }
 
 /// A step whose second agent is tried only if the first certainly did not run it.

@@ -220,6 +220,7 @@ impl MemoryDeployment {
             | EventData::MessageCorrupt { .. }
             | EventData::DeadLetterSeen { .. }
             | EventData::AgentMissing { .. }
+            | EventData::AgentClockWrong { .. }
             | EventData::OperatorCommand { .. }
             | EventData::OperatorRedrive { .. } => None,
         });

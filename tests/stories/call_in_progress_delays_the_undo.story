@@ -16,7 +16,7 @@ agent fails charge #1 "HTTP 409", may have run
                                 (failures 1, may have run, call may be in progress until 62s, reason kept);
                                 wake scheduler in 42s
 clock +41s
-wake                         => ignored: NothingReady
+wake => ignored: NothingReady; again wake scheduler in 1s
 clock +1s
 wake                         => request undo of charge #1 by 82s
 agent completes undo of charge #1

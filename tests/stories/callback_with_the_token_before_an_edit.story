@@ -8,6 +8,5 @@ agent fails ask #1 "422" => Error; ask failed (failures 1, reason kept); alert a
 ann resubmits ask with input {"n":2} => Processing; ask running (failures 0); input {"n":2} kept; due 60s; request ask #2 by 60s with "o-1/ask/i000000000/c-1" under key o-1/ask/do/c-1; published: resubmit ask with edited input
 agent fails ask #2 "422" => Error; ask failed (failures 1, reason kept); due 30s; alert ask "step ask: 422"
 ann undoes => Undone because "requested by ann: a test"; no longer due; published: undo
-callback completes ask with 1 => Error; the undo is final; ask failed (may have run, call may be in progress until 62s); due 30s; alert: left to undo ask "step ask: the undo does not revert its earlier call: attempt 1 may have run with the input before its edit"
+callback completes ask with 1 => Undoing; task by 7262s; the undo is final; ask failed (call may be in progress until 62s); document step/ask/1/output; due 92s; wake scheduler in 62s
 callback completes ask with 1 => ignored: StaleReply
-ann resubmits => Undoing; task by 7262s; ask failed; due 92s; published: resubmit

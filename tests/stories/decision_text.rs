@@ -302,6 +302,7 @@ fn event_text(event: &EventData) -> String {
         | EventData::MessageCorrupt { .. }
         | EventData::DeadLetterSeen { .. }
         | EventData::AgentMissing { .. }
+        | EventData::AgentClockWrong { .. }
         | EventData::OperatorRedrive { .. }
         | EventData::BreakerClosed(_) => format!("{event:?}"),
     }

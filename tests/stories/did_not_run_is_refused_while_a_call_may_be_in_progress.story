@@ -21,9 +21,8 @@ ann skips reserve, it did not run because "their ledger has no reservation"
                              => Processing; task by 642s; reserve skipped (did not run); due 102s;
                                 request charge #1 by 102s; published: skip reserve
 # A reply was delayed: the step did run.
-agent completes reserve #1   => reserve skipped (may have run)
-agent fails charge #1 "no"   => Undoing because "step charge: no"; charge failed (failures 1, reason
-                                kept); request undo of reserve #1 by 102s
+agent completes reserve #1 => Error; reserve skipped (may have run); due 72s; alert "step reserve took effect, and it was skipped"
+agent fails charge #1 "no" => Undoing because "step charge: no"; charge failed (failures 1, reason kept); request undo of reserve #1 by 102s
 
 # The task is Processed by then.
 submit                       => Pending; due 62s
@@ -34,6 +33,6 @@ agent fails reserve #1 "no stock"
 ann skips reserve            => Processing; reserve skipped; due 102s; request charge #1 by 102s;
                                 published: skip reserve
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
-agent completes reserve #1   => reserve skipped (may have run)
+agent completes reserve #1 => Error; reserve skipped (may have run); due 72s; alert "step reserve took effect, and it was skipped"
 ann undoes                   => Undoing because "requested by ann: a test"; due 102s; request undo of
                                 reserve #1 by 102s; published: undo

@@ -9,9 +9,7 @@ agent fails post #1 "HTTP 401"
                              => Undoing because "step post: HTTP 401"; post failed (failures 1, reason kept)
 agent fails mail #1 "HTTP 401"
                              => Undone; mail failed (failures 1, reason kept); no longer due
-agent completes mail #1      => Error; the undo is final; mail failed (may have run); due 30s;
-                                alert: left to undo "step mail took effect after the task was undone"
+agent completes mail #1 => Error; the undo is final; mail completed (may have run, output kept); due 30s; alert: left to undo "step mail took effect after the task was undone"
 alert sent                   => no longer due
-agent completes post #1      => post failed (may have run); due 30s; alert: left to undo "step post took effect
-                                after the undo began; step mail took effect after the task was undone"
+agent completes post #1 => post completed (may have run, output kept); due 30s; alert: left to undo "step post took effect after the undo began; step mail took effect after the task was undone"
 ann resubmits                => Undone; no longer due; published: resubmit

@@ -18,12 +18,11 @@ clock +12s
 sweep                        => undo of reserve waiting until 13s (failures 1, may have run, call
                                 may be in progress until 22s, reason kept); unlocked; due 43s; wake scheduler
                                 in 1s
-wake                         => due 22s; request undo of reserve #2 by 22s
+wake => ignored: NothingReady; again wake scheduler in 1s
 clock +1s
-wake                         => ignored: NothingReady
+wake => due 23s; request undo of reserve #2 by 23s
 clock +12s
-sweep                        => undo of reserve waiting until 325s (failures 2, call may be in progress until
-                                34s, reason kept); unlocked; due 355s; wake scheduler in 300s
+sweep => undo of reserve waiting until 325s (failures 2, call may be in progress until 35s, reason kept); unlocked; due 355s; wake scheduler in 300s
 clock +300s
 wake                         => due 335s; request undo of reserve #3 by 335s
 clock +12s
@@ -38,7 +37,7 @@ sweep                        => Error; undo of reserve failed (failures 4, call 
                                 reason kept); due 380s; notification to shop: error "undo of step reserve:
                                 no reply by complete-by, attempt 4"; alert: left to undo check,
                                 reserve "undo of step reserve: no reply by complete-by, attempt 4"
-wake                         => ignored: Ended
+wake => ignored: NothingReady
 agent completes undo of reserve #4
                              => ignored: DuplicateReply
 alert sent                   => no longer due

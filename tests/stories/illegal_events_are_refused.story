@@ -1,4 +1,5 @@
-# Events that cannot have happened are illegal and become dead letters: a corrupt or foreign message.
+# Events that cannot have happened are illegal: a corrupt or foreign message. It becomes a dead letter if
+# it may report an effect.
 # A confirmation of an alert counts only in Error.
 workflow
   reserve: within 60s

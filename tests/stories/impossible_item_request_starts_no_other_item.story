@@ -8,7 +8,7 @@ submit with {"items":[{"name":"tea"},{"nam":"ink"},{"name":"rye"}]}
 wake                         => Error; pick running, 3 items; pick[0] waiting;
                                 pick[1] failed (failures 1, reason kept); pick[2] waiting;
                                 alert pick[1] "step pick[1]: expression `item.name`: there is no `name`"
-wake                         => ignored: Ended
+wake => ignored: NothingReady
 ann skips pick because "a typo"
                              => Processing; pick[1] skipped; due 60s;
                                 request pick[0] #1 by 60s with "tea";

@@ -12,11 +12,7 @@ agent defers reserve #1 for 60s "breaker open"
 agent defers invoice #1 for 60s "breaker open"
                              => invoice waiting until 60s (reason kept); wake scheduler in 60s
 clock +122s
-ann resubmits with input {"item":null}, it did not run
-                             => Error; reserve failed (failures 1, reason kept); invoice waiting;
-                                input {} kept; due 152s; alert reserve "step reserve: expression
-                                `input.item`: there is no `item`"; published: resubmit invoice, reserve
-                                with edited input
+ann resubmits with input {"item":null}, it did not run => Error; reserve failed (failures 1, reason kept); invoice waiting; input {} kept; due 152s; alert reserve "step reserve: expression `input.item`: there is no `item`"; published: resubmit invoice, reserve with edited input; wake scheduler
 clock +1s
 ann skips reserve            => Processing; task by 723s; reserve skipped; due 183s; request invoice #2
                                 by 183s under key o-1/invoice/do/c-1; published: skip reserve

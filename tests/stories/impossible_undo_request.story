@@ -20,7 +20,7 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept); due 31s;
                                 alert: left to undo check, reserve "undo of step reserve: expression
                                 `input.item`: there is no `item`"
-alert sent                   => no longer due
+alert sent => due 60s
 clock +1s
 ann resubmits reserve with input {"item":"tea"}
                              => Undoing; task by 602s; undo of reserve running (failures 0);
@@ -49,9 +49,7 @@ sweep                        => Undoing because "step charge: no reply by comple
                                 task by 644s; charge failed (failures 1, may have run, call may be in progress
                                 until 44s, reason kept); unlocked; due 62s; wake scheduler in 20s
 clock +20s
-wake                         => Error; undo of reserve failed (failures 1, reason kept); due 74s;
-                                alert: left to undo check, reserve "undo of step reserve: expression
-                                `input.item`: there is no `item`"
+wake => Error; undo of reserve failed (failures 1, reason kept); alert: left to undo check, reserve "undo of step reserve: expression `input.item`: there is no `item`"
 
 # A branch that the undo waited for replies.
 submit with {"item":"tea"}   => Pending; due 64s

@@ -18,11 +18,7 @@ wake                         => Error; undo of charge failed (failures 1, reason
                                 `steps.charge.output.id`: there is no `charge`";
                                 alert: left to undo reserve, charge "undo of step charge: expression
                                 `steps.charge.output.id`: there is no `charge`"
-wake (redelivered)           => ignored: Ended;
-                                again notification to shop: error "undo of step charge: expression
-                                `steps.charge.output.id`: there is no `charge`";
-                                again alert: left to undo reserve, charge "undo of step charge:
-                                expression `steps.charge.output.id`: there is no `charge`"
+wake (redelivered) => ignored: NothingReady; again notification to shop: error "undo of step charge: expression `steps.charge.output.id`: there is no `charge`"; again alert: left to undo reserve, charge "undo of step charge: expression `steps.charge.output.id`: there is no `charge`"
 alert sent                   => no longer due
 ann skips because "there is no charge"
                              => Undoing; undo of charge skipped; due 102s; request undo of reserve

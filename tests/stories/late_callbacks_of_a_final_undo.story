@@ -35,8 +35,7 @@ agent fails approve #1 "401" => Undoing because "step approve: 401"; approve fai
 agent completes ask #1       => ask failed (failures 1, may have run, reason kept)
 agent completes notify #1    => notify completed (output kept); request undo of check #1 by 60s
 agent completes undo of check #1 => Undone; check undone (output kept); no longer due
-callback fails approve "no"   => Error; the undo is final; approve failed (may have run); due 30s; alert: left to undo approve "step approve took effect after the task was undone"
-ann resubmits => Undoing; due 60s; request undo of approve #1 by 60s; published: resubmit
+callback fails approve "no" => Undoing; the undo is final; approve failed (may have run); due 60s; request undo of approve #1 by 60s
 callback completes approve   => ignored: DuplicateReply
 clock +70s
 wake => ignored: NothingReady

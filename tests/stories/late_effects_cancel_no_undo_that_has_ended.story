@@ -11,8 +11,6 @@ agent fails pay #1 "HTTP 401"
                              => Undoing because "step pay: HTTP 401"; pay failed (failures 1, reason kept)
 agent fails mail #1 "HTTP 401"
                              => Undone; mail failed (failures 1, reason kept); no longer due
-agent completes mail #1      => Error; the undo is final; mail failed (may have run); due 30s;
-                                alert: left to undo "step mail took effect after the task was undone"
-agent completes pay #1       => pay failed (may have run); alert: left to undo "step pay took effect after
-                                the undo began; step mail took effect after the task was undone"
+agent completes mail #1 => Error; the undo is final; mail completed (may have run, output kept); due 30s; alert: left to undo "step mail took effect after the task was undone"
+agent completes pay #1 => pay completed (may have run, output kept); alert: left to undo "step pay took effect after the undo began; step mail took effect after the task was undone"
 ann resubmits                => Undone; no longer due; published: resubmit

@@ -15,7 +15,7 @@ agent completes charge #1    => ignored: DuplicateReply
 agent fails once #1 "HTTP 401" => once failed (failures 1, reason kept)
 clock +60s
 wake                         => request undo of charge #1 by 190s
-agent completes once #1      => once failed (may have run); request undo of once #1 by 190s
+agent completes once #1 => once completed (may have run, output kept); request undo of once #1 by 190s
 agent completes undo of charge #1 => charge undone (output kept)
 agent completes undo of once #1 => once undone (output kept); request undo of check #1 by 190s
 agent completes undo of check #1 => Undone; check undone (output kept); no longer due
@@ -31,5 +31,4 @@ ann skips charge             => refused: step charge has nothing to undo
 agent fails charge #1 "401"  => charge failed (failures 1, reason kept)
 agent completes undo of once #1 => once undone (output kept); request undo of check #1 by 190s
 agent completes undo of check #1 => Undone; check undone (output kept); no longer due
-agent completes charge #1    => Error; the undo is final; charge failed (may have run); due 160s; alert: left to undo charge "step charge took effect after the task was undone"
-ann resubmits                => Undoing; due 190s; request undo of charge #1 by 190s; published: resubmit
+agent completes charge #1 => Undoing; the undo is final; charge completed (may have run, output kept); due 190s; request undo of charge #1 by 190s

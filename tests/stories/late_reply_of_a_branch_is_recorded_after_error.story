@@ -14,9 +14,7 @@ wake                         => Processing; request reserve #1 by 60s; request i
                                 request label #1 by 60s; request wrap #1 by 60s;
                                 request notify #1 by 20s
 clock +10s
-agent fails invoice #1 "no address"
-                             => Error; invoice failed (failures 1, reason kept); due 40s;
-                                alert invoice "step invoice: no address"
+agent fails invoice #1 "no address" => Error; invoice failed (failures 1, reason kept); alert invoice "step invoice: no address"
 agent completes reserve #1   => reserve completed (output kept)
 clock +11s
 agent completes notify #1    => notify completed (output kept)
@@ -26,7 +24,7 @@ agent completes label #1     => label failed (may have run)
 
 # That alert was lost. The next alert names all failed steps, and the first reason.
 clock +21s
-sweep                        => due 72s; alert invoice, label "step invoice: no address"
-alert sent                   => no longer due
-agent completes wrap #1      => wrap completed (output kept)
-wake                         => ignored: Ended
+sweep => due 60s; alert invoice, label "step invoice: no address"
+alert sent => nothing
+agent completes wrap #1 => wrap completed (output kept); no longer due
+wake => ignored: NothingReady

@@ -11,7 +11,7 @@ agent completes check #1     => check completed (output kept); request reserve #
 agent fails reserve #1 "HTTP 401"
                              => Undoing because "step reserve: HTTP 401"; reserve failed (failures
                                 1, reason kept); request undo of check #1 by 60s
-agent completes reserve #1   => reserve failed (may have run); request undo of reserve #1 by 60s
+agent completes reserve #1 => reserve completed (may have run, output kept); request undo of reserve #1 by 60s
 agent completes undo of check #1
                              => check undone (output kept)
 agent completes undo of reserve #1
@@ -26,9 +26,7 @@ agent fails reserve #1 "HTTP 401"
                                 1, reason kept); request undo of check #1 by 60s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
-agent completes reserve #1   => Error; the undo is final; reserve failed (may have run); due 30s; alert: left to undo
-                                reserve "step reserve took effect after the task was undone"
-ann resubmits                => Undoing; due 60s; request undo of reserve #1 by 60s; published: resubmit
+agent completes reserve #1 => Undoing; the undo is final; reserve completed (may have run, output kept); due 60s; request undo of reserve #1 by 60s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
@@ -41,10 +39,6 @@ agent fails reserve #1 "HTTP 401"
                                 1, reason kept); request undo of check #1 by 60s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
-agent cuts reserve #1 "the call took longer than 60s"
-                             => Error; the undo is final; reserve failed (may have run, call may be in progress until 62s); due
-                                30s; alert: left to undo reserve "step reserve took effect after the
-                                task was undone"
-ann resubmits                => Undoing; task by 662s; due 92s; published: resubmit
+agent cuts reserve #1 "the call took longer than 60s" => Undoing; task by 662s; the undo is final; reserve failed (may have run, call may be in progress until 62s); due 92s; wake scheduler in 62s
 clock +62s
 wake                         => request undo of reserve #1 by 122s

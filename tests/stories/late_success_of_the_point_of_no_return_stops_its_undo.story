@@ -11,8 +11,7 @@ agent completes check #1     => check completed (output kept); request pay #1 by
 agent fails pay #1 "HTTP 401"
                              => Undoing because "step pay: HTTP 401"; pay failed (failures 1, reason
                                 kept); request undo of check #1 by 60s
-agent completes pay #1       => Error; the undo is final; pay failed (may have run); alert: left
-                                to undo check "step pay took effect after the undo began"
+agent completes pay #1 => Error; the undo is final; pay completed (may have run, output kept); alert: left to undo check "step pay took effect after the undo began"
 agent completes undo of check #1
                              => check undone (output kept)
 ann resubmits                => Undone; no longer due; published: resubmit

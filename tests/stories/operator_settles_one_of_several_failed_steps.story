@@ -14,10 +14,8 @@ agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
 ann skips                    => refused: several steps failed: name one of invoice, reserve
 ann completes with {"id":7}  => refused: several steps failed: name one of invoice, reserve
-ann skips reserve            => reserve skipped; published: skip reserve
-ann completes invoice with {"id":7}
-                             => Processing; task by 601s; invoice completed (output kept); due 61s;
-                                request ship #1 by 61s; published: complete invoice
+ann skips reserve => task by 601s; reserve skipped; published: skip reserve
+ann completes invoice with {"id":7} => Processing; invoice completed (output kept); due 61s; request ship #1 by 61s; published: complete invoice
 agent completes ship #1      => Processed; ship completed (output kept); no longer due
 
 submit                       => Pending; due 31s
@@ -40,6 +38,5 @@ agent fails reserve #1 "no stock"
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
-ann resubmits reserve        => reserve waiting (failures 0); published: resubmit reserve
-ann resubmits                => Processing; invoice running (failures 0); due 61s;
-                                request reserve #2 by 61s; request invoice #2 by 61s; published: resubmit invoice, reserve
+ann resubmits reserve => reserve running (failures 0); request reserve #2 by 61s; published: resubmit reserve
+ann resubmits => Processing; invoice running (failures 0); due 61s; request invoice #2 by 61s; published: resubmit invoice

@@ -1,5 +1,5 @@
-# A pause may be shorter than the clock skew. Only a wake starts the attempt that much earlier: the
-# supervisor does not wake the scheduler at once, and a deferred step is not sent again at once.
+# A pause may be shorter than the clock skew. The supervisor does not wake the scheduler at once, and a deferred step is not sent
+# again at once.
 timing   clock skew 5s, pickup within 30s
 workflow within 1h
   charge: within 10s, attempts 2, backoff from 1s

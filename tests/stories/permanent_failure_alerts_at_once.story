@@ -12,7 +12,7 @@ clock +1s
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 32s;
                                 alert charge "step charge: card declined"
-wake                         => ignored: Ended
+wake => ignored: NothingReady
 agent fails charge #1 "card declined"
                              => ignored: DuplicateReply
 agent fails charge #1 "card declined" (redelivered)

@@ -37,10 +37,8 @@ sweep                        => due 63s; notification to shop: error "undo of st
                                 gone"
 alert sent                   => no longer due
 # A resubmit of one undo does not affect the other.
-ann resubmits reserve        => undo of reserve waiting (failures 0); published: resubmit reserve
-ann resubmits label          => Undoing; task by 633s; undo of label running (failures 0); due 93s;
-                                request undo of reserve #2 by 93s; request undo of label #2 by 93s;
-                                published: resubmit label
+ann resubmits reserve => task by 633s; undo of reserve running (failures 0); due 93s; request undo of reserve #2 by 93s; published: resubmit reserve
+ann resubmits label => Undoing; undo of label running (failures 0); request undo of label #2 by 93s; published: resubmit label
 agent completes undo of label #2
                              => label undone (output kept)
 agent completes undo of reserve #2

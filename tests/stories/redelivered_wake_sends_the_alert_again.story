@@ -10,10 +10,7 @@ wake                         => Error; reserve failed (failures 1, reason kept);
                                 "step reserve: expression `input.item`: there is no `item`";
                                 alert reserve
                                 "step reserve: expression `input.item`: there is no `item`"
-wake                         => ignored: Ended
-wake (redelivered)           => ignored: Ended; again notification to shop: error
-                                "step reserve: expression `input.item`: there is no `item`";
-                                again alert reserve
-                                "step reserve: expression `input.item`: there is no `item`"
+wake => ignored: NothingReady
+wake (redelivered) => ignored: NothingReady; again notification to shop: error "step reserve: expression `input.item`: there is no `item`"; again alert reserve "step reserve: expression `input.item`: there is no `item`"
 alert sent                   => no longer due
-wake (redelivered)           => ignored: Ended
+wake (redelivered) => ignored: NothingReady

@@ -20,11 +20,8 @@ sweep                        => ignored: NotDue
 wake                         => request reserve #2 by 114s
 sweep                        => ignored: NotDue
 clock +42s
-sweep                        => Error; reserve failed (failures 2, call may be in progress until 156s, reason
-                                kept); due 146s; alert reserve "step reserve: no reply by
-                                complete-by, attempt 2"
+sweep => Error; reserve failed (failures 2, call may be in progress until 156s, reason kept); due 122s; alert reserve "step reserve: no reply by complete-by, attempt 2"
 sweep                        => ignored: NotDue
 clock +32s
-sweep                        => due 178s;
-                                alert reserve "step reserve: no reply by complete-by, attempt 2"
+sweep => invoice waiting (failures 1, may have run, call may be in progress until 214s, reason kept); due 178s; alert reserve "step reserve: no reply by complete-by, attempt 2"; wake scheduler
 sweep                        => ignored: NotDue

@@ -122,8 +122,8 @@ fn parse_timing(text: &str) -> Result<Timing, String> {
 }
 
 /// The options that both a step and an undo have.
-const ACTION_OPTIONS: [&str; 6] =
-    ["within", "attempts", "backoff from", "extended wait", "path", "body"];
+const ACTION_OPTIONS: [&str; 7] =
+    ["within", "attempts", "backoff from", "extended wait", "gives up after", "path", "body"];
 
 /// Parses a step: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
 fn step(name: &str, text: &str) -> Result<Value, String> {
@@ -215,6 +215,10 @@ fn action(found: &mut BTreeMap<String, String>, path: &str) -> Result<Map<String
             recovery.insert("extended_wait".to_owned(), extended);
         }
         _ => return Err("an extended wait is `15m 2 times`".to_owned()),
+    }
+    let limit = take("gives up after", "");
+    if !limit.is_empty() {
+        recovery.insert("give_up_after".to_owned(), json!(limit));
     }
     let (path, body) = (take("path", path), json(&take("body", "null")));
     Ok(Map::from_iter([

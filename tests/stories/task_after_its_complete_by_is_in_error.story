@@ -13,7 +13,7 @@ clock +27s
 sweep                        => Error; charge waiting (failures 1, may have run, call may be in progress until
                                 82s, reason kept); due 82s; alert "the task was not done by its
                                 complete-by"
-wake                         => ignored: Ended
+wake => ignored: NothingReady
 
 # The same for a Pending task.
 submit                       => Pending; due 82s
@@ -21,7 +21,7 @@ clock +32s
 sweep                        => due 102s; wake scheduler
 clock +20s
 sweep                        => Error; due 134s; alert "the task was not done by its complete-by"
-wake                         => ignored: Ended
+wake => ignored: NothingReady
 
 # The same for a task that waits for the scheduler.
 submit                       => Pending; due 134s

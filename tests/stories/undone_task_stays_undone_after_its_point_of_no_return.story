@@ -11,8 +11,7 @@ agent completes check #1     => check completed (output kept); request pay #1 by
 agent fails pay #1 "HTTP 401"
                              => Undone because "step pay: HTTP 401"; pay failed (failures 1, reason kept); no
                                 longer due
-agent completes pay #1       => Error; the undo is final; pay failed (may have run); due 30s;
-                                alert: left to undo "step pay took effect after the task was undone"
+agent completes pay #1 => Error; the undo is final; pay completed (may have run, output kept); due 30s; alert: left to undo "step pay took effect after the task was undone"
 agent completes pay #1 (redelivered)
                              => ignored: DuplicateReply; again alert: left to undo "step pay took effect
                                 after the task was undone"

@@ -9,9 +9,9 @@ workflow within 2h
 submit => Pending; due 30s
 wake                         => Processing; cool waiting until 1800s; request pay #1 by 60s; request notify #1 by 60s
 agent fails pay #1 "HTTP 401"  => Undoing because "step pay: HTTP 401"; pay failed (failures 1, reason kept)
-agent completes pay #1        => Error; pay failed (may have run); alert pay "not undone, past the point of no return pay: step pay: HTTP 401"
+agent completes pay #1 => Error; pay completed (may have run, output kept); alert "not undone, past the point of no return pay: step pay: HTTP 401"
 agent completes notify #1     => notify completed (output kept)
-ann resubmits pay             => Processing; pay running (failures 0); due 60s; request pay #2 by 60s; published: resubmit pay
-agent completes pay #2        => pay completed (output kept)
+ann resubmits pay => refused: step pay is completed: only a failed or waiting step can be resubmitted
+agent completes pay #2 => illegal: a reply to attempt 2 at step `pay`; the newest is 1
 clock +1800s
-wake                         => cool completed; request ship #1 by 1860s
+wake => ignored: NothingReady

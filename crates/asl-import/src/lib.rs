@@ -16,7 +16,7 @@ pub use definition::Definition;
 pub use error::{BYTES_MAX, ImportError};
 pub use options::Options;
 pub use position::Position;
-pub use report::{Finding, Level, Report, Status};
+pub use report::{ImportFinding, Level, Report, Status};
 
 use crate::{
     condition::Condition,

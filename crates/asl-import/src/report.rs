@@ -33,7 +33,7 @@ impl Level {
 
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct ImportFinding {
     /// Its number. The marks in the definition have the same number.
     pub number: usize,
     /// What became of the part.
@@ -64,7 +64,7 @@ pub enum Status {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The lines, in the order of the state machine.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ImportFinding>,
 }
 
 impl Report {
@@ -95,12 +95,12 @@ impl Report {
         let number = self.findings.len() + 1;
         let Position { line, column } = position;
         let pointer = pointer.to_owned();
-        self.findings.push(Finding { number, level, pointer, line, column, message });
+        self.findings.push(ImportFinding { number, level, pointer, line, column, message });
         number
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ImportFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, level, line, column, pointer, message } = self;
         let pointer = crate::source::printable(pointer);

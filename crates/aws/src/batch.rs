@@ -38,12 +38,16 @@ pub struct ReceivedMessage {
     /// Whether the message may have been handled before: the queue delivered it before, or an operator redrove it from
     /// the dead-letter queue.
     pub redelivered: bool,
+    /// Whether it may have been handled more than once before.
+    pub redelivered_again: bool,
     /// Whether the queue delivers the message for the first time.
     pub first_delivery: bool,
     /// The W3C `traceparent`.
     pub traceparent: Option<String>,
     /// The time at which the message was sent.
     pub sent_at: Option<Timestamp>,
+    /// The time at which a receiver first got it.
+    pub first_received_at: Option<Timestamp>,
     /// The name of the queue that delivered the message.
     pub queue: Option<String>,
     /// Who sent the message, as SQS reports it.
@@ -73,7 +77,12 @@ impl ReceivedMessage {
     pub fn new(message: SqsMessage) -> Self {
         let receives = receives(&message);
         let traceparent = message.message_attributes.get("traceparent");
-        let sent = message.attributes.get("SentTimestamp").and_then(|millis| millis.parse().ok());
+        let time = |name: &str| {
+            let millis = message.attributes.get(name).and_then(|millis| millis.parse().ok());
+            millis.and_then(|millis| Timestamp::from_millisecond(millis).ok())
+        };
+        let (sent_at, first_received_at) =
+            (time("SentTimestamp"), time("ApproximateFirstReceiveTimestamp"));
         let redriven = message.message_attributes.contains_key(REDRIVEN_ATTRIBUTE);
         let group = message.attributes.get("MessageGroupId");
         Self {
@@ -85,9 +94,11 @@ impl ReceivedMessage {
             message_id: message.message_id.unwrap_or_default(),
             body: message.body.unwrap_or_default(),
             redelivered: receives > 1 || redriven,
+            redelivered_again: receives > 2 || redriven,
             first_delivery: receives <= 1,
             traceparent: traceparent.and_then(|attribute| attribute.string_value.clone()),
-            sent_at: sent.and_then(|millis| Timestamp::from_millisecond(millis).ok()),
+            sent_at,
+            first_received_at,
         }
     }
 

@@ -16,7 +16,7 @@ use steward_conformance::{
     evidence::{Capabilities, Evidence, Recorder},
     judge::verdicts,
     local::LocalEnvironment,
-    request::RequestTemplate,
+    request::CheckRequest,
     rule::{Rule, Verdict},
     run::{Patience, Target, run},
     service::{PlayedService, default_response},
@@ -81,7 +81,7 @@ const LOG_WITHIN: Duration = Duration::from_secs(2);
 
 /// `steward agent check`.
 pub(crate) async fn check(args: CheckArgs) -> Result<()> {
-    let mut template = RequestTemplate::of_agent(args.name.as_str());
+    let mut template = CheckRequest::of_agent(args.name.as_str());
     if let Some(path) = &args.request {
         let replaced = template.replaced_by(&read_json(path)?);
         template = replaced.map_err(anyhow::Error::msg).context(path.display().to_string())?;
@@ -108,7 +108,7 @@ async fn check_queues(
     queue: &str,
     replies: &str,
     service: Option<SocketAddr>,
-    template: &RequestTemplate,
+    template: &CheckRequest,
     response: Value,
 ) -> Result<Evidence> {
     let sdk = sdk_config().await;
@@ -130,7 +130,7 @@ async fn check_queues(
 async fn check_command(
     command: &str,
     name: AgentName,
-    template: &RequestTemplate,
+    template: &CheckRequest,
     response: Value,
 ) -> Result<Evidence> {
     let environment = LocalEnvironment::start(name, response).await?;

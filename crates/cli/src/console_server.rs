@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use reqwest::{Client, Url, redirect::Policy};
 use steward_console::{
     Console,
-    caller::{Caller, FORWARDED},
+    caller::{ConsoleCaller, FORWARDED},
     config::Links,
 };
 use tokio::net::TcpListener;
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
         None => {
             let ports = args.deployment.ports("console").await?.into();
             let links = Links { logs: args.logs_url, trace: args.trace_url, dashboard: None };
-            let caller = Caller { name: args.by, may_act: !args.read_only };
+            let caller = ConsoleCaller { name: args.by, may_act: !args.read_only };
             steward_console::routes_for(caller, Console { ports, links: links.into() })
         }
     };

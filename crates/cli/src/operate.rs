@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use backon::{ExponentialBuilder, Retryable};
 use clap::{Args, builder::NonEmptyStringValueParser};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_aws::store::DynamoStore;
 use steward_core::model::{
     command::{Command, CommandAction, CommandId, CommandRecord},
@@ -81,8 +81,11 @@ pub(crate) struct ResubmitArgs {
     /// A JSON merge patch for the task's input, or @FILE with one; null removes a field.
     #[arg(long, value_name = "JSON|@FILE", value_parser = read_json)]
     input: Option<Value>,
-    /// Confirm that no earlier attempt took effect at the service. Needed if one may have, and --input is given or the step
-    /// is not idempotent. If it is wrong, the service acts twice.
+    /// Send another idempotency key, for a service that repeats a stored error under the old one.
+    #[arg(long, conflicts_with = "input")]
+    new_key: bool,
+    /// Confirm that no earlier attempt took effect at the service. Needed if one may have, and --input or --new-key is given
+    /// or the step is not idempotent. If it is wrong, the service acts twice.
     #[arg(long)]
     did_not_run: bool,
 }
@@ -153,7 +156,8 @@ pub(crate) fn read_json(text: &str) -> Result<Value> {
 
 /// `steward resubmit`.
 pub(crate) async fn resubmit(args: ResubmitArgs) -> Result<()> {
-    let ResubmitArgs { target, step, input, did_not_run } = args;
+    let ResubmitArgs { target, step, input, new_key, did_not_run } = args;
+    let input = input.or_else(|| new_key.then(|| json!({})));
     command(target, CommandAction::Resubmit { step, input, did_not_run }).await
 }
 

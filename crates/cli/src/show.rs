@@ -201,7 +201,9 @@ fn step_states(view: &TaskView) -> Vec<String> {
             format!(", {} of {items} items done", step.items_done())
         });
         let agent = step.agent.as_ref().map(|agent| format!(" (agent {agent})"));
-        let state = format!("{}{}{unknown}{done}", step.state, agent.unwrap_or_default());
+        let earlier: String =
+            step.earlier_effects.iter().map(|effect| format!("; {effect}")).collect();
+        let state = format!("{}{}{unknown}{done}{earlier}", step.state, agent.unwrap_or_default());
         match states.last_mut() {
             Some((first, last, text))
                 if first.step == part.step

@@ -51,6 +51,8 @@ pub enum Case {
     OnceRedriven,
     /// The service refuses the request.
     Refused,
+    /// The service refuses a request that says that an earlier call may have taken effect.
+    RefusedRetry,
     /// The service refuses a request that an operator moved back from the dead-letter queue.
     Redriven,
     /// The service responds 429 with `Retry-After`.
@@ -106,7 +108,7 @@ pub enum ServiceBehaviour {
 impl Case {
     /// All cases in the order of the check. The replies that cannot be sent come first, because SQS delivers their requests
     /// again only after the visibility timeout. Cases that may open a circuit breaker come last.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Plain,
         Self::LostReply,
         Self::ReceiveCount,
@@ -126,6 +128,7 @@ impl Case {
         Self::Once,
         Self::OnceRedriven,
         Self::Refused,
+        Self::RefusedRetry,
         Self::Redriven,
         Self::Busy,
         Self::BusyUntilDate,
@@ -167,6 +170,7 @@ impl Case {
             Self::Once => "once",
             Self::OnceRedriven => "once-redriven",
             Self::Refused => "refused",
+            Self::RefusedRetry => "refused-retry",
             Self::Redriven => "redriven",
             Self::Busy => "busy",
             Self::BusyUntilDate => "busy-until-date",
@@ -187,7 +191,9 @@ impl Case {
     #[must_use]
     pub fn service(self) -> ServiceBehaviour {
         match self {
-            Self::ReceiveCount | Self::Refused | Self::Redriven => ServiceBehaviour::Refuses,
+            Self::ReceiveCount | Self::Refused | Self::RefusedRetry | Self::Redriven => {
+                ServiceBehaviour::Refuses
+            }
             Self::LargeOutput => ServiceBehaviour::LargeOutput,
             Self::Busy | Self::Exclusive | Self::ExclusiveRedriven => ServiceBehaviour::Busy,
             Self::BusyUntilDate => ServiceBehaviour::BusyUntilDate,
@@ -254,6 +260,13 @@ impl Case {
         let answers = matches!(self.service(), Works | LargeOutput | Refuses);
         let may_be_silent = matches!(self, Self::Late | Self::LateRedriven | Self::ExclusiveTwice);
         answers && !self.is_once() && !may_be_silent
+    }
+
+    /// Whether complete-by may pass during a call.
+    #[must_use]
+    pub fn may_be_overdue(self) -> bool {
+        use ServiceBehaviour::{Drips, Silent, Unavailable};
+        matches!(self.service(), Silent | Drips | Unavailable)
     }
 
     /// How long after the request its complete-by is, for an agent that replies without delay.

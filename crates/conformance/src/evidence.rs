@@ -17,12 +17,12 @@ pub struct Observation {
     /// The time by the kit's clock.
     pub at: Timestamp,
     /// What was observed.
-    pub event: Event,
+    pub event: ObservedEvent,
 }
 
 /// What the kit can observe.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum ObservedEvent {
     /// The kit sent a message of a case. Unreadable messages are not recorded.
     Requested(SentRequest),
     /// A message arrived in the queue of replies.
@@ -35,7 +35,7 @@ pub enum Event {
         body: String,
     },
     /// The agent called the service.
-    Called(ServiceCall),
+    Called(ObservedServiceCall),
     /// A call ended: the service responded, or the agent closed the connection.
     CallEnded {
         /// The header `Idempotency-Key`.
@@ -77,7 +77,7 @@ pub struct ReceivedReply {
 
 /// A call of the service.
 #[derive(Debug, Clone)]
-pub struct ServiceCall {
+pub struct ObservedServiceCall {
     /// The header `Idempotency-Key`.
     pub key: Option<String>,
     /// Whether it has a signature of AWS.
@@ -117,7 +117,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Records an observation that is made now.
-    pub fn record(&self, event: Event) {
+    pub fn record(&self, event: ObservedEvent) {
         self.lock().push(Observation { at: Timestamp::now(), event });
         self.changed.notify_waiters();
     }
@@ -129,7 +129,7 @@ impl Recorder {
     }
 
     /// Whether an event with this property was observed.
-    pub fn any(&self, property: impl Fn(&Event) -> bool) -> bool {
+    pub fn any(&self, property: impl Fn(&ObservedEvent) -> bool) -> bool {
         self.lock().iter().any(|observation| property(&observation.event))
     }
 
@@ -163,14 +163,14 @@ impl Recorder {
 #[must_use]
 pub fn delivery_count(observations: &[Observation], request: &SentRequest) -> usize {
     let delivered = observations.iter().filter(|observation| match &observation.event {
-        Event::Delivered { body } => is_message(body, request),
-        Event::Requested(_)
-        | Event::Polled
-        | Event::Replied(_)
-        | Event::Called(_)
-        | Event::CallEnded { .. }
-        | Event::Sent { .. }
-        | Event::Deleted { .. } => false,
+        ObservedEvent::Delivered { body } => is_message(body, request),
+        ObservedEvent::Requested(_)
+        | ObservedEvent::Polled
+        | ObservedEvent::Replied(_)
+        | ObservedEvent::Called(_)
+        | ObservedEvent::CallEnded { .. }
+        | ObservedEvent::Sent { .. }
+        | ObservedEvent::Deleted { .. } => false,
     });
     delivered.count()
 }
@@ -182,14 +182,14 @@ pub fn undeleted(observations: &[Observation]) -> Vec<&SentRequest> {
     let (mut requests, mut replies, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     for observation in observations {
         match &observation.event {
-            Event::Requested(request) => requests.push(request),
-            Event::Sent { body } => replies.push(parsed(body)),
-            Event::Deleted { body } => deleted.push(body),
-            Event::Polled
-            | Event::Delivered { .. }
-            | Event::Replied(_)
-            | Event::Called(_)
-            | Event::CallEnded { .. } => {}
+            ObservedEvent::Requested(request) => requests.push(request),
+            ObservedEvent::Sent { body } => replies.push(parsed(body)),
+            ObservedEvent::Deleted { body } => deleted.push(body),
+            ObservedEvent::Polled
+            | ObservedEvent::Delivered { .. }
+            | ObservedEvent::Replied(_)
+            | ObservedEvent::Called(_)
+            | ObservedEvent::CallEnded { .. } => {}
         }
     }
     let messages: Vec<_> = requests.iter().map(|request| &request.message).collect();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     case::{Case, PAYLOAD_MARK, case_of_key, is_unreadable_task},
-    evidence::{Event, Evidence, ReceivedReply, SentRequest},
+    evidence::{Evidence, ObservedEvent, ReceivedReply, SentRequest},
     rule::{Rule, Verdict},
 };
 
@@ -27,6 +27,8 @@ struct Facts<'e> {
     /// With their positions among the observations.
     requests: Vec<(usize, &'e SentRequest)>,
     replies: Vec<Reply<'e>>,
+    /// The messages that report a call without a known outcome.
+    wakes: Vec<Value>,
     calls: Vec<Call<'e>>,
     /// The number of calls and replies for the request with an unknown action.
     handled_unreadable: usize,
@@ -86,37 +88,37 @@ impl<'e> Facts<'e> {
         for (position, observation) in evidence.observations.iter().enumerate() {
             let at = observation.at;
             match &observation.event {
-                Event::Requested(request) => requests.push((position, request)),
-                Event::Replied(reply) => received.push((position, at, reply)),
-                Event::Called(call) => {
+                ObservedEvent::Requested(request) => requests.push((position, request)),
+                ObservedEvent::Replied(reply) => received.push((position, at, reply)),
+                ObservedEvent::Called(call) => {
                     let key = call.key.as_deref();
                     match key.and_then(|key| key.split_once('/')) {
                         Some((task, _)) if is_unreadable_task(task) => handled_unreadable += 1,
                         _ => calls.push(Call { at, position, key, is_signed: call.is_signed }),
                     }
                 }
-                Event::Polled
-                | Event::Delivered { .. }
-                | Event::CallEnded { .. }
-                | Event::Sent { .. }
-                | Event::Deleted { .. } => {}
+                ObservedEvent::Polled
+                | ObservedEvent::Delivered { .. }
+                | ObservedEvent::CallEnded { .. }
+                | ObservedEvent::Sent { .. }
+                | ObservedEvent::Deleted { .. } => {}
             }
         }
-        let reply = |(position, at, received): (usize, Timestamp, &'e ReceivedReply)| {
+        let (mut replies, mut wakes) = (Vec::new(), Vec::new());
+        for (position, at, received) in received {
             let message: Value = serde_json::from_str(&received.body).unwrap_or_default();
-            // What an agent may send when complete-by has passed; it is no reply.
             if message.get("type").is_some_and(|kind| kind == "wake") {
-                return None;
+                wakes.push(message);
+                continue;
             }
             let request = requests.iter().map(|(_, request)| *request);
             let request = best_match(request, &message);
-            Some(Reply { at, position, received, message, request })
-        };
-        let mut replies: Vec<_> = received.into_iter().filter_map(reply).collect();
+            replies.push(Reply { at, position, received, message, request });
+        }
         let readable = |reply: &Reply<'_>| !is_unreadable_task(text(&reply.message, "task_id"));
         handled_unreadable += replies.iter().filter(|reply| !readable(reply)).count();
         replies.retain(readable);
-        Self { evidence, requests, replies, calls, handled_unreadable }
+        Self { evidence, requests, replies, wakes, calls, handled_unreadable }
     }
 
     fn verdict(&self, rule: Rule) -> Verdict {

@@ -13,7 +13,7 @@ use crate::case::{Case, PAYLOAD_MARK, task_id, unreadable_task};
 
 /// What the requests of a check have in common.
 #[derive(Debug, Clone)]
-pub struct RequestTemplate {
+pub struct CheckRequest {
     /// The agent's name.
     pub agent: String,
     /// The HTTP method.
@@ -26,7 +26,7 @@ pub struct RequestTemplate {
     pub slack: Duration,
 }
 
-impl RequestTemplate {
+impl CheckRequest {
     /// A request that any agent of the kit's own service accepts.
     #[must_use]
     pub fn of_agent(agent: &str) -> Self {
@@ -120,7 +120,7 @@ impl RequestTemplate {
         if case == Case::Refused {
             fields.push(("body", self.padded_body(PAYLOAD_MARK)));
         }
-        if case == Case::Retry && attempt > 1 {
+        if case == Case::Retry && attempt > 1 || case == Case::RefusedRetry {
             fields.push(("may_have_run", json!(true)));
         }
         fields
@@ -147,7 +147,7 @@ impl RequestTemplate {
 /// The unreadable messages of [`Case::Batch`]: no JSON, a JSON object that is no request, and requests with an unknown action,
 /// for another agent, with a field of the wrong type, and without a required field.
 #[must_use]
-pub fn poison(run: &str, template: &RequestTemplate) -> Vec<String> {
+pub fn poison(run: &str, template: &CheckRequest) -> Vec<String> {
     let task_id = unreadable_task(run);
     let request = |name: &str, value: Option<Value>| {
         let mut request = template.request(run, Case::Batch, 1, Timestamp::now());
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn requests_of_all_cases_obey_the_contract() {
-        let template = RequestTemplate::of_agent("a");
+        let template = CheckRequest::of_agent("a");
         for case in Case::ALL {
             let request = template.request("r1", case, 1, Timestamp::UNIX_EPOCH);
             steward_core::contract::check_request(&request).unwrap();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_request_of_the_author_is_read_strictly() {
-        let template = || RequestTemplate::of_agent("a");
+        let template = || CheckRequest::of_agent("a");
         let given = template().replaced_by(&json!({ "path": "/x", "body": [1] })).unwrap();
         assert_eq!((given.path.as_str(), given.method.as_str()), ("/x", "POST"));
         for wrong in

@@ -20,10 +20,10 @@ use tokio::{
 use crate::{
     case::{Case, case_of_key, task_id},
     evidence::{
-        Capabilities, Event, Evidence, Observation, ReceivedReply, Recorder, SentRequest,
+        Capabilities, Evidence, Observation, ObservedEvent, ReceivedReply, Recorder, SentRequest,
         delivery_count, undeleted,
     },
-    request::{RequestTemplate, poison},
+    request::{CheckRequest, poison},
 };
 
 /// The agent, as the kit reaches it.
@@ -74,8 +74,9 @@ impl Patience {
 /// How long the kit waits for the second delivery of a request whose reply it refused: longer than the visibility timeout.
 const REDELIVERED_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long after complete-by the kit still looks for calls and replies.
-const AFTER_COMPLETE_BY: Duration = Duration::from_millis(1_500);
+/// How long after complete-by the kit still looks for calls and messages. An agent may delay the report of a call by some
+/// seconds, so that complete-by has passed by the scheduler's clock too.
+const AFTER_COMPLETE_BY: Duration = Duration::from_secs(6);
 
 /// After this many missing replies in a row, the kit waits only for [`IMPATIENT`]: the agent has probably stopped.
 const MISSING_REPLIES_MAX: u32 = 3;
@@ -90,11 +91,7 @@ const SLACK_MAX: Duration = Duration::from_secs(4);
 ///
 /// # Errors
 /// SQS refuses a request of the kit.
-pub async fn run(
-    target: &Target,
-    template: &RequestTemplate,
-    patience: Patience,
-) -> Result<Evidence> {
+pub async fn run(target: &Target, template: &CheckRequest, patience: Patience) -> Result<Evidence> {
     let run = Timestamp::now().as_millisecond().to_string();
     let mut receiver = JoinSet::new();
     receiver.spawn(receive_replies(target.clone(), run.clone()));
@@ -133,14 +130,14 @@ async fn receive_replies(target: Target, run: String) {
             if body.contains("check-") && !body.contains(&run) {
                 continue;
             }
-            target.recorder.record(Event::Replied(ReceivedReply { body, traceparent }));
+            target.recorder.record(ObservedEvent::Replied(ReceivedReply { body, traceparent }));
         }
     }
 }
 
 struct Check<'c> {
     target: &'c Target,
-    template: RequestTemplate,
+    template: CheckRequest,
     patience: Patience,
     run: String,
     missing_in_row: AtomicU32,
@@ -166,6 +163,7 @@ impl Check<'_> {
             }
             self.one_case(case).await?;
         }
+        self.replied(Case::LateRedriven, 1, self.patience.silence).await;
         self.replied_requests_deleted().await;
         Ok(skipped)
     }
@@ -179,7 +177,9 @@ impl Check<'_> {
     /// agent replied.
     async fn first_case(&mut self) -> Result<bool> {
         let has_started = |observations: &[Observation]| {
-            observations.iter().any(|observation| matches!(observation.event, Event::Polled))
+            observations
+                .iter()
+                .any(|observation| matches!(observation.event, ObservedEvent::Polled))
         };
         if self.target.capabilities.sees_sqs {
             self.target.recorder.wait_for(self.patience.start, has_started).await;
@@ -211,7 +211,8 @@ impl Check<'_> {
             | Case::Selected
             | Case::Busy
             | Case::BusyUntilDate
-            | Case::Refused => self.request_and_wait(case, 1, reply).await,
+            | Case::Refused
+            | Case::RefusedRetry => self.request_and_wait(case, 1, reply).await,
             Case::Redriven | Case::ExclusiveRedriven => {
                 self.send_as(&[self.request(case, 1)], &[], true).await?;
                 self.replied(case, 1, reply).await;
@@ -278,14 +279,14 @@ impl Check<'_> {
         }
         let are_redelivered = |observations: &[Observation]| {
             let requests = observations.iter().filter_map(|observation| match &observation.event {
-                Event::Requested(request) => Some(request),
-                Event::Polled
-                | Event::Delivered { .. }
-                | Event::Replied(_)
-                | Event::Called(_)
-                | Event::CallEnded { .. }
-                | Event::Sent { .. }
-                | Event::Deleted { .. } => None,
+                ObservedEvent::Requested(request) => Some(request),
+                ObservedEvent::Polled
+                | ObservedEvent::Delivered { .. }
+                | ObservedEvent::Replied(_)
+                | ObservedEvent::Called(_)
+                | ObservedEvent::CallEnded { .. }
+                | ObservedEvent::Sent { .. }
+                | ObservedEvent::Deleted { .. } => None,
             });
             let mut losing = requests.filter(|request| request.case.loses_reply());
             losing.all(|request| delivery_count(observations, request) > 1)
@@ -311,15 +312,15 @@ impl Check<'_> {
         self.template.request(&self.run, case, attempt, Timestamp::now())
     }
 
-    /// Waits for a reply to this attempt; returns whether there is one.
+    /// Waits for a reply to this attempt, or for the report of its call; returns whether there is one.
     async fn replied(&self, case: Case, attempt: u32, within: Duration) -> bool {
         let task = task_id(&self.run, case);
         let is_reply = |observation: &Observation| {
-            let Event::Replied(reply) = &observation.event else { return false };
+            let ObservedEvent::Replied(reply) = &observation.event else { return false };
             let reply: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-            let field = |name| reply.get(name);
-            field("task_id").is_some_and(|id| *id == task)
-                && field("attempt").is_some_and(|number| *number == attempt)
+            let number = reply.get("attempt").or_else(|| reply.pointer("/call/attempt"));
+            reply.get("task_id").is_some_and(|id| *id == task)
+                && number.is_some_and(|number| *number == attempt)
         };
         let any = |observations: &[Observation]| observations.iter().any(is_reply);
         let is_stopped = self.missing_in_row.load(Ordering::Relaxed) >= MISSING_REPLIES_MAX;
@@ -357,7 +358,7 @@ impl Check<'_> {
             entries.push(entry.build()?);
             let message = request.clone();
             let sent = SentRequest { case, message, traceparent };
-            self.target.recorder.record(Event::Requested(sent));
+            self.target.recorder.record(ObservedEvent::Requested(sent));
         }
         let batch = self.target.sqs.send_message_batch().queue_url(&self.target.queue_url);
         let sent = batch.set_entries(Some(entries)).send().await;

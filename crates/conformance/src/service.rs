@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     case::{BUSY_FOR, Case, PAYLOAD_MARK, ServiceBehaviour, case_of_key},
-    evidence::{Event, Recorder, ServiceCall},
+    evidence::{ObservedEvent, ObservedServiceCall, Recorder},
 };
 
 /// How long the service holds a call to which it does not respond.
@@ -84,7 +84,7 @@ struct OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         let lasted = self.begun.elapsed();
-        self.recorder.record(Event::CallEnded { key: self.key.take(), lasted });
+        self.recorder.record(ObservedEvent::CallEnded { key: self.key.take(), lasted });
     }
 }
 
@@ -100,7 +100,7 @@ async fn respond(
     let case = key.as_deref().and_then(case_of_key);
     let authorization = request.headers().get(AUTHORIZATION);
     let is_signed = authorization.is_some_and(|text| text.as_bytes().starts_with(SIGNATURE));
-    recorder.record(Event::Called(ServiceCall { key: key.clone(), is_signed }));
+    recorder.record(ObservedEvent::Called(ObservedServiceCall { key: key.clone(), is_signed }));
     let open = OpenCall { recorder: recorder.clone(), key, begun: Instant::now() };
     // A connection that is closed while a part of the request is unread is reset, and the agent may lose the response.
     drop(axum::body::to_bytes(request.into_body(), REQUEST_BYTES_MAX).await);
@@ -114,8 +114,8 @@ async fn respond(
             busy(HeaderValue::try_from(date).unwrap_or(HeaderValue::from(BUSY_FOR.as_secs())))
         }
         ServiceBehaviour::BusyUntilRetry => {
-            let is_retry = |event: &Event| {
-                let Event::Requested(request) = event else { return false };
+            let is_retry = |event: &ObservedEvent| {
+                let ObservedEvent::Requested(request) = event else { return false };
                 Some(request.case) == case && request.message.get("attempt") == Some(&json!(2))
             };
             if recorder.any(is_retry) {

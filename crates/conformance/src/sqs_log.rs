@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     case::{Case, case_of_task},
-    evidence::{Event, Recorder},
+    evidence::{ObservedEvent, Recorder},
 };
 
 /// More than any request or response of SQS has.
@@ -56,13 +56,13 @@ impl SqsLog {
         for message in messages.into_iter().flatten() {
             let field = |name| message.get(name).and_then(Value::as_str).unwrap_or_default();
             received.insert(field("ReceiptHandle").to_owned(), field("Body").to_owned());
-            self.recorder.record(Event::Delivered { body: field("Body").to_owned() });
+            self.recorder.record(ObservedEvent::Delivered { body: field("Body").to_owned() });
         }
     }
 
     fn record_poll(&self) {
         if !self.polled.swap(true, Ordering::Relaxed) {
-            self.recorder.record(Event::Polled);
+            self.recorder.record(ObservedEvent::Polled);
         }
     }
 
@@ -70,7 +70,7 @@ impl SqsLog {
         let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         for handle in texts(request, "ReceiptHandle") {
             if let Some(body) = received.get(&handle) {
-                self.recorder.record(Event::Deleted { body: body.clone() });
+                self.recorder.record(ObservedEvent::Deleted { body: body.clone() });
             }
         }
     }
@@ -117,7 +117,7 @@ pub(crate) async fn observe(State(log): State<SqsLog>, request: Request, next: N
         return response;
     }
     for body in sent {
-        log.recorder.record(Event::Sent { body });
+        log.recorder.record(ObservedEvent::Sent { body });
     }
     if operation != "ReceiveMessage" {
         return response;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use steward_conformance::{
     judge::verdicts,
     local::LocalEnvironment,
-    request::RequestTemplate,
+    request::CheckRequest,
     rule::{Rule, Verdict},
     run::{Patience, run},
     service::default_response,
@@ -72,6 +72,16 @@ enum Fault {
     IgnoresOutput,
     /// It deletes a message only after a reply.
     KeepsSilentRequests,
+    /// It reports no call when complete-by passes during it.
+    SilentAtCompleteBy,
+    /// It stays silent if a redelivered request is too late, also after several deliveries.
+    SilentIfLate,
+    /// Its report of a call does not name the call.
+    ReportsNoCall,
+    /// It looks at the deliveries alone.
+    IgnoresEarlierAttempt,
+    /// A refusal after several deliveries is a failure.
+    FailsAfterSeveral,
 }
 
 /// The agent. It has the queue pair of the environment, and handles one message at a time.
@@ -93,9 +103,14 @@ struct Delivery<'r> {
     request: &'r Value,
     key: &'r str,
     redelivered: bool,
+    /// How many other deliveries may have called.
+    others: u64,
     once: bool,
     exclusive: bool,
 }
+
+/// In place of an outcome: complete-by passed, and the outcome of a call is not known.
+const OVERDUE: &str = "overdue";
 
 impl TinyAgent {
     async fn new(environment: &LocalEnvironment, fault: Fault) -> Self {
@@ -163,35 +178,61 @@ impl TinyAgent {
             self.delete(message).await;
         }
         let attributes = message.message_attributes.clone().unwrap_or_default();
-        let receives = message.attributes().unwrap()
-            [&MessageSystemAttributeName::ApproximateReceiveCount]
-            .clone();
-        let is_counted = receives != "1" && self.fault != Fault::IgnoresReceiveCount;
-        let redelivered = is_counted || attributes.contains_key("redriven");
-        let Some(outcome) = self.attempt(&request, redelivered).await else {
+        let receives =
+            &message.attributes().unwrap()[&MessageSystemAttributeName::ApproximateReceiveCount];
+        let is_counted = self.fault != Fault::IgnoresReceiveCount;
+        let counted = if is_counted { receives.parse::<u64>().unwrap() - 1 } else { 0 };
+        let earlier = if attributes.contains_key("redriven") { 2 } else { counted };
+        let Some(outcome) = self.attempt(&request, earlier).await else {
             return self.fault != Fault::KeepsSilentRequests;
         };
-        let mut reply = json!({ "type": "reply", "outcome": outcome });
+        let is_overdue = outcome["status"] == OVERDUE;
+        let mut reply = json!({});
         for name in ["task_id", "step", "action", "attempt", "incarnation"] {
-            if name != "incarnation" || self.fault != Fault::ForgetsIncarnation {
+            let forgets = self.fault == Fault::ForgetsIncarnation && !is_overdue;
+            if name != "incarnation" || !forgets {
                 reply[name] = request[name].clone();
             }
+        }
+        if is_overdue {
+            let call = reply;
+            reply = json!({ "type": "wake", "task_id": request["task_id"], "cause": "overdue" });
+            if self.fault != Fault::ReportsNoCall {
+                reply["call"] = call;
+            }
+        } else {
+            reply["type"] = json!("reply");
+            reply["outcome"] = outcome;
         }
         let send = self.sqs.send_message().queue_url(&self.replies).message_body(reply.to_string());
         let trace = attributes.into_iter().filter(|(name, _)| name == "traceparent").collect();
         send.set_message_attributes(Some(trace)).send().await.is_ok()
     }
 
-    async fn attempt(&mut self, request: &Value, redelivered: bool) -> Option<Value> {
+    async fn attempt(&mut self, request: &Value, earlier: u64) -> Option<Value> {
+        let redelivered = earlier > 0;
+        let sent_before =
+            request["may_have_run"] == true && self.fault != Fault::IgnoresEarlierAttempt;
+        let others = earlier + u64::from(sent_before);
+        let overdue = Some(json!({ "status": OVERDUE }));
         let key = request["idempotency_key"].as_str().unwrap_or("check-?-unreadable/?");
+        let has_store = self.fault != Fault::HasNoStore;
+        let once = request["idempotent"] == false;
+        let exclusive = request["exclusive"] == true && has_store;
+        let complete_by = request["complete_by"].as_str().and_then(|text| text.parse().ok());
+        let complete_by: Timestamp =
+            complete_by.unwrap_or_else(|| Timestamp::now() + Duration::from_secs(9));
+        if complete_by < Timestamp::now() && self.fault != Fault::IgnoresCompleteBy {
+            let late = json!({ "status": "deferred", "reason": "late", "retry_after_ms": 0, "may_have_run": true });
+            let replies = !redelivered || self.fault == Fault::RepliesToLateRedelivery;
+            let reports = others > 1 && !once && !exclusive && self.fault != Fault::SilentIfLate;
+            return if replies { Some(late) } else { overdue.filter(|_| reports) };
+        }
         let is_refused = request["auth"].is_object() && self.fault != Fault::IgnoresAuth
             || request["output"].is_string() && self.fault != Fault::IgnoresOutput;
         if is_refused {
             return failed(redelivered);
         }
-        let has_store = self.fault != Fault::HasNoStore;
-        let once = request["idempotent"] == false;
-        let exclusive = request["exclusive"] == true && has_store;
         if once && !has_store {
             return failed(false);
         }
@@ -201,15 +242,7 @@ impl TinyAgent {
             return failed(false);
         }
         self.known.push(attempt);
-        let complete_by = request["complete_by"].as_str().and_then(|text| text.parse().ok());
-        let complete_by: Timestamp =
-            complete_by.unwrap_or_else(|| Timestamp::now() + Duration::from_secs(9));
-        if complete_by < Timestamp::now() && self.fault != Fault::IgnoresCompleteBy {
-            let late = json!({ "status": "deferred", "reason": "late", "retry_after_ms": 0, "may_have_run": true });
-            let replies = !redelivered || self.fault == Fault::RepliesToLateRedelivery;
-            return replies.then_some(late);
-        }
-        let delivery = Delivery { request, key, redelivered, once, exclusive };
+        let delivery = Delivery { request, key, redelivered, others, once, exclusive };
         if !self.claims(&delivery) {
             let contradicts = self.fault == Fault::CertainAlthoughClaimed && exclusive;
             return contradicts.then(|| self.busy(&delivery, 60_000));
@@ -217,12 +250,15 @@ impl TinyAgent {
         let outcome = self.call(&delivery, complete_by).await;
         let is_overdue = complete_by < Timestamp::now();
         let ignores = [Fault::RepliesAfterCompleteBy, Fault::IgnoresCompleteBy];
-        outcome.filter(|_| !is_overdue || ignores.contains(&self.fault))
+        if !is_overdue || ignores.contains(&self.fault) {
+            return outcome;
+        }
+        overdue.filter(|_| self.fault != Fault::SilentAtCompleteBy)
     }
 
     /// Claims the call if one delivery alone may make it. Returns whether this delivery may.
     fn claims(&mut self, delivery: &Delivery<'_>) -> bool {
-        let Delivery { request, key, redelivered, once, exclusive } = *delivery;
+        let Delivery { request, key, redelivered, once, exclusive, .. } = *delivery;
         let fault = self.fault;
         let ignores_claim = fault == Fault::CallsTwiceIfNotIdempotent && once
             || fault == Fault::CallsAgainAfterRedelivery && once && redelivered
@@ -239,7 +275,7 @@ impl TinyAgent {
     }
 
     async fn call(&self, delivery: &Delivery<'_>, complete_by: Timestamp) -> Option<Value> {
-        let Delivery { request, redelivered, once, .. } = *delivery;
+        let Delivery { request, others, once, exclusive, .. } = *delivery;
         let no_answer = |reason: &str| match once {
             true => failed(self.fault != Fault::DeniesIfNotIdempotent),
             false => Some(json!({ "status": "unknown", "reason": reason })),
@@ -270,7 +306,11 @@ impl TinyAgent {
             429 => Some(self.busy(delivery, wait_ms)),
             500.. => no_answer("503"),
             _ => {
-                let mut outcome = failed(redelivered)?;
+                let several = others > 1 && !once && !exclusive;
+                if several && self.fault != Fault::FailsAfterSeveral {
+                    return no_answer("refused");
+                }
+                let mut outcome = failed(others > 0)?;
                 if self.fault == Fault::ReasonWithRequest {
                     outcome["reason"] = json!(format!("refused: {}", request["body"]));
                 } else if self.fault == Fault::ReasonWithResponse {
@@ -336,7 +376,7 @@ async fn broken(fault: Fault) -> Vec<(String, String)> {
     let environment =
         LocalEnvironment::start("tiny".parse().unwrap(), default_response()).await.unwrap();
     let agent = tokio::spawn(TinyAgent::new(&environment, fault).await.poll());
-    let template = RequestTemplate::of_agent("tiny");
+    let template = CheckRequest::of_agent("tiny");
     let mut evidence = run(&environment.target(), &template, Patience::LOCAL).await.unwrap();
     agent.abort();
     evidence.log = Some(String::new());
@@ -355,7 +395,7 @@ async fn broken(fault: Fault) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planted_fault_breaks_exactly_its_rules() {
-    let faults: [(Fault, &[&str]); 34] = [
+    let faults: [(Fault, &[&str]); 39] = [
         (Fault::None, &[]),
         (Fault::HasNoStore, &[]),
         (Fault::RefusesDuplicates, &["R8"]),
@@ -390,6 +430,11 @@ async fn a_planted_fault_breaks_exactly_its_rules() {
         (Fault::IgnoresAuth, &["R23"]),
         (Fault::IgnoresOutput, &["R23"]),
         (Fault::KeepsSilentRequests, &["R20"]),
+        (Fault::SilentAtCompleteBy, &["R11"]),
+        (Fault::SilentIfLate, &["R11"]),
+        (Fault::ReportsNoCall, &["R11"]),
+        (Fault::IgnoresEarlierAttempt, &["R17"]),
+        (Fault::FailsAfterSeveral, &["R17"]),
     ];
     let checks = faults.map(|(fault, rules)| (fault, rules, tokio::spawn(broken(fault))));
     let mut wrong = Vec::new();
@@ -410,7 +455,7 @@ async fn an_agent_elsewhere_is_checked_through_its_queues() {
     let agent = tokio::spawn(TinyAgent::new(&environment, Fault::None).await.poll());
     let mut target = environment.target();
     target.capabilities.sees_sqs = false;
-    let evidence = run(&target, &RequestTemplate::of_agent("tiny"), Patience::REMOTE).await;
+    let evidence = run(&target, &CheckRequest::of_agent("tiny"), Patience::REMOTE).await;
     agent.abort();
     let verdicts = verdicts(&evidence.unwrap()).into_iter();
     let unchecked = verdicts.filter_map(|(rule, verdict)| match verdict {

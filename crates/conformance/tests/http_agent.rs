@@ -18,7 +18,7 @@ use steward_aws::{AwsPorts, function};
 use steward_conformance::{
     judge::verdicts,
     local::LocalEnvironment,
-    request::RequestTemplate,
+    request::CheckRequest,
     rule::Verdict,
     run::{Patience, run},
     service::default_response,
@@ -57,7 +57,7 @@ async fn the_http_agent_obeys_all_rules() {
     let mut tasks = JoinSet::new();
     EventSource { queue_url, concurrency: 16 }.spawn(&aws, handler, &mut tasks);
 
-    let template = RequestTemplate::of_agent(name.as_str());
+    let template = CheckRequest::of_agent(name.as_str());
     let mut evidence = run(&environment.target(), &template, Patience::LOCAL).await.unwrap();
     // Tests of the agent itself look at its log.
     evidence.log = Some(String::new());

@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use steward_conformance::{
     case::{Case, PAYLOAD_MARK, ServiceBehaviour, task_id},
     evidence::{
-        Capabilities, Event, Evidence, Observation, ReceivedReply, SentRequest, ServiceCall,
+        Capabilities, Evidence, Observation, ObservedEvent, ObservedServiceCall, ReceivedReply,
+        SentRequest,
     },
     judge::verdicts,
-    request::{RequestTemplate, poison},
+    request::{CheckRequest, poison},
     rule::{Rule, Verdict},
 };
 
@@ -32,6 +33,7 @@ fn faultless(case: Case) -> (Option<Value>, bool) {
     let completed = json!({ "status": "completed", "output": {} });
     let outcome = match case.service() {
         _ if case == Case::LateRedriven => return (None, false),
+        _ if case == Case::Redriven => unknown,
         _ if case == Case::Overdue => return (None, true),
         _ if matches!(case, Case::Signed | Case::Selected) => return (Some(failed(false)), false),
         ServiceBehaviour::Works if case == Case::Late => return (Some(deferred(0)), false),
@@ -52,7 +54,7 @@ fn faultless(case: Case) -> (Option<Value>, bool) {
 
 /// The evidence of a faultless agent, after changes of its replies.
 fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
-    let template = RequestTemplate::of_agent("a");
+    let template = CheckRequest::of_agent("a");
     let now = Timestamp::from_second(1_000).unwrap();
     let mut observations = Vec::new();
     let mut observe = |event| observations.push(Observation { at: now, event });
@@ -60,13 +62,17 @@ fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
         let message = template.request(RUN, case, 1, now);
         let request =
             SentRequest { case, message: message.clone(), traceparent: TRACEPARENT.to_owned() };
-        observe(Event::Requested(request));
+        observe(ObservedEvent::Requested(request));
         let (outcome, calls) = faultless(case);
         if calls {
             let key = Some(message["idempotency_key"].as_str().unwrap().to_owned());
-            observe(Event::Called(ServiceCall { key: key.clone(), is_signed: false }));
-            observe(Event::CallEnded { key, lasted: Duration::from_secs(1) });
+            observe(ObservedEvent::Called(ObservedServiceCall {
+                key: key.clone(),
+                is_signed: false,
+            }));
+            observe(ObservedEvent::CallEnded { key, lasted: Duration::from_secs(1) });
         }
+        let no_reply = outcome.is_none();
         if let Some(outcome) = outcome {
             let mut reply = json!({ "type": "reply", "outcome": outcome });
             for name in ["task_id", "step", "action", "attempt", "incarnation"] {
@@ -74,13 +80,25 @@ fn evidence(change: impl Fn(Case, &mut Value)) -> Evidence {
             }
             change(case, &mut reply);
             let body = reply.to_string();
-            observe(Event::Sent { body: body.clone() });
-            observe(Event::Replied(ReceivedReply {
+            observe(ObservedEvent::Sent { body: body.clone() });
+            observe(ObservedEvent::Replied(ReceivedReply {
                 body,
                 traceparent: Some(TRACEPARENT.to_owned()),
             }));
         }
-        observe(Event::Deleted { body: message.to_string() });
+        if calls && no_reply || case == Case::LateRedriven {
+            let mut wake = json!({ "type": "wake", "cause": "overdue", "call": {} });
+            wake["task_id"] = message["task_id"].clone();
+            for name in ["step", "action", "attempt", "incarnation"] {
+                wake["call"][name] = message[name].clone();
+            }
+            change(case, &mut wake);
+            observe(ObservedEvent::Replied(ReceivedReply {
+                body: wake.to_string(),
+                traceparent: None,
+            }));
+        }
+        observe(ObservedEvent::Deleted { body: message.to_string() });
     }
     let capabilities = Capabilities { plays_service: true, sees_sqs: true };
     let (log, slack) = (Some("3 requests".to_owned()), Duration::ZERO);
@@ -93,8 +111,8 @@ fn broken(evidence: &Evidence) -> Vec<Rule> {
     verdicts.filter(|(_, verdict)| *verdict != Verdict::Holds).map(|(rule, _)| rule).collect()
 }
 
-fn replied(status: Value) -> Event {
-    let message = RequestTemplate::of_agent("a").request(
+fn replied(status: Value) -> ObservedEvent {
+    let message = CheckRequest::of_agent("a").request(
         RUN,
         Case::Duplicate,
         1,
@@ -104,13 +122,13 @@ fn replied(status: Value) -> Event {
     for name in ["task_id", "step", "action", "attempt", "incarnation"] {
         reply[name] = message[name].clone();
     }
-    Event::Replied(ReceivedReply {
+    ObservedEvent::Replied(ReceivedReply {
         body: reply.to_string(),
         traceparent: Some(TRACEPARENT.to_owned()),
     })
 }
 
-fn with(event: Event) -> Evidence {
+fn with(event: ObservedEvent) -> Evidence {
     let mut evidence = evidence(|_, _| {});
     evidence.observations.push(Observation { at: Timestamp::from_second(1_001).unwrap(), event });
     evidence
@@ -124,7 +142,7 @@ fn all_rules_hold_for_a_faultless_agent() {
 #[test]
 fn a_changed_reply_breaks_its_rule_alone() {
     type Change = fn(Case, &mut Value);
-    let changes: [(Rule, Change); 16] = [
+    let changes: [(Rule, Change); 20] = [
         (Rule::Schema, |_, reply| reply["times"] = json!({ "called_at": 7 })),
         (Rule::Echo, |case, reply| {
             if case == Case::Item {
@@ -159,7 +177,28 @@ fn a_changed_reply_breaks_its_rule_alone() {
         }),
         (Rule::Redelivery, |case, reply| {
             if case == Case::Redriven {
+                reply["outcome"] =
+                    json!({ "status": "failed", "reason": "422", "may_have_run": true });
+            }
+        }),
+        (Rule::Redelivery, |case, reply| {
+            if case == Case::RefusedRetry {
                 reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+        (Rule::CompleteBy, |case, message| {
+            if case == Case::Overdue {
+                message["call"]["attempt"] = json!(2);
+            }
+        }),
+        (Rule::CompleteBy, |case, message| {
+            if case == Case::Unavailable {
+                message.as_object_mut().unwrap().remove("call");
+            }
+        }),
+        (Rule::CompleteBy, |case, message| {
+            if case == Case::LateRedriven {
+                message["cause"] = json!("recovery");
             }
         }),
         (Rule::UnknownOutcome, |case, reply| {
@@ -207,22 +246,43 @@ fn a_changed_reply_breaks_its_rule_alone() {
 fn further_observations_break_their_rules_alone() {
     let key = |case| Some(format!("{}/greet/do", task_id(RUN, case)));
     let request = |case| {
-        RequestTemplate::of_agent("a").request(RUN, case, 2, Timestamp::from_second(1_000).unwrap())
+        CheckRequest::of_agent("a").request(RUN, case, 2, Timestamp::from_second(1_000).unwrap())
     };
-    let poison = poison(RUN, &RequestTemplate::of_agent("a"));
+    let poison = poison(RUN, &CheckRequest::of_agent("a"));
     let unreadable_key = Some(format!("check-{RUN}-unreadable/greet/redo"));
     let cases = [
-        (Rule::DeleteLast, Event::Deleted { body: request(Case::Plain).to_string() }),
-        (Rule::Poison, Event::Deleted { body: poison[0].clone() }),
-        (Rule::Poison, Event::Deleted { body: poison[1].clone() }),
-        (Rule::Poison, Event::Deleted { body: poison[2].clone() }),
-        (Rule::Poison, Event::Called(ServiceCall { key: unreadable_key, is_signed: false })),
+        (Rule::DeleteLast, ObservedEvent::Deleted { body: request(Case::Plain).to_string() }),
+        (Rule::Poison, ObservedEvent::Deleted { body: poison[0].clone() }),
+        (Rule::Poison, ObservedEvent::Deleted { body: poison[1].clone() }),
+        (Rule::Poison, ObservedEvent::Deleted { body: poison[2].clone() }),
+        (
+            Rule::Poison,
+            ObservedEvent::Called(ObservedServiceCall { key: unreadable_key, is_signed: false }),
+        ),
         (Rule::Duplicates, replied(json!({ "status": "failed", "reason": "known" }))),
-        (Rule::Key, Event::Called(ServiceCall { key: None, is_signed: false })),
-        (Rule::Key, Event::Called(ServiceCall { key: Some("k".to_owned()), is_signed: false })),
-        (Rule::CompleteBy, Event::Called(ServiceCall { key: key(Case::Late), is_signed: false })),
-        (Rule::Once, Event::Called(ServiceCall { key: key(Case::Once), is_signed: false })),
-        (Rule::Once, Event::Called(ServiceCall { key: key(Case::OnceBusy), is_signed: false })),
+        (Rule::Key, ObservedEvent::Called(ObservedServiceCall { key: None, is_signed: false })),
+        (
+            Rule::Key,
+            ObservedEvent::Called(ObservedServiceCall {
+                key: Some("k".to_owned()),
+                is_signed: false,
+            }),
+        ),
+        (
+            Rule::CompleteBy,
+            ObservedEvent::Called(ObservedServiceCall { key: key(Case::Late), is_signed: false }),
+        ),
+        (
+            Rule::Once,
+            ObservedEvent::Called(ObservedServiceCall { key: key(Case::Once), is_signed: false }),
+        ),
+        (
+            Rule::Once,
+            ObservedEvent::Called(ObservedServiceCall {
+                key: key(Case::OnceBusy),
+                is_signed: false,
+            }),
+        ),
     ];
     for (rule, event) in cases {
         assert_eq!(broken(&with(event.clone())), [rule], "{event:?}");
@@ -246,14 +306,14 @@ fn a_missing_reply_breaks_the_rule_of_its_case() {
         let mut evidence = evidence(|_, _| {});
         let task = task_id(RUN, case);
         evidence.observations.retain(|observation| match &observation.event {
-            Event::Replied(reply) => !reply.body.contains(&task),
+            ObservedEvent::Replied(reply) => !reply.body.contains(&task),
             // Nor is the request deleted: SQS delivers it again and again.
-            Event::Sent { body } | Event::Deleted { body } => !body.contains(&task),
-            Event::Requested(_)
-            | Event::Polled
-            | Event::Delivered { .. }
-            | Event::Called(_)
-            | Event::CallEnded { .. } => true,
+            ObservedEvent::Sent { body } | ObservedEvent::Deleted { body } => !body.contains(&task),
+            ObservedEvent::Requested(_)
+            | ObservedEvent::Polled
+            | ObservedEvent::Delivered { .. }
+            | ObservedEvent::Called(_)
+            | ObservedEvent::CallEnded { .. } => true,
         });
         assert_eq!(broken(&evidence), [rule], "{case:?}");
     }
@@ -266,7 +326,7 @@ fn payload_in_the_log_and_a_lost_trace_are_found() {
     assert_eq!(broken(&evidence), [Rule::Logs]);
     evidence.log = Some(String::new());
     for observation in &mut evidence.observations {
-        if let Event::Replied(reply) = &mut observation.event {
+        if let ObservedEvent::Replied(reply) = &mut observation.event {
             reply.traceparent = None;
         }
     }
@@ -289,7 +349,9 @@ fn what_the_kit_cannot_see_is_not_checked() {
 #[test]
 fn nothing_else_is_checked_of_an_agent_that_never_replies() {
     let mut evidence = evidence(|_, _| {});
-    evidence.observations.retain(|observation| !matches!(observation.event, Event::Replied(_)));
+    evidence
+        .observations
+        .retain(|observation| !matches!(observation.event, ObservedEvent::Replied(_)));
     let mut verdicts = verdicts(&evidence).into_iter();
     assert!(matches!(verdicts.next(), Some((Rule::Answer, Verdict::Broken(_)))));
     assert!(verdicts.all(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_))));
@@ -302,13 +364,12 @@ fn a_call_that_outlasts_call_within_ms_breaks_r14_unless_the_reply_came_in_time(
         let mut evidence = evidence(|_, _| {});
         let task = task_id(RUN, Case::Silent);
         for observation in &mut evidence.observations {
-            if let Event::CallEnded { key: Some(key), lasted } = &mut observation.event
+            if let ObservedEvent::CallEnded { key: Some(key), lasted } = &mut observation.event
                 && key.contains(&task)
             {
                 *lasted = Duration::from_secs(8);
             }
-            let is_reply =
-                matches!(&observation.event, Event::Replied(reply) if reply.body.contains(&task));
+            let is_reply = matches!(&observation.event, ObservedEvent::Replied(reply) if reply.body.contains(&task));
             if is_reply && replied_late {
                 observation.at = late;
             }
@@ -327,10 +388,10 @@ fn a_denial_after_a_second_delivery_breaks_r17_alone() {
                 reply["outcome"]["may_have_run"] = json!(false);
             }
         });
-        let template = RequestTemplate::of_agent("a");
+        let template = CheckRequest::of_agent("a");
         let at = Timestamp::from_second(1_000).unwrap();
         let body = template.request(RUN, Case::ReceiveCount, 1, at).to_string();
-        let delivered = Observation { at, event: Event::Delivered { body } };
+        let delivered = Observation { at, event: ObservedEvent::Delivered { body } };
         evidence.observations.splice(0..0, vec![delivered; deliveries]);
         evidence
     };
@@ -350,7 +411,7 @@ fn a_call_after_a_certain_deferral_breaks_r21_alone() {
     assert_eq!(broken(&certain()), []);
     let mut called = certain();
     let key = Some(format!("{}/greet/do", task_id(RUN, Case::Exclusive)));
-    let event = Event::Called(ServiceCall { key, is_signed: false });
+    let event = ObservedEvent::Called(ObservedServiceCall { key, is_signed: false });
     called.observations.push(Observation { at: Timestamp::from_second(1_001).unwrap(), event });
     assert_eq!(broken(&called), [Rule::Certain]);
 }
@@ -360,7 +421,7 @@ fn a_request_with_a_reply_that_stays_in_the_queue_breaks_r20_alone() {
     let mut evidence = evidence(|_, _| {});
     let task = task_id(RUN, Case::Item);
     evidence.observations.retain(
-        |observation| !matches!(&observation.event, Event::Deleted { body } if body.contains(&task)),
+        |observation| !matches!(&observation.event, ObservedEvent::Deleted { body } if body.contains(&task)),
     );
     assert_eq!(broken(&evidence), [Rule::Deletion]);
 }

@@ -1,7 +1,7 @@
 //! The circuit breaker of one agent's remote service, shared by all instances of the agent.
 //!
 //! ```text
-//!                 failures in a row, seen by one instance
+//!               requests failed in a row, seen by one instance
 //!        ┌────────┐ ─────────────────────────────────────► ┌──────┐
 //!        │ closed │                                        │ open │◄── probe fails: twice as long
 //!        └────────┘ ◄───────────── ┌───────────┐ ◄──────── └──────┘        │
@@ -14,19 +14,23 @@
 //! | state     | event                                      | next state | action                             |
 //! | --------- | ------------------------------------------ | ---------- | ---------------------------------- |
 //! | closed    | call requested                             | closed     | allow the call                     |
-//! | closed    | too many calls in a row found no service   | open       | publish an alert                   |
+//! | closed    | too many requests failed in a row          | open       | publish an alert                   |
 //! | open      | call requested before the time is up       | open       | refuse until then                  |
 //! | open      | call requested after that                  | half open  | allow the call as the probe        |
+//! | open      | the same, and the request failed before    | open       | refuse for the same time again     |
 //! | half open | call requested before the probe's deadline | half open  | refuse until then                  |
 //! | half open | call requested after that                  | half open  | allow the call as the new probe    |
 //! | half open | the service responds to the probe          | closed     | publish an event                   |
 //! | half open | the service is unavailable for the probe   | open       | double the time                    |
+//! | half open | the same, and the request failed before    | open       | another request may probe at once  |
 //! | half open | the probe was not made                     | open       | the next call may probe at once    |
 //!
 //! All other outcomes change nothing, for example that of a call that began before the breaker opened, or of a probe
-//! that timed out. The functions here are pure: the time and the caller are arguments. An instance saves a changed
-//! breaker on the condition that the stored breaker has not changed. If the save fails, the instance decides again with
-//! the stored breaker.
+//! that timed out. Each request counts once ([`FailuresInARow`]): one that always fails neither opens the breaker nor keeps
+//! it open for others.
+//!
+//! The functions here are pure: the time and the caller are arguments. An instance saves a changed breaker on the
+//! condition that the stored breaker has not changed. If the save fails, the instance decides again with the stored breaker.
 //!
 //! The pattern is from Michael Nygard's "Release It!"; see also
 //! <https://learn.microsoft.com/azure/architecture/patterns/circuit-breaker>.
@@ -45,10 +49,14 @@ use crate::{
     },
 };
 
+mod failures;
+
+pub use failures::{FailedRequests, FailuresInARow, KeyHash};
+
 /// The settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// The breaker opens after this many consecutive calls of one instance have found the service unavailable.
+    /// The breaker opens after this many [`FailuresInARow`] of one instance.
     pub failures: NonZeroU32,
     /// How long the breaker stays open at first. Each failed probe doubles this time, up to
     /// [`BREAKER_OPEN_MAX`](limits::BREAKER_OPEN_MAX).
@@ -76,6 +84,9 @@ pub struct Breaker {
     /// The changes of the breaker whose events have not been published, or not for certain. Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpublished: Vec<BreakerChange>,
+    /// The requests whose failures have counted, also before the breaker last closed. They do not count again.
+    #[serde(default, skip_serializing_if = "FailedRequests::is_empty")]
+    pub failed_requests: FailedRequests,
 }
 
 /// Whether the service may be called.
@@ -136,6 +147,8 @@ pub enum BreakerTransition {
 pub struct PermitRequest<'a> {
     /// The id of the call, unique among all calls of all instances.
     pub call: &'a str,
+    /// The request for which it is made.
+    pub request: KeyHash,
     /// The current time.
     pub now: Timestamp,
     /// The maximum difference between two clocks.
@@ -177,9 +190,24 @@ pub enum CallOutcome {
     Unavailable {
         /// The result of the call, such as `HTTP 503`.
         reason: String,
+        /// The request, if the failure may be due to it. `None` if the call did not reach the service.
+        request: Option<KeyHash>,
     },
     /// The call was not made.
     NotCalled,
+}
+
+impl FailuresInARow {
+    /// Records the outcome of a call. Keeps at most as many failures as open the breaker.
+    pub fn record(&mut self, outcome: &CallOutcome, breaker: &Breaker, settings: &BreakerSettings) {
+        match outcome {
+            CallOutcome::Available => *self = Self::default(),
+            CallOutcome::Unavailable { request, .. } => {
+                self.add(*request, &breaker.failed_requests, settings.failures.get());
+            }
+            CallOutcome::NotCalled => {}
+        }
+    }
 }
 
 impl Breaker {
@@ -190,50 +218,60 @@ impl Breaker {
         request: PermitRequest<'_>,
         settings: &BreakerSettings,
     ) -> PermitDecision {
-        let PermitRequest { call, now, clock_skew } = request;
-        let probe = |open_for_ms: u64, reason: &str| {
+        let PermitRequest { call, request, now, clock_skew } = request;
+        let probe = |since: Timestamp, open_for_ms: u64, reason: &str| {
+            // A request that failed before leaves the probe to others for a while: if it fails again, nothing is learned.
+            let others_until = later(since, Duration::from_millis(open_for_ms));
+            if self.failed_requests.contains(request)
+                && let Some(wait) = time_left(others_until, now)
+            {
+                return PermitDecision::Wait(wait.min(settings.open_for));
+            }
             let (call, until) = (call.to_owned(), later(now, settings.probe_within));
             let (probe, reason) = (call.clone(), reason.to_owned());
             let state = BreakerState::HalfOpen { probe, until, open_for_ms, reason };
-            let next = Self { state, unpublished: self.unpublished.clone() };
+            let next = Self { state, ..self.clone() };
             PermitDecision::Probe(next, CallPermit::Probe { call, until })
         };
         match &self.state {
             BreakerState::Closed => PermitDecision::Call,
             BreakerState::Open { until, open_for_ms, reason } => match time_left(*until, now) {
                 Some(wait) => PermitDecision::Wait(wait),
-                None => probe(*open_for_ms, reason),
+                None => probe(*until, *open_for_ms, reason),
             },
             // The instance of the probe uses its own clock, so the skew is added.
             BreakerState::HalfOpen { until, open_for_ms, reason, .. } => {
-                match time_left(later(*until, clock_skew), now) {
+                let until = later(*until, clock_skew);
+                match time_left(until, now) {
                     // The probe may end long before its deadline, so the wait is shortened.
                     Some(wait) => PermitDecision::Wait(wait.min(settings.open_for)),
-                    None => probe(*open_for_ms, reason),
+                    None => probe(until, *open_for_ms, reason),
                 }
             }
         }
     }
 
     /// Records the outcome of a call. Returns the changed breaker, or `None` if the outcome changes nothing.
-    /// `failures_in_a_row` is the number of consecutive calls of this instance, including this one, that found the service
-    /// unavailable.
+    /// `failures` are those of this instance, including this one.
     #[must_use]
     pub fn record_outcome(
         &self,
         permit: &CallPermit,
         outcome: &CallOutcome,
-        failures_in_a_row: u32,
+        failures: &FailuresInARow,
         now: Timestamp,
         settings: &BreakerSettings,
     ) -> Option<Self> {
         match (&self.state, permit) {
             (BreakerState::Closed, CallPermit::Call) => match outcome {
-                CallOutcome::Unavailable { reason }
-                    if failures_in_a_row >= settings.failures.get() =>
+                CallOutcome::Unavailable { reason, .. }
+                    if failures.are_at_least(settings.failures.get()) =>
                 {
-                    let opened = self.closed_with_change(BreakerTransition::Opened, reason, now);
-                    Some(Self { state: open(settings.open_for, reason, now), ..opened })
+                    let mut opened =
+                        self.closed_with_change(BreakerTransition::Opened, reason, now);
+                    opened.state = open(settings.open_for, reason, now);
+                    opened.failed_requests.add(failures.requests());
+                    Some(opened)
                 }
                 CallOutcome::Unavailable { .. }
                 | CallOutcome::Available
@@ -243,25 +281,26 @@ impl Breaker {
                 BreakerState::HalfOpen { probe, open_for_ms, reason: before, .. },
                 CallPermit::Probe { call, .. },
             ) if probe == call => {
-                let unpublished = self.unpublished.clone();
-                Some(match outcome {
-                    CallOutcome::Available => self.closed_with_change(
-                        BreakerTransition::Closed,
-                        "the service responds again",
-                        now,
-                    ),
-                    CallOutcome::Unavailable { reason } => {
+                let mut next = self.clone();
+                match outcome {
+                    CallOutcome::Available => {
+                        let reason = "the service responds again";
+                        next = self.closed_with_change(BreakerTransition::Closed, reason, now);
+                    }
+                    CallOutcome::Unavailable { reason, request }
+                        if !request.is_some_and(|failed| self.failed_requests.contains(failed)) =>
+                    {
                         let open_for = Duration::from_millis(open_for_ms.saturating_mul(2));
-                        Self { state: open(open_for, reason, now), unpublished }
+                        next.state = open(open_for, reason, now);
+                        next.failed_requests.add(*request);
                     }
-                    CallOutcome::NotCalled => {
+                    // Nothing is learned about the service.
+                    CallOutcome::Unavailable { .. } | CallOutcome::NotCalled => {
                         let (until, open_for_ms, reason) = (now, *open_for_ms, before.clone());
-                        Self {
-                            state: BreakerState::Open { until, open_for_ms, reason },
-                            unpublished,
-                        }
+                        next.state = BreakerState::Open { until, open_for_ms, reason };
                     }
-                })
+                }
+                Some(next)
             }
             (
                 BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen { .. },
@@ -275,8 +314,7 @@ impl Breaker {
     pub fn mark_published(&self, published: &[BreakerChange]) -> Option<Self> {
         let unpublished: Vec<_> =
             self.unpublished.iter().filter(|change| !published.contains(change)).cloned().collect();
-        (unpublished.len() < self.unpublished.len())
-            .then(|| Self { state: self.state.clone(), unpublished })
+        (unpublished.len() < self.unpublished.len()).then(|| Self { unpublished, ..self.clone() })
     }
 
     /// Whether calls are refused at `now` even if another instance has changed the breaker since it was read. No change
@@ -307,7 +345,8 @@ impl Breaker {
         let mut unpublished = self.unpublished.clone();
         unpublished.push(BreakerChange { to, at: whole_millis(at), reason });
         let dropped = unpublished.len().saturating_sub(limits::BREAKER_UNPUBLISHED_MAX);
-        Self { state: BreakerState::Closed, unpublished: unpublished.split_off(dropped) }
+        let unpublished = unpublished.split_off(dropped);
+        Self { state: BreakerState::Closed, unpublished, ..self.clone() }
     }
 }
 

@@ -12,11 +12,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use crate::{
-    definition::schema::PayloadSchema,
+    definition::schema::{DIALECT, PayloadSchema},
     limits,
     model::{
         lifecycle::LifecycleEvent,
-        messages::{StepReply, StepRequest},
+        messages::{OverdueCall, StepReply, StepRequest},
         names::TaskId,
     },
 };
@@ -26,9 +26,6 @@ pub const CONTRACT_VERSION: &str = "2.3.0";
 
 /// The version of the schema of lifecycle events, which follows semantic versioning as well.
 pub const LIFECYCLE_EVENT_VERSION: &str = "1.0.0";
-
-/// The dialect of the schemas.
-const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// A published document of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,8 +120,8 @@ pub fn check_lifecycle_event(event: &Value) -> Result<(), String> {
     SCHEMA.validate("event", event)
 }
 
-/// What an agent may send when complete-by has passed during its call: the scheduler then recovers the step at once.
-/// Without it, the supervisor finds the step within seconds.
+/// What an agent sends when complete-by has passed and a call has no known outcome. The scheduler records that the attempt may
+/// have run, whatever another delivery of the request has reported, and recovers the step.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only the schema is used; `Wake` is the message")]
 struct Overdue {
@@ -132,6 +129,8 @@ struct Overdue {
     task_id: TaskId,
     /// Always `overdue`.
     cause: OverdueCause,
+    /// The attempt, one of whose calls has no known outcome.
+    call: OverdueCall,
 }
 
 #[derive(JsonSchema)]
@@ -282,7 +281,7 @@ fn operations() -> Value {
         },
         "reportOverdue": {
             "action": "send",
-            "summary": "Optional: report that complete-by passed during the call.",
+            "summary": "Report a call whose outcome was not known by complete-by.",
             "channel": channel("replies"),
             "messages": message("replies", "overdue"),
         },
@@ -311,9 +310,9 @@ fn messages() -> Value {
             "examples": [{ "name": "charged", "payload": reply_example() }],
         },
         "overdue": {
-            "title": "Overdue", "summary": "Complete-by passed during the call.", "headers": trace,
+            "title": "Overdue", "summary": "The outcome of a call was not known by complete-by.", "headers": trace,
             "payload": schema("Overdue"),
-            "examples": [{ "name": "overdue", "payload": { "type": "wake", "task_id": "order-7", "cause": "overdue" } }],
+            "examples": [{ "name": "overdue", "payload": overdue_example() }],
         },
     })
 }
@@ -335,13 +334,19 @@ fn reply_example() -> Value {
     })
 }
 
+fn overdue_example() -> Value {
+    json!({
+        "type": "wake", "task_id": "order-7", "cause": "overdue",
+        "call": {
+            "step": "charge", "action": "do", "attempt": 1, "incarnation": 1_795_435_200_000_u64, "agent": "payment",
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
-        messages::{SchedulerMessage, Wake, WakeCause},
-        registration::AGENT_CONTRACT,
-    };
+    use crate::model::{messages::SchedulerMessage, registration::AGENT_CONTRACT};
 
     #[test]
     fn registered_version_is_the_major_version() {
@@ -360,11 +365,10 @@ mod tests {
     fn overdue_message_is_a_wake_of_the_scheduler() {
         let document = ContractDocument::AsyncApi.generate();
         let schema = &document["components"]["schemas"]["Overdue"];
-        assert_eq!(schema["required"], json!(["type", "task_id", "cause"]));
-        let example = &document["components"]["messages"]["overdue"]["examples"][0]["payload"];
-        let task_id = "order-7".parse().unwrap();
-        let wake = SchedulerMessage::Wake(Wake { task_id, cause: WakeCause::Overdue });
-        assert_eq!(example, &serde_json::to_value(wake).unwrap());
+        assert_eq!(schema["required"], json!(["type", "task_id", "cause", "call"]));
+        let wake: SchedulerMessage = serde_json::from_value(overdue_example()).unwrap();
+        assert_eq!(serde_json::to_value(wake).unwrap(), overdue_example());
+        check_message_of_agent(&overdue_example()).unwrap();
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod receipt;
 #[cfg(test)]
 mod tests;
 
-pub use receipt::{Claim, WebhookReceipt};
+pub use receipt::{WebhookClaim, WebhookReceipt};
 
 /// The path of a webhook, before its name.
 pub const WEBHOOKS_PATH: &str = "/webhooks/";

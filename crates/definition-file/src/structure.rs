@@ -270,7 +270,14 @@ fn explain(format: &FileFormat, error: &ValidationError<'_>, violations: &mut Ve
             let is_other_form = |errors: &Vec<ValidationError<'static>>| {
                 let of_value =
                     |of: &ValidationError<'_>| of.instance_path() == error.instance_path();
-                errors.iter().any(|of| of_value(of) && matches!(of.kind(), Kind::Type { .. }))
+                // A name is a string.
+                let is_no_name = !error.instance().is_string();
+                let is_of_form = |kind: &Kind| match kind {
+                    Kind::Type { .. } => true,
+                    Kind::OneOfNotValid { .. } => is_no_name,
+                    _ => false,
+                };
+                errors.iter().any(|of| of_value(of) && is_of_form(of.kind()))
             };
             let forms: Vec<_> = context.iter().filter(|errors| !is_null(errors)).collect();
             let chosen = forms.iter().any(|errors| !is_other_form(errors));

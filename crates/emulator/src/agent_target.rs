@@ -213,7 +213,7 @@ mod tests {
         let aws = EmbeddedAws::builder().build().unwrap();
         let target: AgentTarget = format!("lambda:charge@http://{address}").parse().unwrap();
         let service = target.service(&aws, None, None).unwrap();
-        let outcome = service.call(&request(), None).await.map(|response| response.body);
+        let outcome = service.call(&request(), None).await.and_then(|response| response.body);
         server.abort();
         outcome
     }

@@ -125,7 +125,9 @@ mod tests {
             1
         );
         assert!(violations_of_messages(&send("client-a", reply)).is_empty());
-        let wake = |id: Value| json!({ "type": "wake", "cause": "overdue", "task_id": id });
+        let call = json!({ "step": "s", "attempt": 1, "incarnation": 7 });
+        let wake =
+            |id: Value| json!({ "type": "wake", "cause": "overdue", "task_id": id, "call": call });
         assert_eq!(
             violations_of_messages(&send(resources::SCHEDULER_QUEUE, wake(json!("t")))).len(),
             0

@@ -27,7 +27,7 @@ use steward_aws::{
     AwsPorts, Config, definitions::DynamoDefinitions, ports::SharedCallbackUrls,
     publisher::Publisher, rules::EventRules, store::DynamoStore, telemetry::flush_after,
 };
-use steward_console::{Console, caller::Caller};
+use steward_console::{Console, caller::ConsoleCaller};
 use steward_core::{
     breaker::BreakerSettings,
     limits,
@@ -406,7 +406,7 @@ impl Host {
             steward_submission::http::routes(self.ports.clone(), reply_queues).layer(charging);
         let console = Console { ports: self.ports.clone(), links: Arc::default() };
         let name = std::env::var("USER").unwrap_or_else(|_| "local".to_owned());
-        let console = steward_console::routes_for(Caller { name, may_act: true }, console);
+        let console = steward_console::routes_for(ConsoleCaller { name, may_act: true }, console);
         let mut routes = tasks.merge(console).merge(self.aws.router());
         if let Some(urls) = &self.callback_urls {
             let keys = Arc::new(urls.clone());

@@ -16,6 +16,7 @@ use steward_core::{
         names::{Part, TaskId},
         step::{Progress, StepState},
         task::{ProcessState, Task},
+        time::later,
     },
 };
 
@@ -77,11 +78,14 @@ pub fn next_events(
         ProcessState::Error => {
             let has_failed_step =
                 task.part_spans().any(|(_, record)| record.forward.state.is_failed());
-            return vec![NextEvent::new(match has_failed_step {
-                true => {
+            let undo = !workflow.is_some_and(|workflow| is_past_return(workflow, task));
+            return vec![NextEvent::new(match (has_failed_step, undo) {
+                (true, true) => {
                     "An operator must resubmit, skip or complete the failed step, or undo the task"
                 }
-                false => "An operator must resubmit or undo the task",
+                (true, false) => "An operator must resubmit, skip or complete the failed step",
+                (false, true) => "An operator must resubmit or undo the task",
+                (false, false) => "An operator must resubmit the task",
             })];
         }
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {}
@@ -103,6 +107,13 @@ pub fn next_events(
     }
     events.push(task_deadline(task, workflow));
     events
+}
+
+/// Whether the task can no longer be undone.
+fn is_past_return(workflow: &Workflow, task: &Task) -> bool {
+    let points = workflow.steps.iter().filter(|(_, step)| step.point_of_no_return);
+    let mut records = points.filter_map(|(name, _)| Some((name, task.steps.get(name)?)));
+    records.any(|(name, record)| record.part_spans(name).any(|(_, part)| part.has_effect()))
 }
 
 /// The calls with an unknown outcome that undos have to wait for.
@@ -189,7 +200,8 @@ impl OpenPart<'_> {
         let (attempt, then) = (self.attempt_label(attempt), self.at_deadline());
         let what = match work {
             Some(StepWork::Call { agents, .. }) => {
-                let agent = agents.shown(self.task.agent_position(&self.part));
+                let agent = agents
+                    .shown(self.task.record(&self.part).and_then(|record| record.forward.agent));
                 format!("Agent {agent} is running {name} ({attempt}). Without a reply by")
             }
             Some(StepWork::Child(child)) => {
@@ -265,10 +277,16 @@ impl OpenPart<'_> {
         }
         let is_repeatable = self.action == Action::Undo || step.idempotent;
         let Some(recovery) = self.recovery() else { return String::new() };
-        let verdict = match is_repeatable {
+        let give_up = RecoveryDecision::GiveUp(recovery.then);
+        let mut verdict = match is_repeatable {
             true => recovery.verdict(self.progress.failure_count.saturating_add(1), 0),
-            false => RecoveryDecision::GiveUp(recovery.then),
+            false => give_up,
         };
+        let next = verdict.pause().zip(self.progress.state.reply_due_by());
+        let next = next.map(|(pause, by)| later(by, pause));
+        if self.progress.give_up_at.is_some_and(|limit| next.is_some_and(|next| next >= limit)) {
+            verdict = give_up;
+        }
         match verdict {
             RecoveryDecision::Retry { next: (next, attempts), .. } => {
                 format!("the supervisor retries it (attempt {next} of {attempts})")
@@ -304,6 +322,7 @@ mod tests {
             "steps": {
                 "charge": call, "once": once, "rest": { "wait": "1h" },
                 "send": { "workflow": { "name": "delivery" } },
+                "seal": { "agent": "bank", "point_of_no_return": true, "request": { "path": "/seals" } },
                 "approve": { "agent": "reviews", "callback": { "within": "1h" }, "request": { "path": "/${ callback.token }" } },
             },
         });
@@ -359,6 +378,10 @@ mod tests {
             let event = event_of("charge", running(failures));
             assert_eq!(event, format!("Agent bank is running step charge {expected}"));
         }
+        let mut limited = running(0);
+        limited["l"] = json!(30_500);
+        let limited = event_of("charge", limited);
+        assert!(limited.ends_with("the task is undone"), "{limited}");
         let once = event_of("once", running(0));
         assert!(once.ends_with("the task stops in Error with an alert"), "{once}");
     }
@@ -437,6 +460,10 @@ mod tests {
         assert_eq!(events(json!({ "process_state": "Processed" })), ["The task has ended"]);
         for (fields, what) in [
             (json!({ "process_state": "Error" }), "must resubmit or undo the task"),
+            (
+                json!({ "process_state": "Error", "steps": { "charge": { "s": "f", "a": 1 }, "seal": { "s": "c", "a": 1 } } }),
+                "An operator must resubmit, skip or complete the failed step",
+            ),
             (
                 json!({ "process_state": "Error", "steps": { "a": { "s": "f", "a": 1, "f": 1 } } }),
                 "the failed step, or undo the task",

@@ -144,7 +144,8 @@ impl TaskChanges<'_> {
         Some(match &now.state {
             StepState::Running { attempt, .. } => match work {
                 Some(StepWork::Call { agents, .. }) => {
-                    let agent = agents.shown(self.after.agent_position(part));
+                    let agent = agents
+                        .shown(self.after.record(part).and_then(|record| record.forward.agent));
                     format!("Agent {agent} gets a request for {name} (attempt {attempt})")
                 }
                 Some(StepWork::Child(child)) => {

@@ -6,6 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steward_core::model::{
+    items::ItemRecords,
     step::{Progress, StepRecord, StepState},
     task::ProcessState,
 };
@@ -53,13 +54,26 @@ pub enum PartState {
     UndoSkipped,
 }
 
+/// Whether an item has failed, and none is in progress.
+fn items_have_failed(items: &ItemRecords<StepRecord>) -> bool {
+    let mut states = items.spans().map(|(_, item)| &item.forward.state);
+    let is_over = |state: &StepState| state.is_failed() || state.is_completed_or_skipped();
+    states.clone().any(StepState::is_failed) && states.all(is_over)
+}
+
 impl PartState {
-    /// The state of a step or item. For a step with items whose undo has started: the state of the first undo, in the
+    /// The state of a step or item. A step with items has failed if one of them has, and none is in progress. For a step with
+    /// items whose undo has started: the state of the first undo, in the
     /// order of the items, that is neither completed nor skipped; of the first undo if there is none. Items whose undo
     /// has not started are ignored.
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
-        record.shown_undo().map_or_else(|| Self::of_run(&record.forward), Self::of_undo)
+        let have_failed = record.items.as_ref().is_some_and(items_have_failed);
+        match record.shown_undo() {
+            Some(undo) => Self::of_undo(undo),
+            None if have_failed => Self::Failed,
+            None => Self::of_run(&record.forward),
+        }
     }
 
     fn of_run(run: &Progress) -> Self {
@@ -236,5 +250,22 @@ mod tests {
         assert_eq!(of_items(&[Some(&failed), Some(&waiting)]), PartState::UndoFailed);
         // Items whose undo has not started are ignored.
         assert_eq!(of_items(&[None, Some(&done)]), PartState::Undone);
+    }
+
+    #[test]
+    fn a_step_with_a_failed_item_has_failed_once_no_item_is_in_progress() {
+        let state = |items: [Value; 2]| {
+            let record = json!({ "s": "e", "p": { "n": 3, "d": items, "l": "ab" } });
+            PartState::of(&serde_json::from_value(record).unwrap())
+        };
+        let (done, failed) = (json!({ "s": "c", "a": 1 }), json!({ "s": "f", "a": 1 }));
+        let running = json!({ "s": "r", "a": 1, "b": 0 });
+        assert_eq!(state([done.clone(), failed.clone()]), PartState::Failed);
+        assert_eq!(state([running, failed]), PartState::Running);
+        assert_eq!(
+            state([done, json!({ "s": "c", "a": 2 })]),
+            PartState::Running,
+            "one has not started"
+        );
     }
 }

@@ -1,21 +1,25 @@
 //! A task as clients and operators see it: the fields of the task's item, with readable names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{next::next_events, state::PartState};
+use crate::{
+    next::{NextEvent, next_events},
+    state::PartState,
+};
 
 use steward_core::{
     definition::workflow::Workflow,
     engine::notify::result_key,
     model::{
         attempt::Action,
-        command::CommandRecord,
+        command::{CommandId, CommandRecord},
         document::{Document, DocumentKey},
+        earlier_key::{EarlierKey, Ran},
         items::ItemRecords,
         names::{AgentName, Part, StepName, TaskId, Tenant, WorkflowName},
         step::{Progress, StepRecord, StepState},
@@ -94,9 +98,12 @@ pub struct StepView {
     /// The reason of the newest failure or deferral, if its document was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether an attempt that did not complete may have taken effect.
+    /// Whether it may have taken effect, although it has not completed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
+    /// What is known of its earlier idempotency keys: at another agent, or before an edit of the input.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_effects: Vec<EarlierEffect>,
     /// The number of items; absent if the step has no `for_each`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u32>,
@@ -116,7 +123,9 @@ impl StepView {
             agent: None,
             until,
             error: None,
-            may_have_run: record.forward.may_have_run,
+            may_have_run: record.forward.may_have_run
+                && !matches!(record.forward.state, StepState::Completed { .. }),
+            earlier_effects: record.earlier.iter().filter_map(EarlierEffect::of).collect(),
             items: record.items.as_ref().map(ItemRecords::count),
             item_states: item_states(record),
         }
@@ -129,6 +138,65 @@ impl StepView {
     }
 }
 
+/// What is known of an earlier idempotency key of a step or item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlierEffect {
+    /// The first attempt with the key.
+    pub attempt: u32,
+    /// The agent, if the step has several and the workflow was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    /// The command whose edit of the input it used; absent for the input as it was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_edit: Option<CommandId>,
+    /// What is known.
+    pub state: EarlierEffectState,
+}
+
+/// What is known of an earlier idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EarlierEffectState {
+    /// Its outcome is not known.
+    MayHaveRun,
+    /// It ran the step.
+    Ran,
+    /// It is undone.
+    Undone,
+    /// An operator stated that it did not run.
+    Denied,
+}
+
+impl EarlierEffect {
+    /// `None` if it did not run, as far as is known.
+    fn of(key: &EarlierKey) -> Option<Self> {
+        let state = match (key.undone, key.ran) {
+            (true, _) => EarlierEffectState::Undone,
+            (false, Ran::Yes) => EarlierEffectState::Ran,
+            (false, Ran::Maybe) => EarlierEffectState::MayHaveRun,
+            (false, Ran::No) => key.denied.map(|_| EarlierEffectState::Denied)?,
+        };
+        let (attempt, input_edit) = (key.since, key.input_edit_id.clone());
+        Some(Self { attempt, agent: None, input_edit, state })
+    }
+}
+
+impl fmt::Display for EarlierEffect {
+    /// `attempt 1 at visa ran`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "attempt {}", self.attempt)?;
+        if let Some(agent) = &self.agent {
+            write!(f, " at {agent}")?;
+        }
+        f.write_str(match self.state {
+            EarlierEffectState::MayHaveRun => " may have run",
+            EarlierEffectState::Ran => " ran",
+            EarlierEffectState::Undone => " undone",
+            EarlierEffectState::Denied => " denied",
+        })
+    }
+}
+
 /// The number of items in each state.
 fn item_states(record: &StepRecord) -> BTreeMap<PartState, u32> {
     let mut states = BTreeMap::new();
@@ -136,6 +204,11 @@ fn item_states(record: &StepRecord) -> BTreeMap<PartState, u32> {
         *states.entry(PartState::of(item)).or_default() += items.end.saturating_sub(items.start);
     }
     states
+}
+
+fn sentences(events: &[NextEvent]) -> String {
+    let events: Vec<_> = events.iter().map(ToString::to_string).collect();
+    events.join(". ")
 }
 
 /// The items of a step that have started: first those that failed, then those that wait or run, then the others.
@@ -169,14 +242,22 @@ impl TaskView {
         self
     }
 
-    /// Adds the agents that parts use whose steps have several.
+    /// Adds the agents that parts use whose steps have several, and what an operator can do next.
     #[must_use]
     pub fn with_agents(mut self, task: &Task, workflow: &Workflow) -> Self {
+        if task.process_state == ProcessState::Error {
+            self.next = sentences(&next_events(task, Some(workflow), &[]));
+        }
         // Each item of a step uses an agent of its own.
         for (part, view) in self.steps.iter_mut().filter(|(_, view)| view.items.is_none()) {
             let agents = workflow.steps.get(&part.step).and_then(|step| step.agent.as_ref());
             let several = agents.filter(|agents| agents.names().len() > 1);
-            view.agent = several.and_then(|agents| agents.at(task.agent_position(part))).cloned();
+            let (Some(agents), Some(record)) = (several, task.record(part)) else { continue };
+            view.agent = agents.at(record.agent(Action::Undo)).cloned();
+            for effect in &mut view.earlier_effects {
+                let key = record.earlier.iter().find(|key| key.since == effect.attempt);
+                effect.agent = key.and_then(|key| agents.at(key.agent)).cloned();
+            }
         }
         self
     }
@@ -193,7 +274,6 @@ impl TaskView {
                 }))
                 .map(|(part, record)| (part, StepView::of(record)))
                 .collect();
-        let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
         Self {
             task_id: task.task_id.clone(),
             tenant: task.tenant.clone(),
@@ -209,7 +289,7 @@ impl TaskView {
             locked_by: task.locked_by.clone(),
             failure_count: task.failure_count,
             revision: task.revision,
-            next: next.join(". "),
+            next: sentences(&next_events(task, None, &[])),
             steps,
             commands: task.commands.clone(),
             output: None,
@@ -222,6 +302,32 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_view_shows_the_effects_of_earlier_keys_where_they_are() {
+        let request = json!({ "path": "/" });
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1, "steps": { "pay": { "agent": ["a", "b"], "request": request } },
+        }))
+        .unwrap();
+        let task: Task = serde_json::from_value(json!({
+            "task_id": "42", "workflow": "w", "v": 1, "i": 0, "k": 0, "process_state": "Error",
+            "revision": 7, "submitted_at": 0, "complete_by": 0,
+            "steps": { "pay": { "s": "c", "a": 4, "n": 1, "g": 4, "m": true, "y": [
+                { "a": 1, "m": "y", "c": 1 }, { "a": 2, "n": 1, "m": "m" },
+                { "a": 3, "s": { "a": 3, "m": "m" } },
+            ] } },
+        }))
+        .unwrap();
+        let view = TaskView::of(&task).with_agents(&task, &workflow);
+        let pay = &view.steps[&"pay".parse::<Part>().unwrap()];
+        let effects: Vec<_> = pay.earlier_effects.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            effects,
+            ["attempt 1 at a ran", "attempt 2 at b may have run", "attempt 3 at a denied"]
+        );
+        assert!(!pay.may_have_run, "it completed");
+    }
 
     #[test]
     fn a_view_names_the_agent_of_a_step_with_several() {

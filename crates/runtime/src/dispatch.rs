@@ -360,13 +360,14 @@ fn prepare(OutgoingEffect { effect, traceparent, tenant }: OutgoingEffect) -> Pr
             outgoing(Queue::Client(queue), &notice, traceparent, tenant)
         }
         Effect::Reject { submission, reason } => {
-            let reason = (REFUSAL_ATTRIBUTE, limits::short_line(&reason, limits::REASON_CHARS_MAX));
-            let attributes = std::iter::once(reason)
+            let line = limits::short_line(&reason, limits::REASON_CHARS_MAX);
+            let reason = limits::truncate_bytes(line, limits::REASON_CHARS_MAX);
+            let attributes = std::iter::once((REFUSAL_ATTRIBUTE, reason))
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();
             // Attributes count towards the limit too. What exceeds the limit is cut off.
             let body =
-                escape_for_sqs(limits::truncate_bytes(submission, limits::MESSAGE_BYTES_MAX));
+                limits::truncate_bytes(escape_for_sqs(submission), limits::MESSAGE_BYTES_MAX);
             OutgoingMessage {
                 queue: Queue::Rejected,
                 body,
@@ -443,6 +444,8 @@ fn put_in_body(message: &mut String, body: JsonText) {
     }
 }
 
+#[cfg(test)]
+mod sizes;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@
 //! | [`drive`] | the drive loop: load, decide, save, send, for a batch of events |
 //! | [`dispatch`] | sends effects in batches |
 //! | [`agents`] | the registry of agents |
+//! | [`agent_clock`] | the alert about an agent whose clock is wrong |
 //! | [`breaker`] | the circuit breaker record that all instances of an agent share |
 //! | [`claims`] | claims of attempts that only one delivery of a request may carry out |
 //! | [`bulk`] | bulk commands: one action for many tasks |
@@ -23,6 +24,7 @@
 //! | [`payloads`] | the port of payloads in a bucket |
 //! | [`metrics`], [`trace`] | counters and trace spans |
 
+pub mod agent_clock;
 pub mod agents;
 pub mod breaker;
 pub mod bulk;

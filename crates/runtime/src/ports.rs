@@ -209,6 +209,8 @@ pub enum SharedRecordKind {
     Agent,
     /// The last reply of each agent, by agent.
     AgentSeen,
+    /// The last alert about an agent's clock, by agent.
+    AgentClock,
     /// Rate limits, by agent: which calls are allowed next.
     Rate,
     /// Steps that wait for an event, and events that came before, by correlation key.
@@ -231,6 +233,7 @@ impl SharedRecordKind {
             Self::Payloads => "#payloads",
             Self::Agent => "#agent",
             Self::AgentSeen => "#agent-seen",
+            Self::AgentClock => "#agent-clock",
             Self::Rate => "#rate",
             Self::Correlation => "#correlation",
             Self::Webhook => "#webhook",
@@ -265,6 +268,7 @@ impl SharedRecordKey {
             | SharedRecordKind::Payloads
             | SharedRecordKind::Agent
             | SharedRecordKind::AgentSeen
+            | SharedRecordKind::AgentClock
             | SharedRecordKind::Rate => self.kind.name().into(),
         }
     }

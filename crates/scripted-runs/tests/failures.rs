@@ -238,15 +238,47 @@ fn the_time_until_an_alert_is_an_upper_bound() {
     assert_eq!(silent.state, "Error");
     assert!((21_000..60_000).contains(&within), "{within}");
     assert!(single(&report, "charge", Fault::Refused).alerted_within_ms.unwrap() < 2_000);
-    // The task's own deadline ends the wait for a busy service.
-    let busy = single(&report, "charge", Fault::Busy).alerted_within_ms.unwrap();
-    assert!((290_000..500_000).contains(&busy), "{busy}");
-    let rarely =
-        FailureSettings { sweep_every: Duration::from_secs(60), ..settings(&alert, false) };
-    let rarely = analyse(rarely, &|_| ()).unwrap();
+    // The service asks for a longer pause than the task has.
+    assert!(single(&report, "charge", Fault::Busy).alerted_within_ms.unwrap() < 2_000);
+}
+
+#[test]
+fn the_time_until_an_alert_includes_the_waits_for_the_supervisor() {
+    let paid = "  paid:
+    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }' }, within: 4m }
+    recovery: { then: alert }
+";
+    let alerted_within = |sweep_every| {
+        let settings = FailureSettings {
+            sweep_every: Duration::from_secs(sweep_every),
+            ..settings(&format!("{ORDER}{paid}"), false)
+        };
+        let report = analyse(settings, &|_| ()).unwrap();
+        single(&report, "paid", Fault::NoEvent).alerted_within_ms.unwrap()
+    };
+    let often = alerted_within(10);
+    assert!((240_000..270_000).contains(&often), "{often}");
     // Two runs of the supervisor, each up to fifty seconds later.
-    let later = single(&rarely, "charge", Fault::Busy).alerted_within_ms.unwrap();
-    assert_eq!(later - busy, 100_000);
+    assert_eq!(alerted_within(60) - often, 100_000);
+}
+
+#[test]
+fn the_time_limit_of_a_step_ends_an_outage() {
+    let long = ORDER.replace("complete_within: 5m", "complete_within: 6h");
+    let limited = long.replace("attempts: 2, then", "attempts: 2, give_up_after: 20m, then");
+    let minutes = |text: &str| {
+        let report = report(text);
+        [Fault::Unreachable, Fault::Busy].map(|fault| {
+            let case = single(&report, "charge", fault);
+            assert_eq!((case.state.as_str(), case.left_behind.len()), ("Undone", 0), "{case:?}");
+            case.took_ms.unwrap() / 60_000
+        })
+    };
+    let [unreachable, busy] = minutes(&long);
+    assert!(unreachable > 5 * 60 && busy > 5 * 60, "{unreachable} and {busy} minutes");
+    let [unreachable, busy] = minutes(&limited);
+    assert!((10..=20).contains(&unreachable), "{unreachable} minutes");
+    assert_eq!(busy, 0, "it asks for a longer pause");
 }
 
 #[test]

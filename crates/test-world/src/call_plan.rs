@@ -32,6 +32,21 @@ pub struct CallPlan {
     pub after_disconnect: AfterDisconnect,
     /// The longest time that a call may take by the service's contract.
     pub longest: Millis,
+    /// What the service does if it got the idempotency key before.
+    pub key_memory: KeyMemory,
+}
+
+/// What a service does with an idempotency key that it got before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyMemory {
+    /// The call has no new effect, and returns what the first one returned.
+    Kept,
+    /// It ignores keys: each call takes effect.
+    Ignored,
+    /// It forgets a key this long after the call took effect. A later call takes effect again.
+    ForgottenAfter(Millis),
+    /// It stores the first reply, also an error, and sends it again for ever. No later call takes effect.
+    ReplyStored,
 }
 
 /// What a service does when its caller disconnects.
@@ -144,7 +159,8 @@ impl Reply {
             Self::BrokenConnection => return transient("the connection broke", true),
             Self::Http { status, headers, body } => (*status, headers.clone(), body),
         };
-        let is_read = request.responses.classify(status) == ClassifiedResponse::Completed;
+        let is_read = request.responses.is_conditional(status)
+            || request.responses.classify(status) == ClassifiedResponse::Completed;
         let body = match (body, output) {
             (Body::Bytes(bytes), _) => bytes.clone(),
             (Body::Output, Some(output)) if is_read => output.to_string().into_bytes(),
@@ -195,6 +211,7 @@ impl CallPlan {
             caller_waits: None,
             after_disconnect: AfterDisconnect::Continues,
             longest: Millis::MAX,
+            key_memory: KeyMemory::Kept,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
@@ -11,7 +12,7 @@ use steward_core::model::{
     names::{AgentName, CallbackToken, Part, StepName, TaskId},
 };
 
-use super::call_plan::{AfterDisconnect, CallPlan, Millis};
+use super::call_plan::{AfterDisconnect, CallPlan, KeyMemory, Millis};
 
 /// A part of a task.
 pub type TaskPart = (TaskId, Part);
@@ -68,9 +69,9 @@ pub struct LedgerAccount {
     pub calls: u32,
     /// The item of the last call.
     pub item: Option<Value>,
-    /// The answers by agent and idempotency key: of the part, and of its undo.
-    answers: [BTreeMap<ServiceKey, Value>; 2],
-    /// Other answers to repeated calls of the part, without its undo.
+    /// The answers by agent and idempotency key, each with the time of its effect: of the part, and of its undo.
+    answers: [BTreeMap<ServiceKey, (Value, Millis)>; 2],
+    /// Other answers to repeated calls of the part, and those that the service forgot, without its undo.
     other_answers: Vec<Value>,
     /// The outputs that callbacks provided.
     pub callback_outputs: Vec<Value>,
@@ -90,15 +91,15 @@ impl LedgerAccount {
     /// The answers to calls of the part, without its undo.
     pub fn returned(&self) -> impl Iterator<Item = &Value> {
         let [run, _] = &self.answers;
-        run.values().chain(&self.other_answers)
+        run.values().map(|(answer, _)| answer).chain(&self.other_answers)
     }
 
-    fn answers(&self, action: Action) -> &BTreeMap<ServiceKey, Value> {
+    fn answers(&self, action: Action) -> &BTreeMap<ServiceKey, (Value, Millis)> {
         let [run, undo] = &self.answers;
         if action == Action::Do { run } else { undo }
     }
 
-    fn answers_mut(&mut self, action: Action) -> &mut BTreeMap<ServiceKey, Value> {
+    fn answers_mut(&mut self, action: Action) -> &mut BTreeMap<ServiceKey, (Value, Millis)> {
         let [run, undo] = &mut self.answers;
         if action == Action::Do { run } else { undo }
     }
@@ -118,16 +119,18 @@ pub struct EffectLedger {
     pub calls: u64,
     /// The number of effects, of undos too.
     pub effects: u64,
-    /// The calls that took effect first under their idempotency keys, in order: the task, the key and the body.
+    /// The calls that took effect, in order, without repeated idempotency keys.
     pub entries: Vec<LedgerEntry>,
     /// The idempotency keys that were received with two different bodies.
     pub conflicting_keys: BTreeSet<String>,
     /// The body of the first call with each idempotency key.
     bodies: BTreeMap<ServiceKey, Option<JsonText>>,
+    /// The plan of the first call with each key whose reply the service stores.
+    stored: BTreeMap<ServiceKey, CallPlan>,
 }
 
 /// A call that took effect.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LedgerEntry {
     /// The task.
     pub task_id: TaskId,
@@ -135,10 +138,14 @@ pub struct LedgerEntry {
     pub part: Part,
     /// Whether it was done or undone.
     pub action: Action,
+    /// The agent at whose service it is.
+    pub agent: AgentName,
     /// The idempotency key.
     pub key: String,
     /// The body.
     pub body: Option<JsonText>,
+    /// What the service returned.
+    pub answer: Value,
 }
 
 impl EffectLedger {
@@ -183,6 +190,26 @@ impl EffectLedger {
         self.accounts.entry((task_id.clone(), part.clone())).or_default()
     }
 
+    /// What the service does with a call, given what it remembers of the idempotency key.
+    pub fn recall_key(&mut self, request: &StepRequest, plan: CallPlan, now: Millis) -> CallPlan {
+        let key = service_key(request);
+        let forgets = match plan.key_memory {
+            KeyMemory::Kept => false,
+            KeyMemory::Ignored => true,
+            KeyMemory::ForgottenAfter(time) => {
+                let account = self.account_mut(&request.task_id, &request.step);
+                let known = account.answers(request.action).get(&key);
+                known.is_some_and(|(_, at)| at + time <= now)
+            }
+            KeyMemory::ReplyStored => return self.stored.entry(key).or_insert(plan).clone(),
+        };
+        let account = self.account_mut(&request.task_id, &request.step);
+        if forgets && let Some((answer, _)) = account.answers_mut(request.action).remove(&key) {
+            self.record_other_answer(request, answer);
+        }
+        plan
+    }
+
     /// Records the start of a call. Returns its number.
     pub fn begin_call(&mut self, request: &StepRequest, plan: CallPlan, now: Millis) -> u64 {
         let of = ((request.task_id.clone(), request.step.clone()), request.action);
@@ -197,7 +224,7 @@ impl EffectLedger {
         match request.action {
             Action::Do => {
                 account.calls += u32::from(!plan.reply.is_throttled());
-                account.item = item(request);
+                account.item = item(request.body.as_ref());
             }
             Action::Undo => account.undo_called = true,
         }
@@ -286,33 +313,47 @@ impl EffectLedger {
     /// Applies the effect of a call. A repeated idempotency key has no effect. Returns the answer of the service: the first
     /// answer for a repeated key, else `answer`.
     pub fn take_effect(&mut self, request: &StepRequest, answer: Value, now: Millis) -> Value {
-        let (key, known) = (service_key(request), self.is_repeat(request));
+        let known = self.is_repeat(request);
         let account = self.account_mut(&request.task_id, &request.step);
-        if known && let Some(answer) = account.answers(request.action).get(&key) {
+        let answers = account.answers(request.action);
+        if known && let Some((answer, _)) = answers.get(&service_key(request)) {
             return answer.clone();
         }
-        match request.action {
-            Action::Do => {
-                let item = item(request);
-                let agent = Some(request.agent.clone());
-                account.effects.push(LedgerEffect { at: now, undone: false, agent, item });
-            }
-            Action::Undo => {
-                let own =
-                    account.effects.iter_mut().filter(|e| e.agent.as_ref() == Some(&request.agent));
-                own.for_each(|effect| effect.undone = true);
-            }
-        }
-        account.answers_mut(request.action).insert(key, answer.clone());
-        self.effects += 1;
-        self.entries.push(LedgerEntry {
+        let entry = LedgerEntry {
             task_id: request.task_id.clone(),
             part: request.step.clone(),
             action: request.action,
+            agent: request.agent.clone(),
             key: request.idempotency_key.clone(),
             body: request.body.clone(),
-        });
+            answer: answer.clone(),
+        };
+        self.record_effect(entry, now);
         answer
+    }
+
+    /// Records the effect of a call.
+    pub fn record_effect(&mut self, entry: LedgerEntry, now: Millis) {
+        let LedgerEntry { task_id, part, action, agent, key, body, answer } = entry.clone();
+        let key = (agent.clone(), key);
+        self.bodies.entry(key.clone()).or_insert_with(|| body.clone());
+        let account = self.account_mut(&task_id, &part);
+        match action {
+            Action::Do => account.effects.push(LedgerEffect {
+                at: now,
+                undone: false,
+                agent: Some(agent),
+                item: item(body.as_ref()),
+            }),
+            Action::Undo => {
+                let effects = account.effects.iter_mut();
+                let own = effects.filter(|effect| effect.agent.as_ref() == Some(&agent));
+                own.for_each(|effect| effect.undone = true);
+            }
+        }
+        account.answers_mut(action).insert(key, (answer, now));
+        self.effects += 1;
+        self.entries.push(entry);
     }
 
     /// Records that a service answers a repeated call in another way than the first.
@@ -329,6 +370,7 @@ impl EffectLedger {
         self.tokens.retain(|(token, _)| token.task_id != *id);
         let keys = &self.keys;
         self.bodies.retain(|(_, key), _| keys.contains_key(key));
+        self.stored.retain(|(_, key), _| keys.contains_key(key));
         self.entries.retain(|entry| entry.task_id != *id);
     }
 
@@ -344,6 +386,6 @@ fn service_key(request: &StepRequest) -> ServiceKey {
 }
 
 /// The item of a call.
-fn item(request: &StepRequest) -> Option<Value> {
-    request.body.as_ref().map(JsonText::value)?.get("item").cloned()
+fn item(body: Option<&JsonText>) -> Option<Value> {
+    body.map(JsonText::value)?.get("item").cloned()
 }

@@ -26,7 +26,7 @@ use steward_core::model::messages::StepRequest;
 
 use tokio::time::Instant;
 
-pub use super::call_plan::{AfterDisconnect, Body, CallPlan, Millis, Reply};
+pub use super::call_plan::{AfterDisconnect, Body, CallPlan, KeyMemory, Millis, Reply};
 use super::{ledger::EffectLedger, storage::lock};
 
 /// The world that a fake service is in: it decides what the service does with each call, and keeps the ledger.
@@ -103,10 +103,12 @@ impl<H: ServiceHost> RemoteService for FakeService<H> {
     }
 }
 
-/// Services of a test: what they do with a call is a function of the request.
+type PlanOfCall = dyn Fn(&StepRequest, &EffectLedger) -> CallPlan + Send + Sync;
+
+/// Services of a test: what they do with a call is a function of the request and of what they did before.
 #[derive(Clone)]
 pub struct PlannedServices {
-    plan: Arc<dyn Fn(&StepRequest) -> CallPlan + Send + Sync>,
+    plan: Arc<PlanOfCall>,
     ledger: Arc<Mutex<EffectLedger>>,
     start: Instant,
 }
@@ -114,7 +116,9 @@ pub struct PlannedServices {
 impl FakeService<PlannedServices> {
     /// A service that does this with each call.
     #[must_use]
-    pub fn planned(plan: impl Fn(&StepRequest) -> CallPlan + Send + Sync + 'static) -> Self {
+    pub fn planned(
+        plan: impl Fn(&StepRequest, &EffectLedger) -> CallPlan + Send + Sync + 'static,
+    ) -> Self {
         Self(PlannedServices {
             plan: Arc::new(plan),
             ledger: Arc::default(),
@@ -125,7 +129,7 @@ impl FakeService<PlannedServices> {
     /// A service that completes every call at once with this output.
     #[must_use]
     pub fn completing(output: Value) -> Self {
-        Self::planned(move |_| CallPlan::success(0, output.clone()))
+        Self::planned(move |_, _| CallPlan::success(0, output.clone()))
     }
 
     /// What the service did.
@@ -142,7 +146,7 @@ impl ServiceHost for PlannedServices {
         request: &StepRequest,
         _: Option<&str>,
     ) -> Result<(CallPlan, ()), CallFault> {
-        Ok(((self.plan)(request), ()))
+        Ok(((self.plan)(request, &lock(&self.ledger)), ()))
     }
 
     fn with_ledger<T>(&self, act: impl FnOnce(&mut EffectLedger) -> T) -> T {
@@ -168,13 +172,14 @@ struct AwaitedCall<'a, H: ServiceHost> {
 impl<H: ServiceHost> AwaitedCall<'_, H> {
     async fn run(&mut self, plan: CallPlan) -> Result<CallResponse, CallFault> {
         let (host, request) = (self.host, self.request);
-        let CallPlan { commits_after, replies_after, ref reply, caller_waits, .. } = plan;
-        if *reply == Reply::NoConnection {
-            pause(replies_after).await;
-            return reply.interpret(request, None).await;
+        if plan.reply == Reply::NoConnection {
+            pause(plan.replies_after).await;
+            return plan.reply.interpret(request, None).await;
         }
-        let number =
-            host.with_ledger(|ledger| ledger.begin_call(request, plan.clone(), host.now()));
+        let plan = host.with_ledger(|ledger| ledger.recall_key(request, plan, host.now()));
+        let CallPlan { commits_after, replies_after, caller_waits, .. } = plan;
+        let reply = plan.reply.clone();
+        let number = host.with_ledger(|ledger| ledger.begin_call(request, plan, host.now()));
         self.number = Some(number);
         let is_timeout = caller_waits
             .is_some_and(|waits| replies_after.is_none_or(|replies_after| replies_after > waits));

@@ -3,12 +3,17 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use jiff::Timestamp;
+use serde_json::json;
+use steward_agent::attempt::RemoteService;
 use steward_core::model::document::{Document, DocumentKey};
 use steward_runtime::ports::{
     Channel, Clock, CreateOutcome, OutgoingMessage, Ports, PutOutcome, Queue, StateStore,
 };
 
-use super::{ExpiredItem, MemoryPorts};
+use super::{
+    ExpiredItem, MemoryPorts,
+    service::{CallPlan, FakeService, KeyMemory, Reply},
+};
 
 #[test]
 fn instances_share_everything_except_their_name() {
@@ -114,4 +119,45 @@ async fn a_page_of_the_due_index_has_the_configured_size() {
     assert_eq!(found, ["b", "c", "a"]);
     let whole = ports.store().due_tasks(0, Timestamp::MAX, None).await.unwrap();
     assert_eq!((whole.task_ids.len(), whole.next), (3, None));
+}
+
+/// How often three calls with one key take effect: two at once, and one two seconds later. The first gets 500 without effect if
+/// `fails_first`. Returns whether each succeeded.
+async fn repeated_calls(key_memory: KeyMemory, fails_first: bool) -> (usize, [bool; 3]) {
+    let service = FakeService::planned(move |request, _| match request.attempt {
+        1 if fails_first => {
+            CallPlan { key_memory, ..CallPlan::without_effect(0, Reply::status(500)) }
+        }
+        _ => CallPlan { key_memory, ..CallPlan::success(0, json!({})) },
+    });
+    let mut succeeded = [false; 3];
+    for (attempt, succeeded) in (1..).zip(&mut succeeded) {
+        let request = json!({
+            "task_id": "t", "step": "pay", "attempt": attempt, "complete_by": "2100-01-01T00:00:00Z",
+            "idempotency_key": "t/pay/do", "call_within_ms": 1_000, "agent": "a", "method": "POST", "path": "/",
+            "incarnation": 0,
+        });
+        *succeeded = service.call(&serde_json::from_value(request).unwrap(), None).await.is_ok();
+        tokio::time::sleep(Duration::from_secs(2 * (attempt - 1))).await;
+    }
+    (service.ledger().entries.len(), succeeded)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_may_keep_ignore_or_forget_an_idempotency_key() {
+    for (key_memory, effects) in [
+        (KeyMemory::Kept, 1),
+        (KeyMemory::Ignored, 3),
+        (KeyMemory::ForgottenAfter(1_000), 2),
+        (KeyMemory::ForgottenAfter(3_000), 1),
+        (KeyMemory::ReplyStored, 1),
+    ] {
+        assert_eq!(repeated_calls(key_memory, false).await, (effects, [true; 3]), "{key_memory:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_may_repeat_a_stored_error_for_ever() {
+    assert_eq!(repeated_calls(KeyMemory::Kept, true).await, (1, [false, true, true]));
+    assert_eq!(repeated_calls(KeyMemory::ReplyStored, true).await, (0, [false; 3]));
 }

@@ -10,7 +10,7 @@
 //!              └──── backoff, Retry-After ──────────┘
 //!                     no time left for another call ► reply: outcome unknown
 //!                     call timed out ───────────────► reply: outcome unknown
-//!                     complete-by passed ───────────► no reply; a delayed wake, so that the scheduler recovers the step
+//!                     complete-by passed ───────────► no reply; a delayed wake with the call, whose outcome is unknown
 //! request received after complete-by ───────────────► reply: deferred, costs no attempt
 //!                     function's time is up ────────► back to the queue before the first call, else deferred
 //! ```
@@ -25,8 +25,17 @@
 //! long as there may be such a call, the agent retries; it always retries an undo. A conflict never proves that the step
 //! did not run.
 //!
+//! If the queue states times that are in the future by the agent's own clock, that clock is behind, and complete-by may have
+//! passed. The agent then does not call, and replies *deferred*.
+//!
 //! The agent does not call for a request that waited in the queue until complete-by. It replies *deferred*: waiting costs
 //! no attempt. It stays silent if it received the request before, because the earlier delivery may still reply.
+//!
+//! A refusal is certain only for the delivery that got it. If several other deliveries may have called, one may have replied
+//! with a refusal, and another may have died during its call. Then the outcome is unknown, also if this delivery is refused.
+//!
+//! A step with a callback may end while the agent repeats its call. Before each further call, the agent reads whether the answer
+//! to the callback is stored, and then makes none.
 //!
 //! A request of which only one delivery may call is claimed in the state store before its call: its step is not `idempotent`,
 //! or it is `exclusive`, because the scheduler may move on to another agent. The agent also claims before it refuses an
@@ -43,7 +52,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
-    breaker::{CallOutcome, CallPermit},
+    breaker::{CallOutcome, CallPermit, KeyHash},
     definition::recovery::seed,
     limits,
     model::{
@@ -63,9 +72,11 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 pub use crate::call_fault::CallFault;
 use crate::{call_fault::call_outcome, response::CallResponse};
 
+mod answer;
 mod attempt_end;
 mod circuit_breaker;
 mod claim;
+mod clock;
 mod rate_limit;
 mod token;
 
@@ -94,8 +105,27 @@ pub struct DeliveredRequest<'a> {
     pub traceparent: Option<&'a str>,
     /// Whether the queue delivered it before. Then an instance that died may have made the call.
     pub redelivered: bool,
+    /// Whether the queue delivered it more than once before.
+    pub redelivered_again: bool,
     /// When it was sent, according to the queue.
     pub sent_at: Option<Timestamp>,
+    /// When a receiver first got it, according to the queue.
+    pub first_received_at: Option<Timestamp>,
+}
+
+impl DeliveredRequest<'_> {
+    /// Whether one delivery of the request alone may call: the step is not idempotent, or the scheduler may move on to
+    /// another agent.
+    fn is_called_once(&self) -> bool {
+        !self.request.idempotent || self.request.exclusive
+    }
+
+    /// Whether two other deliveries may have called: of this message, or of one with the same request. The reply of one may
+    /// be recorded, so it says nothing about the other.
+    fn others_may_have_called(&self) -> bool {
+        let sent_before = self.request.may_have_run && self.redelivered;
+        !self.is_called_once() && (self.redelivered_again || sent_before)
+    }
 }
 
 /// The result of an attempt.
@@ -103,7 +133,7 @@ pub struct DeliveredRequest<'a> {
 pub enum AttemptResult {
     /// The reply to the scheduler.
     Reply(Box<StepReply>),
-    /// Complete-by passed during the attempt. No reply may be sent, because the outcome is unknown; the scheduler is woken.
+    /// Complete-by passed, and the outcome of a call is unknown. No reply may be sent; a wake of the scheduler reports the call.
     Overdue,
     /// No reply may be sent: an earlier delivery may still reply, or the request arrived long after complete-by. The
     /// supervisor recovers the task.
@@ -138,10 +168,12 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
     let request = delivered.request;
     let (start, now) = (Instant::now(), ports.clock().now());
     let time = remaining(now, request.complete_by);
-    let can_be_deferred = !delivered.redelivered && now < later(request.complete_by, SHED_WITHIN);
+    let latest_report = later(request.complete_by, SHED_WITHIN);
+    let can_be_deferred = !delivered.redelivered && now < latest_report;
     if time.is_none() && !can_be_deferred {
         log_silence(request, "complete-by passed before the request arrived");
-        return AttemptResult::Silent;
+        let reports = delivered.others_may_have_called() && now < latest_report;
+        return if reports { AttemptResult::Overdue } else { AttemptResult::Silent };
     }
     let Some(own_time) = remaining(now, deadline) else {
         return AttemptResult::Requeued;
@@ -156,6 +188,7 @@ pub async fn run_attempt<P: Ports, R: RemoteService>(
         ends_at_complete_by: time.unwrap_or_default() <= own_time,
         claimed: false,
         may_have_run: false,
+        has_call_in_doubt: false,
         called_at: None,
         last_fault: (String::new(), None),
     };
@@ -204,6 +237,8 @@ struct RunningAttempt<'a, P, R> {
     claimed: bool,
     /// Whether a call of this or an earlier delivery may have taken effect.
     may_have_run: bool,
+    /// Whether a call of this delivery has an unknown outcome.
+    has_call_in_doubt: bool,
     /// When this delivery made its first call.
     called_at: Option<Timestamp>,
     /// Why its last call has no usable answer: the reason, and what the service said.
@@ -217,9 +252,14 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         requested.min(limits::CALL_WITHIN_MAX)
     }
 
+    fn key_hash(&self) -> KeyHash {
+        KeyHash::new(&self.delivered.request.idempotency_key)
+    }
+
     /// Calls the service until it completes the step, or until the attempt ends in another way.
     async fn run(&mut self) -> Result<ReplyOutcome, AttemptEnd> {
         self.check_earlier_deliveries().await?;
+        self.check_clock().await?;
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(FIRST_PAUSE)
             .with_max_delay(LONGEST_PAUSE)
@@ -242,6 +282,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 return Err(self.no_further_call(pause).await);
             }
             sleep_until(until).await;
+            self.check_unanswered().await?;
         }
     }
 
@@ -266,7 +307,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         let sent_at = self.delivered.sent_at.unwrap_or(now);
         let waited = remaining(sent_at, now).unwrap_or_default();
         // Without a claim, another message with the same request may have called: the scheduler may send a request twice.
-        self.may_have_run = !self.is_called_once();
+        self.may_have_run = !self.delivered.is_called_once();
         let refusal =
             self.refusal("the request waited in the agent's queue until complete-by", waited);
         self.refuse(refusal).await
@@ -275,7 +316,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
     /// Finds out whether earlier deliveries of the request may have called.
     async fn check_earlier_deliveries(&mut self) -> Result<(), AttemptEnd> {
         let DeliveredRequest { request, redelivered, .. } = self.delivered;
-        if redelivered && self.is_called_once() {
+        if redelivered && self.delivered.is_called_once() {
             claim::check_unclaimed(self.ports, request).await?;
         }
         // Rule R21 of the contract: a redelivered request is not refused for certain, whatever its claim says.
@@ -285,7 +326,8 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// Gets a permit from the circuit breaker and a token of the rate limit, and claims a call that must not be repeated.
     async fn permit(&mut self) -> Result<CallPermit, AttemptEnd> {
-        let permit = match self.breaker.request_permit(self.ports, self.call_within()).await {
+        let (ports, request) = (self.ports, self.key_hash());
+        let permit = match self.breaker.request_permit(ports, request, self.call_within()).await {
             CallPermission::Granted(permit) => permit,
             CallPermission::Denied { reason, wait } => {
                 let refusal = self.refusal(&reason, wait);
@@ -299,13 +341,6 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         Ok(permit)
     }
 
-    /// Whether one delivery of the request alone may call: the step is not idempotent, or the scheduler may move on to
-    /// another agent.
-    fn is_called_once(&self) -> bool {
-        let request = self.delivered.request;
-        !request.idempotent || request.exclusive
-    }
-
     /// Whether no call of the attempt has taken effect or can do so later, except for calls of this delivery.
     fn is_certain(&self) -> bool {
         self.delivered.request.exclusive && !self.may_have_run
@@ -313,7 +348,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// Claims an attempt that only one delivery may carry out, before the call or before the refusal.
     async fn claim(&mut self, refused: Option<&Refusal>) -> Result<(), AttemptEnd> {
-        if !self.is_called_once() || self.claimed {
+        if !self.delivered.is_called_once() || self.claimed {
             return Ok(());
         }
         let call_name = self.breaker.unique_name(self.ports.instance());
@@ -373,27 +408,40 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 // A probe that was aborted early keeps its lease, which delays the next probe.
                 if self.ends_at_complete_by && begun.elapsed() >= MIN_CALL_TIME_FOR_FAILURE {
                     let reason = "no answer by complete-by".to_owned();
-                    self.breaker
-                        .record(self.ports, permit, CallOutcome::Unavailable { reason })
-                        .await;
+                    let request = Some(self.key_hash());
+                    let outcome = CallOutcome::Unavailable { reason, request };
+                    self.breaker.record(self.ports, permit, outcome).await;
                 }
                 return Err(self.time_is_up(true));
             }
         };
         // A large response takes many times its size in memory. It is reduced to the output before anything else is awaited,
         // so that not all calls of a batch hold one.
-        let outcome = call_outcome(&response);
+        let outcome = call_outcome(&response, self.key_hash());
         let output = response.and_then(|response| response.output(request.output.as_deref()));
         self.breaker.record(self.ports, permit, outcome).await;
         Ok(output)
+    }
+
+    /// Whether the reply of another delivery may be recorded as a refusal, while a call, also one of this delivery, may have
+    /// taken effect. Then a refusal with a doubt would look like a repeated one.
+    fn refusal_proves_nothing(&self) -> bool {
+        self.delivered.others_may_have_called()
+            || self.has_call_in_doubt && !self.delivered.is_called_once()
     }
 
     /// The shortest pause before the next call, if the attempt may call again.
     fn handle_fault(&mut self, fault: CallFault) -> Result<Duration, AttemptEnd> {
         let StepRequest { task_id, step, attempt, idempotent, .. } = self.delivered.request;
         match fault {
+            CallFault::Permanent { reason, detail, .. } if self.refusal_proves_nothing() => {
+                Err(unknown(&reason, detail))
+            }
             CallFault::Permanent { reason, may_have_run, detail } => {
-                Err(failed(&reason, self.may_have_run || may_have_run, detail))
+                // Another message with the same request may have called.
+                let sent_before =
+                    self.delivered.request.may_have_run && !self.delivered.is_called_once();
+                Err(failed(&reason, self.may_have_run || may_have_run || sent_before, detail))
             }
             CallFault::TimedOut { reason } if !idempotent => {
                 Err(failed(&unknown_outcome(&reason), true, None))
@@ -408,6 +456,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                     return Err(failed(&reason, true, detail));
                 }
                 self.may_have_run = true;
+                self.has_call_in_doubt = true;
                 metrics::call_retried();
                 tracing::debug!(%task_id, %step, attempt, reason, "an earlier call may be in progress; retrying");
                 self.last_fault = (reason, detail);
@@ -418,6 +467,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             }
             CallFault::Transient { reason, retry_after, may_have_run, detail } => {
                 self.may_have_run |= may_have_run;
+                self.has_call_in_doubt |= may_have_run;
                 self.last_fault = (reason.clone(), detail);
                 let retry_after = retry_after.unwrap_or_default();
                 if retry_after > self.end.saturating_duration_since(Instant::now()) {

@@ -17,10 +17,12 @@ use steward_runtime::trace::TraceSpan;
 use crate::{
     arn::{Arn, Targets},
     attempt::CallFault,
+    connection_fault::broken_connection,
     http::BaseUrl,
     response::CallResponse,
+    retry_after::retry_after,
     signed::{AwsSigner, SigningScope},
-    transport::{broken_connection, client, error_word, not_sent, retry_after, whole_body},
+    transport::{client, error_word, not_sent, whole_body},
 };
 
 /// Names of errors with which AWS services reject a request because of its rate. A rejected request had no effect. The
@@ -145,7 +147,7 @@ impl AwsApi {
 
 impl ApiResponse {
     /// The response to a successful call, with this body.
-    pub(crate) fn with_body(&self, body: Value) -> CallResponse {
+    pub(crate) fn with_body(&self, body: Result<Value, CallFault>) -> CallResponse {
         CallResponse { status: self.status, headers: self.headers.clone(), body }
     }
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use steward_core::{breaker::CallOutcome, model::error_detail::ErrorDetail};
+use steward_core::{
+    breaker::{CallOutcome, KeyHash},
+    model::error_detail::ErrorDetail,
+};
 
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +46,8 @@ pub enum CallFault {
     },
 }
 
-/// What a response says about the availability of the service.
-pub(crate) fn call_outcome<T>(response: &Result<T, CallFault>) -> CallOutcome {
+/// What a response to `request` says about the availability of the service.
+pub(crate) fn call_outcome<T>(response: &Result<T, CallFault>, request: KeyHash) -> CallOutcome {
     match response {
         Ok(_)
         | Err(
@@ -52,8 +55,13 @@ pub(crate) fn call_outcome<T>(response: &Result<T, CallFault>) -> CallOutcome {
             | CallFault::Conflict { .. }
             | CallFault::Transient { retry_after: Some(_), .. },
         ) => CallOutcome::Available,
-        Err(
-            CallFault::Transient { reason, retry_after: None, .. } | CallFault::TimedOut { reason },
-        ) => CallOutcome::Unavailable { reason: reason.clone() },
+        Err(CallFault::Transient { reason, retry_after: None, may_have_run, .. }) => {
+            // A call that did not reach the service did not fail because of its request.
+            let request = may_have_run.then_some(request);
+            CallOutcome::Unavailable { reason: reason.clone(), request }
+        }
+        Err(CallFault::TimedOut { reason }) => {
+            CallOutcome::Unavailable { reason: reason.clone(), request: Some(request) }
+        }
     }
 }

@@ -11,6 +11,7 @@ use steward_aws::config::HumanDuration;
 use steward_core::{
     breaker::BreakerSettings,
     model::{
+        key_format::KeyFormat,
         names::AgentName,
         registration::{CallRate, InvalidCallRate},
     },
@@ -47,6 +48,9 @@ pub struct AgentConfig {
     /// How calls are authenticated whose step does not say it.
     #[envconfig(from = "STEWARD_AGENT_AUTH", default = "none")]
     pub auth: AgentAuth,
+    /// How the service gets the idempotency key, as `HEADER` or `HEADER/FORM`. Empty: `Idempotency-Key`, in full.
+    #[envconfig(from = "STEWARD_AGENT_IDEMPOTENCY_KEY", default = "")]
+    pub idempotency_key: KeyFormat,
     /// The time limit of a call, independent of its step. The agent aborts a call that takes longer; its outcome is then
     /// unknown.
     #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "100s")]

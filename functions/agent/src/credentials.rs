@@ -1,16 +1,20 @@
 //! The credentials of an agent for its HTTP service, and a custom CA.
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{
+    str::FromStr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use reqwest::{
     Certificate, Client, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, InvalidHeaderValue},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use steward_core::{
     limits,
-    model::{messages::StepRequest, payload::PayloadReference},
+    model::{key_format::KeyFormat, messages::StepRequest, payload::PayloadReference},
 };
 use steward_runtime::trace;
 
@@ -18,7 +22,7 @@ use crate::{
     attempt::CallFault,
     headers::Headers,
     oauth::{OauthSettings, Token, TokenSource},
-    transport::client_trusting,
+    transport::{client, client_trusting, single_use_client},
 };
 
 /// The credentials of an agent for its service, and whom it trusts.
@@ -126,51 +130,84 @@ impl std::fmt::Debug for CaBundle {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// The authorities that `client` trusts besides the public ones.
+    /// The client of calls that must not be repeated, as soon as there was one.
+    single_use: OnceLock<Client>,
+    call_timeout: Duration,
+    /// The authorities that the clients trust besides the public ones.
     ca: Option<CaBundle>,
     headers: Headers,
     pub(crate) tokens: Option<Arc<TokenSource>>,
 }
 
 impl Connection {
-    pub(crate) fn new(client: Client, headers: Headers) -> Self {
-        Self { client, ca: None, headers, tokens: None }
+    pub(crate) fn new(call_timeout: Duration, headers: Headers) -> reqwest::Result<Self> {
+        let client = client(call_timeout)?;
+        Ok(Self {
+            client,
+            single_use: OnceLock::new(),
+            call_timeout,
+            ca: None,
+            headers,
+            tokens: None,
+        })
+    }
+
+    /// The client for a request. A call that must not be repeated has a connection of its own. A service may close a reused one
+    /// while the call is sent; then it is unknown whether the service got the call.
+    pub(crate) fn client_for(&self, request: &StepRequest) -> reqwest::Result<&Client> {
+        if request.idempotent {
+            return Ok(&self.client);
+        }
+        if let Some(client) = self.single_use.get() {
+            return Ok(client);
+        }
+        let client = single_use_client(self.call_timeout, self.certificates()?)?;
+        Ok(self.single_use.get_or_init(|| client))
+    }
+
+    fn certificates(&self) -> reqwest::Result<Vec<Certificate>> {
+        Ok(self.ca.as_ref().map(CaBundle::certificates).transpose()?.unwrap_or_default())
     }
 
     /// The same connection with other credentials. It keeps the open connections and the current token if the new
     /// credentials say the same about them.
-    pub(crate) fn with(
-        &self,
-        credentials: Credentials,
-        call_timeout: Duration,
-    ) -> reqwest::Result<Self> {
+    pub(crate) fn with(&self, credentials: Credentials) -> reqwest::Result<Self> {
         let Credentials { headers, oauth, ca } = credentials;
-        let client = if ca == self.ca {
-            self.client.clone()
-        } else {
-            let certificates = ca.as_ref().map(CaBundle::certificates).transpose()?;
-            client_trusting(call_timeout, certificates.unwrap_or_default())?
-        };
         let kept = self.tokens.clone().filter(|tokens| Some(tokens.settings()) == oauth.as_ref());
         let tokens = kept.or_else(|| Some(Arc::new(TokenSource::new(oauth?))));
-        Ok(Self { client, ca, headers, tokens })
+        let is_same_ca = ca == self.ca;
+        let (client, single_use) = (self.client.clone(), OnceLock::new());
+        let next =
+            Self { client, single_use, call_timeout: self.call_timeout, ca, headers, tokens };
+        if is_same_ca {
+            return Ok(next);
+        }
+        Ok(Self { client: client_trusting(self.call_timeout, next.certificates()?)?, ..next })
     }
 
     /// The headers of one call. Steward's own headers override configured headers of the same name, except the content type.
-    /// `payload` is the body, if that is a payload.
+    /// `payload` is the body, if that is a payload; `key_format` applies to what the request leaves open.
     pub(crate) fn headers(
         &self,
         request: &StepRequest,
         traceparent: Option<&str>,
         payload: Option<&PayloadReference>,
-    ) -> Result<HeaderMap, InvalidHeaderValue> {
+        key_format: &KeyFormat,
+    ) -> Result<HeaderMap, String> {
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
         let mut headers = self.headers.0.clone();
-        headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
-        let traceparent = trace::of_call(request, traceparent);
-        headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
+        let requested = request.key_format.clone().unwrap_or_default();
+        let (name, key) = requested.header(key_format, &request.idempotency_key);
+        if requested.header.is_some() && headers.contains_key(&name) {
+            // It may be a credential.
+            return Err("the header of the idempotency key is one that the agent sets".to_owned());
+        }
+        let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
+        headers.insert(name, value(&key)?);
+        headers.insert("traceparent", value(&trace::of_call(request, traceparent))?);
         if let Some(PayloadReference { bytes, content_type, .. }) = payload {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(*bytes));
-            let content_type = HeaderValue::from_str(content_type.as_str())?;
+            let content_type = value(content_type.as_str())?;
             headers.entry(CONTENT_TYPE).or_insert(content_type);
         } else if request.body.is_some() {
             // A configured type takes precedence: AWS APIs choose their protocol by it.
@@ -189,7 +226,8 @@ impl Connection {
         request: &StepRequest,
     ) -> Result<(), CallFault> {
         let is_refused = status == StatusCode::UNAUTHORIZED
-            && request.responses.overridden(status.as_u16()).is_none();
+            && (!request.responses.contains(status.as_u16())
+                || request.responses.is_conditional(status.as_u16()));
         if !is_refused || !token.is_old() {
             return Ok(());
         }

@@ -132,7 +132,7 @@ fn outcome(response: &ApiResponse) -> Result<CallResponse, CallFault> {
         return Err(entry_fault(code, response.detail()));
     }
     match text("EventId") {
-        Some(id) => Ok(response.with_body(json!({ "event_id": id }))),
+        Some(id) => Ok(response.with_body(Ok(json!({ "event_id": id })))),
         None => {
             Err(unusable_response("EventBridge accepted the request with an unreadable response"))
         }

@@ -1,26 +1,34 @@
 //! A remote service over HTTP. [`steward_core::model::responses`] defines the meaning of each status.
 
 use std::{
+    io,
     str::FromStr,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
 use reqwest::{
-    Response, StatusCode, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap},
+    Body, Response, StatusCode, Url,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, LOCATION},
 };
 use serde_json::Value;
 use steward_aws::payloads::S3Payloads;
 use steward_core::{
+    engine::request::size_error,
     limits,
     model::{
         call_auth::{AwsScope, CallAuth},
         error_detail::ErrorDetail,
+        key_format::KeyFormat,
         messages::{HttpMethod, StepRequest},
         payload::Sha256Hex,
         request_path::{self, InvalidPath},
-        responses::ClassifiedResponse,
+        responses::{ClassifiedResponse, ResponseMeaning},
     },
 };
 use steward_runtime::trace::TraceSpan;
@@ -29,14 +37,16 @@ pub use crate::headers::{Headers, InvalidHeaders};
 
 use crate::{
     attempt::{CallFault, RemoteService},
+    connection_fault::broken_connection,
     credentials::{Connection, Credentials},
     oauth::Token,
     payloads::{Payloads, request_payload, response_key},
-    response::CallResponse,
+    response::{CallResponse, response_value},
+    response_body::{body_value, not_text},
+    retry_after::retry_after,
     signed::{AwsSigner, SigningScope, UnknownScope},
     transport::{
-        ReceivedBody, begin_call, body, broken_connection, client, end_call, error_body, json_body,
-        not_sent, retry_after, too_large_response,
+        ReceivedBody, begin_call, body, end_call, error_body, not_sent, too_large_response,
     },
 };
 
@@ -49,7 +59,10 @@ pub struct HttpService {
     signer: Option<AwsSigner>,
     /// The agent's own setting, for requests without one.
     auth: Option<CallAuth>,
+    key_format: KeyFormat,
     payloads: Option<Payloads>,
+    /// Whether the service has ever completed a call of this instance.
+    has_completed: Arc<AtomicBool>,
 }
 
 /// The settings of an [`HttpService`].
@@ -65,6 +78,8 @@ pub struct HttpSettings {
     pub signer: Option<AwsSigner>,
     /// How calls are authenticated whose request does not say it.
     pub auth: Option<CallAuth>,
+    /// How the service gets the idempotency key, unless the request says it.
+    pub key_format: KeyFormat,
     /// The bucket of payloads. Without it, the agent sends and accepts only what fits in a message.
     pub payloads: Option<S3Payloads>,
 }
@@ -80,6 +95,7 @@ impl HttpSettings {
             call_timeout: limits::CALL_WITHIN_MAX,
             signer: None,
             auth: None,
+            key_format: KeyFormat::default(),
             payloads: None,
         }
     }
@@ -159,14 +175,25 @@ impl HttpService {
     /// # Errors
     /// The TLS back end failed to initialise, or the settings ask for signatures whose service or region is unknown.
     pub fn new(settings: HttpSettings) -> Result<Self, HttpSettingsError> {
-        let HttpSettings { base_url, headers, call_timeout, signer, auth, payloads } = settings;
+        let HttpSettings { base_url, headers, call_timeout, signer, auth, key_format, payloads } =
+            settings;
         if let Some(CallAuth::Aws(scope)) = &auth {
             SigningScope::of(scope, base_url.host())?;
         }
-        let connection = Connection::new(client(call_timeout)?, headers);
+        let connection = Connection::new(call_timeout, headers)?;
         let connection = Arc::new(RwLock::new(Arc::new(connection)));
         let payloads = payloads.map(Payloads::new);
-        Ok(Self { connection, base_url, call_timeout, signer, auth, payloads })
+        let has_completed = Arc::default();
+        Ok(Self {
+            connection,
+            base_url,
+            call_timeout,
+            signer,
+            auth,
+            key_format,
+            payloads,
+            has_completed,
+        })
     }
 
     /// Replaces the credentials for all later calls. The open connections and the current token are kept if the new
@@ -175,7 +202,7 @@ impl HttpService {
     /// # Errors
     /// The TLS back end failed to initialise. The credentials are as before.
     pub fn set_credentials(&self, credentials: Credentials) -> Result<(), reqwest::Error> {
-        let connection = self.connection().with(credentials, self.call_timeout)?;
+        let connection = self.connection().with(credentials)?;
         *self.connection.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(connection);
         Ok(())
     }
@@ -220,25 +247,54 @@ impl HttpService {
         let connection = self.connection();
         let payload = request_payload(self.payloads.as_ref(), request).await?;
         let (payload, body) = payload.map(|payload| (payload.reference, payload.body)).unzip();
-        let headers = connection.headers(request, traceparent, payload.as_ref());
-        let headers = headers.map_err(|_| not_sent("the request cannot be built"))?;
-        let mut call = connection.client.request(method, url).headers(headers);
+        let headers = connection.headers(request, traceparent, payload.as_ref(), &self.key_format);
+        let headers =
+            headers.map_err(|why| not_sent(&format!("the request cannot be built: {why}")))?;
+        let client = connection.client_for(request);
+        let client = client.map_err(|_| not_sent("the HTTP client cannot be created"))?;
+        let mut call = client.request(method, url).headers(headers);
         if let Some(body) = body.or_else(|| Some(request.body.as_ref()?.to_string().into())) {
             call = call.body(body);
         }
         let mut call = call.build().map_err(|_| not_sent("the request cannot be built"))?;
         let digest = payload.as_ref().map(|payload| &payload.sha256);
         let token = self.authenticate(&mut call, digest, request, &connection).await?;
-        match connection.client.execute(call).await {
+        match client.execute(call).await {
             Ok(response) => {
                 let status = response.status();
                 span.set_number("http.response.status_code", status.as_u16().into());
                 if let Some(token) = token {
                     connection.check_token(&token, status, request)?;
                 }
-                interpret(response, request, self.payloads.as_ref()).await
+                let result = interpret(response, request, self.payloads.as_ref()).await;
+                self.has_completed.fetch_or(result.is_ok(), Ordering::Relaxed);
+                result.map_err(|fault| self.of_redirect(status, request, fault))
             }
             Err(error) => Err(broken_connection(&error)),
+        }
+    }
+
+    /// The fault of a redirect by a service that has never completed a call: probably the base URL is wrong, so the steps wait
+    /// until it is corrected.
+    fn of_redirect(
+        &self,
+        status: StatusCode,
+        request: &StepRequest,
+        fault: CallFault,
+    ) -> CallFault {
+        let is_expected = request.responses.contains(status.as_u16())
+            || self.has_completed.load(Ordering::Relaxed);
+        match fault {
+            CallFault::Permanent { reason, may_have_run: true, detail }
+                if status.is_redirection() && !is_expected =>
+            {
+                let reason = format!("{reason}; is the base URL right?");
+                CallFault::Transient { reason, retry_after: None, may_have_run: true, detail }
+            }
+            fault @ (CallFault::Permanent { .. }
+            | CallFault::Transient { .. }
+            | CallFault::Conflict { .. }
+            | CallFault::TimedOut { .. }) => fault,
         }
     }
 
@@ -296,26 +352,26 @@ pub async fn interpret_answer(
     interpret(Response::from(response), request, None).await
 }
 
-/// The response to a successful call, or the fault that its status stands for.
+/// The response to a successful call, or the fault that the response stands for.
 async fn interpret(
     response: Response,
     request: &StepRequest,
     payloads: Option<&Payloads>,
 ) -> Result<CallResponse, CallFault> {
+    let (ResponseMeaning { class, pause }, response) = meaning(response, request).await?;
     let status = response.status();
-    let may_have_run = match request.responses.classify(status.as_u16()) {
+    let may_have_run = match class {
         ClassifiedResponse::Completed => {
             let headers = response.headers().clone();
-            let body = output_body(response, request, payloads).await;
-            let body = match body {
-                // The body of an error status that the definition maps to success need not be JSON.
-                Err(_) if !status.is_success() => Value::Null,
-                body => body?,
+            let body = match output_body(response, request, payloads).await {
+                // The definition maps an error to success.
+                Err(_) if !status.is_success() => Ok(Value::Null),
+                body => body,
             };
             return Ok(CallResponse { status: status.as_u16(), headers, body });
         }
         ClassifiedResponse::Retry { may_have_run } => {
-            let requested = retry_after(response.headers(), SystemTime::now());
+            let requested = retry_after(response.headers(), SystemTime::now()).max(pause);
             // A service that answers with another status than 5xx is available, such as with 202 until its work is done.
             let retry_after = if status.is_server_error() {
                 requested
@@ -336,35 +392,83 @@ async fn interpret(
     Err(CallFault::Permanent { reason, may_have_run, detail })
 }
 
-/// The body of a response as JSON. A body that is too large for a message is stored, and the result is the reference to it,
-/// unless the request selects its output from the body.
+/// What a response means, and the response as it was. Its body is read only if its meaning depends on it.
+async fn meaning(
+    mut response: Response,
+    request: &StepRequest,
+) -> Result<(ResponseMeaning, Response), CallFault> {
+    let status = response.status();
+    let of = |value: &Value| request.responses.meaning(status.as_u16(), value, Timestamp::now());
+    if !request.responses.is_conditional(status.as_u16()) {
+        return Ok((of(&Value::Null), response));
+    }
+    let ReceivedBody { bytes, is_complete } = match status.is_success() {
+        true => body(&mut response, request).await?,
+        false => error_body(&mut response, request).await,
+    };
+    let value = is_complete.then(|| body_value(&bytes)).flatten();
+    let meaning = of(&response_value(status.as_u16(), response.headers(), value));
+    let mut again = http::Response::new(Body::default());
+    (*again.status_mut(), *again.headers_mut()) = (status, response.headers().clone());
+    let first = stream::once(async { Ok(bytes::Bytes::from(bytes)) });
+    *again.body_mut() = match (is_complete, status.is_success()) {
+        (true, _) => Body::wrap_stream(first),
+        (false, true) => {
+            Body::wrap_stream(first.chain(response.bytes_stream().map_err(io::Error::other)))
+        }
+        // It broke, took too long, or is too large: no second reader waits for the rest or takes it for complete.
+        (false, false) => Body::wrap_stream(first.chain(stream::once(async {
+            Err(io::Error::other("the rest of the body is not read"))
+        }))),
+    };
+    Ok((meaning, again.into()))
+}
+
+/// The body of a response as a value. A body that is no text or too large for a message is stored, and the result is the
+/// reference to it, unless the request selects its output from the body.
 async fn output_body(
     mut response: Response,
     request: &StepRequest,
     payloads: Option<&Payloads>,
 ) -> Result<Value, CallFault> {
-    let key = response_key(request);
-    match (body(&mut response, request).await?, payloads, key) {
-        (ReceivedBody { bytes, is_complete: true }, ..) => json_body(&bytes),
-        (ReceivedBody { bytes, is_complete: false }, Some(payloads), Some(key)) => {
-            let reference = payloads.store(key, bytes, response).await?;
-            Ok(reference.to_value())
+    let ReceivedBody { bytes, is_complete } = body(&mut response, request).await?;
+    let value = is_complete.then(|| body_value(&bytes)).flatten();
+    // Text may be longer as JSON than it was.
+    let fits = value.as_ref().is_some_and(|value| size_error("output", value).is_none());
+    match (value, payloads, response_key(request)) {
+        (Some(value), Some(_), Some(_)) if fits => Ok(value),
+        (Some(value), None, _) | (Some(value), _, None) => Ok(value),
+        (_, Some(payloads), Some(key)) => {
+            Ok(payloads.store(key, bytes, response).await?.to_value())
         }
-        (ReceivedBody { .. }, ..) => Err(too_large_response(request)),
+        (None, ..) if is_complete => Ok(not_text(&bytes)),
+        (None, ..) => Err(too_large_response(request)),
     }
 }
 
 /// Why a service refused the request: the reason without payload, and what the service said.
-async fn refusal(response: Response, request: &StepRequest) -> (String, Option<ErrorDetail>) {
+async fn refusal(mut response: Response, request: &StepRequest) -> (String, Option<ErrorDetail>) {
     let status = response.status();
     let is_problem = is_problem_document(response.headers());
-    let ReceivedBody { mut bytes, is_complete } = error_body(response, request).await;
+    let target = redirect_target(&response);
+    let ReceivedBody { mut bytes, is_complete } = error_body(&mut response, request).await;
     let title = if is_problem && is_complete { problem_title(&bytes) } else { None };
     if !is_complete && !bytes.is_empty() {
         bytes.extend_from_slice("…".as_bytes());
     }
     let title = title.map(|title| format!(": {title}")).unwrap_or_default();
-    (format!("HTTP {status}{title}"), ErrorDetail::of_body(&bytes))
+    (format!("HTTP {status}{target}{title}"), ErrorDetail::of_body(&bytes))
+}
+
+/// Where a redirect leads, for a reason: scheme, host and port. A path may be payload.
+fn redirect_target(response: &Response) -> String {
+    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let location = location.filter(|_| response.status().is_redirection());
+    let target = location.and_then(|location| Url::parse(location).ok());
+    let target = target.filter(|target| matches!(target.scheme(), "http" | "https"));
+    target
+        .map(|target| format!(" to {}", target.origin().ascii_serialization()))
+        .unwrap_or_default()
 }
 
 /// Whether a body is a problem document (RFC 9457). The `title` of any other body may be payload.

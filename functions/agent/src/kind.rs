@@ -102,6 +102,7 @@ impl AnyService {
                 call_timeout: config.call_timeout.0,
                 signer,
                 auth: config.auth.0.clone(),
+                key_format: config.idempotency_key.clone(),
                 payloads,
             };
             return Ok(Self::Http(HttpService::new(settings)?));

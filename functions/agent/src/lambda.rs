@@ -14,20 +14,23 @@
 //!
 //! <https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html>
 
-use std::time::Duration;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::json;
-use steward_core::model::{messages::StepRequest, responses::ResponseClass};
+use serde_json::{Value, json};
+use steward_core::model::{
+    messages::StepRequest,
+    responses::{ClassifiedResponse, ResponseMeaning},
+};
 use steward_runtime::trace::TraceSpan;
 
 use crate::{
     arn::TargetKind,
     attempt::CallFault,
     aws_api::{ApiError, ApiRequest, ApiResponse, AwsApi, payload},
-    response::CallResponse,
-    transport::{error_word, json_body},
+    response::{CallResponse, response_value},
+    response_body::{body_value, not_text},
+    transport::error_word,
 };
 
 /// What the agent calls.
@@ -116,7 +119,13 @@ fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse
     if response.headers.contains_key("x-amz-function-error") {
         return function_error(request, response);
     }
-    Ok(response.with_body(json_body(response.body.as_ref().map_err(Clone::clone)?)?))
+    Ok(response.with_body(body(response)))
+}
+
+/// What the function returned.
+fn body(response: &ApiResponse) -> Result<Value, CallFault> {
+    let bytes = response.body.as_ref().map_err(Clone::clone)?;
+    Ok(body_value(bytes).unwrap_or_else(|| not_text(bytes)))
 }
 
 fn error(response: &ApiResponse) -> ApiError {
@@ -132,26 +141,32 @@ fn function_error(
     request: &StepRequest,
     response: &ApiResponse,
 ) -> Result<CallResponse, CallFault> {
-    // The result of a function that ended with an error need not be JSON.
-    let result = response.body.as_deref().ok().and_then(|body| json_body(body).ok());
-    let kind = result.as_ref().and_then(|result| error_word(result.get("errorType")?.as_str()?));
+    let result = body(response).unwrap_or_default();
+    let kind = result.get("errorType").and_then(|kind| error_word(kind.as_str()?));
     let reason = match kind {
         Some(kind) => format!("the function failed: {kind}"),
         None => "the function failed".to_owned(),
     };
     let detail = response.detail();
-    match request.responses.overridden(FUNCTION_ERROR_STATUS) {
-        None | Some(ResponseClass::Unknown) => {
-            Err(CallFault::Permanent { reason, may_have_run: true, detail })
+    let value = response_value(FUNCTION_ERROR_STATUS, &response.headers, Some(result.clone()));
+    let ResponseMeaning { class, pause } = request.responses.meaning_or(
+        ClassifiedResponse::Unknown,
+        FUNCTION_ERROR_STATUS,
+        &value,
+        Timestamp::now(),
+    );
+    match class {
+        ClassifiedResponse::Completed => Ok(response.with_body(Ok(result))),
+        // Lambda is available, whatever the function does.
+        ClassifiedResponse::Retry { may_have_run } => {
+            let retry_after = Some(pause.unwrap_or_default());
+            Err(CallFault::Transient { reason, retry_after, may_have_run, detail })
         }
-        Some(ResponseClass::Failed) => {
+        ClassifiedResponse::Failed => {
             Err(CallFault::Permanent { reason, may_have_run: false, detail })
         }
-        // Lambda is available, whatever the function does.
-        Some(ResponseClass::Retry) => {
-            let retry_after = Some(Duration::ZERO);
-            Err(CallFault::Transient { reason, retry_after, may_have_run: true, detail })
+        ClassifiedResponse::Unknown | ClassifiedResponse::Conflict => {
+            Err(CallFault::Permanent { reason, may_have_run: true, detail })
         }
-        Some(ResponseClass::Completed) => Ok(response.with_body(result.unwrap_or_default())),
     }
 }

@@ -23,8 +23,8 @@ use steward_core::{
     engine::effect::Effect,
     intake::{BatchWait, used_share},
     model::{
-        messages::{ReplyOutcome, StepReply, Wake, WakeCause},
-        names::{AgentName, TaskId},
+        messages::{OverdueCall, ReplyOutcome, StepReply, Wake, WakeCause},
+        names::AgentName,
         time::{Timing, earlier},
     },
     rate::RateLimit,
@@ -49,6 +49,7 @@ pub mod attempt;
 mod aws_api;
 mod call_fault;
 pub mod config;
+mod connection_fault;
 pub mod credentials;
 mod events;
 mod headers;
@@ -58,6 +59,8 @@ mod lambda;
 pub mod oauth;
 pub mod payloads;
 pub mod response;
+mod response_body;
+mod retry_after;
 pub mod runner;
 #[cfg(feature = "secrets")]
 pub mod secret;
@@ -111,8 +114,8 @@ impl<S> Agent<S> {
 enum MessageResult {
     /// The reply to the scheduler.
     Reply(ReceivedMessage, Box<StepReply>),
-    /// The scheduler has to recover the task.
-    Overdue(ReceivedMessage, TaskId),
+    /// The outcome of a call of this request is not known.
+    Overdue(ReceivedMessage, Box<StepRequest>),
     /// Nothing is sent for the message with this id.
     Silent(String),
     /// SQS has to deliver the message again.
@@ -201,9 +204,9 @@ async fn send_replies<P: Ports>(
                 let ReceivedMessage { traceparent, tenant, .. } = message;
                 effects.push(OutgoingEffect { effect: Effect::Reply(*reply), traceparent, tenant });
             }
-            MessageResult::Overdue(message, task_id) => {
+            MessageResult::Overdue(message, request) => {
                 owners.push(message.message_id);
-                let effect = overdue_wake(task_id, ports.timing());
+                let effect = overdue_wake(*request, ports.timing());
                 effects.push(OutgoingEffect {
                     effect,
                     traceparent: message.traceparent,
@@ -252,14 +255,16 @@ async fn handle_message<P: Ports, S: RemoteService>(
         request: &request,
         traceparent: message.traceparent.as_deref(),
         redelivered: message.redelivered,
+        redelivered_again: message.redelivered_again,
         sent_at: message.sent_at,
+        first_received_at: message.first_received_at,
     };
     let Agent { service, breaker, rate, .. } = agent;
     let result = run_attempt(ports, breaker, rate, service, delivered, deadline).await;
     span.end(outcome_name(&result));
     match result {
         AttemptResult::Reply(reply) => MessageResult::Reply(message, reply),
-        AttemptResult::Overdue => MessageResult::Overdue(message, request.task_id),
+        AttemptResult::Overdue => MessageResult::Overdue(message, request),
         AttemptResult::Silent => MessageResult::Silent(message.message_id),
         AttemptResult::Requeued => MessageResult::Requeued,
     }
@@ -267,8 +272,10 @@ async fn handle_message<P: Ports, S: RemoteService>(
 
 /// Wakes the scheduler when the attempt is past due by every clock: the agent's clock may be ahead of the scheduler's by
 /// the clock skew, and the scheduler waits for as long again.
-fn overdue_wake(task_id: TaskId, timing: Timing) -> Effect {
-    let wake = Wake { task_id, cause: WakeCause::Overdue };
+fn overdue_wake(request: StepRequest, timing: Timing) -> Effect {
+    let StepRequest { task_id, step, action, attempt, incarnation, agent, .. } = request;
+    let call = OverdueCall { step, action, attempt, incarnation, agent: Some(agent) };
+    let wake = Wake { task_id, cause: WakeCause::Overdue, call: Some(call) };
     Effect::Wake { wake, after: timing.clock_skew * 2 }
 }
 
@@ -314,9 +321,11 @@ mod tests {
             message_id: "m".to_owned(),
             body,
             redelivered: false,
+            redelivered_again: false,
             first_delivery: true,
             traceparent: None,
             sent_at: Some(at(sent_at)),
+            first_received_at: None,
             queue: None,
             sender_id: None,
             redriven: false,

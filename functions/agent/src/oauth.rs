@@ -21,7 +21,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     attempt::CallFault,
-    transport::{error_word, not_sent, retry_after},
+    connection_fault,
+    retry_after::retry_after,
+    transport::{error_word, not_sent},
 };
 
 /// The lifetime of a token whose response names none.
@@ -265,12 +267,10 @@ fn unavailable(reason: &str, retry_after: Option<Duration>) -> CallFault {
 }
 
 fn broken(error: &reqwest::Error) -> CallFault {
-    let reason = match (error.is_connect(), error.is_timeout()) {
-        (_, true) => "no answer in time",
-        (true, false) => "no connection",
-        (false, false) => "the connection broke",
-    };
-    unavailable(reason, None)
+    match error.is_timeout() {
+        true => unavailable("no answer in time", None),
+        false => unavailable(&connection_fault::reason(error), None),
+    }
 }
 
 fn unreadable() -> CallFault {

@@ -24,7 +24,8 @@ use tokio::sync::Semaphore;
 
 use crate::{
     attempt::CallFault,
-    transport::{broken_connection, not_sent, unusable_response},
+    connection_fault::broken_connection,
+    transport::{not_sent, unusable_response},
 };
 
 /// Responses that are stored at the same time. Each holds one part of 5 MiB in memory; the others wait.

@@ -16,13 +16,13 @@ pub struct CallResponse {
     pub status: u16,
     /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The body. Without an `output` in the request, it is the output of the step.
-    pub body: Value,
+    /// The body, or why there is none. Without an `output` in the request, it is the output of the step.
+    pub body: Result<Value, CallFault>,
 }
 
 impl From<Value> for CallResponse {
     fn from(body: Value) -> Self {
-        Self { status: 200, headers: HeaderMap::new(), body }
+        Self { status: 200, headers: HeaderMap::new(), body: Ok(body) }
     }
 }
 
@@ -31,24 +31,40 @@ impl CallResponse {
     ///
     /// # Errors
     /// The template cannot be evaluated with this response, or the result is too large. The step has run, and a retry
-    /// would fail too.
+    /// would fail too. Or the output needs the body, and there is none.
     pub fn output(self, template: Option<&Template>) -> Result<Value, CallFault> {
-        let Some(template) = template else { return Ok(self.body) };
-        let Self { status, headers, body } = self;
-        let mut response = json!({ "status": status, "headers": by_name(&headers) });
-        if let Some(fields) = response.as_object_mut() {
-            // Moved, because it may be large.
-            fields.insert("body".to_owned(), body);
-        }
-        let scope = Scope { response: Some(&response), ..Scope::default() };
-        let output = template
-            .render(scope)
-            .map_err(|error| unusable_response(&format!("output: {error}")))?;
+        let output = match template {
+            Some(template) => self.select(template)?,
+            None => self.body?,
+        };
         match size_error("output", &output) {
             Some(reason) => Err(unusable_response(&reason)),
             None => Ok(output),
         }
     }
+
+    fn select(self, template: &Template) -> Result<Value, CallFault> {
+        let Self { status, headers, body } = self;
+        let (body, missing) = match body {
+            Ok(body) => (Some(body), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        let response = response_value(status, &headers, body);
+        let scope = Scope { response: Some(&response), ..Scope::default() };
+        template.render(scope).map_err(|error| {
+            missing.unwrap_or_else(|| unusable_response(&format!("output: {error}")))
+        })
+    }
+}
+
+/// A response as expressions read it. Without a body, a template that reads it fails.
+pub(crate) fn response_value(status: u16, headers: &HeaderMap, body: Option<Value>) -> Value {
+    let mut response = json!({ "status": status, "headers": by_name(headers) });
+    if let (Some(body), Some(fields)) = (body, response.as_object_mut()) {
+        // Moved, because it may be large.
+        fields.insert("body".to_owned(), body);
+    }
+    response
 }
 
 /// The headers by their names in lower case. Several values of one name are joined with `, ` (RFC 9110, 5.3). A value that
@@ -64,7 +80,7 @@ fn by_name(headers: &HeaderMap) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use reqwest::header::{HeaderName, HeaderValue};
-    use steward_core::limits;
+    use steward_core::{expression::scope::FIELDS, limits};
 
     use super::*;
 
@@ -73,7 +89,7 @@ mod tests {
         for (name, value) in [("etag", "v7"), ("link", "a"), ("link", "b")] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        CallResponse { status: 201, headers, body }
+        CallResponse { status: 201, headers, body: Ok(body) }
     }
 
     fn output(body: Value, template: Value) -> Result<Value, CallFault> {
@@ -93,6 +109,9 @@ mod tests {
         let expected =
             json!({ "ids": ["ch-1", "ch-2"], "etag": "v7", "links": "a, b", "status": 201 });
         assert_eq!(output(body, template), Ok(expected));
+        let whole = output(json!(1), json!("${ response }")).unwrap();
+        let (_, known) = FIELDS.into_iter().find(|(name, _)| *name == "response").unwrap();
+        assert!(whole.as_object().unwrap().keys().eq(known));
     }
 
     #[test]
@@ -109,5 +128,16 @@ mod tests {
             };
             assert!(!reason.contains("s3cret"), "{reason}");
         }
+    }
+
+    /// `1e15` becomes `1000000000000000.0` in the message of the reply.
+    #[test]
+    fn a_body_that_is_too_large_in_the_reply_is_a_failure_of_a_step_that_has_run() {
+        let Err(CallFault::Permanent { reason, may_have_run: true, .. }) =
+            response(json!(vec![1e15; 7_000])).output(None)
+        else {
+            panic!("it is not refused");
+        };
+        assert_eq!(reason, "an output of 133001 bytes; the limit is 131072");
     }
 }

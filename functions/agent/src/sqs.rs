@@ -122,5 +122,5 @@ fn outcome(message: &str, response: &ApiResponse) -> Result<CallResponse, CallFa
     if let (Some(number), Some(output)) = (text("SequenceNumber"), output.as_object_mut()) {
         output.insert("sequence_number".to_owned(), number.into());
     }
-    Ok(response.with_body(output))
+    Ok(response.with_body(Ok(output)))
 }

@@ -1,24 +1,17 @@
-//! What all kinds of agents share: the HTTP client, spans, bodies, and the faults of connections.
+//! What all kinds of agents share: the HTTP client, spans, and reading bodies up to a limit.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use reqwest::{
-    Certificate, Client, Response,
-    header::{HeaderMap, RETRY_AFTER},
-};
-use serde_json::Value;
-use steward_core::{
-    limits,
-    model::{integers::check_integers, messages::StepRequest},
-};
+use reqwest::{Certificate, Client, ClientBuilder, Response};
+use steward_core::{limits, model::messages::StepRequest};
 use steward_runtime::trace::{SpanKind, TraceSpan};
 use tokio::time::{Instant, timeout_at};
 
-use crate::call_fault::CallFault;
+use crate::{call_fault::CallFault, connection_fault::broken_connection};
 
-/// How long an idle connection to a service is kept. While Lambda has frozen the function, the service may close the
-/// connection, and a call over it would fail without need.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an idle connection to a service is kept: shorter than servers do, some of which close it after 2 s. A call over
+/// a connection that the service closes at that moment would fail without need.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// The longest name of an error that a reason contains, in bytes.
 const ERROR_NAME_BYTES_MAX: usize = 100;
@@ -33,12 +26,23 @@ pub(crate) fn client_trusting(
     call_timeout: Duration,
     authorities: Vec<Certificate>,
 ) -> reqwest::Result<Client> {
+    builder(call_timeout, authorities).build()
+}
+
+/// The same, which opens a connection for each call.
+pub(crate) fn single_use_client(
+    call_timeout: Duration,
+    authorities: Vec<Certificate>,
+) -> reqwest::Result<Client> {
+    builder(call_timeout, authorities).pool_max_idle_per_host(0).build()
+}
+
+fn builder(call_timeout: Duration, authorities: Vec<Certificate>) -> ClientBuilder {
     Client::builder()
         .tls_certs_merge(authorities)
         .timeout(call_timeout)
         .pool_idle_timeout(IDLE_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
-        .build()
 }
 
 /// Begins the span of one call.
@@ -57,23 +61,6 @@ pub(crate) fn end_call<T>(span: TraceSpan, result: &Result<T, CallFault>) {
         Err(CallFault::Conflict { .. }) => span.fail("conflict"),
         Err(CallFault::TimedOut { .. }) => span.fail("timed out"),
     }
-}
-
-/// A JSON body, or null if the body is empty.
-pub(crate) fn json_body(bytes: &[u8]) -> Result<Value, CallFault> {
-    if bytes.is_empty() {
-        return Ok(Value::Null);
-    }
-    let output: Value = serde_json::from_slice(bytes)
-        .map_err(|error| unusable_response(&format!("the response is not JSON: {error}")))?;
-    if let Err(error) = std::str::from_utf8(bytes).map_or(Ok(()), check_integers) {
-        return Err(unusable_response(&format!("the response has {error}")));
-    }
-    if limits::nests_too_deep(&output) {
-        let max = limits::JSON_DEPTH_MAX;
-        return Err(unusable_response(&format!("the response nests deeper than {max} levels")));
-    }
-    Ok(output)
 }
 
 /// The largest body of a response to a request, in bytes. If the request selects its output from the response, the body may
@@ -129,7 +116,7 @@ pub(crate) struct ReceivedBody {
 const ERROR_BODY_WITHIN: Duration = Duration::from_secs(2);
 
 /// The body of an error. That the body is too large, breaks off or takes too long does not change what the status says.
-pub(crate) async fn error_body(mut response: Response, request: &StepRequest) -> ReceivedBody {
+pub(crate) async fn error_body(response: &mut Response, request: &StepRequest) -> ReceivedBody {
     let mut bytes = Vec::new();
     let half = Duration::from_millis(request.call_within_ms / 2);
     let end = Instant::now() + half.min(ERROR_BODY_WITHIN);
@@ -141,31 +128,6 @@ pub(crate) async fn error_body(mut response: Response, request: &StepRequest) ->
         }
     }
     ReceivedBody { bytes, is_complete: false }
-}
-
-/// `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
-pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).ok(),
-    }
-}
-
-/// The fault of a call without a complete response.
-pub(crate) fn broken_connection(error: &reqwest::Error) -> CallFault {
-    let reason = match (error.is_timeout(), error.is_connect()) {
-        (true, false) => return CallFault::TimedOut { reason: "the call timed out".to_owned() },
-        (_, true) => "no connection",
-        (false, false) => "the connection broke",
-    };
-    let may_have_run = !error.is_connect();
-    CallFault::Transient {
-        reason: reason.to_owned(),
-        retry_after: None,
-        may_have_run,
-        detail: None,
-    }
 }
 
 /// A fault of a request that was not sent.
@@ -184,23 +146,4 @@ pub(crate) fn error_word(name: &str) -> Option<&str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'$');
     let is_word = (1..=ERROR_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
     is_word.then_some(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use reqwest::header::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
-        let wait = |text: &'static str| {
-            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]), now)
-        };
-        assert_eq!(wait("120"), Some(Duration::from_secs(120)));
-        assert_eq!(wait("Fri, 20 Nov 2026 12:01:00 GMT"), Some(Duration::from_secs(60)));
-        assert_eq!(wait("Fri, 20 Nov 2026 11:00:00 GMT"), None);
-        assert_eq!(wait("soon"), None);
-    }
 }

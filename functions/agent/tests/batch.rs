@@ -67,7 +67,7 @@ async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
     let ports = MemoryPorts::default();
     let calls = Arc::new(AtomicU32::new(0));
     let counted = calls.clone();
-    let service = FakeService::planned(move |_| {
+    let service = FakeService::planned(move |_, _| {
         counted.fetch_add(1, Ordering::Relaxed);
         CallPlan::without_effect(0, Reply::NoConnection)
     });
@@ -122,7 +122,7 @@ fn environment_variables_configure_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_ends_at_complete_by_wakes_the_scheduler_and_is_acknowledged() {
     let ports = MemoryPorts::default();
-    let service = FakeService::planned(|_| CallPlan::success(0, Value::Null).silent());
+    let service = FakeService::planned(|_, _| CallPlan::success(0, Value::Null).silent());
     let agent = Agent::new("a".parse().unwrap(), service, BreakerSettings::default());
     let deadline = Timestamp::UNIX_EPOCH + 600 * SECOND;
     let response = handle(&ports, &agent, event(2), deadline).await;
@@ -130,7 +130,12 @@ async fn an_attempt_that_ends_at_complete_by_wakes_the_scheduler_and_is_acknowle
     let sent = ports.channel().take(&Queue::Scheduler);
     let mut woken: Vec<_> = sent.iter().map(|message| message.body.as_str()).collect();
     woken.sort_unstable();
-    let wake = |n| json!({ "type": "wake", "task_id": format!("t-{n}"), "cause": "overdue" });
-    assert_eq!(woken, [wake(0).to_string(), wake(1).to_string()]);
+    let wake = |n| {
+        let call =
+            json!({ "step": "s", "action": "do", "attempt": 1, "incarnation": 7, "agent": "a" });
+        json!({ "type": "wake", "task_id": format!("t-{n}"), "cause": "overdue", "call": call })
+    };
+    let woken: Vec<Value> = woken.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
+    assert_eq!(woken, [wake(0), wake(1)]);
     assert!(sent.iter().all(|message| message.delay == 4 * SECOND), "{sent:?}");
 }

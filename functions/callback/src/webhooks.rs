@@ -31,7 +31,8 @@ use steward_core::{
     limits,
     model::json_text::to_json_value,
     webhook::{
-        Claim, SignatureRefusal, Webhook, WebhookEvent, WebhookReceipt, WebhookSecrets, Webhooks,
+        SignatureRefusal, Webhook, WebhookClaim, WebhookEvent, WebhookReceipt, WebhookSecrets,
+        Webhooks,
     },
 };
 use steward_http::{ProblemType, unavailable, untyped_problem, wrong_method};
@@ -257,9 +258,9 @@ where
                 source: error.into(),
             })?;
         match WebhookReceipt::claim(receipt, now) {
-            Claim::Duplicate => Ok(None),
-            Claim::Busy => Err(Refused::Busy),
-            Claim::Publish(receipt) => {
+            WebhookClaim::Duplicate => Ok(None),
+            WebhookClaim::Busy => Err(Refused::Busy),
+            WebhookClaim::Publish(receipt) => {
                 let claimed = record(key, revision + 1, receipt);
                 match self.ports.store().save_shared_record(&claimed).await? {
                     SharedSaveOutcome::Saved => Ok(Some((receipt, revision + 1))),

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 
-use crate::{caller::Caller, page::Failure};
+use crate::{caller::ConsoleCaller, page::Failure};
 
 /// The content security policy: no resources of other sites, nothing inline, no embedding in frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
@@ -17,7 +17,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:;
 
 /// Rejects requests without a caller, and commands that the page of another site makes a browser send (CSRF).
 pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
-    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+    let Some(caller) = request.extensions().get::<ConsoleCaller>().cloned() else {
         return Failure::Unauthorized.page(None);
     };
     if is_of_other_site(&request) {
@@ -53,7 +53,7 @@ fn is_of_other_site(request: &Request) -> bool {
 
 /// Rejects callers that may not send commands.
 pub(crate) async fn require_operator(request: Request, next: Next) -> Response {
-    match request.extensions().get::<Caller>() {
+    match request.extensions().get::<ConsoleCaller>() {
         Some(caller) if caller.may_act => next.run(request).await,
         caller => Failure::Forbidden.page(caller),
     }

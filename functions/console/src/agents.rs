@@ -8,7 +8,7 @@ use steward_operator::agents::{breaker_state, problems};
 use steward_runtime::ports::Ports;
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     page::{Failure, Frame, render},
 };
@@ -52,7 +52,7 @@ impl AgentRow {
 
 pub(crate) async fn list(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
 ) -> Result<Response, Failure> {
     let frame = Frame::new("Agents", "agents", &caller);
     let statuses = Box::pin(agent_statuses(&console.ports)).await?;

@@ -30,7 +30,7 @@ use steward_runtime::{
 use uuid::Uuid;
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     filter::{Filter, PageCursor, SearchResult},
     page::{Failure, Frame, STATES, render, required_reason},
@@ -118,7 +118,7 @@ impl BulkFormPage {
 
 pub(crate) async fn show_form(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Query(BulkQuery { action, before }): Query<BulkQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
@@ -136,7 +136,7 @@ pub(crate) async fn show_form(
 
 pub(crate) async fn create_run(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Form(form): Form<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
     let run = run_of_form(&console, caller, &form)?;
@@ -151,7 +151,7 @@ pub(crate) async fn create_run(
 /// The run that a form describes.
 fn run_of_form(
     console: &Console,
-    caller: Caller,
+    caller: ConsoleCaller,
     form: &[(String, String)],
 ) -> Result<BulkCommand, Failure> {
     let field = |name: &str| {
@@ -261,7 +261,7 @@ enum CommandResult {
 
 pub(crate) async fn show_run(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path(id): Path<String>,
     Query(RunQuery { unsent }): Query<RunQuery>,
     uri: Uri,
@@ -283,7 +283,7 @@ fn title(run: &BulkCommand) -> String {
 
 pub(crate) async fn resend(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     // The console vouches for the name of the person who sends now, not for a name that it reads.

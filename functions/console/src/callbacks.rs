@@ -21,7 +21,7 @@ use steward_operator::masked_documents::{HiddenValues, masked_document};
 use steward_runtime::ports::{Definitions, Ports, StateStore};
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     filter::{Filter, PageCursor, SearchResult},
     page::{Failure, Frame, render},
@@ -67,7 +67,7 @@ struct AwaitedCallback {
 
 pub(crate) async fn list(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Query(query): Query<CallbacksQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {

@@ -13,7 +13,7 @@ pub const FORWARDED: [&str; 3] = ["x-forwarded-email", "x-forwarded-user", "x-fo
 
 /// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
+pub struct ConsoleCaller {
     /// The name, which is recorded with commands.
     pub name: String,
     /// Whether the caller may send commands, or only read.
@@ -43,7 +43,7 @@ impl IdentityPatterns {
     }
 }
 
-impl Caller {
+impl ConsoleCaller {
     /// The caller with the IAM identity `arn`, or, if that is a proxy, the person whom its headers name. `None` if a proxy
     /// names no person.
     #[must_use]
@@ -86,9 +86,9 @@ mod tests {
         arn: &str,
         operators: &str,
         pairs: &[(&'static str, &'static str)],
-    ) -> Option<Caller> {
+    ) -> Option<ConsoleCaller> {
         let proxies = "arn:aws:sts::123456789012:assumed-role/Proxy/*".parse().unwrap();
-        Caller::of(arn, &headers(pairs), &operators.parse().unwrap(), &proxies)
+        ConsoleCaller::of(arn, &headers(pairs), &operators.parse().unwrap(), &proxies)
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         {
             assert_eq!(
                 of(operators),
-                Caller { name: PERSON.to_owned(), may_act: false },
+                ConsoleCaller { name: PERSON.to_owned(), may_act: false },
                 "{operators}"
             );
         }
@@ -111,7 +111,7 @@ mod tests {
     fn headers_about_the_caller_are_trusted_only_from_a_proxy() {
         let pairs =
             [("x-forwarded-email", "ada@example.com"), ("x-forwarded-groups", "eng, on-call")];
-        let ada = |may_act| Some(Caller { name: "ada@example.com".to_owned(), may_act });
+        let ada = |may_act| Some(ConsoleCaller { name: "ada@example.com".to_owned(), may_act });
         assert_eq!(caller(PROXY, "group:on-call", &pairs), ada(true));
         assert_eq!(caller(PROXY, "user:ada@example.com", &pairs), ada(true));
         assert_eq!(caller(PROXY, "group:other", &pairs), ada(false));

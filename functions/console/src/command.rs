@@ -17,7 +17,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_core::{
     limits,
     model::{
@@ -39,11 +39,11 @@ use steward_runtime::{
 
 use crate::{
     answer_form::{self, AnswerField, FieldKind},
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     console_command::{ConsoleCommand, new_command_id},
+    loaded_task::{LoadedTask, pretty_json},
     page::{Failure, Frame, REASON_MISSING, render},
-    task_data::{TaskData, pretty_json},
 };
 
 /// The largest number of steps that a form offers.
@@ -61,6 +61,7 @@ pub(crate) struct CommandForm {
     base: String,
     /// The output, as JSON.
     output: Option<String>,
+    new_key: Option<String>,
     did_not_run: Option<String>,
     command_id: Option<CommandId>,
     /// Present if the form asks for a preview only.
@@ -79,13 +80,13 @@ pub(crate) struct FormQuery {
 
 pub(crate) async fn show_form(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path((id, name)): Path<(String, String)>,
     Query(query): Query<FormQuery>,
 ) -> Result<Response, Failure> {
     let kind = ConsoleCommand::from_name(&name)?;
     let step = parse_step(&query.step)?;
-    let mut data = TaskData::read(&console, &id, step.as_ref()).await?;
+    let mut data = LoadedTask::read(&console, &id, step.as_ref()).await?;
     // An answer names its step, so that it never counts for another one that awaits a callback by then.
     let only = match data.awaiting_parts().as_slice() {
         [only] if kind.is_answer() => Some(only.clone()),
@@ -109,12 +110,12 @@ pub(crate) async fn show_form(
 
 pub(crate) async fn submit(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path((id, name)): Path<(String, String)>,
     Form(form): Form<CommandForm>,
 ) -> Result<Response, Failure> {
     let kind = ConsoleCommand::from_name(&name)?;
-    let mut data = TaskData::read(&console, &id, parse_step(&form.step)?.as_ref()).await?;
+    let mut data = LoadedTask::read(&console, &id, parse_step(&form.step)?.as_ref()).await?;
     let command_id = form.command_id.clone().or_else(new_command_id);
     let command_id =
         command_id.ok_or_else(|| Failure::BadRequest("the form has no command id".to_owned()))?;
@@ -183,7 +184,7 @@ pub(crate) fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
 
 /// The action that a form describes.
 fn action_of_form(
-    data: &TaskData,
+    data: &LoadedTask,
     kind: ConsoleCommand,
     form: &CommandForm,
 ) -> Result<CommandAction, String> {
@@ -192,7 +193,9 @@ fn action_of_form(
         return Err("choose the step".to_owned());
     }
     let input = match &form.input {
-        Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,
+        Some(text) if kind == ConsoleCommand::Resubmit => {
+            input_patch(data, form, text)?.or_else(|| form.new_key.is_some().then(|| json!({})))
+        }
         Some(_) | None => None,
     };
     let output = match (&form.output, answer_fields(data, kind, form)) {
@@ -206,7 +209,7 @@ fn action_of_form(
 
 /// The fields of the answer that an approval needs. `None` if its schema has no simple form.
 fn answer_fields(
-    data: &TaskData,
+    data: &LoadedTask,
     kind: ConsoleCommand,
     form: &CommandForm,
 ) -> Option<Vec<AnswerField>> {
@@ -216,7 +219,7 @@ fn answer_fields(
 }
 
 /// The merge patch from the current input to the edited input; `None` if they are equal.
-fn input_patch(data: &TaskData, form: &CommandForm, text: &str) -> Result<Option<Value>, String> {
+fn input_patch(data: &LoadedTask, form: &CommandForm, text: &str) -> Result<Option<Value>, String> {
     let edited = parse_json("input", text)?;
     let patch = mask::patch_from_edit(&data.plan.mask, data.input(), &edited)?;
     if patch.is_some() && form.base != input_version(&data.task) {
@@ -248,11 +251,11 @@ struct DryRun {
 impl DryRun {
     /// The dry run for an empty form. The effects of an answer that must obey a schema are not known yet.
     fn before_input(
-        data: &TaskData,
+        data: &LoadedTask,
         kind: ConsoleCommand,
         step: Option<Part>,
         form: &CommandForm,
-        caller: &Caller,
+        caller: &ConsoleCaller,
     ) -> Self {
         let callback = data.callback(step.as_ref()).filter(|_| kind == ConsoleCommand::Approve);
         if callback.is_none_or(|callback| callback.answer.is_none()) {
@@ -261,7 +264,12 @@ impl DryRun {
         Self { effects: Vec::new(), ..Self::of(data, kind.probe(step), form, caller) }
     }
 
-    fn of(data: &TaskData, action: CommandAction, form: &CommandForm, caller: &Caller) -> Self {
+    fn of(
+        data: &LoadedTask,
+        action: CommandAction,
+        form: &CommandForm,
+        caller: &ConsoleCaller,
+    ) -> Self {
         let preview = |action| data.dry_run(action, caller, form.reason.trim());
         let reason = match preview(action.clone()) {
             Preview::Does(effects) => return Self { effects, ..Self::default() },
@@ -323,13 +331,13 @@ struct CommandPage<'s> {
 
 impl<'s> CommandPage<'s> {
     fn of(
-        data: &'s TaskData,
+        data: &'s LoadedTask,
         kind: ConsoleCommand,
-        caller: &Caller,
+        caller: &ConsoleCaller,
         form: CommandForm,
         dry_run: DryRun,
     ) -> Self {
-        let TaskData { task, plan, .. } = data;
+        let LoadedTask { task, plan, .. } = data;
         let title = format!("{} {}", kind.label(), task.task_id);
         let input = form.input.clone();
         let input = input.unwrap_or_else(|| pretty_json(&mask::apply(&plan.mask, data.input())));
@@ -356,11 +364,11 @@ impl<'s> CommandPage<'s> {
 }
 
 /// The steps and items for which the command would be accepted.
-fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec<Part> {
+fn accepted_steps(data: &LoadedTask, kind: ConsoleCommand, caller: &ConsoleCaller) -> Vec<Part> {
     if !kind.takes_step() {
         return Vec::new();
     }
-    let TaskData { task, plan, .. } = data;
+    let LoadedTask { task, plan, .. } = data;
     let begun = task.started_parts().map(|(part, _)| part);
     let steps = plan.steps.keys().cloned().map(Part::from);
     let first = if kind.is_answer() { data.awaiting_parts() } else { data.stuck_parts() };

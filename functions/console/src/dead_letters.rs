@@ -35,7 +35,7 @@ use steward_runtime::{
 };
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     page::{Failure, Frame, render, required_reason},
 };
@@ -87,7 +87,7 @@ struct QueueRow {
 
 pub(crate) async fn list(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     uri: Uri,
 ) -> Result<Response, Failure> {
     let watched = watched(&console).await?;
@@ -160,7 +160,7 @@ struct LetterRow {
 
 pub(crate) async fn show(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path(name): Path<String>,
     Query(redrive_result): Query<RedriveResult>,
 ) -> Result<Response, Failure> {
@@ -291,7 +291,7 @@ pub(crate) struct RedriveForm {
 
 pub(crate) async fn redrive(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path(name): Path<String>,
     Form(form): Form<RedriveForm>,
 ) -> Result<Response, Failure> {

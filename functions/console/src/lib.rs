@@ -32,15 +32,15 @@ mod console_command;
 mod dead_letters;
 mod filter;
 mod history;
+mod loaded_task;
 mod overview;
 mod page;
 mod task;
-mod task_data;
 mod tasks;
 mod workflows;
 
 pub use access::refuse_other_sites;
-use caller::Caller;
+use caller::ConsoleCaller;
 pub use console::Console;
 pub use page::out_of_time;
 
@@ -52,8 +52,8 @@ pub fn service(console: Console) -> Router {
     routes(console).route("/", get(|| async { Redirect::to(ROOT) }))
 }
 
-/// The console's routes, all below [`ROOT`], for a host that adds them to its own. Every request must carry a [`Caller`] as
-/// an extension.
+/// The console's routes, all below [`ROOT`], for a host that adds them to its own. Every request must carry a
+/// [`ConsoleCaller`] as an extension.
 pub fn routes(console: Console) -> Router {
     let read_routes = Router::new()
         .route(ROOT, get(overview::show))
@@ -81,7 +81,7 @@ pub fn routes(console: Console) -> Router {
 }
 
 /// The console's routes for a server on the local machine. Every request is from `caller`.
-pub fn routes_for(caller: Caller, console: Console) -> Router {
+pub fn routes_for(caller: ConsoleCaller, console: Console) -> Router {
     reject_foreign_hosts(routes(console).layer(Extension(caller)))
 }
 

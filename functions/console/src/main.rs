@@ -6,7 +6,9 @@ use lambda_http::{
     Error, Request, RequestExt, request::RequestContext, run, service_fn, tower::ServiceExt,
 };
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_console::{Console, caller::Caller, config::ConsoleConfig, out_of_time, service};
+use steward_console::{
+    Console, caller::ConsoleCaller, config::ConsoleConfig, out_of_time, service,
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -31,8 +33,8 @@ async fn main() -> Result<(), Error> {
 }
 
 /// The caller that the function URL authenticated; `None` if there is none.
-fn caller(request: &Request, console: &ConsoleConfig) -> Option<Caller> {
+fn caller(request: &Request, console: &ConsoleConfig) -> Option<ConsoleCaller> {
     let RequestContext::ApiGatewayV2(context) = request.request_context_ref()? else { return None };
     let arn = context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?;
-    Caller::of(arn, request.headers(), &console.operators, &console.proxies)
+    ConsoleCaller::of(arn, request.headers(), &console.operators, &console.proxies)
 }

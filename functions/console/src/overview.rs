@@ -25,7 +25,7 @@ use steward_runtime::{
 };
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     filter::Filter,
     history::{self, Minutes},
@@ -92,7 +92,7 @@ struct StoredData {
 
 pub(crate) async fn show(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     uri: Uri,
 ) -> Result<Response, Failure> {
     let frame = Frame::new("Overview", "overview", &caller).refreshed(&uri);

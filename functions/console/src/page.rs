@@ -16,7 +16,7 @@ use steward_core::{
 use steward_operator::state::{task_css_class, task_symbol};
 use steward_runtime::ports::{PortError, error_chain};
 
-use crate::caller::Caller;
+use crate::caller::ConsoleCaller;
 
 /// The error of a form without a reason.
 pub(crate) const REASON_MISSING: &str = "enter a reason; it is recorded with the command";
@@ -32,7 +32,7 @@ pub(crate) struct Frame {
     /// The highlighted section of the navigation, from [`SECTIONS`]; empty for none.
     pub(crate) section: &'static str,
     /// The caller.
-    pub(crate) caller: Option<Caller>,
+    pub(crate) caller: Option<ConsoleCaller>,
     /// When the page was made.
     pub(crate) now: Timestamp,
     /// The URL from which the page refreshes itself; `None` if it does not.
@@ -41,7 +41,11 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// The frame of a page that does not refresh itself.
-    pub(crate) fn new(title: impl Into<String>, section: &'static str, caller: &Caller) -> Self {
+    pub(crate) fn new(
+        title: impl Into<String>,
+        section: &'static str,
+        caller: &ConsoleCaller,
+    ) -> Self {
         let (title, caller, now) = (title.into(), Some(caller.clone()), Timestamp::now());
         Self { title, section, caller, now, refresh: None }
     }
@@ -109,7 +113,7 @@ impl Failure {
     }
 
     /// The error page.
-    pub(crate) fn page(&self, caller: Option<&Caller>) -> Response {
+    pub(crate) fn page(&self, caller: Option<&ConsoleCaller>) -> Response {
         if let Self::Unavailable(error) = self {
             tracing::warn!(error = error_chain(error), "page not served");
         }

@@ -32,12 +32,12 @@ use steward_operator::{
 };
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     command::parse_step,
     console::Console,
     console_command::ConsoleCommand,
+    loaded_task::{LoadedTask, pretty_json},
     page::{DurationText, Failure, Frame, render},
-    task_data::{TaskData, pretty_json},
 };
 
 /// The largest size of documents on a page, in bytes. Further documents are linked, and have pages of their own.
@@ -60,12 +60,12 @@ pub(crate) struct TaskQuery {
 
 pub(crate) async fn show(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path(id): Path<String>,
     Query(query): Query<TaskQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let mut data = TaskData::read(&console, &id, query.part()?.as_ref()).await?;
+    let mut data = LoadedTask::read(&console, &id, query.part()?.as_ref()).await?;
     loop {
         let frame = Frame::new(id.clone(), "tasks", &caller);
         // A page with one document does not change, so it is not refreshed.
@@ -110,8 +110,8 @@ struct TaskPage<'s> {
 }
 
 impl<'s> TaskPage<'s> {
-    fn of(data: &'s TaskData, console: &Console, frame: Frame, query: &TaskQuery) -> Self {
-        let TaskData { task, plan, documents, cut, now, .. } = data;
+    fn of(data: &'s LoadedTask, console: &Console, frame: Frame, query: &TaskQuery) -> Self {
+        let LoadedTask { task, plan, documents, cut, now, .. } = data;
         let view = TaskView::of(task).with_agents(task, plan);
         let lines = timeline(task, documents);
         let history = CommandEntry::all(task, &lines);
@@ -157,7 +157,7 @@ struct AvailableCommands {
 
 impl AvailableCommands {
     /// Makes a dry run of each command.
-    fn of(data: &TaskData, caller: &Caller) -> Self {
+    fn of(data: &LoadedTask, caller: &ConsoleCaller) -> Self {
         let mut commands = Self::default();
         let dry_run = |command: ConsoleCommand, step: Option<&Part>| {
             // The form asks the operator to confirm that no attempt took effect.
@@ -272,7 +272,7 @@ struct ShownDocument {
 }
 
 /// All documents of the task. With `only`, the content of that document only.
-fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
+fn shown_documents(data: &LoadedTask, only: Option<&str>) -> Vec<ShownDocument> {
     let mut remaining_bytes = SHOWN_BYTES_MAX;
     let mask = &data.plan.mask;
     let hidden = HiddenValues::of(mask, &data.documents);

@@ -13,7 +13,7 @@ use steward_core::model::{names::TaskId, task::Task};
 use steward_runtime::ports::{Ports, StateStore};
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     filter::{Filter, PageCursor, SearchResult, StateFilter},
     page::{Failure, Frame, render},
@@ -66,7 +66,7 @@ impl TaskListPage {
 
 pub(crate) async fn list(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     uri: Uri,
 ) -> Result<Response, Failure> {
     let query = Query::<TaskListQuery>::try_from_uri(&uri);

@@ -26,7 +26,7 @@ use steward_runtime::{
 };
 
 use crate::{
-    caller::Caller,
+    caller::ConsoleCaller,
     console::Console,
     history,
     page::{Failure, Frame, render},
@@ -84,7 +84,7 @@ fn by_state(ended: EndedCounts) -> [(ProcessState, u64); 3] {
 /// The list of workflows.
 pub(crate) async fn list(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Query(WorkflowListQuery { after }): Query<WorkflowListQuery>,
 ) -> Result<Response, Failure> {
     let frame = Frame::new("Workflows", "workflows", &caller);
@@ -168,7 +168,7 @@ struct VersionComparison {
 /// The page of a workflow.
 pub(crate) async fn show(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<ConsoleCaller>,
     Path(name): Path<String>,
     Query(query): Query<VersionQuery>,
 ) -> Result<Response, Failure> {

@@ -10,14 +10,20 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use aws_sdk_sqs::types::QueueAttributeName;
+use aws_sdk_sqs::{
+    operation::get_queue_attributes::GetQueueAttributesOutput, types::QueueAttributeName,
+};
 use aws_smithy_runtime_api::{
     box_error::BoxError,
     client::{
         interceptors::{
-            Intercept, SharedInterceptor, context::BeforeTransmitInterceptorContextRef,
+            Intercept, SharedInterceptor,
+            context::{
+                AfterDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+            },
         },
         runtime_components::RuntimeComponents,
     },
@@ -34,7 +40,7 @@ use steward_runtime::{
     agents::{registered, registration},
     ports::{Ports, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore},
 };
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 /// The answers that CloudFormation received, and the statuses of its next responses.
 #[derive(Default)]
@@ -78,6 +84,11 @@ impl Registry {
 
     fn ports(&self) -> AwsPorts {
         AwsPorts::new(&self.aws.sdk_config(), &self.config, "registrar")
+    }
+
+    fn ports_with(&self, interceptor: SharedInterceptor) -> AwsPorts {
+        let sdk = self.aws.sdk_config();
+        AwsPorts::with_interceptors(&sdk, &self.config, "registrar", vec![interceptor])
     }
 
     /// An event for the resource `Registration` of `stack`.
@@ -261,6 +272,30 @@ async fn a_queue_without_dead_letter_queue_is_refused() {
     assert_refused(&registry.create("s").await, "in its RedrivePolicy, and has none");
 }
 
+/// Notifies when the attributes of a queue have been read.
+#[derive(Debug)]
+struct NotifyAfterLook(Arc<Notify>);
+
+impl Intercept for NotifyAfterLook {
+    fn name(&self) -> &'static str {
+        "notify after look"
+    }
+
+    fn read_after_deserialization(
+        &self,
+        context: &AfterDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let output = context.output_or_error().ok();
+        if output.is_some_and(|output| output.downcast_ref::<GetQueueAttributesOutput>().is_some())
+        {
+            self.0.notify_one();
+        }
+        Ok(())
+    }
+}
+
 /// SQS shows the change of a queue up to a minute late.
 #[tokio::test]
 async fn a_queue_that_changes_a_moment_later_is_awaited() {
@@ -273,10 +308,13 @@ async fn a_queue_that_changes_a_moment_later_is_awaited() {
     };
     timeout("30").await.unwrap();
     assert_refused(&registry.create("s").await, "must be at least 720 s");
-    let (ports, event) = (registry.ports(), registry.event("Create", "s", &properties()));
+    let looked = Arc::new(Notify::new());
+    let interceptor = SharedInterceptor::new(NotifyAfterLook(looked.clone()));
+    let ports = registry.ports_with(interceptor);
+    let event = registry.event("Create", "s", &properties());
     let answer = registry.answer_within(30, &ports, &event);
     let (answer, ()) = tokio::join!(answer, async {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        tokio::time::timeout(Duration::from_secs(30), looked.notified()).await.unwrap();
         timeout("720").await.unwrap();
     });
     assert_eq!(answer["Status"], "SUCCESS", "{answer}");
@@ -359,9 +397,7 @@ impl Intercept for PanicAtRequest {
 #[tokio::test]
 async fn a_panic_is_answered() {
     let registry = Registry::start().await;
-    let interceptors = vec![SharedInterceptor::new(PanicAtRequest)];
-    let (sdk, config) = (registry.aws.sdk_config(), &registry.config);
-    let ports = AwsPorts::with_interceptors(&sdk, config, "registrar", interceptors);
+    let ports = registry.ports_with(SharedInterceptor::new(PanicAtRequest));
     let event = registry.event("Create", "s", &properties());
     assert_refused(&registry.answer_with(&ports, &event).await, "failed unexpectedly");
     let event = registry.event("Delete", "s", &properties());

@@ -1,13 +1,15 @@
 //! The scheduler: receives wakes, replies of agents, callbacks, operators' commands and reports of child tasks, and makes the
 //! next decision for each task. It accepts commands only from their own queue (`commands`).
 //!
+//! A reply of an agent whose clock is wrong denies no effect (`agent_clocks`).
+//!
 //! The scheduler prefers tasks in progress to new ones. If the replies of a batch waited for long, the first wakes of new
 //! tasks return to the queue once, with a delay, and fewer new tasks start ([`intake`](steward_core::intake)).
 
 use std::sync::Arc;
 
 use aws_lambda_events::sqs::SqsBatchResponse;
-use futures_util::future::join5;
+use futures_util::future::{join, join5};
 use jiff::Timestamp;
 use steward_aws::batch::{
     Batch, BatchProgress, CorruptMessage, ReceivedMessage, alert_corrupt, judge, received_messages,
@@ -28,6 +30,7 @@ use steward_runtime::{
     ports::{Clock, Ports, error_chain},
 };
 
+mod agent_clocks;
 mod commands;
 mod sightings;
 
@@ -66,7 +69,8 @@ pub async fn handle_with<P: Ports>(
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut keep_requests, mut postponed) = (Vec::new(), Vec::new());
     let received = received_messages(event).map(|message| (read(commands, &message), message));
-    let received: Vec<_> = received.collect();
+    let mut received: Vec<_> = received.collect();
+    let wrong_clocks = agent_clocks::doubt_wrong(received.iter_mut(), ports.timing());
     let now = ports.clock().now();
     let waits = Waits::of(&received, now);
     let replies = received.iter().filter_map(|(content, _)| match content {
@@ -101,12 +105,13 @@ pub async fn handle_with<P: Ports>(
         let corrupt = driven.filter_map(|(message, result)| conclude(&progress, message, result));
         corrupt.collect::<Vec<_>>()
     };
-    let (illegal, (), (), (), ()) = join5(
+    let agents = join(sightings::record(ports, seen), agent_clocks::alert(ports, wrong_clocks));
+    let (illegal, (), (), (), ((), ())) = join5(
         driving,
         alert_corrupt(ports, ROLE, &unreadable),
         Box::pin(postpone(ports, postponed, &progress)),
         Box::pin(report_wait(ports, None, &waits.of_all)),
-        Box::pin(sightings::record(ports, seen)),
+        Box::pin(agents),
     )
     .await;
     // Before anything else may run into the timeout: only a first delivery is alerted.
@@ -230,7 +235,11 @@ fn delivery(
 ) -> Result<Option<Delivery>, CorruptMessage> {
     let (task_id, incarnation, event) = match content {
         SchedulerMessage::ExtendRetention(_) => return Ok(None),
-        SchedulerMessage::Wake(Wake { task_id, cause }) => {
+        SchedulerMessage::Wake(Wake { task_id, call: Some(call), .. }) => {
+            let incarnation = call.incarnation;
+            (task_id.clone(), Some(incarnation), Event::ReplyReceived(call.into_reply(task_id)))
+        }
+        SchedulerMessage::Wake(Wake { task_id, cause, call: None }) => {
             let event = match cause {
                 WakeCause::Overdue => Event::Swept,
                 WakeCause::Submitted | WakeCause::Recovery | WakeCause::Waited => Event::Wake,
@@ -281,9 +290,11 @@ mod tests {
             message_id: "m".to_owned(),
             body: body.to_owned(),
             redelivered: false,
+            redelivered_again: false,
             first_delivery: true,
             traceparent: None,
             sent_at: Some(Timestamp::from_second(1_000 - waited_s).unwrap()),
+            first_received_at: None,
             queue: None,
             sender_id: None,
             redriven: false,

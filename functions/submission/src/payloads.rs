@@ -5,10 +5,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::{
     limits,
     model::{messages::Submission, payload::FoundReference, task::Task, time::earlier},
-    submission::{
-        SubmissionRefusal,
-        payloads::{check_claimed_size, submitted_payloads},
-    },
+    submission::{SubmissionRefusal, payloads::submitted_payloads},
 };
 use steward_runtime::{
     payloads::{Claim, ClaimOutcome},
@@ -43,9 +40,6 @@ pub(crate) async fn claim<P: Ports>(
         return refused("", "this deployment has no bucket of payloads");
     };
     let place = task.payload_place();
-    if let Err(refusal) = check_claimed_size(submission, &place) {
-        return Ok(Err(refusal));
-    }
     let expired_before = earlier(ports.clock().now(), limits::UPLOAD_LIFETIME);
     let claims = found.into_iter().map(|FoundReference { pointer, reference }| {
         let target = place.claim_key(&reference.key, &reference.sha256);

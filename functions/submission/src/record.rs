@@ -9,7 +9,9 @@ use steward_core::{
         names::TaskId,
         task::Task,
     },
-    submission::{SubmissionRefusal, accept, check_input, is_same_submission},
+    submission::{
+        SubmissionRefusal, accept, check_input, is_same_submission, payloads::check_stored_size,
+    },
 };
 use steward_runtime::{
     dispatch::extend_retention_message,
@@ -59,6 +61,9 @@ pub(crate) async fn record_as<P: Ports>(
     };
     let (task, separate) =
         accept(submission, plan, traceparent, ports.clock().now(), ports.timing());
+    if let Err(refusal) = check_stored_size(submission, &task.payload_place()) {
+        return unless_recorded(ports, submission, refusal).await;
+    }
     if has_payloads {
         // The uploads of a task that was recorded before may have expired, and need no further copy.
         if let Some(there) = ports.store().load(&submission.task_id).await? {

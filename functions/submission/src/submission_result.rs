@@ -79,7 +79,7 @@ pub(crate) fn accepted<P: Ports>(
             })
         }
         None => {
-            let wake = Wake { task_id: task_id.clone(), cause: WakeCause::Submitted };
+            let wake = Wake::new(task_id.clone(), WakeCause::Submitted);
             Effect::Wake { wake, after: std::time::Duration::ZERO }
         }
     };

@@ -29,7 +29,8 @@ impl CheckedTransition<'_> {
                 is_running(progress) && progress.state.attempt_count() == *number
             });
             // A step that will be undone should not be requested at all.
-            let wanted = runs && !has_stopped(after) && *action == after.direction();
+            let goes_on = !has_stopped(after) || after.goes_on();
+            let wanted = runs && goes_on && *action == after.direction();
             let text =
                 format!("the lost request of {} {step} #{number} is sent again", action.name());
             check(text, !wanted || dispatch.sent);
@@ -39,7 +40,7 @@ impl CheckedTransition<'_> {
         let notifications =
             self.effects.iter().filter(|e| matches!(e, Effect::Notification { .. })).count();
         let is_end = lost.ended.is_some() && lost.ended == end(after);
-        let known = after.process_state == ProcessState::Error && after.due.is_none();
+        let known = after.process_state == ProcessState::Error && !after.is_alert_due;
         check(
             "the lost notification of the end is sent again".to_owned(),
             !is_end || known || notifications == 1,
@@ -50,8 +51,8 @@ impl CheckedTransition<'_> {
                 waits_until(progress) == Some(*at) && progress.state.attempt_count() == *number
             });
             let wanted = still
-                && !has_stopped(after)
-                && after.paused_at.is_none()
+                && after.goes_on()
+                && (!has_stopped(after) || *number > 0 && *at < after.complete_by)
                 && *action == after.direction();
             let sent = wakes.contains(at) || (*at <= now && wakes.contains(&now));
             check(

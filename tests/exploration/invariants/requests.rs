@@ -6,6 +6,7 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptId},
         command::{CommandAction, ReceivedCommand},
+        earlier_key::Ran,
         messages::{ReplyOutcome, StepReply, StepRequest},
         names::Part,
         step::{Progress, StepState},
@@ -83,12 +84,12 @@ impl CheckedTransition<'_> {
         if reply.action == Action::Undo || !reply.outcome.may_have_run() || !is_newest {
             return;
         }
-        if self.repeats_what_was_denied(reply, old) {
+        if self.repeats_what_was_denied(reply, before) {
             return;
         }
         let kept = after
-            .progress(&reply.step, Action::Do)
-            .is_some_and(|new| is_completed(new) || new.may_have_run || awaited_by(new).is_some());
+            .record(&reply.step)
+            .is_some_and(|new| new.has_effect() || awaited_by(&new.forward).is_some());
         if !kept {
             violated.push(format!(
                 "{} #{}: an attempt that took effect is recorded",
@@ -98,14 +99,19 @@ impl CheckedTransition<'_> {
     }
 
     /// Whether the reply reports again that an attempt ran, or may have, and an operator has stated since that it did not.
-    fn repeats_what_was_denied(&self, reply: &StepReply, old: Option<&Progress>) -> bool {
+    fn repeats_what_was_denied(&self, reply: &StepReply, before: &Task) -> bool {
         let StepReply { step, action, attempt, outcome, .. } = reply;
         let of = AttemptId { step: step.clone(), action: *action, number: *attempt };
         let is_denied = self.before.dispatches.get(&of).is_some_and(|dispatch| dispatch.denied);
-        let completed = matches!(outcome, ReplyOutcome::Completed { .. });
-        let known = old.iter().flat_map(|old| &old.stray_effects);
-        let mut same = known.filter(|known| known.attempt == *attempt);
-        is_denied && same.any(|known| known.completed || !completed)
+        let ran = match outcome {
+            ReplyOutcome::Completed { .. } => Ran::Yes,
+            ReplyOutcome::Failed { .. }
+            | ReplyOutcome::Deferred { .. }
+            | ReplyOutcome::Unknown { .. } => Ran::Maybe,
+        };
+        let keys = before.record(step).into_iter().flat_map(|record| &record.earlier);
+        let mut denials = keys.filter_map(|key| key.denied);
+        is_denied && denials.any(|denial| *attempt <= denial.through && ran <= denial.known)
     }
 
     /// A command cannot state that a part did not run while a call of it may be in progress.

@@ -159,6 +159,7 @@ fn print_text(checked: &CheckedFile) {
         let LocatedProblem { problem, location } = located;
         match (severity, location, &checked.text) {
             (Severity::Warning, ..) => eprintln!("{}: warning: {problem}", file.display()),
+            (Severity::Note, ..) => eprintln!("{}: note: {problem}", file.display()),
             (Severity::Error, Some(_), Some(text)) if is_fancy => {
                 let text = printable.get_or_insert_with(|| Arc::new(printable_text(text)));
                 eprint!("{}", drawn(&file.display().to_string(), text, located.clone()));

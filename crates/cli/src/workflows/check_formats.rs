@@ -16,6 +16,7 @@ fn level(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
+        Severity::Note => "note",
     }
 }
 
@@ -86,6 +87,7 @@ pub(super) fn sarif(problems: &[FileProblem]) -> serde_json::Result<String> {
     let rules = [
         rule("definition-error", "The file cannot be published"),
         rule("definition-warning", "The definition may not do what its author expects"),
+        rule("definition-note", "A behaviour of the definition that is easily overlooked"),
     ];
     serde_json::to_string_pretty(&json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",

@@ -18,6 +18,7 @@ mod submit;
 mod workflows;
 
 use serde_json::Value;
+use steward_core::model::step::StepState;
 
 use crate::harness::OperatorHarness;
 
@@ -71,6 +72,21 @@ async fn a_failed_step_is_resubmitted_with_edited_input_and_show_has_the_timelin
     assert_eq!(timeline[3]["by"], "anna");
     assert_eq!(timeline[5]["attempt"], 2);
     assert_eq!(shown["commands"][0]["why"], "the card was replaced");
+}
+
+/// A service may store the error of a call and repeat it for its key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_is_resubmitted_with_a_new_key_and_the_same_input() {
+    let harness = OperatorHarness::start().await;
+    harness.submit("order", "order-1", "/charge").await;
+    harness.until_state("order-1", "Error").await;
+    let args = ["resubmit", "order-1", "--new-key", "--why", "a stored error"];
+    let output = harness.steward(&args).await;
+    output.has(&["order-1: resubmit with a new key: done"]);
+    let refused_again = StepState::Failed { attempt: Some(2) };
+    harness.until("order-1", |task| task.steps["charge"].forward.state == refused_again).await;
+    let keys: Vec<_> = harness.shop.calls("order-1").into_iter().map(|call| call.key).collect();
+    assert_ne!(keys[1], keys[2]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

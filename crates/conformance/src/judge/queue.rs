@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Facts, text};
 use crate::{
     case::{Case, case_of_key, is_unreadable_task},
-    evidence::{Event, undeleted},
+    evidence::{ObservedEvent, undeleted},
     rule::Verdict,
 };
 
@@ -15,8 +15,10 @@ impl Facts<'_> {
         let mut early = Vec::new();
         for observation in &self.evidence.observations {
             match &observation.event {
-                Event::Sent { body } => sent.push(serde_json::from_str(body).unwrap_or_default()),
-                Event::Deleted { body } => {
+                ObservedEvent::Sent { body } => {
+                    sent.push(serde_json::from_str(body).unwrap_or_default())
+                }
+                ObservedEvent::Deleted { body } => {
                     let request: Value = serde_json::from_str(body).unwrap_or_default();
                     let is_reply = |reply: &&Value| {
                         ["task_id", "attempt"]
@@ -30,12 +32,12 @@ impl Facts<'_> {
                         early.push(case.map(Case::name).unwrap_or_default());
                     }
                 }
-                Event::Requested(_)
-                | Event::Polled
-                | Event::Delivered { .. }
-                | Event::Replied(_)
-                | Event::Called(_)
-                | Event::CallEnded { .. } => {}
+                ObservedEvent::Requested(_)
+                | ObservedEvent::Polled
+                | ObservedEvent::Delivered { .. }
+                | ObservedEvent::Replied(_)
+                | ObservedEvent::Called(_)
+                | ObservedEvent::CallEnded { .. } => {}
             }
         }
         if let Some(case) = early.first() {
@@ -49,7 +51,7 @@ impl Facts<'_> {
 
     pub(super) fn poison_left(&self) -> Verdict {
         let deleted = self.evidence.observations.iter().filter_map(|observation| {
-            let Event::Deleted { body } = &observation.event else { return None };
+            let ObservedEvent::Deleted { body } = &observation.event else { return None };
             let request: Value = serde_json::from_str(body).unwrap_or_default();
             let is_unreadable =
                 request.get("task_id").is_none() || is_unreadable_task(text(&request, "task_id"));

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::limits;
+use steward_core::{contract::check_message_of_agent, limits};
 
 use super::{Facts, Reply, did_run, text};
 use crate::{
     case::{BUSY_FOR, Case, case_of_key},
-    evidence::{Event, delivery_count},
+    evidence::{ObservedEvent, SentRequest, delivery_count},
     rule::Verdict,
 };
 
@@ -40,6 +40,19 @@ fn late_reply(reply: &Reply<'_>) -> Option<String> {
     Some(format!("case `{}`: {what}", case.name()))
 }
 
+/// Whether a message reports a call of this request.
+fn reports_call_of(wake: &Value, request: &SentRequest) -> bool {
+    let sent = |name: &str| request.message.get(name);
+    let call = wake.get("call");
+    let has = |name: &str| call.and_then(|call| call.get(name)) == sent(name);
+    let action = call.and_then(|call| call.get("action")).and_then(Value::as_str).unwrap_or("do");
+    check_message_of_agent(wake).is_ok()
+        && wake.get("cause").is_some_and(|cause| cause == "overdue")
+        && wake.get("task_id") == sent("task_id")
+        && ["step", "attempt", "incarnation"].into_iter().all(has)
+        && sent("action").is_none_or(|sent| sent == action)
+}
+
 impl Facts<'_> {
     pub(super) fn keys_sent(&self) -> Verdict {
         if self.calls.is_empty() {
@@ -67,7 +80,24 @@ impl Facts<'_> {
             let late = call.at.as_millisecond() > complete_by.as_millisecond() + CLOCK_SKEW_MS;
             late.then(|| format!("case `{}`: a call after complete-by", request.case.name()))
         });
-        Verdict::of(late_calls.chain(self.replies.iter().filter_map(late_reply)))
+        let late_replies = self.replies.iter().filter_map(late_reply);
+        Verdict::of(late_calls.chain(late_replies).chain(self.unreported_calls()))
+    }
+
+    /// The requests, one of whose calls has no known outcome, that have neither a reply nor a message that reports the call.
+    fn unreported_calls(&self) -> impl Iterator<Item = String> {
+        let requests = self.requests.iter().map(|(_, request)| *request);
+        let unreported = requests.filter(|request| {
+            let case = request.case;
+            let is_unknown =
+                case == Case::LateRedriven || case.may_be_overdue() && self.was_called_in(case);
+            is_unknown
+                && self.replies_in(case).next().is_none()
+                && !self.wakes.iter().any(|wake| reports_call_of(wake, request))
+        });
+        unreported.map(|request| {
+            format!("case `{}`: no message reports the call after complete-by", request.case.name())
+        })
     }
 
     pub(super) fn large_output_failed(&self) -> Verdict {
@@ -116,7 +146,7 @@ impl Facts<'_> {
     fn too_long_call(&self, case: Case) -> Option<String> {
         let limit = case.call_within() + CALL_TOLERANCE + self.evidence.slack;
         let ended = self.evidence.observations.iter().filter_map(|observation| {
-            let Event::CallEnded { key: Some(key), lasted } = &observation.event else {
+            let ObservedEvent::CallEnded { key: Some(key), lasted } = &observation.event else {
                 return None;
             };
             (case_of_key(key) == Some(case)).then_some(*lasted)
@@ -185,14 +215,17 @@ impl Facts<'_> {
     }
 
     pub(super) fn redelivery_reported(&self) -> Verdict {
-        let redriven = self.replies_in(Case::Redriven);
         // Without a second delivery, the agent has sent the reply to the first one again.
         let received_twice = self.replies_in(Case::ReceiveCount).filter(|reply| {
             let earlier = self.evidence.observations.get(..reply.position).unwrap_or_default();
             reply.request.is_some_and(|request| delivery_count(earlier, request) > 1)
         });
-        let wrong = redriven.chain(received_twice).filter(|reply| reply.denies_effect());
-        Verdict::of(wrong.map(|reply| {
+        let sent_before = self.replies_in(Case::RefusedRetry);
+        let denied = received_twice.chain(sent_before).filter(|reply| reply.denies_effect());
+        // Of several earlier deliveries, one may have been refused, and another may have taken effect.
+        let redriven = self.replies_in(Case::Redriven);
+        let certain = redriven.filter(|reply| reply.status() == "failed" || reply.denies_effect());
+        Verdict::of(denied.chain(certain).map(|reply| {
             let case = reply.request.map_or("?", |request| request.case.name());
             format!("case `{case}`: the reply is {}{}", reply.status(), did_run(reply))
         }))

@@ -15,8 +15,14 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
+/// The request of a call. In these tests, each request makes one call at a time, and both have the same name.
+fn key(call: &str) -> KeyHash {
+    KeyHash::new(call)
+}
+
 fn request_call(breaker: &Breaker, call: &str, seconds: i64) -> PermitDecision {
-    let request = PermitRequest { call, now: at(seconds), clock_skew: 2 * SECOND };
+    let (request, now) = (key(call), at(seconds));
+    let request = PermitRequest { call, request, now, clock_skew: 2 * SECOND };
     breaker.request_permit(request, &settings())
 }
 
@@ -28,8 +34,31 @@ fn probe(breaker: &Breaker, call: &str, seconds: i64) -> Breaker {
     next
 }
 
+/// A failure that is not due to the request.
 fn unavailable() -> CallOutcome {
-    CallOutcome::Unavailable { reason: "HTTP 503".to_owned() }
+    CallOutcome::Unavailable { reason: "no connection".to_owned(), request: None }
+}
+
+/// A failure that may be due to the request of this call.
+fn server_error(call: &str) -> CallOutcome {
+    CallOutcome::Unavailable { reason: "HTTP 500".to_owned(), request: Some(key(call)) }
+}
+
+/// The failures of an instance after these outcomes.
+fn failures<'a>(
+    breaker: &Breaker,
+    outcomes: impl IntoIterator<Item = &'a CallOutcome>,
+) -> FailuresInARow {
+    let mut failures = FailuresInARow::default();
+    outcomes.into_iter().for_each(|outcome| failures.record(outcome, breaker, &settings()));
+    failures
+}
+
+/// The breaker after the last of these outcomes of calls through a closed breaker.
+fn after_calls(breaker: &Breaker, outcomes: &[CallOutcome]) -> Option<Breaker> {
+    let failures = failures(breaker, outcomes);
+    let last = outcomes.last().unwrap();
+    breaker.record_outcome(&CallPermit::Call, last, &failures, at(0), &settings())
 }
 
 fn after(
@@ -38,7 +67,8 @@ fn after(
     outcome: &CallOutcome,
     seconds: i64,
 ) -> Option<Breaker> {
-    breaker.record_outcome(permit, outcome, settings().failures.get(), at(seconds), &settings())
+    let failures = failures(breaker, [&unavailable(), &unavailable()]);
+    breaker.record_outcome(permit, outcome, &failures, at(seconds), &settings())
 }
 
 fn opened() -> Breaker {
@@ -57,17 +87,106 @@ fn changes(breaker: &Breaker) -> Vec<BreakerTransition> {
 fn opens_after_the_set_number_of_failures_in_a_row() {
     let closed = Breaker::default();
     assert_eq!(request_call(&closed, "a", 0), PermitDecision::Call);
-    let after_failures = |in_a_row| {
-        closed.record_outcome(&CallPermit::Call, &unavailable(), in_a_row, at(0), &settings())
-    };
-    assert_eq!(after_failures(1), None);
-    let opened = after_failures(2).unwrap();
+    let (a, b) = (server_error("a"), server_error("b"));
+    assert_eq!(after_calls(&closed, std::slice::from_ref(&a)), None);
+    let opened = after_calls(&closed, &[a.clone(), b.clone()]).unwrap();
     assert_eq!(changes(&opened), [BreakerTransition::Opened]);
-    assert_eq!(opened.reason(), Some("HTTP 503"));
-    assert_eq!(
-        closed.record_outcome(&CallPermit::Call, &CallOutcome::Available, 9, at(0), &settings()),
-        None
-    );
+    assert_eq!(opened.reason(), Some("HTTP 500"));
+    let between = [a.clone(), CallOutcome::Available, b.clone()];
+    assert_eq!(after_calls(&closed, &between), None);
+    assert_eq!(after_calls(&closed, &[a, b, CallOutcome::Available]), None);
+}
+
+#[test]
+fn request_that_always_fails_counts_once_unless_its_calls_do_not_reach_the_service() {
+    let closed = Breaker::default();
+    let mut outcomes = vec![server_error("a"); 100];
+    assert_eq!(after_calls(&closed, &outcomes), None);
+    outcomes.extend([CallOutcome::NotCalled, server_error("b")]);
+    let opened = after_calls(&closed, &outcomes).unwrap();
+    assert_eq!(opened.failed_requests.0, [key("a"), key("b")]);
+    assert!(after_calls(&closed, &[unavailable(), unavailable()]).is_some());
+}
+
+#[test]
+fn request_that_failed_leaves_the_probe_to_others_and_does_not_lengthen_the_open_time() {
+    let opened = after_calls(&Breaker::default(), &[server_error("a"), server_error("b")]).unwrap();
+    assert_eq!(request_call(&opened, "a", 4), PermitDecision::Wait(6 * SECOND));
+    assert_eq!(request_call(&opened, "a", 12), PermitDecision::Wait(8 * SECOND));
+    // The probe of another request shows whether the service is available.
+    let probing = probe(&opened, "c", 12);
+    let again = after(&probing, &probe_permit("c"), &server_error("c"), 13).unwrap();
+    assert_eq!(again.failed_requests.0, [key("a"), key("b"), key("c")]);
+    assert_eq!(request_call(&again, "d", 13), PermitDecision::Wait(20 * SECOND));
+    // If there is no other, a request that failed probes after twice the time.
+    let probing = probe(&opened, "a", 20);
+    let again = after(&probing, &probe_permit("a"), &server_error("a"), 21).unwrap();
+    assert_eq!(again.failed_requests, opened.failed_requests);
+    assert_eq!(request_call(&again, "b", 21), PermitDecision::Wait(10 * SECOND));
+    probe(&again, "b", 31);
+    let closed = after(&probe(&again, "c", 21), &probe_permit("c"), &CallOutcome::Available, 22);
+    assert_eq!(closed.unwrap().state, BreakerState::Closed);
+    // A call that did not reach the service says the same about it, whichever request it was for.
+    let unreachable = after(&probing, &probe_permit("a"), &unavailable(), 21).unwrap();
+    assert_eq!(request_call(&unreachable, "c", 21), PermitDecision::Wait(20 * SECOND));
+}
+
+#[test]
+fn request_that_failed_does_not_replace_a_lost_probe_before_others() {
+    let opened = after_calls(&Breaker::default(), &[server_error("a"), server_error("b")]).unwrap();
+    let probing = probe(&opened, "c", 10);
+    assert_eq!(request_call(&probing, "a", 43), PermitDecision::Wait(9 * SECOND));
+    probe(&probing, "d", 43);
+    probe(&probing, "a", 52);
+}
+
+#[test]
+fn requests_that_fail_for_ever_never_hold_up_others() {
+    let mut breaker =
+        after_calls(&Breaker::default(), &[server_error("a"), server_error("b")]).unwrap();
+    let mut probes = 0;
+    for second in 10..3_600 {
+        probe(&breaker, "c", second);
+        for call in ["a", "b"] {
+            if let PermitDecision::Probe(probing, permit) = request_call(&breaker, call, second) {
+                breaker = after(&probing, &permit, &server_error(call), second).unwrap();
+                probes += 1;
+            }
+        }
+    }
+    assert_eq!(probes, 358, "one every ten seconds");
+}
+
+#[test]
+fn failed_requests_do_not_count_again_after_the_breaker_closes() {
+    let [a, b] = [server_error("a"), server_error("b")];
+    let opened = after_calls(&Breaker::default(), &[a.clone(), b.clone()]).unwrap();
+    let probing = probe(&opened, "c", 10);
+    let closed = after(&probing, &probe_permit("c"), &CallOutcome::Available, 11).unwrap();
+    assert_eq!(after_calls(&closed, &[a.clone(), b.clone(), server_error("c"), a]), None);
+    let reopened = after_calls(&closed, &[b, server_error("c"), server_error("d")]).unwrap();
+    assert_eq!(reopened.failed_requests.0, ["a", "b", "c", "d"].map(key));
+}
+
+#[test]
+fn number_of_failed_requests_is_limited() {
+    let mut breaker = opened();
+    let mut now = 0;
+    for n in 0..100 {
+        now += 300;
+        let call = n.to_string();
+        let probing = probe(&breaker, &call, now);
+        breaker = after(&probing, &probe_permit(&call), &server_error(&call), now).unwrap();
+    }
+    assert_eq!(breaker.failed_requests.0.len(), limits::BREAKER_FAILED_REQUESTS_MAX);
+    assert_eq!(breaker.failed_requests.0.last(), Some(&key("99")));
+}
+
+#[test]
+fn breaker_without_failed_requests_is_read() {
+    let stored = r#"{ "state": { "is": "open", "until": 10000, "open_for_ms": 10000, "reason": "HTTP 503" } }"#;
+    let read: Breaker = serde_json::from_str(stored).unwrap();
+    probe(&read, "a", 10);
 }
 
 #[test]
@@ -172,19 +291,22 @@ fn number_of_unpublished_changes_is_limited() {
 #[test]
 fn breaker_reads_back_as_written_and_its_event_stays_the_same() {
     let nanos = Timestamp::new(1_795_201_200, 123_456_789).unwrap();
-    let opened = Breaker::default()
-        .record_outcome(&CallPermit::Call, &unavailable(), 2, nanos, &settings())
+    let (closed, failed) = (Breaker::default(), [server_error("a"), server_error("b")]);
+    let failures = failures(&closed, &failed);
+    let opened = closed
+        .record_outcome(&CallPermit::Call, &failed[1], &failures, nanos, &settings())
         .unwrap();
-    for breaker in [Breaker::default(), opened.clone(), probe(&opened, "a", 1_795_201_211)] {
+    for breaker in [Breaker::default(), opened.clone(), probe(&opened, "c", 1_795_201_211)] {
         let text = serde_json::to_string(&breaker).unwrap();
         let read: Breaker = serde_json::from_str(&text).unwrap();
         assert_eq!(read.unpublished, breaker.unpublished);
+        assert_eq!(read.failed_requests, breaker.failed_requests);
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
     }
     let agent = "payment".parse().unwrap();
     let event = serde_json::to_value(opened.unpublished[0].to_event(&agent)).unwrap();
     assert_eq!(event["metadata"]["event_id"], "payment/breaker_opened/1795201200123");
-    assert_eq!(event["data"], serde_json::json!({ "agent": "payment", "reason": "HTTP 503" }));
+    assert_eq!(event["data"], serde_json::json!({ "agent": "payment", "reason": "HTTP 500" }));
 }
 
 // Exhaustive exploration. An instance decides with the breaker that it has read, saves the changed breaker if the stored
@@ -199,7 +321,7 @@ struct AgentInstance {
     to_save: Option<(Breaker, Option<CallPermit>)>,
     /// The permit of its call in progress.
     calling: Option<CallPermit>,
-    failures_in_a_row: u32,
+    failures: FailuresInARow,
     probes: u32,
 }
 
@@ -239,25 +361,20 @@ const EXPLORED: BreakerSettings = BreakerSettings {
 impl AgentInstance {
     fn request_call(&mut self, nth: usize, now: i64) {
         let call = format!("{nth}/{}", self.probes);
-        let request = PermitRequest { call: &call, now: at(now), clock_skew: Duration::ZERO };
+        let (request, now) = (key(&nth.to_string()), at(now));
+        let request = PermitRequest { call: &call, request, now, clock_skew: Duration::ZERO };
         match self.read.1.request_permit(request, &EXPLORED) {
             PermitDecision::Call => self.calling = Some(CallPermit::Call),
             PermitDecision::Probe(next, permit) => {
                 self.probes += 1;
                 self.to_save = Some((next, Some(permit)));
             }
-            PermitDecision::Wait(_) => self.failures_in_a_row = 0,
+            PermitDecision::Wait(_) => self.failures = FailuresInARow::default(),
         }
     }
 
     fn end_call(&mut self, permit: CallPermit, outcome: &CallOutcome, now: i64) {
-        let next = self.read.1.record_outcome(
-            &permit,
-            outcome,
-            self.failures_in_a_row,
-            at(now),
-            &EXPLORED,
-        );
+        let next = self.read.1.record_outcome(&permit, outcome, &self.failures, at(now), &EXPLORED);
         // When a change is published does not matter here, and would multiply the states.
         self.to_save = next.map(|next| (Breaker { unpublished: Vec::new(), ..next }, None));
     }
@@ -270,7 +387,7 @@ impl SystemState {
             read: stored.clone(),
             to_save: None,
             calling: None,
-            failures_in_a_row: 0,
+            failures: FailuresInARow::default(),
             probes: 0,
         };
         Self { now: 0, service_is_up: false, stored, instances: vec![instance; instances] }
@@ -307,9 +424,13 @@ impl SystemState {
             }
             InstanceAction::EndCall => {
                 let permit = instance.calling.take()?;
-                let outcome =
-                    if self.service_is_up { CallOutcome::Available } else { unavailable() };
-                instance.failures_in_a_row = u32::from(!self.service_is_up);
+                // The first instance has a request of its own, and always the same.
+                let outcome = match (self.service_is_up, nth) {
+                    (true, _) => CallOutcome::Available,
+                    (false, 0) => server_error("0"),
+                    (false, _) => unavailable(),
+                };
+                instance.failures.record(&outcome, &instance.read.1, &EXPLORED);
                 instance.end_call(permit, &outcome, self.now);
             }
             InstanceAction::Crash if instance.to_save.is_some() || instance.calling.is_some() => {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::model::time::later;
+use crate::model::{json_text::to_json_text, time::later};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -201,4 +201,23 @@ fn a_value_that_is_no_key_is_refused_without_the_value() {
         key("${ event.id }", &json!(long)).unwrap_err().to_string(),
         "the correlation key has 257 characters; it must have 1 to 256"
     );
+}
+
+/// The item of a record has at most 400 KB. EventBridge gives events ids of 36 characters.
+#[test]
+fn the_largest_record_fits_into_its_item() {
+    let output = json!("x".repeat(limits::DOCUMENT_BYTES_MAX - 2));
+    let event = ReplyOutcome::Completed { output, may_continue: false };
+    let mut found = CorrelationRecord::default();
+    for n in 0..=PAIRS_MAX {
+        let task = format!("{n}{}", "x".repeat(limits::TASK_ID_CHARS_MAX - 1));
+        let step = format!("{}[9999]", "s".repeat(limits::NAME_CHARS_MAX)).parse().unwrap();
+        let tenant = Some("t".repeat(limits::TENANT_CHARS_MAX).parse().unwrap());
+        let waiter = Waiter { step, tenant, ..waiter(&task, u32::MAX, 9) };
+        assert_eq!(found.subscribe(waiter, at(1)), None);
+        assert!(found.record(&format!("{n:036}"), event.clone(), at(1)).is_some());
+    }
+    assert!(found.record("kept", event, at(1)).is_none());
+    let bytes = to_json_text(&found).len();
+    assert!((2 * limits::DOCUMENT_BYTES_MAX..300_000).contains(&bytes), "{bytes}");
 }

@@ -20,7 +20,11 @@ use crate::{
         workflow::Workflow,
     },
     limits,
-    model::{attempt::Action, names::StepName, responses::ResponseOverrides},
+    model::{
+        attempt::Action,
+        names::StepName,
+        responses::{ResponseCase, ResponseOverrides, StatusMeaning},
+    },
 };
 
 impl Workflow {
@@ -325,6 +329,7 @@ impl Checker<'_> {
         let mut names = Vec::new();
         names.extend(step.for_each.is_some().then_some("item"));
         names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));
+        names.extend(definition.work.is_call().then_some("request"));
         let own = action == Action::Undo;
         let location = |key: &str| TemplateLocation {
             at: at(key),
@@ -336,7 +341,7 @@ impl Checker<'_> {
             StepWork::Call { request, agents, .. } => {
                 if let Some(choice) = agents.choice().filter(|_| action == Action::Do) {
                     let mut location = location("agent.choose");
-                    location.names.retain(|name| *name != "callback");
+                    location.names.retain(|name| !["callback", "request"].contains(name));
                     self.check_template(&choice.choose, &location);
                 }
                 if let Some(problem) = request.path.path_problem() {
@@ -395,8 +400,42 @@ impl Checker<'_> {
 
     fn check_responses(&mut self, at: &str, responses: &ResponseOverrides) {
         let (count, max) = (responses.iter().count(), limits::RESPONSES_MAX);
-        let message = format!("{count} statuses; the limit is {max}");
-        if count > max && !self.is_of_defaults(at, &message) {
+        let bytes = serde_json::to_string(responses).map_or(0, |json| json.len());
+        if count > max {
+            self.report_once(at, format!("{count} statuses; the limit is {max}"));
+        } else if bytes > limits::RESPONSES_BYTES_MAX {
+            let max = limits::RESPONSES_BYTES_MAX;
+            self.report_once(at, format!("{bytes} bytes of JSON; the limit is {max}"));
+        }
+        for (status, meaning) in responses.iter() {
+            let StatusMeaning::Cases(cases) = meaning else { continue };
+            for (index, case) in cases.iter().enumerate() {
+                let at = format!("{at}.{status}.{index}");
+                self.check_case(&at, case, index + 1 == cases.len());
+            }
+        }
+    }
+
+    fn check_case(&mut self, at: &str, case: &ResponseCase, is_last: bool) {
+        for (key, template) in case.templates() {
+            self.check_of_response(template, &format!("{at}.{key}"));
+        }
+        for (key, message) in case.invalid_literals() {
+            self.report_once(&format!("{at}.{key}"), message.to_owned());
+        }
+        for key in case.keys_without_effect() {
+            let message = "has a meaning only with the class `retry`".to_owned();
+            self.report_once(&format!("{at}.{key}"), message);
+        }
+        if case.when.is_none() && !is_last {
+            let message = "matches each response, so the cases after it never do".to_owned();
+            self.report_once(at, message);
+        }
+    }
+
+    /// Reports a problem, unless it is reported for the defaults.
+    fn report_once(&mut self, at: &str, message: String) {
+        if !self.is_of_defaults(at, &message) {
             self.report(at, message);
         }
     }

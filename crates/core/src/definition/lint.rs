@@ -8,13 +8,19 @@
 //! | --- | --- |
 //! | `callback.within` longer than the task's `complete_within` | error |
 //! | a `wait`, or consecutive waits together, longer than the task's `complete_within` | error |
+//! | `give_up_after` shorter than one attempt with its callback | error |
 //! | `idempotent: false` with `then: undo`, and no `undo` of the step | error |
 //! | `idempotent: false` without `undo`, in a workflow that may be undone for another reason | warning |
 //! | an `undo` that reads its own step's output, and does not ask whether there is one | warning |
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
 //! | the same for a path of consecutive steps | warning |
+//! | a division whose result depends on whether an input is written 12 or 12.0 | warning |
+//! | attempts, pauses and extended waits of one step longer than its `give_up_after` | note |
+//! | a step with `then: alert` beside a parallel step with `then: undo` | note |
 
 use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde_json::Value;
 
 use crate::{
     definition::{
@@ -25,6 +31,7 @@ use crate::{
         wait::Wait,
         workflow::Workflow,
     },
+    expression::uses::{PathKey, ValueKind},
     model::{attempt::Action, json_text::to_json_text, names::StepName},
 };
 
@@ -35,6 +42,8 @@ pub enum Severity {
     Error,
     /// The task may run out of time, or leave side effects.
     Warning,
+    /// A behaviour that is easily overlooked.
+    Note,
 }
 
 /// A finding of a lint.
@@ -51,6 +60,7 @@ impl fmt::Display for LintFinding {
         match self.severity {
             Severity::Error => write!(f, "{}", self.problem),
             Severity::Warning => write!(f, "warning: {}", self.problem),
+            Severity::Note => write!(f, "note: {}", self.problem),
         }
     }
 }
@@ -64,11 +74,14 @@ impl Workflow {
         for (name, step) in &self.steps {
             linter.check_callback(name, step);
             linter.check_wait(name, step);
+            linter.check_give_up_after(name, step);
             linter.check_repetition(name, step);
             linter.check_attempts(name, step);
             linter.check_undo(name, step);
         }
+        linter.check_divisions();
         linter.check_paths();
+        linter.check_parallel_policies();
         linter.found.sort();
         linter.found
     }
@@ -104,6 +117,45 @@ impl Linter<'_> {
                 format!("longer than the task's `complete_within` of {}", duration_text(task));
             let hint = "give the task more time";
             self.report(Severity::Error, format!("steps.{name}.wait"), message, hint);
+        }
+    }
+
+    fn check_give_up_after(&mut self, name: &StepName, step: &StepDefinition) {
+        for (action, at) in [(Action::Do, "recovery"), (Action::Undo, "undo.recovery")] {
+            let Some(definition) = step.action(action) else { continue };
+            let attempt = definition.longest_attempt();
+            if definition.recovery.give_up_after.is_none_or(|limit| limit >= attempt) {
+                continue;
+            }
+            let message =
+                format!("shorter than one attempt, which may take {}", duration_text(attempt));
+            let hint = "raise it, set it to null, or give an attempt less time";
+            let at = format!("steps.{name}.{at}.give_up_after");
+            self.report(Severity::Error, at, message, hint);
+        }
+    }
+
+    /// Notes for each step with `then: alert` that the failure of a parallel step undoes the task, also after the alert.
+    fn check_parallel_policies(&mut self) {
+        let ancestors = self.workflow.ancestors();
+        let is_before =
+            |a: &StepName, b: &StepName| ancestors.get(b).is_some_and(|of| of.contains(a));
+        let with = |then| {
+            let steps = self.workflow.steps.iter();
+            let steps = steps.filter(move |(_, step)| can_fail(step) && step.recovery.then == then);
+            steps.map(|(name, _)| name)
+        };
+        let pairs = with(FinalAction::Alert).filter_map(|name| {
+            let is_parallel =
+                |other: &&StepName| !is_before(name, other) && !is_before(other, name);
+            Some((name, with(FinalAction::Undo).find(is_parallel)?))
+        });
+        for (name, other) in pairs.collect::<Vec<_>>() {
+            let message = format!(
+                "`alert`, but `{other}` runs beside it with `undo`: if both fail, the task is undone, in either order"
+            );
+            let hint = "give both the same `then`, unless that is meant";
+            self.report(Severity::Note, format!("steps.{name}.recovery.then"), message, hint);
         }
     }
 
@@ -158,18 +210,55 @@ impl Linter<'_> {
     fn check_attempts(&mut self, name: &StepName, step: &StepDefinition) {
         let task = self.workflow.complete_within;
         for (action, at) in [(Action::Do, "recovery"), (Action::Undo, "undo.recovery")] {
+            let Some(definition) = step.action(action) else { continue };
             let longest = longest(step, action);
-            if longest <= task || step.wait.is_some() {
+            // A shorter limit has its own finding.
+            let limit = definition.recovery.give_up_after;
+            let limit = limit.filter(|limit| (definition.longest_attempt()..task).contains(limit));
+            if longest <= limit.unwrap_or(task) || step.wait.is_some() {
                 continue;
             }
+            let (severity, time, hint) = match limit {
+                Some(limit) => {
+                    let hint = "raise `give_up_after`, or lower `attempts` and the pauses";
+                    (Severity::Note, format!("`give_up_after` is {}", duration_text(limit)), hint)
+                }
+                None => {
+                    let hint = "give the task more time, or the step less";
+                    (Severity::Warning, format!("the task has {}", duration_text(task)), hint)
+                }
+            };
             let message = format!(
-                "attempts, pauses and extended waits take up to {}; the task has {}, so the last of them \
+                "attempts, pauses and extended waits take up to {}; {time}, so the last of them \
                  are never made",
                 duration_text(longest),
-                duration_text(task)
             );
-            let hint = "give the task more time, or the step less";
-            self.report(Severity::Warning, format!("steps.{name}.{at}"), message, hint);
+            self.report(severity, format!("steps.{name}.{at}"), message, hint);
+        }
+    }
+
+    /// Finds divisions of inputs that the schema calls numbers, and that a client may write with decimals or without.
+    fn check_divisions(&mut self) {
+        let Some(schema) = &self.workflow.input else { return };
+        let mut found = Vec::new();
+        for (name, step) in &self.workflow.steps {
+            for (action, at) in [(Action::Do, ""), (Action::Undo, ".undo")] {
+                let Some(definition) = step.action(action) else { continue };
+                let when = step.when.iter().filter(|_| action == Action::Do);
+                for template in definition.work.templates().chain(when) {
+                    let uses = template.value_uses(ValueKind::Any).into_iter();
+                    let divided = uses.filter(|used| used.kind == ValueKind::Divided);
+                    found.extend(divided.map(|used| (format!("steps.{name}{at}"), used.path)));
+                }
+            }
+        }
+        for (at, path) in found {
+            let Some(field) = number_field(schema.source(), &path) else { continue };
+            let message = format!(
+                "divides `{field}`, which the schema calls a number: 12 / 5 fails, because it leaves a rest, and 12.0 / 5 is 2.4"
+            );
+            let hint = format!("write `double({field})`, or let the schema require an integer");
+            self.report(Severity::Warning, at, message, &hint);
         }
     }
 
@@ -191,7 +280,9 @@ impl Linter<'_> {
         }
         // A single step that takes too long has its own finding.
         let possible_length = |step: &StepDefinition| {
-            Some(longest(step, Action::Do)).filter(|longest| *longest <= task).unwrap_or_default()
+            let limit = step.recovery.give_up_after.unwrap_or(Duration::MAX);
+            let longest = longest(step, Action::Do).min(limit);
+            Some(longest).filter(|longest| *longest <= task).unwrap_or_default()
         };
         let path = self.longest_path(possible_length);
         if path.length > task {
@@ -253,16 +344,14 @@ fn literal_wait(step: &StepDefinition) -> Option<Duration> {
 /// waits. A length that only an expression or another definition determines counts as zero.
 fn longest(step: &StepDefinition, action: Action) -> Duration {
     let Some(definition) = step.action(action) else { return Duration::ZERO };
-    let callback = match definition.work {
+    match definition.work {
         StepWork::Wait(_) | StepWork::Event(_) => return literal_wait(step).unwrap_or_default(),
         StepWork::Child(_) => {
             return step.complete_within.filter(|_| action == Action::Do).unwrap_or_default();
         }
-        StepWork::Call { callback, .. } => {
-            callback.map_or(Duration::ZERO, |callback| callback.within)
-        }
-    };
-    let attempt = definition.complete_within.saturating_add(callback);
+        StepWork::Call { .. } => {}
+    }
+    let attempt = definition.longest_attempt();
     if action == Action::Do && !step.idempotent {
         return attempt;
     }
@@ -271,6 +360,30 @@ fn longest(step: &StepDefinition, action: Action) -> Duration {
 
 fn duration_text(time: Duration) -> String {
     humantime::format_duration(time).to_string()
+}
+
+/// Whether a failure of the step can end the task. A wait for a time cannot fail.
+fn can_fail(step: &StepDefinition) -> bool {
+    !matches!(step.work(), None | Some(StepWork::Wait(_)))
+}
+
+/// The name of a value of the input that its schema calls a number, and not an integer.
+fn number_field(schema: &Value, path: &[PathKey]) -> Option<String> {
+    let [PathKey::Field(root), fields @ ..] = path else { return None };
+    let (mut schema, mut name) = ((root == "input").then_some(schema)?, root.clone());
+    for key in fields {
+        schema = match key {
+            PathKey::Field(field) => {
+                name = format!("{name}.{field}");
+                schema.get("properties")?.get(field)?
+            }
+            PathKey::Element => {
+                name.push_str("[…]");
+                schema.get("items")?
+            }
+        };
+    }
+    (schema.get("type")? == "number").then_some(name)
 }
 
 #[cfg(test)]
@@ -326,6 +439,36 @@ mod tests {
         let other = "/bookings/${ has(input.id) ? input.id : steps.book.output.id }";
         assert_eq!(undo(other).len(), 1, "the guard asks for something else");
         assert_eq!(undo("/bookings/${ task.id }"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_division_whose_result_depends_on_the_spelling_of_a_number_is_a_warning() {
+        let schema = json!({ "type": "object", "properties": {
+            "amount": { "type": "number" }, "count": { "type": "integer" },
+            "lines": { "type": "array", "items": { "properties": { "price": { "type": "number" } } } },
+        } });
+        let body = |expression: &str| {
+            let request = json!({ "path": "/", "body": format!("${{ {expression} }}") });
+            let step = with(json!({ "request": request }));
+            findings(json!({ "input": schema, "steps": { "a": step } }))
+        };
+        let found = body("input.amount / 5");
+        assert_eq!(
+            found,
+            [
+                "warning: steps.a: divides `input.amount`, which the schema calls a number: 12 / 5 fails, because it leaves a rest, \
+                 and 12.0 / 5 is 2.4; write `double(input.amount)`, or let the schema require an integer"
+            ]
+        );
+        assert!(body("input.lines.map(l, l.price / 2)")[0].contains("`input.lines[…].price`"));
+        for certain in [
+            "input.amount / 5.0",
+            "double(input.amount) / 5",
+            "input.count / 5",
+            "input.amount * 5",
+        ] {
+            assert_eq!(body(certain), Vec::<String>::new(), "{certain}");
+        }
     }
 
     #[test]
@@ -397,6 +540,62 @@ mod tests {
     }
 
     #[test]
+    fn a_time_limit_that_is_shorter_than_one_attempt_is_an_error() {
+        let mut ask = with(json!({ "complete_within": "10s", "callback": { "within": "3h" } }));
+        ask["request"]["body"] = json!("${ callback.token }");
+        let steps = |step_limit: &str, undo_limit: &str| {
+            let of = |limit| json!({ "recovery": { "attempts": 1, "give_up_after": limit } });
+            let mut undo = of(undo_limit);
+            undo["request"] = json!({ "path": "/" });
+            let mut call = with(of("1m"));
+            call["undo"] = undo;
+            let mut ask = ask.clone();
+            ask["recovery"] = of(step_limit)["recovery"].clone();
+            findings(json!({ "steps": { "call": call, "ask": ask } }))
+        };
+        assert_eq!(steps("3h 10s", "1m"), Vec::<String>::new());
+        assert_eq!(
+            steps("3h 9s", "59s"),
+            [
+                "steps.ask.recovery.give_up_after: shorter than one attempt, which may take 3h 10s; raise it, set it to null, \
+                 or give an attempt less time",
+                "steps.call.undo.recovery.give_up_after: shorter than one attempt, which may take 1m; raise it, set it to null, \
+                 or give an attempt less time",
+            ]
+        );
+    }
+
+    #[test]
+    fn attempts_that_have_no_time_before_the_step_gives_up_are_noted() {
+        let recovery =
+            |limit: &str| json!({ "extended_wait": { "wait": "15m" }, "give_up_after": limit });
+        let step = |limit: &str| {
+            let undo = json!({ "request": { "path": "/" }, "recovery": recovery(limit) });
+            findings(
+                json!({ "steps": { "a": with(json!({ "recovery": recovery(limit), "undo": undo })) } }),
+            )
+        };
+        let message = "attempts, pauses and extended waits take up to 21m 6s; `give_up_after` is 20m, so the last of them are \
+                       never made; raise `give_up_after`, or lower `attempts` and the pauses";
+        assert_eq!(
+            step("20m"),
+            [
+                format!("note: steps.a.recovery: {message}"),
+                format!("note: steps.a.undo.recovery: {message}"),
+            ]
+        );
+        assert_eq!(step("21m 6s"), Vec::<String>::new());
+        // A step that gives up in time leaves time for the others.
+        let slow = |after: Value| {
+            let waits = json!({ "extended_wait": { "wait": "20h" }, "give_up_after": "11h" });
+            with(json!({ "recovery": waits, "after": after }))
+        };
+        let found = findings(json!({ "steps": { "a": slow(json!([])), "b": slow(json!(["a"])) } }));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().all(|found| found.starts_with("note: ")), "{found:?}");
+    }
+
+    #[test]
     fn a_call_with_unknown_outcome_must_be_undone_or_alerted() {
         let once = |more: Value| {
             let mut step = with(json!({ "idempotent": false }));
@@ -422,6 +621,20 @@ mod tests {
         let step = with(json!({ "idempotent": false }));
         let found = findings(json!({ "overdue": "undo", "steps": { "a": step } }));
         assert!(found[0].starts_with("warning: steps.a.idempotent: "), "{found:?}");
+    }
+
+    #[test]
+    fn parallel_steps_with_different_policies_are_noted() {
+        let undo = || with(json!({ "recovery": { "then": "undo" } }));
+        let steps =
+            json!({ "a": undo(), "b": with(json!({})), "c": with(json!({ "after": ["a"] })) });
+        assert_eq!(
+            findings(json!({ "steps": steps })),
+            [
+                "note: steps.b.recovery.then: `alert`, but `a` runs beside it with `undo`: if both fail, the task is undone, in \
+                 either order; give both the same `then`, unless that is meant"
+            ]
+        );
     }
 
     #[test]

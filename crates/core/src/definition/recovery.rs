@@ -36,6 +36,11 @@ pub struct Recovery {
     // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
     // is read again.
     pub extended_wait: Option<ExtendedWait>,
+    /// How long all attempts may take together, with their pauses, extended waits and deferrals. It counts from the start
+    /// of the step, or of the item or the undo. When no further attempt can begin in this time, the final action follows.
+    #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<duration::Text>")]
+    pub give_up_after: Option<Duration>,
     /// The final action, after all attempts and extended waits.
     pub then: FinalAction,
 }
@@ -146,6 +151,17 @@ pub enum RecoveryDecision {
     GiveUp(FinalAction),
 }
 
+impl RecoveryDecision {
+    /// The pause before the next attempt. `None` if there is no next one.
+    #[must_use]
+    pub fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::Retry { pause: wait, .. } | Self::ExtendedWait { wait, .. } => Some(*wait),
+            Self::GiveUp(_) => None,
+        }
+    }
+}
+
 impl Recovery {
     /// Decides what follows the newest of `failures` failed attempts. `seed` determines the jitter of the pause.
     #[must_use]
@@ -202,6 +218,10 @@ impl Recovery {
             let wrong = wait.is_zero() || *wait > limits::WAIT_MAX;
             report(wrong, "extended_wait.wait", format!("must be from 1ms to {days}d"));
         }
+        let max = limits::TASK_WITHIN_MAX;
+        let wrong = self.give_up_after.is_some_and(|limit| limit.is_zero() || limit > max);
+        let days = max.as_secs() / (24 * 3600);
+        report(wrong, "give_up_after", format!("must be from 1ms to {days}d"));
         let undoing = action == Action::Undo && self.then == FinalAction::Undo;
         report(
             undoing,
@@ -338,7 +358,7 @@ mod tests {
     fn the_problems_of_a_policy_are_reported() {
         let wrong = policy(
             r#"{ "attempts": 0, "backoff": { "first": "2m", "rate": 0.5 },
-                 "extended_wait": { "wait": "0s", "times": 0 }, "then": "undo" }"#,
+                 "extended_wait": { "wait": "0s", "times": 0 }, "give_up_after": "0s", "then": "undo" }"#,
         );
         let keys: Vec<_> = wrong.problems(Action::Undo).into_iter().map(|(key, _)| key).collect();
         assert_eq!(
@@ -349,6 +369,7 @@ mod tests {
                 "backoff.first",
                 "extended_wait.times",
                 "extended_wait.wait",
+                "give_up_after",
                 "then",
             ]
         );

@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::limits;
+pub(crate) use compile::DIALECT;
 
 /// The JSON Schema of a payload.
 #[derive(Debug, Clone)]

@@ -20,14 +20,15 @@ use crate::{
         attempt::Action,
         command::{Caller, CommandRecord, CommandSource},
         document::{Document, DocumentKey},
+        earlier_key::{Denial, EarlierKey, Ran},
         inline_documents::{InlineDocument, InlineDocuments},
         items::{ItemRecords, ListSlices, text::distinct_spans_bytes},
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         payload::PayloadPlace,
         retention::DocumentRetention,
-        step::{Progress, StepRecord, StepState, StrayEffect},
-        task::{ProcessState, Task},
+        step::{Progress, StepRecord, StepState},
+        task::{ProcessState, StopCause, Task},
     },
 };
 
@@ -66,7 +67,7 @@ const UNKNOWN: usize = usize::MAX / 4;
 
 /// Generous bounds: the bytes of one part with the name of its step, and of all else in a task. If even these stay
 /// under the limit, [`is_over_limit`] does not measure the task.
-const PART_BYTES_BOUND: usize = 700;
+const PART_BYTES_BOUND: usize = 900;
 const REST_BYTES_BOUND: usize = 80_000;
 
 /// The size of the largest item that a task of a workflow can have.
@@ -94,6 +95,7 @@ struct LargestSizes {
     with_undo: usize,
     without_undo: usize,
     several_agents: usize,
+    time_limit: usize,
     command: usize,
     rest: usize,
 }
@@ -102,6 +104,7 @@ static LARGEST_SIZES: LazyLock<LargestSizes> = LazyLock::new(|| LargestSizes {
     with_undo: bytes_of(&largest_record(true)),
     without_undo: bytes_of(&largest_record(false)),
     several_agents: several_agents_bytes(),
+    time_limit: time_limit_bytes(),
     // `UNKNOWN` would refuse every definition. It never occurs: the tests unwrap both values. The 1 is the byte of the
     // list entry.
     command: largest_command().map_or(UNKNOWN, |command| 1 + bytes_of(&command)),
@@ -145,7 +148,15 @@ impl Workflow {
 pub fn largest_part(step: &StepDefinition) -> usize {
     let has_undo = step.action(Action::Undo).is_some();
     let record = if has_undo { LARGEST_SIZES.with_undo } else { LARGEST_SIZES.without_undo };
-    record + more_for_agents(step)
+    let limits = more_for_limit(step, Action::Do) + more_for_limit(step, Action::Undo);
+    record + more_for_agents(step) + limits
+}
+
+/// What the record of a part needs more if its step, or the undo, has a time limit.
+fn more_for_limit(step: &StepDefinition, action: Action) -> usize {
+    let recovery = step.action(action).map(|definition| definition.recovery);
+    let has_limit = recovery.is_some_and(|recovery| recovery.give_up_after.is_some());
+    if has_limit { LARGEST_SIZES.time_limit } else { 0 }
 }
 
 /// What the record of a part needs more if its step has several agents.
@@ -155,12 +166,14 @@ fn more_for_agents(step: &StepDefinition) -> usize {
     if has_several { LARGEST_SIZES.several_agents } else { 0 }
 }
 
-/// The size of the record of one part without its items, in bytes.
+/// The size of the record of one part, in bytes: without its items, and without its earlier keys, to which each edit of the input
+/// adds one.
 #[must_use]
 pub fn part_bytes(record: &StepRecord) -> usize {
     bytes_of(&StepRecord {
         forward: record.forward.clone(),
         undo: record.undo.clone(),
+        earlier: Vec::new(),
         items: None,
     })
 }
@@ -250,8 +263,9 @@ fn items_bytes(count: u32, at_once: u32, step: &StepDefinition) -> usize {
     let largest = largest_part(step);
     let (all, at_once) = (of(count, largest) + distinct_spans_bytes(count), at_once.min(count));
     let has_undo = step.action(Action::Undo).is_some();
-    let awaited =
-        if has_undo { of(at_once, LARGEST_SIZES.without_undo + more_for_agents(step)) } else { 0 };
+    let without_undo =
+        LARGEST_SIZES.without_undo + more_for_agents(step) + more_for_limit(step, Action::Do);
+    let awaited = if has_undo { of(at_once, without_undo) } else { 0 };
     let open = of(at_once, largest) + awaited + distinct_spans_bytes(2 * at_once);
     let passed = of(PASSED_RECORDS, largest) + PASSED_RUNS_BYTES;
     entry + none + names + all.min(open + passed)
@@ -268,7 +282,8 @@ fn without_started_items(count: u32) -> ItemRecords<StepRecord> {
 /// The record of a part in the state that needs most space.
 fn largest_record(has_undo: bool) -> StepRecord {
     let progress = largest_progress();
-    StepRecord { undo: has_undo.then(|| progress.clone()), forward: progress, items: None }
+    let undo = has_undo.then(|| progress.clone());
+    StepRecord { undo, forward: progress, earlier: Vec::new(), items: None }
 }
 
 fn largest_progress() -> Progress {
@@ -285,7 +300,7 @@ fn largest_progress() -> Progress {
         agent: Some(u32::MAX),
         key_since: Some(u32::MAX),
         second_delivery_may_act: false,
-        stray_effects: Vec::new(),
+        give_up_at: None,
     };
     let all = every_state().map(of);
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))
@@ -293,10 +308,27 @@ fn largest_progress() -> Progress {
 
 /// What several agents add to the progress of a run.
 fn several_agents_bytes() -> usize {
-    let stray_effect = StrayEffect { attempt: u32::MAX, completed: true, acknowledged: true };
+    let key = EarlierKey {
+        since: u32::MAX,
+        agent: Some(u32::MAX),
+        input_edit_id: None,
+        ran: Ran::Yes,
+        output_of: Some(u32::MAX),
+        denied: Some(Denial { through: u32::MAX, known: Ran::Yes }),
+        undone: true,
+        child_revision: None,
+    };
+    let without = StepRecord::new(StepState::RunningItems);
+    let mut with = without.clone();
+    with.forward.second_delivery_may_act = true;
+    with.earlier = vec![key; limits::AGENTS_IN_ORDER_MAX];
+    bytes_of(&with) - bytes_of(&without)
+}
+
+/// What a time limit adds to the progress of a run.
+fn time_limit_bytes() -> usize {
     let without = Progress::new(StepState::RunningItems);
-    let stray_effects = vec![stray_effect; limits::STRAY_EFFECTS_MAX];
-    let with = Progress { second_delivery_may_act: true, stray_effects, ..without.clone() };
+    let with = Progress { give_up_at: Some(Timestamp::MAX), ..without.clone() };
     bytes_of(&with) - bytes_of(&without)
 }
 
@@ -394,6 +426,8 @@ fn largest_without_steps() -> Option<Task> {
         error: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_reason: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_is_final: true,
+        is_alert_due: true,
+        stop_cause: StopCause::default(),
         paused_at: Some(time),
         input_edit_id: longest(limits::COMMAND_ID_CHARS_MAX),
         commands: vec![command; limits::COMMAND_RECORDS_MAX],

@@ -20,6 +20,7 @@ use crate::{
     model::{
         attempt::Action,
         call_auth::CallAuth,
+        key_format::KeyFormat,
         messages::HttpMethod,
         names::{AgentName, StepName, WorkflowName},
         responses::ResponseOverrides,
@@ -212,6 +213,17 @@ pub struct ActionDefinition<'a> {
     pub work: StepWork<'a>,
 }
 
+impl ActionDefinition<'_> {
+    /// How long one attempt may take, with the callback that completes it.
+    pub(super) fn longest_attempt(&self) -> Duration {
+        let callback = match self.work {
+            StepWork::Call { callback, .. } => callback,
+            StepWork::Child(_) | StepWork::Wait(_) | StepWork::Event(_) => None,
+        };
+        self.complete_within.saturating_add(callback.map_or(Duration::ZERO, |of| of.within))
+    }
+}
+
 /// The work of a step or of its undo.
 #[derive(Debug, Clone, Copy)]
 pub enum StepWork<'a> {
@@ -395,6 +407,10 @@ pub struct RequestTemplate {
     /// URL, or are given: `{ aws: { service: s3, region: eu-west-1 } }`. If absent, the agent's setting applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<CallAuth>,
+    /// How the service gets the idempotency key: the name of the header, and the form of the key. What is absent is as the
+    /// agent is configured: `Idempotency-Key`, and `full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<KeyFormat>,
 }
 
 impl RequestTemplate {

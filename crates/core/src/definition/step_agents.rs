@@ -60,6 +60,13 @@ impl StepAgents {
         }
     }
 
+    /// The position of the agent with this name.
+    #[must_use]
+    pub fn position(&self, name: &AgentName) -> Option<u32> {
+        let position = self.names().iter().position(|known| known == name)?;
+        u32::try_from(position).ok()
+    }
+
     /// The agent at a position for people; all agents if it is not known.
     #[must_use]
     pub fn shown(&self, position: Option<u32>) -> String {

@@ -192,10 +192,11 @@ fn default_trigger_input() -> Template {
 
 impl Serialize for Workflow {
     /// Writes a definition so that reading it again results in the same definition. If a step has removed a default
-    /// for calls (`call_within` or `responses`) with `null`, that `null` is written. If the definition has no such
-    /// defaults, nothing is added.
+    /// that is not always written (`call_within`, `responses` or `recovery.give_up_after`) with `null`, that `null` is written.
+    /// If the definition has no such defaults, nothing is added.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(defaults) = self.defaults.as_ref().filter(|defaults| defaults.has_call_defaults())
+        let Some(defaults) =
+            self.defaults.as_ref().filter(|defaults| defaults.has_removable_defaults())
         else {
             return Self::serialize(self, serializer);
         };
@@ -205,6 +206,10 @@ impl Serialize for Workflow {
         let undo_defaults = undo.map(|undo| (undo.call_within.is_some(), &undo.responses));
         let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
         for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
+            if defaults.has_time_limit() {
+                step.get_mut("undo").into_iter().for_each(write_null_limit);
+                write_null_limit(step);
+            }
             if step.get("agent").is_none() {
                 continue;
             }
@@ -239,12 +244,26 @@ fn path_segment(segment: &serde_path_to_error::Segment) -> String {
 }
 
 impl StepDefaults {
-    /// Whether there is a default for calls: `call_within` or `responses`.
-    fn has_call_defaults(&self) -> bool {
+    /// Whether there is a default that is not always written: `call_within`, `responses` or `give_up_after`.
+    fn has_removable_defaults(&self) -> bool {
         let undo = self.undo.as_ref();
         self.call_within.is_some()
             || !self.responses.is_empty()
             || undo.is_some_and(|undo| undo.call_within.is_some() || !undo.responses.is_empty())
+            || self.has_time_limit()
+    }
+
+    /// Whether steps or undos have a default of `give_up_after`.
+    fn has_time_limit(&self) -> bool {
+        let undo = self.undo.as_ref().and_then(|undo| undo.recovery.as_ref());
+        self.recovery.iter().chain(undo).any(|recovery| recovery.give_up_after.is_some())
+    }
+}
+
+/// Writes `null` as the time limit of `target`, a step or an undo, if it has none.
+fn write_null_limit(target: &mut Value) {
+    if let Some(recovery) = target.get_mut("recovery").and_then(Value::as_object_mut) {
+        recovery.entry("give_up_after").or_insert(Value::Null);
     }
 }
 
@@ -362,15 +381,15 @@ impl Workflow {
     }
 
     /// When the request of a running part was sent: the attempt's deadline minus `complete_within`. `None` if the part
-    /// is not running, or if the task's own deadline cut the attempt's deadline short.
+    /// is not running, or if the task's own deadline or the time limit of the part cut the attempt's deadline short.
     #[must_use]
     pub fn sent_at(&self, task: &Task, part: &Part, action: Action) -> Option<Timestamp> {
-        let StepState::Running { complete_by, .. } = task.progress(part, action)?.state else {
-            return None;
-        };
+        let progress = task.progress(part, action)?;
+        let StepState::Running { complete_by, .. } = progress.state else { return None };
         let definition = self.steps.get(&part.step)?.action(action)?;
         let sent = earlier(complete_by, definition.complete_within);
-        (complete_by < task.complete_by).then_some(sent)
+        let is_cut = complete_by >= task.complete_by || progress.give_up_at == Some(complete_by);
+        (!is_cut).then_some(sent)
     }
 
     /// The shortest deadline of any attempt, or of the task. No attempt can be overdue earlier.

@@ -9,15 +9,31 @@ use crate::{
     },
 };
 
-/// Starts the steps or undos that can start, and ends the task if nothing remains. Nothing starts in a paused task.
+/// Starts the steps or undos that can start, and ends the task if nothing remains. In Error, only what has started goes on.
+/// Nothing starts in a paused task.
 pub(crate) fn advance(change: &mut TaskChange<'_>) {
-    if change.task.paused_at.is_some() {
+    if !change.task.goes_on() {
         return;
     }
     match change.task.process_state {
         ProcessState::Pending | ProcessState::Processing => forward::advance(change),
         ProcessState::Undoing => undo::advance(change),
-        ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
+        ProcessState::Error => continue_started_parts(change),
+        ProcessState::Processed | ProcessState::Undone => {}
+    }
+}
+
+/// Starts the next attempts of the parts that have started.
+fn continue_started_parts(change: &mut TaskChange<'_>) {
+    let action = change.task.direction();
+    if change.now() >= change.task.complete_by {
+        return;
+    }
+    for part in change.parts_ready_to_start(action) {
+        let run = change.task.progress(&part, action);
+        if run.is_some_and(|run| run.state.newest_attempt().is_some()) {
+            change.start(part, action);
+        }
     }
 }
 

@@ -41,8 +41,12 @@ impl CommandExecutor<'_, '_> {
         let failed = |action, state: &StepState| action == direction && state.is_failed();
         let stuck =
             task.action_spans().any(|(_, action, progress)| failed(action, &progress.state));
-        if task.process_state != ProcessState::Error || stuck {
+        if task.process_state != ProcessState::Error {
             return;
+        }
+        if stuck {
+            // What the command continues needs time too.
+            return self.change.renew_complete_by();
         }
         self.change.reopen();
         self.change.task.process_state = match direction {

@@ -10,6 +10,7 @@ use crate::{
         request::size_error,
         values::ValueError,
     },
+    limits,
     model::{
         attempt::Action,
         command::{Command, CommandId},
@@ -56,19 +57,23 @@ pub(super) fn edit(
     let task = &mut executor.change.task;
     let direction = task.direction();
     task.input_edit_id = Some(id.clone());
-    for step in &executor.steps {
-        if let Some(progress) = task.progress_mut(step, direction) {
-            progress.input_edit_id = Some(id.clone());
-            // From now on another child task runs for the step.
-            progress.child_revision = None;
-            let agents = plan.step(&step.step).agents();
-            let is_chosen = agents.is_some_and(|agents| agents.choice().is_some());
-            match direction {
-                Action::Do if is_chosen => progress.use_agent(None),
-                Action::Do => progress.use_new_key(),
-                Action::Undo => {}
+    for part in &executor.steps {
+        let Some(record) = task.part_record_mut(part) else { continue };
+        if direction == Action::Undo {
+            if let Some(undo) = &mut record.undo {
+                undo.input_edit_id = Some(id.clone());
             }
+            continue;
         }
+        if record.earlier.len() >= limits::EARLIER_KEYS_MAX {
+            return Err(format!(
+                "the input of step {part} was edited too often: complete it, or undo the task"
+            ));
+        }
+        let agents = plan.step(&part.step).agents();
+        let is_chosen = agents.is_some_and(|agents| agents.choice().is_some());
+        let agent = record.forward.agent.filter(|_| !is_chosen);
+        record.change_key(agent, Some(id.clone()));
     }
     Ok(())
 }

@@ -98,6 +98,28 @@ impl Event {
         }
     }
 
+    /// Whether the event says that a step or its undo took effect, or may have. If nothing is known of what it is about, the effect
+    /// may be one that no task accounts for.
+    #[must_use]
+    pub fn may_report_effect(&self) -> bool {
+        match self {
+            Self::ReplyReceived(reply) => reply.outcome.may_have_run(),
+            Self::CallbackReceived { outcome, .. } => match outcome {
+                CallbackOutcome::Completed { .. } | CallbackOutcome::Failed { .. } => true,
+                CallbackOutcome::Heartbeat => false,
+            },
+            Self::ChildEnded { outcome, .. } => match outcome {
+                ChildOutcome::Processed { .. } | ChildOutcome::Error { .. } => true,
+                ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
+            },
+            Self::Wake
+            | Self::Swept
+            | Self::CommandReceived(_)
+            | Self::ParentRequested(_)
+            | Self::AlertPublished { .. } => false,
+        }
+    }
+
     /// The agent whose reply the event is, if the agent is known.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentName> {

@@ -33,35 +33,60 @@ pub(crate) fn finish(
     let ended = has_stopped && (!before.process_state.has_stopped() || change.reports_end_again);
     if ended {
         change.task.ended_at = Some(now);
-        change.task.locked_by = None;
-        change.task.paused_at = None;
+        change.task.is_alert_due = change.task.process_state == ProcessState::Error;
+        if change.task.paused_at.take().is_some() {
+            change.schedule_wakes_for_waits();
+        }
+        if requests.is_empty() {
+            change.task.locked_by = None;
+        }
     }
+    drop_passed_limits(&mut change.task);
     let items = change.task.steps.values_mut().filter_map(|record| record.items.as_mut());
     items.for_each(|items| items.compact(now));
     wake_after_calls(&mut change, before);
-    if has_stopped || change.task.paused_at.is_some() {
+    let in_error = change.task.process_state == ProcessState::Error;
+    let may_start = now < change.task.complete_by && change.task.pauses().next().is_some();
+    if !change.task.goes_on() || in_error && !may_start {
         change.wakes.after.clear();
     }
     change.extend_retention();
-    change.task.due = due(&change, ended);
+    change.recompute_due |= ended;
+    change.task.due = due(&change);
     let mut effects = requests;
     if ended {
         effects.extend(end_of_task_effects(change.sources(), before.revision.saturating_add(1)));
     }
     let plan = change.plan();
-    let TaskChange { mut task, documents, notifications, wakes, .. } = *change;
-    let documents = place_documents(&mut task, plan, documents);
+    let TaskChange { mut task, documents, ended_during_call, notifications, wakes, .. } = *change;
+    let (for_agent, documents): (Vec<_>, _) = documents.into_iter().partition(|document| {
+        ended_during_call.is_some() && document.key.attempt() == ended_during_call.as_ref()
+    });
+    let mut documents = place_documents(&mut task, plan, documents);
+    documents.extend(for_agent);
     effects.extend(lifecycle::events_of_change(plan, before, &task, now));
     effects.extend(notifications);
     let Wakes { after, cause } = wakes;
-    let wake = |after| Effect::Wake { wake: Wake { task_id: task.task_id.clone(), cause }, after };
+    let wake = |after| Effect::Wake { wake: Wake::new(task.task_id.clone(), cause), after };
     effects.extend(after.into_iter().map(wake));
     Transition::Apply { task: Box::new(task), documents, effects }
+}
+
+/// Drops the time limits of the parts that do not go on. If an operator retries one, it gets a new limit.
+fn drop_passed_limits(task: &mut Task) {
+    for progress in task.progresses_mut() {
+        if progress.state.is_completed_or_skipped() || progress.state.is_failed() {
+            progress.give_up_at = None;
+        }
+    }
 }
 
 /// Adds one wake for each call that the undo waits for since this change.
 fn wake_after_calls(change: &mut TaskChange<'_>, before: &Task) {
     let now = change.now();
+    if change.task.process_state == ProcessState::Error {
+        return;
+    }
     let known_waits: BTreeSet<_> = before.undo_blocked_until(now).collect();
     let new: Vec<_> =
         change.task.undo_blocked_until(now).filter(|until| !known_waits.contains(until)).collect();
@@ -71,24 +96,25 @@ fn wake_after_calls(change: &mut TaskChange<'_>, before: &Task) {
 }
 
 /// Returns the time at which the supervisor has to look at the task, or `None` if the task needs no supervision.
-fn due(change: &TaskChange<'_>, ended: bool) -> Option<Timestamp> {
+fn due(change: &TaskChange<'_>) -> Option<Timestamp> {
     let (task, now) = (&change.task, change.now());
     let pickup_within = change.inputs.context.timing.pickup_within;
-    let mut deadline = task.earliest_deadline(now, pickup_within);
-    if task.process_state == ProcessState::Pending && task.paused_at.is_none() {
-        deadline = deadline.min(later(now, pickup_within));
-    }
-    if let Some(first) = change.wakes.after.first() {
-        deadline = deadline.min(later(later(now, *first), pickup_within));
-    }
-    match task.process_state {
-        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
-            let before = task.due.filter(|_| !change.recompute_due);
-            Some(before.map_or(deadline, |due| due.min(deadline)))
+    let soon = later(now, pickup_within);
+    let deadline = match task.process_state {
+        ProcessState::Pending if task.paused_at.is_none() => {
+            Some(task.earliest_deadline(now, pickup_within).min(soon))
         }
+        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
+            Some(task.earliest_deadline(now, pickup_within))
+        }
+        // The supervisor publishes the alert if this process crashes.
+        ProcessState::Error if task.is_alert_due => {
+            Some(task.deadline_in_error(now, pickup_within).unwrap_or(soon).min(soon))
+        }
+        ProcessState::Error => task.deadline_in_error(now, pickup_within),
         ProcessState::Processed | ProcessState::Undone => None,
-        // Due until the alert is published, so that the supervisor publishes it after a crash.
-        ProcessState::Error if ended => Some(later(now, pickup_within)),
-        ProcessState::Error => task.due,
-    }
+    };
+    let woken = change.wakes.after.first().map(|first| later(later(now, *first), pickup_within));
+    let before = task.due.filter(|_| !change.recompute_due);
+    deadline.map(|deadline| woken.into_iter().chain(before).fold(deadline, Timestamp::min))
 }

@@ -47,7 +47,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
         for (_, part) in record.part_spans(name) {
             if part.forward.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
-            } else if has_effect(part) && !task.undo_is_final {
+            } else if part.has_effect() && !task.undo_is_final {
                 return PointOfNoReturn::Passed(name.clone());
             }
         }
@@ -63,18 +63,8 @@ pub fn is_undo_final(task: &Task) -> bool {
         || task.part_spans().any(|(_, record)| record.undo.is_some())
 }
 
-/// Whether a task in Error was Processed before. The state does not say so, but only a stray effect stops a task whose steps
-/// have all passed.
-#[must_use]
-pub fn was_processed(plan: &Plan, task: &Task) -> bool {
-    task.process_state == ProcessState::Error
-        && is_complete(plan, task)
-        && task.part_spans().any(|(_, record)| record.forward.has_stray_effect())
-}
-
-/// The parts whose undo has completed, but did not revert a stray effect. An operator has neither acknowledged the effect
-/// nor completed the undo by hand.
-pub fn parts_with_stray_effects<'a>(
+/// The parts that are undone, but ran beside a completion by an operator: only an operator can undo both.
+pub fn parts_beside_completions<'a>(
     plan: &'a Plan,
     task: &'a Task,
 ) -> impl Iterator<Item = Part> + 'a {
@@ -84,7 +74,7 @@ pub fn parts_with_stray_effects<'a>(
     // A child task that says that it is undone has checked its own effects.
     let records = spans(plan, task, move |step, record| {
         !plan.step(step).runs_child()
-            && record.forward.has_stray_effect()
+            && record.ran_beside_completion()
             && record.undo.as_ref().is_some_and(by_service)
     });
     records.flat_map(PartSpan::parts)
@@ -139,7 +129,7 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
         .collect();
     let mut free_slots = free_undo_slots(plan, task);
     let ready = spans(plan, task, |step, record| {
-        record.undo.is_none()
+        record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped())
             && !may_act(record)
             && is_left(plan, step, record)
             && !held_back.contains(step)
@@ -205,8 +195,7 @@ fn spans<'t>(
 }
 
 fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {
-    let passed = record.undo.as_ref().is_some_and(|undo| undo.state.is_completed_or_skipped());
-    has_undo(plan, name) && has_effect(record) && !passed
+    has_undo(plan, name) && record.next_to_undo().is_some()
 }
 
 fn has_undo(plan: &Plan, name: &StepName) -> bool {
@@ -216,9 +205,4 @@ fn has_undo(plan: &Plan, name: &StepName) -> bool {
 /// Whether an attempt at doing the part is in progress, or its callback is awaited.
 fn is_awaited(record: &StepRecord) -> bool {
     record.forward.state.reply_due_by().is_some()
-}
-
-/// Whether the part completed, or may have run.
-fn has_effect(record: &StepRecord) -> bool {
-    matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run
 }

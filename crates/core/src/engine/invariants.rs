@@ -29,7 +29,7 @@ use crate::{
         names::StepName,
         part_span::PartSpan,
         step::{Progress, StepRecord, StepState},
-        task::{ProcessState, Task},
+        task::{ProcessState, StopCause, Task},
         time::later,
     },
 };
@@ -98,7 +98,7 @@ impl Task {
 }
 
 /// What the state of the task as a whole excludes.
-fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
+fn state_invariants(task: &Task) -> [(&'static str, bool); 15] {
     let state = task.process_state;
     let has_stopped = state.has_stopped();
     let failures = task
@@ -111,12 +111,23 @@ fn state_invariants(task: &Task) -> [(&'static str, bool); 13] {
         matches!(state, ProcessState::Pending | ProcessState::Processing | ProcessState::Processed);
     let depth = task.parent.as_ref().map(|parent| parent.depth);
     [
-        ("only a task that has not ended is locked", !has_stopped || task.locked_by.is_none()),
+        (
+            "Processed, Undone: it is not locked",
+            !has_stopped || state == ProcessState::Error || task.locked_by.is_none(),
+        ),
         ("only a task that has not ended is paused", !has_stopped || task.paused_at.is_none()),
         ("it has an end time if and only if it has ended", task.ended_at.is_some() == has_stopped),
         (
             "it has an error if and only if it is in Error",
             task.error.is_some() == (state == ProcessState::Error),
+        ),
+        (
+            "only a task in Error is to be alerted",
+            state == ProcessState::Error || !task.is_alert_due,
+        ),
+        (
+            "only a task in Error has a cause of it",
+            state == ProcessState::Error || task.stop_cause == StopCause::Failure,
         ),
         ("Undoing, Undone: it has an undo reason", !undoes || task.undo_reason.is_some()),
         (
@@ -171,7 +182,10 @@ fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
         ),
         ("Processed, Undone: nothing is awaited", !without_error || awaited.next().is_none()),
         ("Processed, Undone: it is not due", !without_error || task.due.is_none()),
-        ("it is due if it has not ended", state.has_stopped() || task.due.is_some()),
+        (
+            "it is due if it has not ended, or is to be alerted",
+            state.has_stopped() && !task.is_alert_due || task.due.is_some(),
+        ),
     ]
 }
 
@@ -181,13 +195,18 @@ fn due_invariants(
     now: Timestamp,
     pickup_within: Duration,
 ) -> [(&'static str, bool); 6] {
-    let due_by = |time| task.process_state.has_stopped() || task.due.is_some_and(|due| due <= time);
+    let has_stopped = task.process_state.has_stopped();
+    let is_supervised = !has_stopped || task.goes_on();
+    let due_by = |time| !is_supervised || task.due.is_some_and(|due| due <= time);
     let soon = later(now, pickup_within);
     let paused = task.paused_at.is_some();
     let backward = task.undo_reason.is_some();
     let states = || task.action_spans().map(|(_, _, progress)| &progress.state);
+    let goes_on = |attempt: &Option<u32>, until: &Timestamp| {
+        !has_stopped || attempt.is_some() && now.max(*until) < task.complete_by
+    };
     let waits = states().filter_map(|state| match state {
-        StepState::Waiting { until, .. } => Some(until),
+        StepState::Waiting { attempt, until, .. } => goes_on(attempt, until).then_some(until),
         StepState::Running { .. }
         | StepState::AwaitingCallback { .. }
         | StepState::RunningItems
@@ -200,10 +219,10 @@ fn due_invariants(
         let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
         record.forward.call_may_run_until.max(undo.and_then(|undo| undo.call_may_run_until))
     });
-    let mut calls = calls.filter(|until| backward && *until > now);
+    let mut calls = calls.filter(|until| backward && !has_stopped && *until > now);
     let mut waits = waits.map(|until| later((*until).max(now), pickup_within));
     [
-        ("due by its complete-by", paused || due_by(task.complete_by)),
+        ("due by its complete-by", paused || has_stopped || due_by(task.complete_by)),
         ("due by the deadline of each awaited reply or callback", {
             states().filter_map(awaited_by).all(due_by)
         }),
@@ -281,7 +300,7 @@ fn part_invariants(
     name: &StepName,
     step: &CompiledStep,
     record: &StepRecord,
-) -> [(&'static str, bool); 7] {
+) -> [(&'static str, bool); 8] {
     let state = task.process_state;
     let undo = record.undo.as_ref().map(|undo| &undo.state);
     let undo_runs = undo.is_some_and(is_awaited);
@@ -312,6 +331,10 @@ fn part_invariants(
             "past the point of no return no undo begins",
             !undoes || !is_past_return || task.undo_is_final || has_begun_undo(),
         ),
+        (
+            "its earlier keys are in the order of their attempts",
+            record.earlier.is_sorted_by(|a, b| a.since < b.since),
+        ),
     ]
 }
 
@@ -321,8 +344,8 @@ fn progress_invariants(
     step: &CompiledStep,
     action: Action,
     progress: &Progress,
-) -> [(&'static str, bool); 11] {
-    let Progress { state, agent, .. } = progress;
+) -> [(&'static str, bool); 12] {
+    let Progress { state, agent, give_up_at, .. } = progress;
     let agents = step.agents().map_or(0, |agents| agents.names().len());
     let has_agent = agents > 0;
     let is_deferred = matches!(state, StepState::Waiting { complete_by: Some(_), .. });
@@ -338,6 +361,8 @@ fn progress_invariants(
         | StepState::Skipped { .. } => None,
     };
     let is_undoing = task.process_state == ProcessState::Undoing;
+    let goes_on = awaited_by(state).or(state.waiting_until()).is_some();
+    let limit = step.action(action).and_then(|definition| definition.recovery.give_up_after);
     let allowed = step.action(action).map_or(0, |definition| {
         let recovery = &definition.recovery;
         let waits = recovery.extended_wait.as_ref().map_or(0, |wait| wait.times);
@@ -377,9 +402,12 @@ fn progress_invariants(
             progress.child_revision.is_none() || step.runs_child(),
         ),
         (
-            "it keeps only the newest stray effects",
-            progress.stray_effects.len() <= limits::STRAY_EFFECTS_MAX
-                && progress.stray_effects.is_sorted_by_key(|known| known.attempt),
+            "only a part that goes on has a time limit, and only with `give_up_after`",
+            give_up_at.is_none() || goes_on && limit.is_some(),
+        ),
+        (
+            "it awaits nothing after its time limit",
+            give_up_at.is_none_or(|limit| awaited_by(state) <= Some(limit)),
         ),
     ]
 }

@@ -14,8 +14,9 @@
 //! | `decision_input`, `replies` | the task and the event of a decision; replies, callbacks, ends of child tasks |
 //! | [`callback_check`], [`awaited_callback`] | whether a step awaits a callback, for its senders; who is to answer it |
 //! | `operate`, `command_executor`, `step_commands`, `edit_input` | operators' commands |
-//! | `task_change`, `outcome`, `child_outcome` | the changed task before it is saved; the outcome of an attempt, of a child task |
-//! | `agent_in_use` | the agent that a part uses, if its step has several, and replies under an earlier key |
+//! | `task_change`, `outcome`, `child_report` | the changed task before it is saved; the outcome of an attempt, of a child task |
+//! | `late_effect` | what a message shows about an effect that the task did not know, and what follows |
+//! | `agent_choice` | the agent that a part uses, if its step has several |
 //! | `advance`, `forward`, `undo` | which steps start, and which undos |
 //! | [`graph`] | the order of steps and of their undos |
 //! | `render`, [`request`], `values`, `item_list` | the requests of the started parts, and the values that their expressions read |
@@ -25,10 +26,10 @@
 //! | `placement` | which documents are stored in the task's item |
 
 mod advance;
-mod agent_in_use;
+mod agent_choice;
 pub mod awaited_callback;
 pub mod callback_check;
-mod child_outcome;
+mod child_report;
 mod command_executor;
 pub mod decision;
 mod decision_input;
@@ -41,6 +42,7 @@ mod forward;
 pub mod graph;
 pub mod invariants;
 mod item_list;
+mod late_effect;
 mod lifecycle;
 pub mod notify;
 mod operate;

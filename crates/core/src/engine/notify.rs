@@ -19,7 +19,8 @@ use crate::{
         hash::fnv1a,
         messages::{ChildEnded, ChildOutcome, NotificationStatus, ParentStep, StatusNotification},
         names::{Part, StepName},
-        task::{ProcessState, Task},
+        step::StepRecord,
+        task::{ProcessState, StopCause, Task},
     },
 };
 
@@ -32,7 +33,7 @@ pub(crate) fn end_of_task_effects(sources: ValueSources<'_>, revision: u64) -> V
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
             return Vec::new();
         }
-        ProcessState::Error if task.due.is_none() => return Vec::new(),
+        ProcessState::Error if !task.is_alert_due => return Vec::new(),
         ProcessState::Processed => (NotificationStatus::Processed, None),
         ProcessState::Undone => (NotificationStatus::Undone, task.undo_reason.clone()),
         ProcessState::Error => (NotificationStatus::Error, task.error.clone()),
@@ -101,7 +102,7 @@ pub(crate) fn parent_notification(sources: ValueSources<'_>, revision: u64) -> O
             let point_of_no_return = graph::point_of_no_return(sources.plan, task);
             let passed = matches!(point_of_no_return, PointOfNoReturn::Passed(_));
             let not_undone = passed || task.direction() == Action::Undo;
-            let was_processed = graph::was_processed(sources.plan, task);
+            let was_processed = task.stop_cause == StopCause::AfterProcessed;
             ChildOutcome::Error { reason: text_or_empty(&task.error), not_undone, was_processed }
         }
     };
@@ -128,6 +129,29 @@ fn child_ended_message(
     ChildEnded { task_id, step, outcome, attempt: None, child, revision, incarnation }
 }
 
+/// The error, with the command that settles an effect of a service that may be one too many.
+fn alert_reason(task: &Task, plan: &Plan) -> String {
+    let error = task.error.clone().unwrap_or_default();
+    let is_stray = |name: &StepName, record: &StepRecord| {
+        record.has_stray_effect() && !plan.step(name).runs_child()
+    };
+    if task.direction() == Action::Undo
+        || !task.part_spans().any(|(span, record)| is_stray(span.step, record))
+    {
+        return error;
+    }
+    let by_statement = "revert one effect at its service and `resubmit --did-not-run`";
+    let is_needed_by_parent = task.parent.is_some() && task.stop_cause == StopCause::AfterProcessed;
+    match graph::point_of_no_return(plan, task) {
+        PointOfNoReturn::Ahead if !is_needed_by_parent => {
+            format!("{error}: `undo` the task, or {by_statement}")
+        }
+        PointOfNoReturn::Ahead | PointOfNoReturn::Running | PointOfNoReturn::Passed(_) => {
+            format!("{error}: {by_statement}")
+        }
+    }
+}
+
 fn alert(task: &Task, plan: &Plan) -> EventData {
     let details = |mut steps: Vec<Part>| TaskAlert {
         task_id: task.task_id.clone(),
@@ -137,7 +161,7 @@ fn alert(task: &Task, plan: &Plan) -> EventData {
             steps.truncate(limits::ALERT_STEPS_MAX);
             steps
         },
-        reason: task.error.clone().unwrap_or_default(),
+        reason: alert_reason(task, plan),
     };
     match task.direction() {
         Action::Undo => EventData::UndoFailed(details(graph::outstanding(plan, task))),

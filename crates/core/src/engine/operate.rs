@@ -20,7 +20,7 @@ use crate::{
         events::{BusEvent, EventData},
         messages::CallbackOutcome,
         names::Part,
-        task::{ProcessState, Task},
+        task::{ProcessState, StopCause, Task},
         time::{earlier, later},
     },
 };
@@ -173,7 +173,7 @@ fn undo(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(),
         ProcessState::Processed | ProcessState::Error
             if let Some(parent) = &task.parent
                 && (task.process_state == ProcessState::Processed
-                    || graph::was_processed(executor.change.plan(), task)) =>
+                    || task.stop_cause == StopCause::AfterProcessed) =>
         {
             return Err(format!(
                 "the task ran for step {} of task {}, which depends on it: undo that task instead",
@@ -188,8 +188,8 @@ fn undo(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(),
     if let PointOfNoReturn::Passed(step) = graph::point_of_no_return(executor.change.plan(), task) {
         return Err(format!("the task is past its point of no return, step {step}"));
     }
-    // The operator has seen what is left at other agents, or under an earlier key.
-    executor.change.acknowledge_stray_effects();
+    // The operator has seen the error, which names these effects.
+    executor.change.settle_effects_beside_completions();
     executor.change.reopen();
     undo::begin(executor.change, &format!("requested by {}: {}", command.by, command.why));
     Ok(())
@@ -197,7 +197,7 @@ fn undo(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(),
 
 fn cancel(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(), RefusalReason> {
     executor.check_has_not_ended()?;
-    executor.change.fail_task(&format!("cancelled by {}: {}", command.by, command.why));
+    executor.change.halt_task(&format!("cancelled by {}: {}", command.by, command.why));
     Ok(())
 }
 
@@ -210,14 +210,17 @@ fn pause(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
     Ok(())
 }
 
-/// The pause does not count: the task has as much time left as before the pause.
+/// The pause does not count: the task and its parts have as much time left as before the pause.
 fn resume(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
     let Some(paused_at) = executor.change.task.paused_at.take() else {
         return Err("the task is not paused".to_owned());
     };
-    let paused = executor.change.now().duration_since(paused_at);
+    let paused = executor.change.now().duration_since(paused_at).try_into().unwrap_or_default();
     let task = &mut executor.change.task;
-    task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
+    task.complete_by = later(task.complete_by, paused);
+    for progress in task.progresses_mut() {
+        progress.give_up_at = progress.give_up_at.map(|limit| later(limit, paused));
+    }
     executor.change.schedule_wakes_for_waits();
     Ok(())
 }

@@ -14,7 +14,13 @@ use crate::{
         recovery::{FinalAction, RecoveryDecision, seed},
         step::CallbackDefinition,
     },
-    engine::{agent_in_use, graph, request::size_error, task_change::TaskChange, undo},
+    engine::{
+        agent_choice,
+        graph::{self, PointOfNoReturn},
+        request::size_error,
+        task_change::TaskChange,
+        undo,
+    },
     limits,
     model::{
         attempt::{Action, AttemptId, AttemptTimes},
@@ -23,14 +29,11 @@ use crate::{
         error_detail::ErrorDetail,
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
-        step::{Progress, StepState, StrayEffect},
-        task::ProcessState,
+        step::{Progress, StepRecord, StepState},
+        task::{ProcessState, StopCause, Task},
         time::later,
     },
 };
-
-/// The reason of a failure that the supervisor records for an overdue attempt.
-pub(crate) const NO_REPLY: &str = "no reply by complete-by";
 
 /// Records an agent's reply.
 pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
@@ -60,9 +63,9 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                 block_undo_on_call(change, &attempt);
             }
             let did_not_run =
-                *certain && !*may_have_run && agent_in_use::may_change(change, &attempt);
+                *certain && !*may_have_run && agent_choice::may_change(change, &attempt);
             let next = match did_not_run {
-                true => agent_in_use::move_on(change, &attempt),
+                true => agent_choice::move_on(change, &attempt),
                 false => None,
             };
             match next {
@@ -106,71 +109,14 @@ pub(crate) fn record_callback(
     if *answer != CallbackOutcome::Heartbeat {
         block_undo_on_call(change, &attempt);
     }
+    if matches!(answer, CallbackOutcome::Completed { .. }) {
+        change.note_answer_during_call(&attempt);
+    }
     match answer {
         CallbackOutcome::Completed { output } => complete_if_it_fits(change, attempt, output, by),
         CallbackOutcome::Failed { reason } => fail(change, attempt, reason, true),
         CallbackOutcome::Heartbeat => extend_callback(change, &attempt),
     }
-}
-
-/// Records that an attempt took effect, or may have, although it was recorded as one that did not: its request was
-/// delivered twice. Returns whether the task may continue now.
-///
-/// | the task | then |
-/// | --- | --- |
-/// | is Undone, or in Error after its undo was final | the effect remains: Error |
-/// | has a final undo, and the step is the point of no return | the effect remains: Error |
-/// | has the step completed by an operator | the undo may revert only what the operator did: Error |
-/// | any other | the step is undone with the others, or its next attempt goes on |
-pub(crate) fn record_late_effect(
-    change: &mut TaskChange<'_>,
-    part: &Part,
-    outcome: Option<&ReplyOutcome>,
-) -> bool {
-    let mut is_by_hand = false;
-    if let Some(progress) = change.task.progress_mut(part, Action::Do) {
-        progress.may_have_run = true;
-        is_by_hand = matches!(progress.state, StepState::Completed { .. });
-        if is_by_hand {
-            progress.add_stray_effect(StrayEffect::new(progress.state.attempt_count(), true));
-        }
-    }
-    let is_over = outcome.is_none_or(|outcome| {
-        matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. })
-    });
-    if !is_over {
-        change.block_undo_on_call_started_by(change.now(), part, Action::Do);
-    }
-    let is_point_of_no_return = change.plan().step(&part.step).definition.point_of_no_return;
-    let is_undone = change.task.process_state == ProcessState::Undone;
-    let has_stopped_again =
-        change.task.undo_is_final && change.task.process_state == ProcessState::Error;
-    let cancels_nothing = is_point_of_no_return && graph::is_undo_final(&change.task);
-    if is_undone || has_stopped_again || cancels_nothing {
-        change.task.undo_is_final = true;
-        let end = if is_undone { "task was undone" } else { "undo began" };
-        change.fail_task_again(&format!("step {part} took effect after the {end}"));
-    }
-    // Its undo may revert only what the operator did.
-    if is_by_hand && !change.task.undo_is_final {
-        change.fail_task_again(&format!("step {part} took effect, and an operator completed it"));
-    }
-    let state = change.task.progress(part, Action::Do).map(|progress| progress.state.clone());
-    if let Some(StepState::Waiting { attempt: Some(number), .. }) = state {
-        if !change.plan().step(&part.step).definition.idempotent {
-            let attempt = AttemptId { step: part.clone(), action: Action::Do, number };
-            fail(
-                change,
-                attempt,
-                "it may have run, and is not retried because the step is not idempotent",
-                true,
-            );
-        } else if change.task.process_state != ProcessState::Undoing {
-            // The wake at the end of the wait starts the next attempt. If its request is lost, it is sent again.
-            return false;
-        }
-    }
-    true
 }
 
 /// Completes an attempt, and stores its output. `by` is the operator's command, if an operator completed it.
@@ -183,6 +129,11 @@ pub(crate) fn complete(
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
         progress.state = StepState::Completed { attempt: Some(attempt.number) };
         progress.completed_by_hand = by.cloned();
+    }
+    if attempt.action == Action::Undo
+        && let Some(record) = change.task.part_record_mut(&attempt.step)
+    {
+        record.complete_undo(by.is_some());
     }
     change.task.count_output(&attempt, output);
     let key = match by {
@@ -236,18 +187,18 @@ fn keep_detail(change: &mut TaskChange<'_>, attempt: AttemptId, detail: Option<&
 /// Abandons an attempt that ended without a final outcome. It is unknown whether it took effect.
 pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, reason: &str) {
     block_undo_on_call(change, &attempt);
-    let (verdict, queued_at) = (recovery_decision(change, &attempt), sent_at(change, &attempt));
+    let (mut verdict, queued_at) = (recovery_decision(change, &attempt), sent_at(change, &attempt));
     let (now, number) = (change.now(), attempt.number);
-    let wait = match verdict {
-        RecoveryDecision::Retry { pause, .. } => Some(pause),
-        RecoveryDecision::ExtendedWait { wait, .. } => Some(wait),
-        RecoveryDecision::GiveUp(_) => None,
-    };
-    let next = match wait {
-        Some(wait) => StepState::waiting(Some(number), later(now, wait)),
+    let mut reason = reason.to_owned();
+    if verdict.pause().is_some_and(|pause| gives_up_before(change, &attempt, later(now, pause))) {
+        verdict = RecoveryDecision::GiveUp(final_action(change, &attempt));
+        reason = format!("no retry within `give_up_after`: {reason}");
+    }
+    let next = match verdict.pause() {
+        Some(pause) => StepState::waiting(Some(number), later(now, pause)),
         None => StepState::Failed { attempt: Some(number) },
     };
-    count_failure(change, &attempt, next, reason, &verdict, true);
+    count_failure(change, &attempt, next, &reason, &verdict, true);
     if let Some(failure) = change.documents.last_mut() {
         failure.times.queued_at = queued_at;
     }
@@ -262,17 +213,34 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, r
     }
 }
 
+/// Fails a part that still waits after its time limit, because the scheduler was woken late, or the task was paused.
+pub(crate) fn give_up(change: &mut TaskChange<'_>, attempt: &AttemptId) {
+    let AttemptId { step, action, number } = attempt;
+    let deferred = change.task.progress(step, *action).and_then(|of| of.state.deferred_by());
+    if let Some(complete_by) = deferred {
+        change.block_undo_on_deferred_attempt(complete_by, step, *action);
+    }
+    if let Some(progress) = change.task.progress_mut(step, *action) {
+        progress.state = StepState::Failed { attempt: Some(*number) };
+    }
+    let then = final_action(change, attempt);
+    apply_final_action(change, attempt, "`give_up_after` is over", then);
+}
+
 /// Handles a task that is past its own complete-by.
 pub(crate) fn expire(change: &mut TaskChange<'_>) {
+    let done = if change.task.direction() == Action::Do { "done" } else { "undone" };
+    end_late(change, &format!("the task was not {done} by its complete-by"));
+}
+
+/// Ends a task that is not done, or not undone, by its complete-by.
+fn end_late(change: &mut TaskChange<'_>, reason: &str) {
     match (change.task.process_state, change.plan().overdue) {
-        (ProcessState::Pending | ProcessState::Processing, FinalAction::Alert) => {
-            change.fail_task("the task was not done by its complete-by");
-        }
         (ProcessState::Pending | ProcessState::Processing, FinalAction::Undo) => {
-            undo::begin(change, "the task was not done by its complete-by");
+            undo::begin(change, reason);
         }
-        (ProcessState::Undoing, _) => {
-            change.fail_task("the task was not undone by its complete-by");
+        (ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing, _) => {
+            change.fail_task(reason);
         }
         (ProcessState::Processed | ProcessState::Undone | ProcessState::Error, _) => {}
     }
@@ -304,7 +272,7 @@ fn defer(
     let progress = change.task.progress(&attempt.step, attempt.action);
     let may_have_run = certainty == Certainty::MayHaveRun
         || progress.is_some_and(|progress| progress.may_have_run);
-    if may_have_run && !repeatable {
+    if !repeatable && (may_have_run || has_stray_effect(change, &attempt)) {
         // Of an idempotent step, another delivery of the request may still make a call.
         let step = change.plan().step(&attempt.step.step);
         if step.is_repeatable(attempt.action) && !did_not_run {
@@ -312,25 +280,41 @@ fn defer(
         }
         return fail(change, attempt, reason, may_have_run);
     }
+    let asked = humantime::format_duration(Duration::from_secs(pause.as_secs()));
+    let late = |limit: &str| format!("has to wait {asked}, past {limit}: {reason}");
     let pause = pause.clamp(limits::STEP_WITHIN_MIN, limits::WAIT_MAX);
     let until = later(change.now(), pause);
-    if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
-        let complete_by = match progress.state {
-            StepState::Running { complete_by, .. } => (!did_not_run).then_some(complete_by),
-            StepState::AwaitingCallback { .. }
-            | StepState::RunningItems
-            | StepState::Waiting { .. }
-            | StepState::Completed { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => None,
-        };
-        progress.state = StepState::Waiting { attempt: Some(attempt.number), until, complete_by };
+    let AttemptId { step: part, action, number } = &attempt;
+    let progress = change.task.progress(part, *action);
+    let awaited_by = progress.and_then(|progress| progress.state.reply_due_by());
+    let complete_by = awaited_by.filter(|_| !did_not_run);
+    if gives_up_before(change, &attempt, until) {
+        if let Some(complete_by) = complete_by {
+            change.block_undo_on_deferred_attempt(complete_by, part, *action);
+        }
+        return fail(change, attempt, &late("`give_up_after`"), may_have_run);
+    }
+    if let Some(progress) = change.task.progress_mut(part, *action) {
+        progress.state = StepState::Waiting { attempt: Some(*number), until, complete_by };
         progress.may_have_run |= may_have_run;
+    }
+    if change.task.paused_at.is_none() && until >= change.task.complete_by {
+        let of = if *action == Action::Undo { "undo of " } else { "" };
+        end_late(change, &format!("{of}step {part}: {}", late("the task's complete-by")));
+    } else {
+        change.wakes.after(pause);
     }
     let verdict =
         format!("not counted as a failure; retry after {}", humantime::format_duration(pause));
     store_reason(change, DocumentKey::Deferral(attempt), reason, &verdict);
-    change.wakes.after(pause);
+}
+
+/// Whether the part gives up at once instead of waiting until this time: the next attempt would begin after its time limit. A
+/// paused task gives up nothing, because the end of the pause moves the limit.
+fn gives_up_before(change: &TaskChange<'_>, attempt: &AttemptId, until: Timestamp) -> bool {
+    let progress = change.task.progress(&attempt.step, attempt.action);
+    let limit = progress.and_then(|progress| progress.give_up_at);
+    change.task.paused_at.is_none() && limit.is_some_and(|limit| limit <= until)
 }
 
 /// Awaits the callback of a step whose call has returned. While a task is being undone, it awaits no callback except
@@ -338,7 +322,7 @@ fn defer(
 fn await_callback(change: &mut TaskChange<'_>, attempt: AttemptId, callback: &CallbackDefinition) {
     let is_point_of_no_return =
         change.plan().step(&attempt.step.step).definition.point_of_no_return;
-    if change.task.process_state == ProcessState::Undoing && !is_point_of_no_return {
+    if change.task.direction() == Action::Undo && !is_point_of_no_return {
         return fail(
             change,
             attempt,
@@ -346,9 +330,11 @@ fn await_callback(change: &mut TaskChange<'_>, attempt: AttemptId, callback: &Ca
             true,
         );
     }
-    let answer_by = later(change.now(), callback.within).min(change.task.complete_by);
-    let complete_by = callback_due(change.now(), callback, answer_by);
+    let now = change.now();
+    let last = later(now, callback.within).min(change.task.complete_by);
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action) {
+        let answer_by = progress.give_up_at.map_or(last, |limit| limit.min(last));
+        let complete_by = callback_due(now, callback, answer_by);
         let attempt = attempt.number;
         progress.state = StepState::AwaitingCallback { attempt, complete_by, answer_by };
     }
@@ -410,12 +396,17 @@ fn recovery_decision(change: &TaskChange<'_>, attempt: &AttemptId) -> RecoveryDe
     policy.recovery.verdict(failures, seed(&change.task.task_id, step, *action, *number))
 }
 
-/// Whether Steward may send another request after one that may have taken effect. The agent in use does not know the key of an
-/// earlier one that ran the step, so an operator decides first.
-fn is_repeatable(change: &TaskChange<'_>, AttemptId { step, action, .. }: &AttemptId) -> bool {
-    let progress = change.task.progress(step, *action);
-    change.plan().step(&step.step).is_repeatable(*action)
-        && !progress.is_some_and(Progress::has_stray_effect)
+/// Whether Steward may send another request after one that may have taken effect. If an earlier key ran the step, an operator
+/// decides first.
+fn is_repeatable(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
+    change.plan().step(&attempt.step.step).is_repeatable(attempt.action)
+        && !has_stray_effect(change, attempt)
+}
+
+/// Whether the attempt would do a part again that an earlier key ran.
+fn has_stray_effect(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
+    let record = change.task.record(&attempt.step);
+    attempt.action == Action::Do && record.is_some_and(StepRecord::has_stray_effect)
 }
 
 fn final_action(change: &TaskChange<'_>, attempt: &AttemptId) -> FinalAction {
@@ -477,9 +468,43 @@ fn apply_final_action(
         (ProcessState::Undoing, Action::Undo) => {
             change.fail_task(&format!("undo of step {step}: {reason}"));
         }
+        (ProcessState::Error, Action::Do) if action == FinalAction::Undo => {
+            undo_after_alert(change, &format!("step {step}: {reason}"));
+        }
+        (ProcessState::Error, direction) if direction == change.task.direction() => {
+            alert_again(change, step, &format!("step {step}: {reason}"));
+        }
         (ProcessState::Undoing, Action::Do)
         | (ProcessState::Processed | ProcessState::Undone | ProcessState::Error, _) => {}
     }
 }
+
+/// Alerts again if a step fails that the last alert did not name. The failures of many items are one alert.
+fn alert_again(change: &mut TaskChange<'_>, part: &Part, reason: &str) {
+    let Task { is_alert_due, stop_cause, .. } = change.task;
+    let direction = change.task.direction();
+    let has_failed = |(other, action, progress): (Part, Action, &Progress)| {
+        action == direction
+            && other.step == part.step
+            && other != *part
+            && progress.state.is_failed()
+    };
+    let is_known = part.item.is_some() && change.task.started_actions().any(has_failed);
+    if !is_alert_due && !is_known && stop_cause == StopCause::Failure {
+        change.fail_task_again(reason);
+    }
+}
+
+/// Undoes a task that another step has stopped in Error: an undo wins over an alert, in whatever order the steps fail. What
+/// cannot be undone, or was halted, is left to the operator.
+fn undo_after_alert(change: &mut TaskChange<'_>, reason: &str) {
+    let point_of_no_return = graph::point_of_no_return(change.plan(), &change.task);
+    let is_passed = matches!(point_of_no_return, PointOfNoReturn::Passed(_));
+    if change.task.direction() == Action::Do && change.task.goes_on() && !is_passed {
+        change.reopen();
+        undo::begin(change, reason);
+    }
+}
+
 #[cfg(test)]
 mod tests;

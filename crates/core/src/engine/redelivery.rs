@@ -18,18 +18,18 @@ use crate::{
         attempt::Action,
         messages::{Wake, WakeCause},
         names::Part,
-        task::Task,
+        task::{ProcessState, Task},
     },
 };
 use jiff::Timestamp;
 
-/// Returns the attempts in progress that `accepts` accepts. Their requests are sent again. Returns none in an ended
-/// task, and no forward step of a task that is being undone: if its request was lost, it has no effect.
+/// Returns the attempts in progress that `accepts` accepts. Their requests are sent again. Returns none in a task of which
+/// nothing goes on, and no forward step of a task that is being undone: if its request was lost, it has no effect.
 pub(crate) fn in_progress(
     task: &Task,
     accepts: impl Fn(&Part, Action, u32) -> bool,
 ) -> Vec<(Part, Action)> {
-    if task.process_state.has_stopped() {
+    if !task.goes_on() && task.paused_at.is_none() {
         return Vec::new();
     }
     let direction = task.direction();
@@ -42,11 +42,12 @@ pub(crate) fn in_progress(
 /// Returns the wakes that the last save of a task may have sent: one for each wait, and one for starts that were
 /// postponed to the next decision.
 pub(crate) fn wakes(task: &Task, now: Timestamp) -> Vec<Effect> {
-    if task.process_state.has_stopped() || task.paused_at.is_some() {
+    if !task.goes_on() {
         return Vec::new();
     }
     let waits = remaining_waits(task, now);
-    let idle = task.awaited_attempts().next().is_none() && waits.is_empty();
+    let in_error = task.process_state == ProcessState::Error;
+    let idle = !in_error && task.awaited_attempts().next().is_none() && waits.is_empty();
     let immediate = idle.then_some(Duration::ZERO);
     let afters: BTreeSet<_> = waits
         .into_iter()
@@ -90,5 +91,5 @@ pub(crate) fn after_reply(
 
 /// Creates a wake of the scheduler for `task`.
 pub(crate) fn wake(task: &Task, cause: WakeCause, after: Duration) -> Effect {
-    Effect::Wake { wake: Wake { task_id: task.task_id.clone(), cause }, after }
+    Effect::Wake { wake: Wake::new(task.task_id.clone(), cause), after }
 }

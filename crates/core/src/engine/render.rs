@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        agent_in_use,
+        agent_choice,
         effect::Effect,
         outcome,
         request::render_request,
@@ -30,7 +30,7 @@ pub(crate) fn render_requests(change: &mut TaskChange<'_>) -> Vec<Effect> {
             continue;
         }
         let StartedPart { part, action, .. } = start;
-        let rendered = agent_in_use::choose(change, part)
+        let rendered = agent_choice::choose(change, part)
             .and_then(|()| render_request(change.sources(), part, *action));
         match rendered {
             Ok(request) => {

@@ -1,4 +1,4 @@
-//! Decisions on replies: an agent's reply, a callback, and the end of a child task.
+//! Decisions on replies: an agent's reply, and a callback.
 //!
 //! The scheduler ignores a duplicate, and a reply to an attempt that was superseded or abandoned. A late reply counts
 //! while its attempt is the newest: any reply until the attempt is abandoned, and a reply that it completed also
@@ -8,20 +8,18 @@ use crate::{
     definition::plan::{CompiledStep, Plan},
     engine::{
         advance::advance,
-        agent_in_use, child_outcome,
         decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
+        late_effect::{callback_of_earlier_key, late_effect, reply_of_earlier_key},
         lifecycle::MayHaveLost,
         outcome,
-        request::child_id,
-        task_change::TaskChange,
     },
     model::{
         attempt::{Action, AttemptId},
         command::CommandId,
-        messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
-        names::{Part, TaskId},
-        step::{Progress, StepState, StrayEffect},
+        messages::{CallbackOutcome, ReplyOutcome, StepReply},
+        names::Part,
+        step::{Progress, StepState},
         task::Task,
     },
 };
@@ -34,17 +32,14 @@ pub(crate) fn reply_received<'a>(
     let StepReply { step, action, attempt, .. } = reply;
     // An event that comes too late is no side effect.
     let awaits_event = input.inputs.plan.find(&step.step).is_some_and(CompiledStep::awaits_event);
-    if !awaits_event && agent_in_use::is_of_earlier_key(input.task, reply) {
-        return reply_of_earlier_key(input, reply);
+    if let Some(decision) = reply_of_earlier_key(input, reply) {
+        return decision;
     }
     if !awaits_event && is_late_reply_of_earlier_attempt(input.inputs.plan, input.task, reply) {
-        let progress = input.task.progress(step, *action);
-        if progress.is_some_and(|progress| progress.completed_by_hand.is_none()) {
-            return late_effect(input, step, Some(&reply.outcome));
-        }
-        let mut change = input.change();
-        agent_in_use::record_stray_reply(&mut change, reply);
-        return PendingDecision::Change(change);
+        return late_effect(input, step, Some(&reply.outcome));
+    }
+    if may_have_started_next(input.task, reply) {
+        return input.stale_and_own_next(step, *action);
     }
     let progress = match input.progress(step, *action, *attempt, "a reply") {
         Ok(progress) => progress,
@@ -90,21 +85,10 @@ pub(crate) fn reply_received<'a>(
     }
 }
 
-/// Decides on a reply to an attempt with another idempotency key: at an agent that the step does not use any more, or before an
-/// edit of the input.
-fn reply_of_earlier_key<'a>(
-    input: &DecisionInput<'a, '_>,
-    reply: &StepReply,
-) -> PendingDecision<'a> {
-    if agent_in_use::reveals_stray_effect(input, reply) {
-        let mut change = input.change();
-        agent_in_use::record_stray_reply(&mut change, reply);
-        PendingDecision::Change(change)
-    } else if agent_in_use::has_moved_on(input.task, reply) {
-        input.stale_and_own_next(&reply.step, reply.action)
-    } else {
-        input.stale(&reply.step, reply.action)
-    }
+/// Whether an earlier delivery of the reply may have started the newest attempt: after an unknown outcome without a pause.
+fn may_have_started_next(task: &Task, reply: &StepReply) -> bool {
+    let newest = task.progress(&reply.step, reply.action).map(|run| run.state.attempt_count());
+    matches!(reply.outcome, ReplyOutcome::Unknown { .. }) && newest == reply.attempt.checked_add(1)
 }
 
 /// Decides on a callback.
@@ -120,20 +104,10 @@ pub(crate) fn callback_received<'a>(
     };
     let number = match attempt_of_callback(input, step, edit) {
         Ok(number) => number,
-        Err(_)
-            if let Some(attempt) = agent_in_use::refused_before_edit(input.task, step, answer) =>
-        {
-            let mut change = input.change();
-            agent_in_use::record_stray_effect(
-                &mut change,
-                step,
-                StrayEffect::new(attempt, true),
-                None,
-            );
-            change.block_undo_on_call_started_by(change.now(), step, Action::Do);
-            return PendingDecision::Change(change);
+        Err(decision) => {
+            let CallbackOutcome::Completed { output } = answer else { return decision };
+            return callback_of_earlier_key(input, step, edit, output).unwrap_or(decision);
         }
-        Err(decision) => return decision,
     };
     let progress = match input.progress(step, Action::Do, number, "a callback") {
         Ok(progress) => progress,
@@ -184,181 +158,11 @@ pub(crate) fn callback_received<'a>(
     }
 }
 
-/// What a child task reports about its end, and what the message says about its sender.
-#[derive(Clone, Copy)]
-pub(crate) struct ChildReport<'e> {
-    /// How it ended.
-    pub(crate) outcome: &'e ChildOutcome,
-    /// For a refusal: the attempt whose submission was refused.
-    pub(crate) refused: Option<u32>,
-    /// The child task, if the message names it.
-    pub(crate) child: Option<&'e TaskId>,
-    /// The revision of the child task, if the message has it.
-    pub(crate) revision: Option<u64>,
-}
-
-/// Decides on the end of a child task. The report counts for all attempts that submitted this child, and no matter
-/// how late it arrives. It does not count if an edit of the input has started another child, or if the child has sent
-/// a later report. A refusal concerns one submission only, and a later one may have been accepted.
-pub(crate) fn child_ended<'a>(
-    input: &DecisionInput<'a, '_>,
-    step: &Part,
-    report: ChildReport<'_>,
-) -> PendingDecision<'a> {
-    let ChildReport { outcome, refused, child, revision } = report;
-    let runs_task = input.inputs.plan.find(&step.step).is_some_and(|step| step.runs_child());
-    let Some(record) = input.task.record(step).filter(|_| runs_task) else {
-        return PendingDecision::Illegal(format!("step `{step}` runs no child task"));
-    };
-    let (action, progress) =
-        record.undo.as_ref().map_or((Action::Do, &record.forward), |undo| (Action::Undo, undo));
-    let forward = matches!(
-        outcome,
-        ChildOutcome::Processed { .. }
-            // The submission to do it was refused. Another delivery of it may have been accepted.
-            | ChildOutcome::Refused { .. }
-            | ChildOutcome::Error { not_undone: false, .. }
-    );
-    if record.forward.child_revision.is_some_and(|last| revision.is_some_and(|now| now < last))
-        || child.is_some_and(|child| child_id(input.task, step).ok().as_ref() != Some(child))
-        || action == Action::Do && is_refusal_of_another(outcome, refused, progress)
-    {
-        return input.stale(step, action);
-    }
-    match &progress.state {
-        // The child task has not received the request to undo it yet, or this report started the undo.
-        StepState::Running { .. } | StepState::Waiting { .. }
-            if forward && action == Action::Undo =>
-        {
-            if input.redelivered() {
-                return input.duplicate(step);
-            }
-            PendingDecision::ignore(IgnoreReason::StaleReply)
-        }
-        StepState::Running { .. } | StepState::Waiting { .. } => {
-            // The report counts as the first attempt if it arrives before the request to the child.
-            let number = progress.state.attempt_count().max(1);
-            let mut change = input.change();
-            let step = step.clone();
-            let attempt = AttemptId { step, action, number };
-            child_outcome::record_child(&mut change, attempt, outcome, revision);
-            advance(&mut change);
-            PendingDecision::Change(change)
-        }
-        StepState::AwaitingCallback { .. }
-        | StepState::RunningItems
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => match action {
-            Action::Do => child_changed(input, (step, progress), outcome, revision),
-            Action::Undo => child_changed_after_undo(
-                input,
-                (step, &record.forward, progress),
-                outcome,
-                revision,
-            ),
-        },
-    }
-}
-
-/// Decides on a report of a child task whose end the part has recorded, or gave up: an effect has come to light since, or it is gone.
-fn child_changed<'a>(
-    input: &DecisionInput<'a, '_>,
-    (step, run): (&Part, &Progress),
-    outcome: &ChildOutcome,
-    revision: Option<u64>,
-) -> PendingDecision<'a> {
-    let has_effect = matches!(outcome, ChildOutcome::Processed { .. } | ChildOutcome::Error { .. });
-    let may_change = counts_as_not_run(&run.state, run);
-    let mut change = input.change();
-    if has_effect && may_change && !run.may_have_run {
-        child_outcome::record_revision(&mut change, step, revision);
-        record_late_effect(change, step, None)
-    } else if matches!(outcome, ChildOutcome::Undone { .. })
-        && matches!(run.state, StepState::Failed { .. } | StepState::Skipped { .. })
-        && run.may_have_run
-    {
-        child_outcome::record_undone_child(&mut change, step, revision);
-        PendingDecision::Change(change)
-    } else if matches!(run.state, StepState::Completed { .. })
-        && child_outcome::is_effect_after_end(run, outcome, revision)
-    {
-        child_outcome::record_effect_after_end(&mut change, step, outcome, revision);
-        PendingDecision::Change(change)
-    } else {
-        input.duplicate(step)
-    }
-}
-
-/// Decides on a report of a child task whose undo has ended.
-fn child_changed_after_undo<'a>(
-    input: &DecisionInput<'a, '_>,
-    (step, run, undo): (&Part, &Progress, &Progress),
-    outcome: &ChildOutcome,
-    revision: Option<u64>,
-) -> PendingDecision<'a> {
-    let is_undone = matches!(undo.state, StepState::Completed { .. });
-    let mut change = input.change();
-    if is_undone && child_outcome::is_effect_after_undo(run, outcome, revision) {
-        child_outcome::record_effect_after_undo(&mut change, step, revision);
-    } else if matches!(outcome, ChildOutcome::Undone { .. })
-        && child_outcome::is_newer(run, revision)
-    {
-        // An effect that it reported before is gone.
-        child_outcome::record_revision(&mut change, step, revision);
-    } else {
-        return input.duplicate(step);
-    }
-    PendingDecision::Change(change)
-}
-
-/// Whether a submission was refused that is not the one of the newest attempt.
-fn is_refusal_of_another(
-    outcome: &ChildOutcome,
-    refused: Option<u32>,
-    progress: &Progress,
-) -> bool {
-    matches!(outcome, ChildOutcome::Refused { .. })
-        && refused.is_some_and(|number| Some(number) != progress.state.newest_attempt())
-}
-
 fn record_reply<'a>(input: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingDecision<'a> {
     let mut change = input.change();
     outcome::record_reply(&mut change, reply);
     advance(&mut change);
     PendingDecision::Change(change)
-}
-
-/// Decides on an attempt that took effect, or may have, although it was recorded as one that did not.
-fn late_effect<'a>(
-    input: &DecisionInput<'a, '_>,
-    step: &Part,
-    outcome: Option<&ReplyOutcome>,
-) -> PendingDecision<'a> {
-    record_late_effect(input.change(), step, outcome)
-}
-
-fn record_late_effect<'a>(
-    mut change: Box<TaskChange<'a>>,
-    step: &Part,
-    outcome: Option<&ReplyOutcome>,
-) -> PendingDecision<'a> {
-    if outcome::record_late_effect(&mut change, step, outcome) {
-        advance(&mut change);
-    }
-    PendingDecision::Change(change)
-}
-
-/// Whether a part counts as one that no agent ran: it failed, was skipped, or an operator completed it in another way.
-fn counts_as_not_run(state: &StepState, progress: &Progress) -> bool {
-    match state {
-        StepState::Failed { .. } | StepState::Skipped { .. } => true,
-        StepState::Completed { .. } => progress.completed_by_hand.is_some(),
-        StepState::Running { .. }
-        | StepState::Waiting { .. }
-        | StepState::AwaitingCallback { .. }
-        | StepState::RunningItems => false,
-    }
 }
 
 /// Decides on a callback between two attempts that does not complete the step. The token is sent with a call, so the

@@ -1,6 +1,8 @@
 //! Renders the request of a step from its templates: to an agent, the submission of a child task, or the subscription to an
 //! event.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::{
@@ -18,10 +20,12 @@ use crate::{
     limits,
     model::{
         attempt::Action,
+        command::CommandId,
         hash::fnv1a_128,
-        json_text::{JsonText, bytes_in_message},
+        json_text::{JsonText, bytes_in_message, to_json_text},
         messages::{ParentStep, StepRequest, Submission, idempotency_key},
         names::{AgentName, InvalidName, Part, TaskId},
+        retention::DocumentRetention,
         step::StepState,
         task::Task,
     },
@@ -41,7 +45,8 @@ pub(crate) fn render_request(
         StepWork::Call { agents, request, output, .. } => {
             let idempotent = step.is_repeatable(action);
             // The undo goes to the agent of the run.
-            let agent = agents.at(sources.task.agent_position(part));
+            let position = sources.task.record(part).and_then(|record| record.agent(action));
+            let agent = agents.at(position);
             let agent = agent.ok_or_else(|| invalid("no agent is chosen"))?;
             let falls_back = action == Action::Do && agents.falls_back();
             let call = AgentCall {
@@ -97,7 +102,11 @@ impl AgentCall<'_> {
         else {
             return Err("the step is not running".to_owned().into());
         };
-        let values = sources.values_for_part(part, action, template.templates())?;
+        let mut values = sources.values_for_part(part, action, template.templates())?;
+        let key = idempotency_key(&task.task_id, part, action, edit);
+        let format = template.idempotency_key.as_ref();
+        let form = format.and_then(|format| format.form).unwrap_or_default();
+        values.key = Some(form.of(&key));
         let scope = values.scope();
         // Keep only the text, because the value may use thirty times as much memory.
         let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
@@ -113,29 +122,31 @@ impl AgentCall<'_> {
             action,
             attempt,
             complete_by,
-            idempotency_key: idempotency_key(&task.task_id, part, action, edit),
+            idempotency_key: key,
             idempotent,
             call_within_ms: definition.call_within.as_millis().try_into().unwrap_or(u64::MAX),
             responses: definition.responses.clone(),
             exclusive: falls_back && !second_delivery_may_act,
             may_have_run,
+            callback: action == Action::Do && sources.plan.step(&part.step).callback().is_some(),
             agent: agent.clone(),
             method: template.method,
             path,
             body: body.map_err(|error| error.to_string())?,
             auth: template.auth.clone(),
+            key_format: template.idempotency_key.clone(),
             output: output.cloned().map(Box::new),
             incarnation: task.incarnation,
             tenant: task.tenant.clone(),
             payload_place: task.parent.as_ref().map(|_| task.payload_place()),
         };
         let body_bytes = request.body.as_ref().map_or(0, JsonText::sqs_bytes);
-        let bytes = body_bytes + request.path.len();
-        let limit = limits::DOCUMENT_BYTES_MAX;
-        if bytes > limit {
-            return Err(format!("a request of {bytes} bytes; the limit is {limit}").into());
+        let escapes = request.path.matches(['"', '\\']).count();
+        let bytes = body_bytes + bytes_in_message(&request.path) + escapes;
+        match over_limit(format_args!("a request"), bytes) {
+            Some(reason) => Err(reason.into()),
+            None => Ok(request),
         }
-        Ok(request)
     }
 }
 
@@ -175,7 +186,8 @@ fn submission_of_child(
         return Err(format!("child tasks are nested more than {max} levels deep").into());
     }
     // The content is the same for doing and undoing. Otherwise submission would refuse it as another task's.
-    let values = sources.values_for_part(part, Action::Do, child.input.iter())?;
+    let edit = task.record(part).and_then(|record| record.edit(action));
+    let values = sources.values_with_edit(part, edit, child.input.iter())?;
     let input = child.input.as_ref().map(|input| input.render(values.scope())).transpose();
     let input = match input {
         Ok(input) => input.unwrap_or_default(),
@@ -186,8 +198,10 @@ fn submission_of_child(
     if let Some(reason) = size_error("input", &input) {
         return Err(reason.into());
     }
-    Ok(Submission {
-        task_id: child_id(task, part).map_err(|error| error.to_string())?,
+    // The scheduler submits the child again, in later attempts and to undo it. Submission refuses a message over the limit
+    // before it reads whose child it is, so the longest of them must fit.
+    let longest = Submission {
+        task_id: child_id_of_edit(task, part, edit).map_err(|error| error.to_string())?,
         workflow: child.name.clone(),
         version: child.version,
         input,
@@ -201,17 +215,32 @@ fn submission_of_child(
             // The child knows the place of a parent that has no parent.
             payload_place: task.parent.as_ref().map(|_| task.payload_place()),
         }),
+        undo: true,
+        attempt: Some(u32::MAX),
+        has_begun: true,
+        retention: Some(DocumentRetention::LONGEST),
+    };
+    let bytes = bytes_in_message(&to_json_text(&longest));
+    if let Some(reason) = over_limit(format_args!("a child submission"), bytes) {
+        return Err(reason.into());
+    }
+    Ok(Submission {
         undo: action == Action::Undo,
         attempt: task.progress(part, action).map(|progress| progress.state.attempt_count()),
-        has_begun: has_begun(task, part),
+        has_begun: has_begun(task, part, action),
         retention: Some(task.document_retention()),
+        ..longest
     })
 }
 
 /// Whether the child task of a part is known to have started, because it has reported an end. A child that may have
 /// expired since then counts as started.
-fn has_begun(task: &Task, part: &Part) -> bool {
-    let Some(run) = task.progress(part, Action::Do) else { return false };
+fn has_begun(task: &Task, part: &Part, action: Action) -> bool {
+    let Some(record) = task.record(part) else { return false };
+    if action == Action::Undo && record.key_of_undo().is_some() {
+        return true;
+    }
+    let run = &record.forward;
     let is_completed = matches!(run.state, StepState::Completed { attempt: Some(_) });
     run.child_revision.is_some() || (is_completed && run.completed_by_hand.is_none())
 }
@@ -226,8 +255,17 @@ pub struct InvalidChildId(InvalidName);
 /// id is too long, a hash replaces its end: `order-7.1f…c4:deliver`. Returns an error if the result is not a valid
 /// id.
 pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, InvalidChildId> {
-    let mut suffix = format!(":{}", part.step);
     let edit = task.progress(part, Action::Do).and_then(|progress| progress.input_edit_id.as_ref());
+    child_id_of_edit(task, part, edit)
+}
+
+/// The same for the child task that the part ran, or runs, with this edit of the input.
+pub(crate) fn child_id_of_edit(
+    task: &Task,
+    part: &Part,
+    edit: Option<&CommandId>,
+) -> Result<TaskId, InvalidChildId> {
+    let mut suffix = format!(":{}", part.step);
     for component in
         part.item.map(|item| item.to_string()).into_iter().chain(edit.map(ToString::to_string))
     {
@@ -253,9 +291,13 @@ pub fn size_error(what: &str, value: &Value) -> Option<String> {
     if limits::nests_too_deep(value) {
         return Some(format!("the {what} nests deeper than {} levels", limits::JSON_DEPTH_MAX));
     }
-    let bytes = bytes_in_message(&value.to_string());
+    over_limit(format_args!("an {what}"), bytes_in_message(&value.to_string()))
+}
+
+/// Returns an error message if the bytes of `what` exceed the limit of a document.
+fn over_limit(what: fmt::Arguments<'_>, bytes: usize) -> Option<String> {
     let limit = limits::DOCUMENT_BYTES_MAX;
-    (bytes > limit).then(|| format!("an {what} of {bytes} bytes; the limit is {limit}"))
+    (bytes > limit).then(|| format!("{what} of {bytes} bytes; the limit is {limit}"))
 }
 
 #[cfg(test)]
@@ -273,9 +315,11 @@ mod tests {
             documents::LoadedDocuments,
             event::Event,
             transition::transition,
+            values::DocumentCache,
         },
         model::{
             document::DocumentKey,
+            json_text::escape_for_sqs,
             step::{Progress, StepRecord},
             time::Timing,
         },
@@ -387,6 +431,94 @@ mod tests {
         assert!(matches!(key, DocumentKey::Failure(_)));
         let reason = body["reason"].as_str().unwrap();
         assert!(reason.contains("; the limit is 131072"), "{reason}");
+    }
+
+    /// Renders the submission of the child task of step `a`, and returns its text as SQS delivers it.
+    fn child_submission(
+        plan: &Plan,
+        task: &Task,
+        stored: &LoadedDocuments,
+        action: Action,
+    ) -> String {
+        let cache = DocumentCache::new(stored);
+        let (new_documents, cache, callback_urls) = (&[], &cache, None);
+        let sources = ValueSources { plan, task, new_documents, cache, callback_urls };
+        match render_request(sources, &"a".parse().unwrap(), action) {
+            Ok(Effect::Submit(submission)) => escape_for_sqs(to_json_text(&submission)),
+            Ok(other) => panic!("{other:?}"),
+            Err(ValueError::Invalid(reason)) => panic!("{reason}"),
+            Err(ValueError::NotLoaded) => panic!("a document is not loaded"),
+        }
+    }
+
+    /// The submissions of one child task differ: the one for its undo is the longest.
+    #[test]
+    fn a_child_task_of_any_size_is_accepted_in_every_submission_or_fails_its_step() {
+        let input = json!({ "head": "${ input.head }", "again": "${ input.head }", "tail": "${ input.tail }" });
+        let plan = plan_of(&json!({ "workflow": { "name": "kid", "input": input } }));
+        let head = "x".repeat(60_000);
+        let rendered = |tail: &str| json!({ "head": head, "again": head, "tail": tail });
+        let least = bytes_in_message(&rendered("\u{ffff}").to_string());
+        let mut accepted = BTreeSet::new();
+        for bytes in limits::DOCUMENT_BYTES_MAX - 400..=limits::DOCUMENT_BYTES_MAX + 1 {
+            let tail = format!("\u{ffff}{}", "x".repeat(bytes - least));
+            assert_eq!(bytes_in_message(&rendered(&tail).to_string()), bytes);
+            let (task, loaded) = submitted_task(&plan, &json!({ "head": head, "tail": tail }));
+            let (mut after, stored, effects) = wake(&plan, &task, &loaded);
+            if after.steps["a"].forward.state.is_failed() {
+                let (_, failure) = stored.first_key_value().unwrap();
+                let reason = failure["reason"].as_str().unwrap();
+                assert!(reason.contains(" bytes; the limit is 131072"), "{bytes}: {reason}");
+                assert!(!effects.iter().any(|effect| matches!(effect, Effect::Submit(_))));
+                continue;
+            }
+            accepted.insert(bytes);
+            parse(&child_submission(&plan, &after, &loaded, Action::Do)).unwrap();
+            let complete_by = Timestamp::UNIX_EPOCH;
+            let last = StepState::Running { attempt: limits::ATTEMPTS_MAX * 1_001, complete_by };
+            let record = after.steps.get_mut("a").unwrap();
+            record.forward.state = StepState::Completed { attempt: Some(1) };
+            record.undo = Some(Progress::new(last));
+            let undo = child_submission(&plan, &after, &loaded, Action::Undo);
+            assert!(parse(&undo).unwrap().undo, "{bytes}");
+        }
+        let least = limits::DOCUMENT_BYTES_MAX - 400;
+        let most = *accepted.last().unwrap();
+        assert!(accepted.into_iter().eq(least..=most), "larger ones are refused");
+        assert!(limits::DOCUMENT_BYTES_MAX - most < 350, "{most}");
+    }
+
+    /// In the message, a path is JSON: these characters are escaped.
+    #[test]
+    fn the_path_of_a_request_is_measured_as_in_its_message() {
+        let path = "${ '/x?q=' + input + input }";
+        let plan = plan_of(&json!({ "agent": "a", "request": { "path": path } }));
+        let (task, loaded) =
+            submitted_task(&plan, &json!("\"".repeat(limits::DOCUMENT_BYTES_MAX / 3)));
+        let (_, stored, effects) = wake(&plan, &task, &loaded);
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Request(_))));
+        let (_, failure) = stored.first_key_value().unwrap();
+        assert_eq!(failure["reason"], "a request of 174765 bytes; the limit is 131072");
+    }
+
+    #[test]
+    fn a_request_can_contain_its_own_key_in_the_form_that_its_service_takes() {
+        for (form, expected) in [(json!(null), "t/a/do".len()), (json!("hash36"), 36)] {
+            let plan = plan_of(&json!({ "agent": "a", "request": {
+                "path": "/x/${ request.idempotency_key }", "idempotency_key": { "form": form },
+                "body": { "key": "${ request.idempotency_key }" },
+            } }));
+            let (task, loaded) = submitted_task(&plan, &Value::Null);
+            let (_, _, effects) = wake(&plan, &task, &loaded);
+            let request = effects.iter().find_map(|effect| {
+                let Effect::Request(request) = effect else { return None };
+                Some(request)
+            });
+            let request = request.unwrap();
+            let key = request.body.as_ref().unwrap().value()["key"].as_str().unwrap().to_owned();
+            assert_eq!((request.idempotency_key.as_str(), key.len()), ("t/a/do", expected));
+            assert_eq!(request.path, format!("/x/{}", key.replace('/', "%2F")));
+        }
     }
 
     #[test]

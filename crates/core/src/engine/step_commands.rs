@@ -17,7 +17,7 @@ use crate::{
         command::CommandId,
         messages::CallbackOutcome,
         names::Part,
-        step::{Progress, StepState},
+        step::{Progress, StepRecord, StepState},
         task::ProcessState,
         time::later,
     },
@@ -34,14 +34,19 @@ pub(super) fn resubmit(
     let plan = executor.change.plan();
     // A wait is shortened only if the operator names it.
     let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
-    let acknowledges = |progress: &Progress| did_not_run && !edited && progress.has_stray_effect();
+    let task = &executor.change.task;
+    let settles = |part: &Part| {
+        did_not_run && !edited && task.record(part).is_some_and(StepRecord::has_stray_effect)
+    };
     let is_eligible = |part: &Part, progress: &Progress| match progress.state {
         StepState::Failed { .. } => true,
         StepState::Waiting { .. } => !only_waits(part),
         // It waits for its event again, with another subscription.
         StepState::Running { .. } if plan.step(&part.step).awaits_event() => only == Some(part),
-        StepState::Running { .. } | StepState::AwaitingCallback { .. } => acknowledges(progress),
-        StepState::RunningItems | StepState::Completed { .. } | StepState::Skipped { .. } => false,
+        StepState::Running { .. }
+        | StepState::AwaitingCallback { .. }
+        | StepState::Completed { .. } => settles(part),
+        StepState::RunningItems | StepState::Skipped { .. } => false,
     };
     let steps: Vec<_> = executor
         .change
@@ -66,7 +71,7 @@ pub(super) fn resubmit(
     }
     // The operator has seen the error, which names these effects.
     if direction == Action::Undo && only.is_none() {
-        executor.change.acknowledge_stray_effects();
+        executor.change.settle_effects_beside_completions();
     }
     for step in &steps {
         retry_part(executor, step, direction, did_not_run, edited)?;
@@ -98,6 +103,16 @@ pub(super) fn skip(
     progress.state = StepState::Skipped { attempt: progress.state.newest_attempt() };
     progress.may_have_run |= deferred.is_some();
     progress.may_have_run &= !did_not_run;
+    if let Some(record) = executor.change.task.part_record_mut(&step) {
+        match direction {
+            Action::Do if did_not_run => {
+                record.deny_earlier_keys();
+                record.deny_key_in_use();
+            }
+            Action::Do => {}
+            Action::Undo => record.complete_undo(true),
+        }
+    }
     if let Some(complete_by) = deferred {
         executor.change.block_undo_on_call_started_by(complete_by, &step, direction);
     }
@@ -204,24 +219,33 @@ fn retry_part(
     if did_not_run {
         check_outcome_is_known(executor, step, action)?;
     }
-    let Some(progress) = executor.change.task.progress_mut(step, action) else { return Ok(()) };
-    if did_not_run {
+    if let Some(progress) = executor.change.task.progress(step, action).filter(|_| did_not_run) {
         check_call_is_over(step, progress, until, now)?;
+    }
+    let Some(record) = executor.change.task.part_record_mut(step) else { return Ok(()) };
+    if did_not_run && action == Action::Do {
+        record.deny_earlier_keys();
+    }
+    let has_stray_effect = action == Action::Do && record.has_stray_effect();
+    let Some(progress) = record.progress_mut(action) else { return Ok(()) };
+    if matches!(progress.state, StepState::Completed { .. }) {
+        // The statement was about the earlier keys.
+        return Ok(());
     }
     // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
     let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
     let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
     let may_have_run_at_agent_in_use = goes_on && (progress.second_delivery_may_act || !falls_back);
     progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
-    progress.stray_effects.iter_mut().for_each(|known| known.acknowledged |= did_not_run);
     if goes_on {
         return Ok(());
     }
     // An edited request has another idempotency key, so the service does not recognise the first call by it.
     // Neither does the service of another agent than the one that ran it.
-    let another_key = edited || !repeatable || progress.has_stray_effect();
+    let another_key = edited || !repeatable;
     let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
-    if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
+    let may_have_run = progress.may_have_run || edited && deferred.is_some();
+    if has_stray_effect || another_key && may_have_run {
         return Err(format!(
             "an attempt at step {step} may have taken effect: check the service, then complete \
              the step, or resubmit it with the statement that it did not run"
@@ -235,6 +259,10 @@ fn retry_part(
     }
     progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
     progress.failure_count = 0;
+    progress.give_up_at = None;
+    if did_not_run && action == Action::Do {
+        record.deny_key_in_use();
+    }
     Ok(())
 }
 

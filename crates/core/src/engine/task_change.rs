@@ -18,12 +18,12 @@ use crate::{
     },
     limits,
     model::{
-        attempt::Action,
+        attempt::{Action, AttemptId},
         document::Document,
         messages::WakeCause,
         names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
-        task::{ProcessState, Task},
+        task::{ProcessState, StopCause, Task},
         time::later,
     },
 };
@@ -34,10 +34,6 @@ pub(crate) struct Inputs<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) context: DecisionContext<'a>,
     pub(crate) documents: &'a DocumentCache<'a>,
-    /// How early a wait may end. The wake of a wait follows the clock of the scheduler that sent it, and that clock
-    /// may be ahead of this one. For all other events the tolerance is zero, because otherwise a pause shorter than
-    /// the tolerance would not happen at all.
-    pub(crate) wait_tolerance: Duration,
 }
 
 /// A part that starts and needs a request.
@@ -59,6 +55,8 @@ pub(crate) struct TaskChange<'a> {
     pub(crate) unrenderable: Vec<(Part, Action, String)>,
     /// The documents to store before the task is saved.
     pub(crate) documents: Vec<Document>,
+    /// The attempt that a callback ended during its call. Its documents are stored where the agent finds them.
+    pub(crate) ended_during_call: Option<AttemptId>,
     /// The effects to send in addition to those that rendering and finishing add.
     pub(crate) notifications: Vec<Effect>,
     /// When to wake the scheduler.
@@ -98,6 +96,7 @@ impl<'a> TaskChange<'a> {
             starts: Vec::new(),
             unrenderable: Vec::new(),
             documents: Vec::new(),
+            ended_during_call: None,
             notifications: Vec::new(),
             wakes: Wakes { after: BTreeSet::new(), cause: WakeCause::Waited },
             reports_end_again: false,
@@ -107,6 +106,14 @@ impl<'a> TaskChange<'a> {
 
     pub(crate) fn plan(&self) -> &'a Plan {
         self.inputs.plan
+    }
+
+    /// Records that a callback ends this attempt, if its call may still be in progress: the agent then makes no further one.
+    pub(crate) fn note_answer_during_call(&mut self, attempt: &AttemptId) {
+        let progress = self.task.progress(&attempt.step, attempt.action);
+        if progress.is_some_and(|run| matches!(run.state, StepState::Running { .. })) {
+            self.ended_during_call = Some(attempt.clone());
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -130,20 +137,18 @@ impl<'a> TaskChange<'a> {
         let now = self.now();
         let Some(definition) = self.plan().step(&part.step).action(action) else { return };
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
-        let input = match action {
-            Action::Do => self.task.input_edit_id.clone(),
-            // An undo uses the same input as the attempt that it reverts.
-            Action::Undo => {
-                self.task.progress(&part, Action::Do).and_then(|run| run.input_edit_id.clone())
-            }
-        };
+        let new_limit = definition.recovery.give_up_after.map(|limit| later(now, limit));
+        let input = self.task.input_edit_id.clone();
         let before = self.task.progress(&part, action).cloned();
         let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };
         let attempt = progress.state.attempt_count() + 1;
-        if attempt == 1 {
+        if attempt == 1 && action == Action::Do {
             progress.input_edit_id = input;
         }
         let deferred = progress.state.deferred_by();
+        let limit = progress.give_up_at.or(new_limit);
+        let complete_by = limit.map_or(complete_by, |limit| limit.min(complete_by));
+        progress.give_up_at = limit;
         progress.state = StepState::Running { attempt, complete_by };
         if let Some(deferred) = deferred {
             self.block_undo_on_deferred_attempt(deferred, &part, action);
@@ -213,6 +218,12 @@ impl<'a> TaskChange<'a> {
         }
     }
 
+    /// Stops the task in Error with an alert, and nothing goes on.
+    pub(crate) fn halt_task(&mut self, reason: &str) {
+        self.fail_task_again(reason);
+        self.task.stop_cause = StopCause::Halted;
+    }
+
     /// Stops the task in Error, unless it has stopped already.
     pub(crate) fn fail_task(&mut self, reason: &str) {
         if self.task.process_state != ProcessState::Error {
@@ -224,24 +235,34 @@ impl<'a> TaskChange<'a> {
     /// Stops the task in Error with an alert, also if it had stopped or ended before.
     pub(crate) fn fail_task_again(&mut self, reason: &str) {
         let before = self.task.error.take().map(|error| format!("; {error}")).unwrap_or_default();
+        if self.task.process_state == ProcessState::Processed {
+            self.task.stop_cause = StopCause::AfterProcessed;
+        }
         self.task.process_state = ProcessState::Error;
         let reason = format!("{reason}{before}");
         self.task.error = Some(limits::short_line(&reason, limits::ERROR_CHARS_MAX));
         self.reports_end_again = true;
     }
 
-    /// Records that an operator knows the effects at other agents, and under earlier keys.
-    pub(crate) fn acknowledge_stray_effects(&mut self) {
+    /// Records that an operator knows which steps ran beside a completion by hand.
+    pub(crate) fn settle_effects_beside_completions(&mut self) {
         let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
-        let known = records.flat_map(|record| &mut record.forward.stray_effects);
-        known.for_each(|stray_effect| stray_effect.acknowledged = true);
+        let beside = records.filter(|record| record.ran_beside_completion());
+        beside.for_each(StepRecord::deny_key_in_use);
+    }
+
+    /// Gives the task the full `complete_within` of its workflow again.
+    pub(crate) fn renew_complete_by(&mut self) {
+        let complete_by = later(self.now(), self.plan().complete_within);
+        self.task.complete_by = self.task.complete_by.max(complete_by);
     }
 
     /// Reopens an ended task, and gives it the full `complete_within` of its workflow again.
     pub(crate) fn reopen(&mut self) {
-        let complete_by = later(self.now(), self.plan().complete_within);
-        self.task.complete_by = self.task.complete_by.max(complete_by);
+        self.renew_complete_by();
         self.task.error = None;
+        self.task.stop_cause = StopCause::default();
+        self.task.is_alert_due = false;
         self.task.ended_at = None;
         self.reports_end_again = true;
     }
@@ -264,11 +285,13 @@ impl<'a> TaskChange<'a> {
         }
     }
 
-    /// The parts whose wait has ended.
+    /// The parts whose wait has ended. After its time limit, a part does not start any more: the supervisor gives it up.
     pub(crate) fn parts_ready_to_start(&self, action: Action) -> Vec<Part> {
-        let soon = later(self.now(), self.inputs.wait_tolerance);
-        let waited =
-            |progress: &Progress| progress.state.waiting_until().is_some_and(|until| until <= soon);
+        let now = self.now();
+        let waited = |progress: &Progress| {
+            progress.state.waiting_until().is_some_and(|until| until <= now)
+                && progress.give_up_at.is_none_or(|limit| now < limit)
+        };
         let waited = self.task.action_spans().filter(|(_, of, p)| *of == action && waited(p));
         waited.flat_map(|(run, ..)| run.parts()).collect()
     }
@@ -299,8 +322,8 @@ impl<'a> TaskChange<'a> {
     }
 }
 
-/// Returns the progress of doing or undoing a part, and creates it if there is none. Returns `None` for an item that
-/// does not exist yet, because the scheduler creates the items of a step in order.
+/// Returns the progress of doing or undoing a part, and creates it if there is none, or if another key of the part is undone
+/// next. Returns `None` for an item that does not exist yet, because the scheduler creates the items of a step in order.
 pub(crate) fn started_progress<'t>(
     task: &'t mut Task,
     part: &Part,
@@ -314,16 +337,20 @@ pub(crate) fn started_progress<'t>(
     let record = task.part_record_mut(part)?;
     Some(match action {
         Action::Do => &mut record.forward,
-        Action::Undo => record.undo.get_or_insert_with(|| Progress::new(not_started)),
+        Action::Undo => {
+            if record.undo.as_ref().is_none_or(|undo| undo.state.is_completed_or_skipped()) {
+                record.begin_undo(now);
+            }
+            record.undo.as_mut()?
+        }
     })
 }
 
 /// Returns the remaining times of the waiting steps or undos, and of the calls in progress that the undo waits for.
 pub(crate) fn remaining_waits(task: &Task, now: Timestamp) -> Vec<Duration> {
-    let direction = task.direction();
-    let waiting = task.action_spans().filter(|(_, action, _)| *action == direction);
-    let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waiting_until());
-    waiting.chain(task.undo_blocked_until(now)).map(|until| pause_until(until, now)).collect()
+    let in_error = task.process_state == ProcessState::Error;
+    let calls = task.undo_blocked_until(now).filter(|_| !in_error);
+    task.pauses().chain(calls).map(|until| pause_until(until, now)).collect()
 }
 
 /// Returns the time from `now` to `until`, or zero if `until` has passed.

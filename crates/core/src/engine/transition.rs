@@ -1,109 +1,76 @@
 //! The entry point of the decision engine. Given a task, its workflow and an event, [`transition`] returns the next
 //! state of the task, and the messages to send. It is pure: no clock, no I/O, no randomness.
 //!
-//! | state      | event                              | becomes                | and                          |
-//! | ---------- | ---------------------------------- | ---------------------- | ---------------------------- |
-//! | Pending    | wake                               | Processing, Processed  | first steps run or complete  |
-//! | Pending    | wake, impossible                   | Undoing, Error         | the policy decides           |
-//! | Pending    | swept, nothing past due            | Pending                | due later; wake              |
-//! | Pending    | swept, task past due               | Undoing, Error         | the workflow decides         |
-//! | Pending    | undo                               | Undoing, Undone        | Undoing only while paused    |
-//! | Pending    | asked to be undone                 | Undoing, Undone        | Undoing only while paused    |
-//! | Pending    | cancel                             | Error                  | alert                        |
-//! | Pending    | pause                              | Pending                | nothing starts               |
-//! | Pending    | resume                             | Pending, Processing    | as a wake, unless overdue    |
-//! | Pending    | resume, impossible                 | Undoing, Error         | the policy decides           |
-//! | Pending    | corrupt reply                      | illegal                |                              |
-//! | Processing | wake                               | Processing, Processed  | waiting steps run, complete  |
-//! | Processing | wake, impossible                   | Undoing, Error         | the policy decides           |
-//! | Processing | step completed                     | Processing, Processed  | successors run               |
-//! | Processing | step completed                     | Error                  | at two agents; alert         |
-//! | Processing | step completed, impossible         | Undoing, Error         | the policy decides           |
-//! | Processing | step failed                        | Undoing, Undone, Error | the policy decides           |
-//! | Processing | step failed, impossible            | Error                  | undo incomplete; alert       |
-//! | Processing | step deferred                      | Processing             | waits, not counted; wake     |
-//! | Processing | step unknown                       | Processing             | failure counted, waits; wake |
-//! | Processing | step ran after all                 | Processing, Error      | recorded                     |
-//! | Processing | swept, nothing past due            | Processing             | due later; wake              |
-//! | Processing | swept, step past due               | Processing             | failure counted, waits; wake |
-//! | Processing | swept, attempts used up            | Undoing, Error         | the policy decides           |
-//! | Processing | swept, task past due               | Undoing, Error         | the workflow decides         |
-//! | Processing | resubmit                           | Processing             | waiting parts run now        |
-//! | Processing | skip/complete                      | Processing, Processed  | successors run               |
-//! | Processing | resubmit/skip/complete, impossible | Undoing, Error         | the policy decides           |
-//! | Processing | undo                               | Undoing, Undone        | undos run                    |
-//! | Processing | asked to be undone                 | Undoing, Undone, Error | undos run                    |
-//! | Processing | heartbeat                          | Processing             | awaited longer               |
-//! | Processing | undo, impossible                   | Error                  | undo incomplete; alert       |
-//! | Processing | cancel                             | Error                  | alert                        |
-//! | Processing | pause                              | Processing             | nothing starts               |
-//! | Processing | resume                             | Processing, Processed  | ready steps run              |
-//! | Processing | resume, impossible                 | Undoing, Error         | the policy decides           |
-//! | Processing | corrupt reply                      | illegal                |                              |
-//! | Undoing    | wake                               | Undoing, Undone, Error | undos run                    |
-//! | Undoing    | wake, impossible                   | Error                  | undo incomplete; alert       |
-//! | Undoing    | step completed                     | Undoing, Undone, Error | recorded; undos run          |
-//! | Undoing    | step failed                        | Undoing, Undone, Error | recorded; undos run          |
-//! | Undoing    | step completed, impossible         | Error                  | undo incomplete; alert       |
-//! | Undoing    | step failed, impossible            | Error                  | undo incomplete; alert       |
-//! | Undoing    | step ran after all                 | Undoing, Error         | recorded; undos run          |
-//! | Undoing    | undo completed                     | Undoing, Undone, Error | predecessors are undone      |
-//! | Undoing    | undo completed, impossible         | Error                  | undo incomplete; alert       |
-//! | Undoing    | undo failed                        | Error                  | undo incomplete; alert       |
-//! | Undoing    | undo deferred                      | Undoing                | waits, not counted; wake     |
-//! | Undoing    | undo unknown                       | Undoing                | failure counted, waits; wake |
-//! | Undoing    | swept, nothing past due            | Undoing                | due later; wake              |
-//! | Undoing    | swept, step past due               | Undoing                | counted; an undo waits; wake |
-//! | Undoing    | swept, attempts used up            | Error                  | undo incomplete; alert       |
-//! | Undoing    | swept, task past due               | Error                  | undo incomplete; alert       |
-//! | Undoing    | asked to be undone                 | Undoing, Undone, Error | as a wake                    |
-//! | Undoing    | heartbeat                          | Undoing                | awaited longer               |
-//! | Undoing    | resubmit                           | Undoing                | waiting parts run now        |
-//! | Undoing    | skip/complete                      | Undoing, Undone        | predecessors are undone      |
-//! | Undoing    | resubmit/skip/complete, impossible | Error                  | undo incomplete; alert       |
-//! | Undoing    | cancel                             | Error                  | undo incomplete; alert       |
-//! | Undoing    | pause                              | Undoing                | nothing starts               |
-//! | Undoing    | resume                             | Undoing, Undone, Error | as a wake                    |
-//! | Undoing    | resume, impossible                 | Error                  | undo incomplete; alert       |
-//! | Undoing    | corrupt reply                      | illegal                |                              |
-//! | Processed  | undo                               | Undoing, Undone        | undos run                    |
-//! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
-//! | Processed  | undo, impossible                   | Error                  | undo incomplete; alert       |
-//! | Processed  | step ran after all                 | Processed, Error       | recorded                     |
-//! | Processed  | corrupt reply                      | illegal                |                              |
-//! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
-//! | Undone     | undo failed                        | Error                  | its child task ran after all |
-//! | Undone     | corrupt reply                      | illegal                |                              |
-//! | Error      | any reply                          | Error                  | recorded; nothing starts     |
-//! | Error      | step ran after all                 | Error                  | recorded                     |
-//! | Error      | swept, alert unsent                | Error                  | alert again                  |
-//! | Error      | alert sent                         | Error                  | no longer due                |
-//! | Error      | resubmit/skip/complete             | any but Pending        | continues where it stopped   |
-//! | Error      | resubmit/skip/complete, impossible | Undoing, Error         | the policy decides           |
-//! | Error      | undo                               | Undoing, Undone        | undos run                    |
-//! | Error      | asked to be undone                 | Undoing, Undone        | undos run                    |
-//! | Error      | heartbeat                          | Error                  | awaited longer               |
-//! | Error      | undo, impossible                   | Error                  | undo incomplete; alert       |
-//! | Error      | corrupt reply                      | illegal                |                              |
-//! | any        | command refused                    | the same               | recorded                     |
+//! | state                                 | event                                                 | becomes                | and                          |
+//! | ------------------------------------- | ----------------------------------------------------- | ---------------------- | ---------------------------- |
+//! | Pending                               | wake                                                  | Processing, Processed  | first steps run or complete  |
+//! | Pending                               | resume                                                | Pending, Processing    | as a wake, unless overdue    |
+//! | Pending, Processing                   | wake/resume, impossible                               | Undoing, Error         | the policy decides           |
+//! | Pending, Processing                   | swept, task past due                                  | Undoing, Error         | the workflow decides         |
+//! | Pending, Processing, Undoing          | swept, nothing past due                               | the same               | due later; wake              |
+//! | Pending, Processing, Undoing          | pause                                                 | the same               | nothing starts               |
+//! | Pending, Processing, Undoing          | cancel                                                | Error                  | alert; nothing goes on       |
+//! | Pending, Processing, Processed, Error | undo                                                  | Undoing, Undone        | undos run                    |
+//! | Pending, Processed, Error             | asked to be undone                                    | Undoing, Undone        | undos run                    |
+//! | Processing                            | wake/step completed/resume/skip/complete              | Processing, Processed  | ready steps run              |
+//! | Processing                            | step completed, impossible                            | Undoing, Error         | the policy decides           |
+//! | Processing                            | step failed                                           | Undoing, Undone, Error | the policy decides           |
+//! | Processing                            | step failed, impossible                               | Error                  | undo incomplete; alert       |
+//! | Processing                            | step deferred/step unknown                            | Processing             | waits; wake                  |
+//! | Processing                            | step deferred                                         | Undoing, Error         | too long: workflow decides   |
+//! | Processing                            | step ran after all                                    | Processing, Error      | recorded                     |
+//! | Processing                            | swept, attempts used up                               | Undoing, Error         | the policy decides           |
+//! | Processing, Undoing, Error            | swept, step past due                                  | the same               | failure counted, waits; wake |
+//! | Processing, Undoing, Error            | heartbeat                                             | the same               | awaited longer               |
+//! | Processing, Undoing                   | resubmit                                              | the same               | waiting parts run now        |
+//! | Processing, Undoing                   | asked to be undone                                    | Undoing, Undone, Error | undos run                    |
+//! | Processing, Error                     | resubmit/skip/complete, impossible                    | Undoing, Error         | the policy decides           |
+//! | Processing, Processed, Error          | undo, impossible                                      | Error                  | undo incomplete; alert       |
+//! | Undoing                               | wake/step completed/step failed/undo completed/resume | Undoing, Undone, Error | undos run                    |
+//! | Undoing                               | wake/resume/resubmit/skip/complete, impossible        | Error                  | undo incomplete; alert       |
+//! | Undoing                               | step completed/step failed/undo completed, impossible | Error                  | undo incomplete; alert       |
+//! | Undoing                               | undo deferred/undo unknown                            | Undoing                | waits; wake                  |
+//! | Undoing                               | undo deferred                                         | Error                  | too long; undo incomplete    |
+//! | Undoing                               | skip/complete                                         | Undoing, Undone        | predecessors are undone      |
+//! | Undoing                               | swept, attempts used up                               | Error                  | undo incomplete; alert       |
+//! | Undoing                               | swept, task past due                                  | Error                  | undo incomplete; alert       |
+//! | Undoing, Undone                       | step ran after all                                    | Undoing, Error         | it is undone too; or alert   |
+//! | Undoing                               | step ran after all                                    | Undone                 | it has no undo               |
+//! | Undoing, Undone                       | undo failed                                           | Error                  | undo incomplete; alert       |
+//! | Undone                                | step ran after all, impossible                        | Error                  | undo incomplete; alert       |
+//! | Processed                             | step ran after all                                    | Error                  | a second effect; alert       |
+//! | Error                                 | wake                                                  | Error                  | what has started goes on     |
+//! | Error                                 | any reply/step ran after all                          | Error                  | recorded                     |
+//! | Error                                 | step failed                                           | Undoing, Undone        | an undo wins over an alert   |
+//! | Error                                 | swept, nothing past due                               | Error                  | due later; alert again; wake |
+//! | Error                                 | swept, attempts used up                               | Undoing                | an undo wins over an alert   |
+//! | Error                                 | alert sent                                            | Error                  | no longer due for it         |
+//! | Error                                 | resubmit/skip/complete                                | any but Pending        | continues where it stopped   |
+//! | any                                   | command refused                                       | the same               | recorded                     |
+//! | any                                   | corrupt reply                                         | illegal                |                              |
 //!
 //! Each state and each event in a cell stands for one transition. The events mean:
 //!
 //! - *step completed*, *failed*, *deferred*, *unknown*: the outcome of a step, from an agent's reply, a callback, or the end
 //!   of its child task. *Undo completed* and so on: the outcome of its undo.
-//! - *step failed* includes an output over a limit, a deferral of a step that must not be repeated, and an unknown outcome
-//!   after all attempts have been used.
+//! - *step failed* includes an output over a limit, a deferral of a step that must not be repeated, an unknown outcome
+//!   after all attempts have been used, and one after which the next attempt would begin after the time limit of the step.
+//! - *too long*: the next attempt would begin after the task's complete-by, so the task is overdue at once.
 //! - *unknown*: the agent cut a call, which may still be in progress at the service. The same holds without a reply, and
 //!   after a failure or a deferral that may have run. The undo of the step, and those of its predecessors, wait until the
 //!   call can no longer be in progress.
-//! - *step ran after all*: a step that was recorded as one that did not run took effect, or may have. If its agent had
-//!   refused it for certain, and the step has moved on to another agent, the task stops in Error.
+//! - *step ran after all*: a step that was recorded as one that did not run took effect, or may have. A task that is being
+//!   undone, or is Undone, undoes it too. A task that goes forward stops in Error if the step has another
+//!   [idempotency key](crate::model::earlier_key) by now: what it goes on with would be a second effect.
+//! - In Error, what has started goes on to its end: an attempt in progress, a callback, the next attempt after a pause. No
+//!   other step starts, and no other undo. If a step then fails whose policy is `undo`, the task is undone. So the end does not
+//!   depend on which of two branches fails first. Nothing goes on in a task that was cancelled, or whose record is full.
 //! - *impossible*: the request of the next step, or the output of the task, cannot be rendered.
 //! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *pause*, *resume*: the commands of an operator.
 //! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
 //!
 //! Where a row of Undoing lists Error beside other states, the task goes to Error if it has passed its point of no return,
-//! or if a stray effect remains: one at another agent, or before an edit of the input. Every end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
+//! or if a step ran beside its completion by an operator. Every end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
 //! a [reason](crate::engine::decision::IgnoreReason).
 //!
 //! A duplicate, and a reply to an attempt that was superseded or abandoned, are ignored. A late reply counts while
@@ -119,6 +86,7 @@ use crate::{
     definition::{plan::Plan, size},
     engine::{
         advance::{advance, has_work_to_start, request_recovery},
+        child_report::{ChildReport, child_ended},
         decision::{DecisionContext, IgnoreReason, Transition},
         decision_input::{DecisionInput, PendingDecision},
         documents::{LoadedDocuments, NeededDocuments},
@@ -130,12 +98,12 @@ use crate::{
         lifecycle::MayHaveLost,
         notify::{parent_notification, parent_notification_not_undone},
         operate::{apply_command, command_event, refused_record},
-        outcome::{self, NO_REPLY},
+        outcome,
         redelivery::wake,
         render::render_requests,
-        replies::{ChildReport, callback_received, child_ended, reply_received},
+        replies::{callback_received, reply_received},
         request::render_request,
-        task_change::{Inputs, TaskChange},
+        task_change::{Inputs, TaskChange, remaining_waits},
         undo,
         values::DocumentCache,
     },
@@ -143,9 +111,8 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::ReceivedCommand,
-        messages::{StepReply, WakeCause},
+        messages::{NO_REPLY, StepReply, WakeCause},
         task::{ProcessState, Task},
-        time::later,
     },
 };
 
@@ -167,11 +134,12 @@ pub fn transition(
         return Ok(Transition::Illegal(reason));
     }
     let cache = DocumentCache::new(documents);
-    let inputs = Inputs { plan, context, documents: &cache, wait_tolerance: Duration::ZERO };
+    let inputs = Inputs { plan, context, documents: &cache };
     let input = DecisionInput { task, inputs };
     let transition = match input.decide(event) {
         PendingDecision::Change(mut change) => {
-            change.notifications.extend(input.lost_although_it_changes(event));
+            let goes_on_in_error = change.task.process_state == ProcessState::Error;
+            change.notifications.extend(input.lost_although_it_changes(event, goes_on_in_error));
             let requests = render_requests(&mut change);
             finish(change, task, requests)
         }
@@ -205,7 +173,8 @@ pub fn stop_for_size(
     context: DecisionContext<'_>,
 ) -> Transition {
     let limit = limits::TASK_ITEM_BYTES_MAX / 1_000;
-    if task.process_state.has_stopped() {
+    let is_command = matches!(event, Event::CommandReceived(_));
+    if task.process_state.has_stopped() && (is_command || !task.goes_on()) {
         let effects = match event {
             Event::CommandReceived(command) => {
                 let reason = format!("the task's record is full: its limit is {limit} KB");
@@ -223,9 +192,9 @@ pub fn stop_for_size(
     }
     let no_documents = LoadedDocuments::new();
     let cache = DocumentCache::new(&no_documents);
-    let inputs = Inputs { plan, context, documents: &cache, wait_tolerance: Duration::ZERO };
+    let inputs = Inputs { plan, context, documents: &cache };
     let mut change = TaskChange::new(inputs, task);
-    change.fail_task(&format!(
+    change.halt_task(&format!(
         "the task's record would be larger than {limit} KB: an operator has to complete the rest by hand"
     ));
     finish(change, task, Vec::new())
@@ -281,9 +250,10 @@ impl<'a> DecisionInput<'a, '_> {
             Event::ParentRequested(_) => self.notify_parent(),
             Event::Swept if !in_error => self.ended(&MayHaveLost::Sweep),
             Event::Swept if !self.is_due() => self.not_due(),
-            Event::Swept => self.alert_again(),
+            Event::Swept => self.sweep(),
+            Event::Wake if in_error && self.task.goes_on() => self.advance_task(),
             Event::AlertPublished { ended_at }
-                if in_error && self.task.due.is_some() && is_end(self.task, *ended_at) =>
+                if self.task.is_alert_due && is_end(self.task, *ended_at) =>
             {
                 self.alert_sent()
             }
@@ -299,9 +269,12 @@ impl<'a> DecisionInput<'a, '_> {
 
     /// The lifecycle events that an earlier delivery of `event` may have lost, if this delivery changes the task again: a
     /// wait, a deadline or another message has become due since. A command that is not on record was never saved, and
-    /// a sweep is no message.
-    fn lost_although_it_changes(&self, event: &Event) -> Vec<Effect> {
+    /// a sweep is no message. An earlier delivery of a wake may have stopped the task in Error too.
+    fn lost_although_it_changes(&self, event: &Event, stays_in_error: bool) -> Vec<Effect> {
         match event {
+            Event::Wake if stays_in_error && self.task.process_state == ProcessState::Error => {
+                self.notifications_if_redelivered(&MayHaveLost::Wake)
+            }
             Event::Wake | Event::ParentRequested(_) => {
                 self.lost_events_if_redelivered(&MayHaveLost::Wake)
             }
@@ -316,11 +289,14 @@ impl<'a> DecisionInput<'a, '_> {
 
     /// Replaces a decision that makes the task's item larger, and larger than its limit: the task stops in Error, which
     /// needs little space. If the task has ended, it stays as it is. Decisions up to the limit are not replaced, nor those
-    /// that stop an ended task again, because an effect came to light: what DynamoDB accepts beyond the limit is for them.
+    /// that stop an ended task again or undo it further, because an effect came to light: what DynamoDB accepts beyond the limit
+    /// is for them.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
         let is_report = !matches!(event, Event::CommandReceived(_));
         let stops_again = |task: &Task| {
-            is_report && self.task.process_state.has_stopped() && task.error != self.task.error
+            let is_undone_further = task.process_state == ProcessState::Undoing;
+            let changes = task.error != self.task.error || is_undone_further;
+            is_report && self.task.process_state.has_stopped() && changes
         };
         let grows = match &decided {
             Transition::Apply { task, .. } => {
@@ -356,7 +332,8 @@ impl<'a> DecisionInput<'a, '_> {
         if !notify.iter().any(|effect| matches!(effect, Effect::ChildEnded(_))) {
             notify.extend(parent_notification(self.sources(), self.task.revision));
         }
-        PendingDecision::ignore_and(IgnoreReason::Ended, Vec::new(), notify)
+        let again = if self.redelivered() { self.lost_requests() } else { Vec::new() };
+        PendingDecision::ignore_and(IgnoreReason::Ended, again, notify)
     }
 
     /// Undoes this task, because its parent is being undone.
@@ -392,15 +369,26 @@ impl<'a> DecisionInput<'a, '_> {
         let task = self.task;
         let again = if self.redelivered() { self.lost_requests() } else { Vec::new() };
         let mut change = self.change();
-        change.inputs.wait_tolerance = self.inputs.context.timing.clock_skew;
         advance(&mut change);
+        let early = self.wake_after_early_one(&change.task);
         if change.task == *task {
-            let events = self.lost_events_if_redelivered(&MayHaveLost::Wake);
-            return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, events);
+            let mut notify = self.notifications_if_redelivered(&MayHaveLost::Wake);
+            notify.extend(early);
+            return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, notify);
         }
+        change.notifications.extend(early);
         // Also send the requests that the first delivery may have lost.
         change.send_again(again);
         PendingDecision::Change(change)
+    }
+
+    /// The wake of a wait follows the clock of the instance that sent it. If that clock is ahead of this one, the wake comes
+    /// before the end of the wait, and another one has to follow.
+    fn wake_after_early_one(&self, task: &Task) -> Option<Effect> {
+        let (now, skew) = (self.inputs.context.now, self.inputs.context.timing.clock_skew);
+        let may_be_early = |left: &Duration| !left.is_zero() && *left <= skew;
+        let left = remaining_waits(task, now).into_iter().filter(may_be_early).min()?;
+        task.goes_on().then(|| wake(task, WakeCause::Waited, left))
     }
 
     /// Executes a command. A command that is recorded already is not executed again.
@@ -420,25 +408,39 @@ impl<'a> DecisionInput<'a, '_> {
         PendingDecision::ignore_and(reason, self.lost_requests(), notify)
     }
 
-    /// Counts a failure for every attempt that is past its complete-by, applies the recovery policies, and wakes the
-    /// scheduler.
+    /// Counts a failure for every attempt that is past its complete-by, applies the recovery policies, also to the parts that
+    /// wait past their time limit, and wakes the scheduler.
     fn sweep(&self) -> PendingDecision<'a> {
         let context = self.inputs.context;
         let mut change = self.change();
         change.recompute_due = true;
-        if self.task.process_state == ProcessState::Undoing {
-            // No message is redelivered if a supervisor crashed after it had failed a step.
-            change.notifications = self.lost_events(&MayHaveLost::Sweep);
-        }
-        let overdue =
-            self.task.awaited_attempts().filter(|(.., complete_by)| context.is_past(*complete_by));
+        let is_halted = self.task.process_state == ProcessState::Error && !self.task.goes_on();
+        let overdue = self
+            .task
+            .awaited_attempts()
+            .filter(|(.., complete_by)| !is_halted && context.is_past(*complete_by));
         for (step, action, number, _) in overdue {
             change.task.locked_by = None;
             outcome::abandon_attempt(&mut change, AttemptId { step, action, number }, NO_REPLY);
         }
+        let late = self.task.limited_waits().filter(|(.., limit)| context.is_past(*limit));
+        for (step, action, number, _) in late.filter(|_| self.task.goes_on()) {
+            outcome::give_up(&mut change, &AttemptId { step, action, number });
+        }
         if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
             outcome::expire(&mut change);
         }
+        // No message is redelivered if a supervisor crashed after it had failed a step, or stopped the task.
+        let swept = DecisionInput { task: &change.task, inputs: self.inputs };
+        let lost = match self.task.process_state {
+            ProcessState::Undoing => self.lost_events(&MayHaveLost::Sweep),
+            ProcessState::Error => swept.lost_notifications(&MayHaveLost::Sweep),
+            ProcessState::Pending
+            | ProcessState::Processing
+            | ProcessState::Processed
+            | ProcessState::Undone => Vec::new(),
+        };
+        change.notifications.extend(lost);
         request_recovery(&mut change);
         PendingDecision::Change(change)
     }
@@ -459,17 +461,10 @@ impl<'a> DecisionInput<'a, '_> {
         PendingDecision::ignore_and(IgnoreReason::NotDue, Vec::new(), notify)
     }
 
-    fn alert_again(&self) -> PendingDecision<'a> {
-        let context = self.inputs.context;
-        let mut change = self.change();
-        change.notifications = self.lost_notifications(&MayHaveLost::Sweep);
-        change.task.due = Some(later(context.now, context.timing.pickup_within));
-        PendingDecision::Change(change)
-    }
-
     fn alert_sent(&self) -> PendingDecision<'a> {
         let mut change = self.change();
-        change.task.due = None;
+        change.task.is_alert_due = false;
+        change.recompute_due = true;
         PendingDecision::Change(change)
     }
 

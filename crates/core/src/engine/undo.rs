@@ -41,11 +41,11 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
         }
     }
     if graph::is_undone(change.plan(), &change.task, now) {
-        let stray = graph::parts_with_stray_effects(change.plan(), &change.task).next();
-        match stray {
+        let beside = graph::parts_beside_completions(change.plan(), &change.task).next();
+        match beside {
             None => change.task.process_state = ProcessState::Undone,
             Some(part) => change.fail_task(&format!(
-                "step {part} is undone, but not its earlier call, which may have run: check that, then resubmit"
+                "step {part} ran, and an operator completed it; one of the two is undone: check both, then resubmit"
             )),
         }
     }

@@ -24,7 +24,7 @@ use crate::{
     },
     limits,
     model::{
-        attempt::Action,
+        attempt::{Action, AttemptId},
         command::CommandId,
         document::{Document, DocumentKey},
         names::{CallbackToken, Part, StepName},
@@ -109,6 +109,8 @@ pub(crate) struct TemplateValues<'s> {
     input: Option<Cow<'s, Value>>,
     outputs: BTreeMap<StepName, Cow<'s, Value>>,
     item: Option<Value>,
+    /// The idempotency key of the request that is rendered.
+    pub(crate) key: Option<String>,
     token: Option<String>,
     url: Option<String>,
 }
@@ -120,6 +122,7 @@ impl TemplateValues<'_> {
             outputs: Some(&self.outputs),
             task: Some((self.task.task_id.as_str(), self.task.workflow.as_str())),
             item: self.item.as_ref(),
+            request: self.key.as_deref(),
             callback: self.token.as_deref().map(|token| (token, self.url.as_deref())),
             event: None,
             response: None,
@@ -193,19 +196,54 @@ impl<'s> ValueSources<'s> {
         action: Action,
         templates: impl Iterator<Item = &'t Template>,
     ) -> Result<TemplateValues<'s>, ValueError> {
+        let progress = self.task.progress(part, action);
+        let edit = progress
+            .map_or(self.task.input_edit_id.as_ref(), |progress| progress.input_edit_id.as_ref());
+        let templates: Vec<_> = templates.collect();
+        let mut values = self.values_with_edit(part, edit, templates.iter().copied())?;
+        if action == Action::Undo {
+            self.use_output_of_undone_key(part, &templates, &mut values)?;
+        }
+        Ok(values)
+    }
+
+    /// The undo of an earlier key reads the output of that key, if there is one, as that of its step.
+    fn use_output_of_undone_key(
+        self,
+        part: &Part,
+        templates: &[&Template],
+        values: &mut TemplateValues<'s>,
+    ) -> Result<(), ValueError> {
+        let key = self.task.record(part).and_then(StepRecord::key_of_undo);
+        let reads_output =
+            |template: &&Template| template.required_values().steps.contains(&part.step);
+        let Some(key) = key.filter(|_| templates.iter().any(reads_output)) else { return Ok(()) };
+        let attempt = |number| AttemptId { step: part.clone(), action: Action::Do, number };
+        match key.output_of.map(|number| DocumentKey::Output(attempt(number))) {
+            Some(document) => {
+                drop(values.outputs.insert(part.step.clone(), self.document(&document)?))
+            }
+            None => drop(values.outputs.remove(&part.step)),
+        }
+        Ok(())
+    }
+
+    /// Returns the values that the templates of `part` read, with the input of this edit.
+    pub(crate) fn values_with_edit<'t>(
+        self,
+        part: &Part,
+        edit: Option<&CommandId>,
+        templates: impl Iterator<Item = &'t Template>,
+    ) -> Result<TemplateValues<'s>, ValueError> {
         let mut reads = RequiredValues::default();
         for template in templates {
             reads.add(template.required_values());
         }
-        let progress = self.task.progress(part, action);
-        let edit = progress
-            .map_or(self.task.input_edit_id.as_ref(), |progress| progress.input_edit_id.as_ref());
         let mut values = self.values(&reads, edit, Some(part))?;
         let each = self.plan.step(&part.step).definition.for_each.as_ref();
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
             // An undo reverts the item that was done, even if the input has been edited since.
-            let done =
-                self.task.progress(part, Action::Do).map_or(edit, |run| run.input_edit_id.as_ref());
+            let done = self.task.record(part).map_or(edit, |record| record.edit(Action::Undo));
             values.item = Some(self.item(&part.step, each, place, done)?);
         }
         if reads.names.contains("callback") {
@@ -242,6 +280,7 @@ impl<'s> ValueSources<'s> {
             input: input.transpose()?,
             outputs: outputs.collect::<Result<_, ValueError>>()?,
             item: None,
+            key: None,
             token: None,
             url: None,
         })

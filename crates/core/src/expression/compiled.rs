@@ -21,6 +21,7 @@ use crate::{
     expression::{
         cost::CostEstimator,
         inputs::ExpressionInputs,
+        numbers,
         scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
         uses::{PathKey, ValueKind, ValueUse, plain_path, uses},
         value_size::size,
@@ -29,10 +30,10 @@ use crate::{
     model::names::StepName,
 };
 
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(numbers::environment);
 
 /// The names that an expression can begin with, except `steps`.
-const ROOTS: [&str; 6] = ["input", "task", "item", "callback", "event", "response"];
+const ROOTS: [&str; 7] = ["input", "task", "item", "request", "callback", "event", "response"];
 
 /// A parsed expression.
 #[derive(Debug, Clone)]
@@ -50,6 +51,8 @@ enum Code {
     /// Any other expression, for the interpreter.
     Program {
         program: Arc<Program>,
+        /// The same with the arithmetic of [`numbers`], which is evaluated.
+        evaluated: Arc<IdedExpr>,
         /// The paths in the form `a.b.c` that it reads.
         paths: Vec<Vec<String>>,
     },
@@ -105,7 +108,10 @@ fn compile(source: &str, reads: &mut RequiredValues) -> Result<Code, InvalidTemp
     let paths = collector.paths.into_iter().collect();
     Ok(match plain_path(&program.expression().expr) {
         Some(keys) => Code::Path(keys),
-        None => Code::Program { program: Arc::new(program), paths },
+        None => {
+            let evaluated = Arc::new(numbers::with_arithmetic(program.expression()));
+            Code::Program { program: Arc::new(program), evaluated, paths }
+        }
     })
 }
 
@@ -297,8 +303,10 @@ impl Expression {
     ) -> Result<Value, EvaluationError> {
         match &self.code {
             Code::Path(keys) => self.follow(keys, scope, budget),
-            Code::Program { program, paths } => with_large_stack(|| {
-                self.interpret(program, &ExpressionInputs::new(paths, scope), budget)
+            Code::Program { program, evaluated, paths } => with_large_stack(|| {
+                let inputs = ExpressionInputs::new(paths, scope);
+                self.spend_steps(CostEstimator::estimate(program.expression(), &inputs), budget)?;
+                self.interpret(evaluated, &inputs, budget)
             }),
         }
     }
@@ -310,7 +318,9 @@ impl Expression {
                 let path = keys.iter().map(|key| PathKey::Field(key.clone())).collect();
                 vec![ValueUse { path, kind }]
             }
-            Code::Program { program, .. } => uses(&program.expression().expr, kind),
+            Code::Program { program, .. } => {
+                with_large_stack(|| uses(&program.expression().expr, kind))
+            }
         }
     }
 
@@ -363,20 +373,18 @@ impl Expression {
         Ok(())
     }
 
-    /// Evaluates a program with the interpreter.
+    /// Evaluates code with the interpreter.
     fn interpret(
         &self,
-        program: &Program,
+        code: &IdedExpr,
         inputs: &ExpressionInputs<'_>,
         budget: &mut RenderBudget,
     ) -> Result<Value, EvaluationError> {
-        self.spend_steps(CostEstimator::estimate(program.expression(), inputs), budget)?;
         let mut context = Context::with_env(ENVIRONMENT.clone());
         for (name, value) in inputs.variables() {
             context.add_variable_from_value(name, value);
         }
-        let value = program
-            .execute(&context)
+        let value = cel::Value::resolve(code, &context)
             .map_err(|error| self.error(describe(&self.source, &error)))?;
         if !has_json_numbers(&value) {
             return Err(self.error(NO_JSON_NUMBER.to_owned()));
@@ -466,6 +474,9 @@ fn describe(expression: &str, error: &ExecutionError) -> String {
         ExecutionError::InvalidArgumentCount { expected, actual } => {
             format!("expected {expected} arguments, got {actual}")
         }
-        _ => "cannot be evaluated with this task's values".to_owned(),
+        error => match numbers::reason(error) {
+            Some(reason) => reason.to_owned(),
+            None => "cannot be evaluated with this task's values".to_owned(),
+        },
     }
 }

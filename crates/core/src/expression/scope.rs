@@ -11,8 +11,35 @@ use serde_json::{Value, json};
 use crate::{hint, limits, model::names::StepName};
 
 /// The names that an expression can begin with.
-pub(crate) const NAMES: [&str; 7] =
-    ["input", "steps", "task", "item", "callback", "event", "response"];
+pub(crate) const NAMES: [&str; 8] =
+    ["input", "steps", "task", "item", "request", "callback", "event", "response"];
+
+/// A name whose values always have the same fields, and these fields.
+pub type KnownFields = (&'static str, &'static [&'static str]);
+
+/// The names whose fields are known. What is in a field may be anything. An `event` is what
+/// [EventBridge sends](https://docs.aws.amazon.com/eventbridge/latest/ref/events-structure.html).
+pub const FIELDS: [KnownFields; 5] = [
+    ("task", &["id", "workflow"]),
+    ("request", &["idempotency_key"]),
+    ("callback", &["token", "url"]),
+    ("response", &["status", "headers", "body"]),
+    (
+        "event",
+        &[
+            "version",
+            "id",
+            "detail-type",
+            "source",
+            "account",
+            "time",
+            "region",
+            "replay-name",
+            "resources",
+            "detail",
+        ],
+    ),
+];
 
 /// An error in a template, found when it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +93,7 @@ impl InvalidTemplate {
             Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
             Self::UnknownName { name, .. } => {
                 Some(hint::closest_match(name, NAMES).map_or_else(
-                    || "there are `input`, `steps` and `task`, and in some places `item`, `callback`, `event` and `response`".to_owned(),
+                    || "there are `input`, `steps` and `task`, and in some places `item`, `request`, `callback`, `event` and `response`".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 ))
             }
@@ -99,6 +126,8 @@ pub struct Scope<'a> {
     pub task: Option<(&'a str, &'a str)>,
     /// `item`: the current item of `for_each`.
     pub item: Option<&'a Value>,
+    /// `request.idempotency_key`: the key of the request, in the form that the request asks for.
+    pub request: Option<&'a str>,
     /// `callback.token` and `callback.url`: the token with which a callback completes the step, and the signed URL for it
     /// if the deployment has an endpoint for callbacks.
     pub callback: Option<(&'a str, Option<&'a str>)>,
@@ -142,6 +171,7 @@ impl<'a> Scope<'a> {
             "item" => self.item.map(Cow::Borrowed),
             "event" => self.event.map(Cow::Borrowed),
             "response" => self.response.map(Cow::Borrowed),
+            "request" => self.request.map(|key| Cow::Owned(json!({ "idempotency_key": key }))),
             "callback" => self.callback.map(|(token, url)| {
                 let url = url.map(|url| ("url".to_owned(), json!(url)));
                 Cow::Owned(iter::once(("token".to_owned(), json!(token))).chain(url).collect())

@@ -35,8 +35,8 @@ use serde_json::Value;
 use self::{node::Node, parser::Parser, renderer::Renderer};
 use crate::{
     expression::{
-        scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
-        uses::{ValueKind, ValueUse},
+        scope::{EvaluationError, FIELDS, InvalidTemplate, KnownFields, RequiredValues, Scope},
+        uses::{PathKey, ValueKind, ValueUse},
     },
     limits,
 };
@@ -118,6 +118,24 @@ impl Template {
     #[must_use]
     pub fn value_uses(&self, kind: ValueKind) -> Vec<ValueUse> {
         self.root.as_ref().map_or_else(|_| Vec::new(), |root| root.uses(kind))
+    }
+
+    /// The fields that it reads of a name, and that are not among the [fields](FIELDS) of that name. Each follows the path of its
+    /// text, and the name with its fields.
+    pub(crate) fn unknown_fields(&self) -> Vec<(String, KnownFields, String)> {
+        let mut unknown = Vec::new();
+        let mut visit = |path: &str, used: ValueUse| {
+            if let [PathKey::Field(root), PathKey::Field(field), ..] = used.path.as_slice()
+                && let Some(of) = FIELDS.into_iter().find(|(name, _)| name == root)
+                && !of.1.contains(&field.as_str())
+            {
+                unknown.push((path.to_owned(), of, field.clone()));
+            }
+        };
+        if let Ok(root) = &self.root {
+            root.visit_uses("", &mut visit);
+        }
+        unknown
     }
 
     /// The template as it was written.

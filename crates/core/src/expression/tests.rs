@@ -135,6 +135,42 @@ fn no_expression_runs_for_long_with_any_input() {
 }
 
 #[test]
+fn arithmetic_does_not_depend_on_how_a_number_is_spelled() {
+    for (expression, amount, expected) in [
+        ("input.x * 1.5", json!(12), json!(18.0)),
+        ("input.x * 1.5", json!(12.0), json!(18.0)),
+        ("1.5 + input.x", json!(1e2), json!(101.5)),
+        ("input.x - 0.5", json!(12), json!(11.5)),
+        ("input.x / 5", json!(15), json!(3)),
+        ("input.x / 5", json!(12.0), json!(2.4)),
+        ("input.x / 2.5", json!(12), json!(4.8)),
+        ("[1, 2].map(i, i * input.x)", json!(1.5), json!([1.5, 3.0])),
+        ("[1, 2].filter(i, i + input.x > 2)", json!(0.5), json!([2])),
+        // Whole numbers keep every digit.
+        ("input.x + 1", json!(9_223_372_036_854_775_808_u64), json!(9_223_372_036_854_775_809_u64)),
+        ("input.x - 1", json!(9_223_372_036_854_775_808_u64), json!(i64::MAX)),
+        ("input.x * 1", json!(3_544_790_567_247_868_102_i64), json!(3_544_790_567_247_868_102_i64)),
+        // As in CEL.
+        ("'a' + 'b'", json!(0), json!("ab")),
+        ("[input.x] + [2]", json!(1), json!([1, 2])),
+        ("input.x % 5", json!(12), json!(2)),
+    ] {
+        let input = json!({ "x": amount });
+        assert_eq!(render(expression, &input).unwrap(), expected, "{expression} {amount}");
+    }
+    for (expression, amount, reason) in [
+        ("input.x / 5", json!(12), "a division of whole numbers leaves a rest"),
+        ("input.x / 0", json!(12), "division by zero"),
+        ("input.x * 2", json!(u64::MAX), "overflow in `mul`"),
+        ("input.x * 2", json!("12"), "`mul` does not support string and int"),
+        ("input.x + 2", json!("12"), "string and int"),
+    ] {
+        let error = render(expression, &json!({ "x": amount })).unwrap_err();
+        assert!(error.contains(reason), "{expression}: {error}");
+    }
+}
+
+#[test]
 fn a_number_that_json_cannot_represent_is_an_error() {
     let reason = "the result has a number that JSON cannot represent (infinite, or not a number): \
                   test the divisor or the argument of `double` first";

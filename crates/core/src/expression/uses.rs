@@ -21,6 +21,8 @@ pub enum ValueKind {
     Bool,
     /// A number.
     Number,
+    /// A number in a division, in which no operand is certainly a decimal: 12 and 12.0 give different results.
+    Divided,
     /// A text.
     Text,
     /// A text with a duration or a time.
@@ -117,6 +119,9 @@ impl UseCollector {
             | operators::GREATER_EQUALS
             | operators::LESS
             | operators::LESS_EQUALS => all(literal.unwrap_or(ValueKind::Number)),
+            operators::DIVIDE if !operands.iter().any(|operand| is_decimal(&operand.expr)) => {
+                all(ValueKind::Divided)
+            }
             operators::SUBSTRACT
             | operators::MULTIPLY
             | operators::DIVIDE
@@ -197,6 +202,23 @@ impl UseCollector {
             path.push(key);
             path
         }))
+    }
+}
+
+/// Whether the value is certainly a decimal.
+fn is_decimal(expr: &Expr) -> bool {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar's nodes, not our states")]
+    match expr {
+        Expr::Literal(LiteralValue::Double(_)) => true,
+        Expr::Call(call) => match call.func_name.as_str() {
+            "double" => true,
+            operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE => {
+                call.args.iter().any(|operand| is_decimal(&operand.expr))
+            }
+            operators::NEGATE => call.args.iter().all(|operand| is_decimal(&operand.expr)),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

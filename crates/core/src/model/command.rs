@@ -49,7 +49,8 @@ pub enum CommandAction {
         /// retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<Part>,
-        /// A JSON merge patch (RFC 7396) of the task's input. This step and later steps use the patched input.
+        /// A JSON merge patch (RFC 7396) of the task's input. This step and later steps use the patched input. The request
+        /// has a new idempotency key, also if the patch is empty.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
         /// The operator has checked that no earlier attempt took effect.
@@ -111,8 +112,10 @@ impl CommandAction {
         };
         match self {
             Self::Resubmit { step, input: None, .. } => with_steps("resubmit", step),
-            Self::Resubmit { step, input: Some(_), .. } => {
-                format!("{} with edited input", with_steps("resubmit", step))
+            Self::Resubmit { step, input: Some(patch), .. } => {
+                let is_same = patch.as_object().is_some_and(|patch| patch.is_empty());
+                let with = if is_same { "a new key" } else { "edited input" };
+                format!("{} with {with}", with_steps("resubmit", step))
             }
             Self::Skip { step, .. } => with_steps("skip", step),
             Self::Complete { step, .. } => with_steps("complete", step),

@@ -59,7 +59,7 @@ pub struct EventMetadata {
     pub at: Timestamp,
 }
 
-/// The details of an event, by kind of event. The first seven kinds are alerts: they need an operator.
+/// The details of an event, by kind of event. The first eight kinds are alerts: they need an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EventData {
@@ -101,6 +101,13 @@ pub enum EventData {
         step: Part,
         /// The agent.
         agent: AgentName,
+    },
+    /// An agent's clock differs from that of the queues by more than the clock skew.
+    AgentClockWrong {
+        /// The agent.
+        agent: AgentName,
+        /// By how much, at least, and in which direction.
+        reason: String,
     },
     /// An agent's circuit breaker closed again.
     BreakerClosed(BreakerEventData),
@@ -176,10 +183,25 @@ impl BusEvent {
     /// time.
     #[must_use]
     pub fn new(subject: &str, at: Timestamp, data: EventData) -> Self {
-        // The state store keeps whole milliseconds, so the id is the same when the event is published again.
+        Self::with_id(subject, at, &at.as_millisecond(), data)
+    }
+
+    /// The same for an event of which one a day is enough: its id has the day in place of the time.
+    #[must_use]
+    pub fn of_day(subject: &str, at: Timestamp, data: EventData) -> Self {
+        Self::with_id(subject, at, &at.strftime("%F"), data)
+    }
+
+    fn with_id(
+        subject: &str,
+        at: Timestamp,
+        when: &dyn std::fmt::Display,
+        data: EventData,
+    ) -> Self {
+        // The state store keeps whole milliseconds, so the event is the same when it is published again.
         let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
         let event = data.name();
-        let event_id = format!("{subject}/{event}/{}", at.as_millisecond());
+        let event_id = format!("{subject}/{event}/{when}");
         let metadata = EventMetadata { event_id, event, schema_version: SCHEMA_VERSION, at };
         Self::Operator(Box::new(OperatorEvent { metadata, data }))
     }
@@ -232,6 +254,7 @@ impl EventData {
             Self::MessageCorrupt { .. } => "message_corrupt",
             Self::DeadLetterSeen { .. } => "dead_letter_seen",
             Self::AgentMissing { .. } => "agent_missing",
+            Self::AgentClockWrong { .. } => "agent_clock_wrong",
             Self::BreakerClosed(_) => "breaker_closed",
             Self::OperatorCommand { .. } => "operator_command",
             Self::OperatorRedrive { .. } => "operator_redrive",
@@ -249,6 +272,7 @@ impl EventData {
             Self::MessageCorrupt { .. } => "Message Corrupt",
             Self::DeadLetterSeen { .. } => "Dead Letter Seen",
             Self::AgentMissing { .. } => "Agent Missing",
+            Self::AgentClockWrong { .. } => "Agent Clock Wrong",
             Self::BreakerClosed(_) => "Breaker Closed",
             Self::OperatorCommand { .. } => "Operator Command",
             Self::OperatorRedrive { .. } => "Operator Redrive",

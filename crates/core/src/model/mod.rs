@@ -2,8 +2,10 @@
 
 pub mod attempt;
 pub mod call_auth;
+pub mod clock_error;
 pub mod command;
 pub mod document;
+pub mod earlier_key;
 pub mod error_detail;
 pub mod escapes;
 pub mod events;
@@ -12,6 +14,7 @@ pub mod inline_documents;
 pub mod integers;
 pub mod items;
 pub mod json_text;
+pub mod key_format;
 pub mod lifecycle;
 pub mod messages;
 pub mod names;
@@ -22,5 +25,6 @@ pub mod request_path;
 pub mod responses;
 pub mod retention;
 pub mod step;
+mod step_keys;
 pub mod task;
 pub mod time;

@@ -20,15 +20,24 @@
 //! | `retry` | retries the call; if the step is not idempotent, the same as `unknown` | yes; no for 425 and 429 |
 //! | `unknown` | replies with a permanent failure | yes |
 //!
+//! A status may have several cases in place of one class: a condition over the response, and the class if it is true.
+//!
 //! 409 and 423 are special because a service that follows the IETF draft on the `Idempotency-Key` header responds with
 //! 409 while a request with the same key is in progress. That response leaves open how the call in progress will end,
 //! so it never proves that the step did not run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::{
+    definition::duration,
+    expression::{scope::Scope, template::Template},
+    model::time::later,
+};
 
 /// The class that a definition assigns to an HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -63,12 +72,143 @@ pub enum ClassifiedResponse {
 }
 
 /// The HTTP statuses whose meaning a step's definition overrides.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(
-    try_from = "Option<BTreeMap<String, ResponseClass>>",
-    into = "BTreeMap<String, ResponseClass>"
+    try_from = "Option<BTreeMap<String, StatusMeaning>>",
+    into = "BTreeMap<String, StatusMeaning>"
 )]
-pub struct ResponseOverrides(BTreeMap<u16, ResponseClass>);
+pub struct ResponseOverrides(BTreeMap<u16, StatusMeaning>);
+
+/// What a status means: the same for each response, or judged by what the response says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum StatusMeaning {
+    /// The same for each response.
+    Class(ResponseClass),
+    /// The first case that matches. If none does, the default meaning of the status.
+    Cases(Vec<ResponseCase>),
+}
+
+/// A case of a status.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResponseCase {
+    /// The case matches if this expression is true; one that cannot be evaluated is not. It reads `response`, as an `output`
+    /// does. If absent, the case matches each response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Template>,
+    /// The class of the response.
+    pub class: ResponseClass,
+    /// With the class `retry`: the service says that it did not begin the call, as with 429.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub did_not_run: bool,
+    /// With the class `retry`: the pause before the next call, in seconds, or a duration such as `90s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Template>,
+    /// With the class `retry`: the time before which there is no call, in seconds since 1970, or as `2026-11-20T12:00:00Z`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Template>,
+}
+
+/// What one response means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseMeaning {
+    /// The meaning for the step.
+    pub class: ClassifiedResponse,
+    /// The pause that the response asks for, by the definition of the step.
+    pub pause: Option<Duration>,
+}
+
+impl ResponseCase {
+    /// The templates of the case, with their keys.
+    pub fn templates(&self) -> impl Iterator<Item = (&'static str, &Template)> {
+        let keys = [("when", &self.when), ("after", &self.after), ("until", &self.until)];
+        keys.into_iter().filter_map(|(key, template)| Some((key, template.as_ref()?)))
+    }
+
+    /// Keys that have no effect, because the class is not `retry`.
+    pub fn keys_without_effect(&self) -> impl Iterator<Item = &'static str> {
+        let is_idle = self.class != ResponseClass::Retry;
+        let keys = [
+            ("did_not_run", self.did_not_run),
+            ("after", self.after.is_some()),
+            ("until", self.until.is_some()),
+        ];
+        keys.into_iter().filter_map(move |(key, given)| (is_idle && given).then_some(key))
+    }
+
+    /// Keys whose value is no expression and not valid, with what it must be.
+    pub fn invalid_literals(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let literal = |template: &Option<Template>| template.as_ref()?.as_literal().cloned();
+        let after = literal(&self.after).is_some_and(|value| pause(&value).is_none());
+        let until = literal(&self.until).is_some_and(|value| time(&value).is_none());
+        let after = after.then_some(("after", "must be seconds, or a duration such as `90s`"));
+        let until = until.then_some((
+            "until",
+            "must be seconds since 1970, or a time such as `2026-12-24T18:00:00Z`",
+        ));
+        after.into_iter().chain(until)
+    }
+
+    fn matches(&self, scope: Scope<'_>) -> bool {
+        let is_true = |when: &Template| when.render(scope) == Ok(Value::Bool(true));
+        self.when.as_ref().is_none_or(is_true)
+    }
+
+    fn pause(&self, scope: Scope<'_>, now: Timestamp) -> Option<Duration> {
+        let value = |template: &Option<Template>| template.as_ref()?.render(scope).ok();
+        let until = value(&self.until).and_then(|until| time(&until));
+        let until = until.map(|until| Duration::try_from(until.duration_since(now)).ok());
+        value(&self.after).and_then(|after| pause(&after)).max(until.flatten())
+    }
+
+    fn meaning(&self, default: ClassifiedResponse) -> ClassifiedResponse {
+        match (self.class, self.did_not_run) {
+            (ResponseClass::Retry, true) => DID_NOT_BEGIN,
+            (class, _) => class.meaning(default),
+        }
+    }
+}
+
+/// A number, also as text: headers are texts.
+fn number(value: &Value) -> Option<f64> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    (number >= 0.0).then_some(number)
+}
+
+/// More seconds than a duration can hold are the longest one.
+fn seconds_of(number: f64) -> Duration {
+    Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)
+}
+
+fn pause(value: &Value) -> Option<Duration> {
+    match number(value) {
+        Some(seconds) => Some(seconds_of(seconds)),
+        None => duration::parse(value.as_str()?).ok(),
+    }
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    match number(value) {
+        Some(seconds) => Some(later(Timestamp::UNIX_EPOCH, seconds_of(seconds))),
+        None => value.as_str()?.parse().ok(),
+    }
+}
+
+/// The service refused the request before it began.
+const DID_NOT_BEGIN: ClassifiedResponse = ClassifiedResponse::Retry { may_have_run: false };
+
+impl ResponseClass {
+    /// The meaning of a class for a status with this default.
+    fn meaning(self, default: ClassifiedResponse) -> ClassifiedResponse {
+        match self {
+            Self::Completed => ClassifiedResponse::Completed,
+            Self::Failed => ClassifiedResponse::Failed,
+            Self::Unknown => ClassifiedResponse::Unknown,
+            Self::Retry => ClassifiedResponse::Retry { may_have_run: default != DID_NOT_BEGIN },
+        }
+    }
+}
 
 impl ResponseOverrides {
     /// No overrides: every status has its default meaning.
@@ -80,31 +220,55 @@ impl ResponseOverrides {
         self.0.is_empty()
     }
 
-    /// The overridden statuses and their classes, in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = (u16, ResponseClass)> {
-        self.0.iter().map(|(status, class)| (*status, *class))
+    /// The overridden statuses and their meanings, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &StatusMeaning)> {
+        self.0.iter().map(|(status, meaning)| (*status, meaning))
     }
 
-    /// The class that overrides the default of this status, if there is one.
+    /// Whether the step defines the meaning of this status.
     #[must_use]
-    pub fn overridden(&self, status: u16) -> Option<ResponseClass> {
-        self.0.get(&status).copied()
+    pub fn contains(&self, status: u16) -> bool {
+        self.0.contains_key(&status)
     }
 
-    /// The meaning of a response with this status.
+    /// Whether the meaning of this status depends on the response.
+    #[must_use]
+    pub fn is_conditional(&self, status: u16) -> bool {
+        matches!(self.0.get(&status), Some(StatusMeaning::Cases(_)))
+    }
+
+    /// The meaning of a response with this status that says nothing.
     #[must_use]
     pub fn classify(&self, status: u16) -> ClassifiedResponse {
-        let default = default_meaning(status);
-        match self.0.get(&status) {
-            None => default,
-            Some(ResponseClass::Completed) => ClassifiedResponse::Completed,
-            Some(ResponseClass::Failed) => ClassifiedResponse::Failed,
-            Some(ResponseClass::Unknown) => ClassifiedResponse::Unknown,
-            Some(ResponseClass::Retry) => {
-                let did_not_run = ClassifiedResponse::Retry { may_have_run: false };
-                ClassifiedResponse::Retry { may_have_run: default != did_not_run }
-            }
-        }
+        self.meaning(status, &Value::Null, Timestamp::UNIX_EPOCH).class
+    }
+
+    /// The meaning of a response with this status. `response` is what expressions read.
+    #[must_use]
+    pub fn meaning(&self, status: u16, response: &Value, now: Timestamp) -> ResponseMeaning {
+        self.meaning_or(default_meaning(status), status, response, now)
+    }
+
+    /// The same, with another default meaning of this status.
+    #[must_use]
+    pub fn meaning_or(
+        &self,
+        default: ClassifiedResponse,
+        status: u16,
+        response: &Value,
+        now: Timestamp,
+    ) -> ResponseMeaning {
+        let class_only = |class| ResponseMeaning { class, pause: None };
+        let cases = match self.0.get(&status) {
+            None => return class_only(default),
+            Some(StatusMeaning::Class(class)) => return class_only(class.meaning(default)),
+            Some(StatusMeaning::Cases(cases)) => cases,
+        };
+        let scope = Scope { response: Some(response), ..Scope::default() };
+        let Some(case) = cases.iter().find(|case| case.matches(scope)) else {
+            return class_only(default);
+        };
+        ResponseMeaning { class: case.meaning(default), pause: case.pause(scope, now) }
     }
 }
 
@@ -125,30 +289,31 @@ fn default_meaning(status: u16) -> ClassifiedResponse {
 #[error("`{0}` is not an HTTP status, a number from 100 to 599")]
 pub struct InvalidHttpStatus(String);
 
-impl TryFrom<Option<BTreeMap<String, ResponseClass>>> for ResponseOverrides {
+impl TryFrom<Option<BTreeMap<String, StatusMeaning>>> for ResponseOverrides {
     type Error = InvalidHttpStatus;
 
     fn try_from(
-        definition: Option<BTreeMap<String, ResponseClass>>,
+        definition: Option<BTreeMap<String, StatusMeaning>>,
     ) -> Result<Self, InvalidHttpStatus> {
-        let statuses = definition.unwrap_or_default().into_iter().map(|(key, class)| {
+        let statuses = definition.unwrap_or_default().into_iter().map(|(key, meaning)| {
             let digits = key.len() == 3 && key.bytes().all(|byte| byte.is_ascii_digit());
             let status = key.parse().ok().filter(|status| digits && (100..600).contains(status));
-            Ok((status.ok_or(InvalidHttpStatus(key))?, class))
+            Ok((status.ok_or(InvalidHttpStatus(key))?, meaning))
         });
         statuses.collect::<Result<_, _>>().map(Self)
     }
 }
 
-impl From<ResponseOverrides> for BTreeMap<String, ResponseClass> {
+impl From<ResponseOverrides> for BTreeMap<String, StatusMeaning> {
     fn from(responses: ResponseOverrides) -> Self {
-        responses.0.into_iter().map(|(status, class)| (status.to_string(), class)).collect()
+        responses.0.into_iter().map(|(status, meaning)| (status.to_string(), meaning)).collect()
     }
 }
 
 impl FromIterator<(u16, ResponseClass)> for ResponseOverrides {
     fn from_iter<I: IntoIterator<Item = (u16, ResponseClass)>>(statuses: I) -> Self {
-        Self(statuses.into_iter().collect())
+        let class = |(status, class)| (status, StatusMeaning::Class(class));
+        Self(statuses.into_iter().map(class).collect())
     }
 }
 
@@ -158,11 +323,11 @@ impl JsonSchema for ResponseOverrides {
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let class: Value = generator.subschema_for::<ResponseClass>().into();
+        let meaning: Value = generator.subschema_for::<StatusMeaning>().into();
         schemars::json_schema!({
             "type": "object",
             "description": "HTTP statuses whose meaning differs from the default, such as `404: completed`",
-            "patternProperties": { "^[1-5][0-9]{2}$": class },
+            "patternProperties": { "^[1-5][0-9]{2}$": meaning },
             "additionalProperties": false,
             "maxProperties": crate::limits::RESPONSES_MAX,
         })
@@ -211,6 +376,55 @@ mod tests {
         assert_eq!(responses.classify(429), ClassifiedResponse::Retry { may_have_run: false });
         assert_eq!(responses.classify(423), ClassifiedResponse::Conflict);
         assert_eq!(serde_json::to_value(&responses).unwrap(), definition);
+    }
+
+    #[test]
+    fn a_status_is_judged_by_what_the_response_says() {
+        let reset = "${ response.headers['x-ratelimit-reset'] }";
+        let responses: ResponseOverrides = serde_json::from_value(json!({
+            "200": [{
+                "when": "${ response.body.errors[0].code == 'THROTTLED' }",
+                "class": "retry", "did_not_run": true, "after": "${ response.body.wait }",
+            }],
+            "403": [
+                { "when": "${ 'later' in response.headers }", "class": "retry", "after": "90s" },
+                {
+                    "when": "${ response.headers['x-ratelimit-remaining'] == '0' }",
+                    "class": "retry", "did_not_run": true, "until": reset,
+                },
+                { "class": "failed" },
+            ],
+            "409": [{ "when": "${ response.body.code == 'conflict' }", "class": "failed" }],
+        }))
+        .unwrap();
+        let now = Timestamp::from_second(1_000).unwrap();
+        let retry = |may_have_run| ClassifiedResponse::Retry { may_have_run };
+        let throttled = json!({ "errors": [{ "code": "THROTTLED" }], "wait": 2.5 });
+        let limited = json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1060" });
+        let past = json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "900" });
+        for (status, headers, body, class, pause_ms) in [
+            (200, json!({}), json!({ "data": 1 }), ClassifiedResponse::Completed, None),
+            (200, json!({}), throttled, retry(false), Some(2_500)),
+            (403, json!({ "later": "1" }), json!(null), retry(true), Some(90_000)),
+            (403, limited, json!(null), retry(false), Some(60_000)),
+            (403, past, json!(null), retry(false), None),
+            (403, json!({}), json!(null), ClassifiedResponse::Failed, None),
+            (409, json!({}), json!({ "code": "conflict" }), ClassifiedResponse::Failed, None),
+            (409, json!({}), json!({ "code": "busy" }), ClassifiedResponse::Conflict, None),
+        ] {
+            let response = json!({ "status": status, "headers": headers, "body": body });
+            let pause = pause_ms.map(Duration::from_millis);
+            let expected = ResponseMeaning { class, pause };
+            assert_eq!(responses.meaning(status, &response, now), expected, "{response}");
+        }
+        let long = json!({ "errors": [{ "code": "THROTTLED" }], "wait": "1e400" });
+        let response = json!({ "status": 200, "headers": {}, "body": long });
+        assert_eq!(responses.meaning(200, &response, now).pause, Some(Duration::MAX));
+        // A response that says nothing.
+        assert_eq!(responses.classify(200), ClassifiedResponse::Completed);
+        assert_eq!(responses.classify(403), ClassifiedResponse::Failed);
+        let written = serde_json::to_value(&responses).unwrap();
+        assert_eq!(serde_json::from_value::<ResponseOverrides>(written).unwrap(), responses);
     }
 
     #[test]

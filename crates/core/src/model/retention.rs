@@ -39,6 +39,9 @@ pub struct DocumentRetention {
 }
 
 impl DocumentRetention {
+    /// The one that takes the most characters in a message.
+    pub(crate) const LONGEST: Self = Self { from: Timestamp::MAX, retention_s: Some(u64::MAX) };
+
     /// When the document expires. `default_retention` is the deployment's retention time.
     #[must_use]
     pub fn expires_at(self, default_retention: Duration) -> Timestamp {

@@ -3,16 +3,14 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    limits,
-    model::{
-        attempt::{Action, AttemptId},
-        command::CommandId,
-        document::DocumentKey,
-        items::ItemRecords,
-        names::{Part, StepName},
-        part_span::PartSpan,
-    },
+use crate::model::{
+    attempt::{Action, AttemptId},
+    command::CommandId,
+    document::DocumentKey,
+    earlier_key::EarlierKey,
+    items::ItemRecords,
+    names::{Part, StepName},
+    part_span::PartSpan,
 };
 
 /// An attempt in a stored state: its number, or zero for none.
@@ -268,38 +266,23 @@ pub struct Progress {
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<u32>,
     /// The first attempt with the idempotency key in use: the first at the agent in use, or the first after an edit of the input.
-    /// Earlier attempts used another key: a late success of one is a second effect. Absent if there was no other key.
+    /// Earlier attempts used [other keys](StepRecord::earlier). Absent if there was no other key. For the progress of an undo: the
+    /// earlier key that it is about, by its first attempt.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub key_since: Option<u32>,
     /// Whether SQS may deliver a request to two callers that both act. Only for a step with several agents that are tried in
     /// order. Once true, the part never switches to another agent, even if an operator states that it did not run.
     #[serde(rename = "q", default, skip_serializing_if = "std::ops::Not::not")]
     pub second_delivery_may_act: bool,
-    /// The effects that the undo does not revert, by attempt. Only those of the latest attempts are kept.
-    #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
-    pub stray_effects: Vec<StrayEffect>,
-}
-
-/// An effect, certain or possible, that the undo of the step does not revert: an attempt at another agent, an attempt with
-/// another idempotency key, or an attempt beside a completion by an operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StrayEffect {
-    /// The attempt that had the effect.
-    #[serde(rename = "a")]
-    pub attempt: u32,
-    /// Whether it certainly ran the step.
-    #[serde(rename = "c", default, skip_serializing_if = "std::ops::Not::not")]
-    pub completed: bool,
-    /// Whether an operator has acknowledged it since then: stated that it is no effect, or continued the undo of the task.
-    #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
-    pub acknowledged: bool,
-}
-
-impl StrayEffect {
-    /// An effect of an attempt that no operator knows yet. `completed` says whether it is certain.
-    pub(crate) fn new(attempt: u32, completed: bool) -> Self {
-        Self { attempt, completed, acknowledged: false }
-    }
+    /// The time limit of all attempts: no attempt begins at this time or later, and none is awaited longer. Present only while
+    /// a part goes on whose recovery policy has `give_up_after`.
+    #[serde(
+        rename = "l",
+        default,
+        with = "millis::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub give_up_at: Option<Timestamp>,
 }
 
 impl Progress {
@@ -317,36 +300,8 @@ impl Progress {
             agent: None,
             key_since: None,
             second_delivery_may_act: false,
-            stray_effects: Vec::new(),
+            give_up_at: None,
         }
-    }
-
-    /// Uses the agent at this position from the next attempt on. `None` stands for the first agent, or for one that is
-    /// still to be chosen.
-    pub(crate) fn use_agent(&mut self, position: Option<u32>) {
-        self.agent = position;
-        self.use_new_key();
-    }
-
-    /// Uses another idempotency key from the next attempt on.
-    pub(crate) fn use_new_key(&mut self) {
-        self.key_since = Some(self.state.attempt_count().saturating_add(1));
-    }
-
-    /// Records an effect that the undo of the part does not revert. Only those of the latest attempts are kept.
-    pub(crate) fn add_stray_effect(&mut self, effect: StrayEffect) {
-        self.may_have_run = true;
-        let known = &mut self.stray_effects;
-        known.retain(|known| known.attempt != effect.attempt);
-        known.push(effect);
-        known.sort_unstable_by_key(|known| known.attempt);
-        known.drain(..known.len().saturating_sub(limits::STRAY_EFFECTS_MAX));
-    }
-
-    /// Whether there is a stray effect that no operator has acknowledged.
-    #[must_use]
-    pub fn has_stray_effect(&self) -> bool {
-        self.stray_effects.iter().any(|stray_effect| !stray_effect.acknowledged)
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.
@@ -376,6 +331,9 @@ pub struct StepRecord {
     /// The progress of undoing it, if the undo has started.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<Progress>,
+    /// The keys that it used before the one in use, in the order of their first attempts.
+    #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierKey>,
     /// The items of a step with `for_each`. They run and are undone instead of the step.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
     pub items: Option<ItemRecords<StepRecord>>,
@@ -394,7 +352,7 @@ impl StepRecord {
     /// Creates the record of a step or item that has not been undone.
     #[must_use]
     pub fn new(state: StepState) -> Self {
-        Self { forward: Progress::new(state), undo: None, items: None }
+        Self { forward: Progress::new(state), undo: None, earlier: Vec::new(), items: None }
     }
 
     /// The progress of running or undoing it.

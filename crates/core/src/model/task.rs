@@ -20,9 +20,10 @@
 //! | `o` | completed by this command | | |
 //! | `r` | revision of the child task | | |
 //! | `n` | position of the agent in use | | |
-//! | `g` | first attempt with the idempotency key in use | | |
+//! | `g` | first attempt with the idempotency key in use; of an undo, of the key that it undoes | | |
 //! | `q` | two deliveries of a request may act | | |
-//! | `y` | stray effects: `a` attempt, `c` certain, `s` acknowledged | | |
+//! | `l` | time limit of all attempts | | |
+//! | `y` | earlier idempotency keys: `a` first attempt, `n` agent, `i` edit, `m` ran, `c` output, `s` denied, `x` undone, `r` revision of its child | | |
 //! | `x` | progress of the undo | | |
 //! | `p` | items: `n` number, `c`, `h` slices of the list, `z` bytes of outputs in memory, `d` distinct records, `l` spans | | |
 //!
@@ -53,7 +54,7 @@ use crate::{
         part_span::PartSpan,
         payload::PayloadPlace,
         retention::{DocumentRetention, retention_start},
-        step::{Progress, StepRecord, StepState},
+        step::{Progress, StepRecord},
         time::later,
     },
 };
@@ -123,6 +124,29 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+/// Why a task stopped in Error.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum StopCause {
+    /// A step or an undo failed, the task was late, or an effect came to light. What has started goes on to its end.
+    #[default]
+    Failure,
+    /// An effect came to light after the task was Processed. Nothing is left that could go on.
+    #[serde(rename = "p")]
+    AfterProcessed,
+    /// An operator cancelled it, or its record is full. Nothing goes on.
+    #[serde(rename = "h")]
+    Halted,
+}
+
+impl StopCause {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// One execution of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
@@ -186,6 +210,12 @@ pub struct Task {
     /// W3C `traceparent` of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// Whether the alert of its Error is still to be published.
+    #[serde(rename = "alert", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_alert_due: bool,
+    /// Why it stopped in Error, as far as decisions depend on it.
+    #[serde(rename = "stop", default, skip_serializing_if = "StopCause::is_default")]
+    pub stop_cause: StopCause,
     /// The shortened reason of the Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -250,12 +280,46 @@ impl Task {
             if paused { later(now, limits::PAUSED_CHECK_INTERVAL) } else { self.complete_by };
         let deadlines = self.action_spans().filter_map(|(_, _, progress)| {
             let waits_until = progress.state.waiting_until().filter(|_| !paused);
-            let picked_up_by = waits_until.map(|until| later(until.max(now), pickup_within));
+            let limit = progress.give_up_at.unwrap_or(Timestamp::MAX);
+            let waits_until = waits_until.map(|until| until.min(limit).max(now));
+            let picked_up_by = waits_until.map(|until| later(until, pickup_within));
             progress.state.reply_due_by().or(picked_up_by)
         });
         let undo_waits = self.undo_blocked_until(now).filter(|_| !paused);
         let undo_waits = undo_waits.map(|until| later(until, pickup_within));
         deadlines.chain(undo_waits).fold(last, Timestamp::min)
+    }
+
+    /// Whether attempts start: of everything that can start, or in Error only of the parts that have started.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        let is_halted = match self.process_state {
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => false,
+            ProcessState::Error => self.stop_cause != StopCause::Failure,
+            ProcessState::Processed | ProcessState::Undone => true,
+        };
+        !is_halted && self.paused_at.is_none()
+    }
+
+    /// The ends of the pauses after which a part goes on. In Error these are the parts that have started; nothing starts after
+    /// the task's complete-by.
+    pub fn pauses(&self) -> impl Iterator<Item = Timestamp> {
+        let direction = self.direction();
+        let in_error = self.process_state == ProcessState::Error;
+        self.action_spans().filter_map(move |(_, action, progress)| {
+            let until = progress.state.waiting_until().filter(|_| action == direction)?;
+            let has_started = progress.state.newest_attempt().is_some();
+            (!in_error || has_started && until < self.complete_by).then_some(until)
+        })
+    }
+
+    /// When this task in Error may need recovery, because something that has started goes on. `None` if nothing does.
+    #[must_use]
+    pub fn deadline_in_error(&self, now: Timestamp, pickup_within: Duration) -> Option<Timestamp> {
+        let awaited = self.action_spans().filter_map(|(.., run)| run.state.reply_due_by());
+        let pauses = self.pauses().filter(|_| now < self.complete_by);
+        let deadlines = awaited.chain(pauses.map(|until| later(until.max(now), pickup_within)));
+        deadlines.min().filter(|_| self.goes_on())
     }
 
     /// The times until which the undo waits because a call may be in progress at its service. Empty if the task is not
@@ -345,6 +409,12 @@ impl Task {
         })
     }
 
+    /// The progress of everything that has started, mutable. Items with equal records share one.
+    pub(crate) fn progresses_mut(&mut self) -> impl Iterator<Item = &mut Progress> {
+        let records = self.steps.values_mut().flat_map(StepRecord::part_records_mut);
+        records.flat_map(|record| std::iter::once(&mut record.forward).chain(&mut record.undo))
+    }
+
     /// The parts that have started, with their records.
     pub fn started_parts(&self) -> impl Iterator<Item = (Part, &StepRecord)> {
         self.steps.iter().flat_map(|(name, record)| record.parts(name))
@@ -361,23 +431,29 @@ impl Task {
         })
     }
 
+    /// The parts and undos that wait for their next attempt and have a time limit, with the number of the last attempt and
+    /// the limit.
+    pub fn limited_waits(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
+        self.attempts(|progress| progress.state.waiting_until().and(progress.give_up_at))
+    }
+
     /// The parts and undos that are running, with the number and the complete-by of the attempt.
     pub fn running_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.attempts(|state| if state.is_running() { state.reply_due_by() } else { None })
+        self.attempts(|of| of.state.reply_due_by().filter(|_| of.state.is_running()))
     }
 
     /// The parts and undos that await a reply or a callback, with the number and the complete-by of the attempt.
     pub fn awaited_attempts(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.attempts(StepState::reply_due_by)
+        self.attempts(|progress| progress.state.reply_due_by())
     }
 
     /// The parts and undos for which `due` returns a time, with the number of the attempt and that time.
     fn attempts(
         &self,
-        due: impl Fn(&StepState) -> Option<Timestamp>,
+        due: impl Fn(&Progress) -> Option<Timestamp>,
     ) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
         let spans = self.action_spans().filter_map(move |(span, action, progress)| {
-            Some((span, action, progress.state.newest_attempt()?, due(&progress.state)?))
+            Some((span, action, progress.state.newest_attempt()?, due(progress)?))
         });
         spans.flat_map(|(span, action, number, due)| {
             span.parts().map(move |part| (part, action, number, due))
@@ -393,12 +469,6 @@ impl Task {
             (Some(index), Some(items)) => items.get(index),
             (None, Some(_)) | (Some(_), None) => None,
         }
-    }
-
-    /// The position of the agent that a part uses, if its step has several and the part does not use the first.
-    #[must_use]
-    pub fn agent_position(&self, part: &Part) -> Option<u32> {
-        self.record(part)?.forward.agent
     }
 
     /// The record of a part, mutable.

@@ -61,11 +61,12 @@ pub fn claimed_submission<'a>(
     Cow::Owned(Submission { input, ..submission.clone() })
 }
 
-/// Checks the size of the submission as the task stores it: the keys of the copies are longer than those of the uploads.
+/// Checks the size of the submission as the task stores it: the keys of the copies are longer than those of the uploads, and a
+/// number may have more digits, such as `1e15`.
 ///
 /// # Errors
 /// The submission is too large.
-pub fn check_claimed_size(
+pub fn check_stored_size(
     submission: &Submission,
     place: &PayloadPlace,
 ) -> Result<(), SubmissionRefusal> {
@@ -134,9 +135,9 @@ mod tests {
         let id = "t".parse().unwrap();
         let place = PayloadPlace::of_task(&id, "000000001".parse().unwrap());
         let fits = submission(json!([reference("uploads/1")]), None);
-        assert_eq!(check_claimed_size(&fits, &place), Ok(()));
+        assert_eq!(check_stored_size(&fits, &place), Ok(()));
         let spare = limits::DOCUMENT_BYTES_MAX - to_json_text(&fits).len() - 10;
         let large = submission(json!([reference("uploads/1"), "x".repeat(spare)]), None);
-        assert!(matches!(check_claimed_size(&large, &place), Err(SubmissionRefusal::TooLarge(_))));
+        assert!(matches!(check_stored_size(&large, &place), Err(SubmissionRefusal::TooLarge(_))));
     }
 }

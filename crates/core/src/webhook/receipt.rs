@@ -32,7 +32,7 @@ pub struct WebhookReceipt {
 
 /// What a delivery of a webhook has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
+pub enum WebhookClaim {
     /// Save this receipt, and then publish the event.
     Publish(WebhookReceipt),
     /// Nothing: its event was published.
@@ -44,11 +44,11 @@ pub enum Claim {
 impl WebhookReceipt {
     /// What a delivery at `now` has to do, by the stored receipt.
     #[must_use]
-    pub fn claim(stored: Option<Self>, now: Timestamp) -> Claim {
+    pub fn claim(stored: Option<Self>, now: Timestamp) -> WebhookClaim {
         match stored.filter(|stored| stored.expires_at > now) {
-            Some(Self { is_published: true, .. }) => Claim::Duplicate,
-            Some(Self { leased_until, .. }) if leased_until > now => Claim::Busy,
-            Some(_) | None => Claim::Publish(Self {
+            Some(Self { is_published: true, .. }) => WebhookClaim::Duplicate,
+            Some(Self { leased_until, .. }) if leased_until > now => WebhookClaim::Busy,
+            Some(_) | None => WebhookClaim::Publish(Self {
                 is_published: false,
                 leased_until: later(now, LEASE),
                 expires_at: later(now, KEPT),

@@ -234,14 +234,14 @@ fn secrets_that_are_no_secrets_are_refused_and_never_printed() {
 
 #[test]
 fn one_delivery_of_a_webhook_publishes_its_event() {
-    let Claim::Publish(receipt) = WebhookReceipt::claim(None, at(0)) else { panic!() };
-    assert_eq!(WebhookReceipt::claim(Some(receipt), at(29)), Claim::Busy);
+    let WebhookClaim::Publish(receipt) = WebhookReceipt::claim(None, at(0)) else { panic!() };
+    assert_eq!(WebhookReceipt::claim(Some(receipt), at(29)), WebhookClaim::Busy);
     // It crashed: another takes over.
-    assert!(matches!(WebhookReceipt::claim(Some(receipt), at(30)), Claim::Publish(_)));
+    assert!(matches!(WebhookReceipt::claim(Some(receipt), at(30)), WebhookClaim::Publish(_)));
     let failed = receipt.after(false, at(1));
-    assert!(matches!(WebhookReceipt::claim(Some(failed), at(1)), Claim::Publish(_)));
+    assert!(matches!(WebhookReceipt::claim(Some(failed), at(1)), WebhookClaim::Publish(_)));
     let published = receipt.after(true, at(1));
     let week = 7 * 24 * 3600;
-    assert_eq!(WebhookReceipt::claim(Some(published), at(week - 1)), Claim::Duplicate);
-    assert!(matches!(WebhookReceipt::claim(Some(published), at(week)), Claim::Publish(_)));
+    assert_eq!(WebhookReceipt::claim(Some(published), at(week - 1)), WebhookClaim::Duplicate);
+    assert!(matches!(WebhookReceipt::claim(Some(published), at(week)), WebhookClaim::Publish(_)));
 }

@@ -87,6 +87,35 @@ steps:
     assert_eq!(attempts, [7, 3, 3]);
     let waits = workflow.steps.values().map(|step| step.recovery.extended_wait.is_some());
     assert_eq!(waits.collect::<Vec<_>>(), [true, false, false]);
+    assert!(!written.contains("give_up_after"), "earlier releases refuse unknown keys: {written}");
+}
+
+#[test]
+fn a_removed_time_limit_stays_removed_in_a_published_definition() {
+    let text = "
+name: order
+version: 1
+defaults: { recovery: { give_up_after: 1d }, undo: { recovery: { give_up_after: 2h } } }
+steps:
+  a: { agent: x, request: { path: / }, undo: { request: { path: / } } }
+  b: { agent: x, request: { path: / }, recovery: { give_up_after: null }, undo: { request: { path: / }, recovery: null } }
+  c: { workflow: { name: other }, undo: { complete_within: 1h }, recovery: { give_up_after: 2d } }
+  d: { workflow: { name: other }, recovery: null }
+  e: { wait: 1h }
+  f: { wait: { event: { source: s, detail_type: d, key: '${ event.id }', equals: x }, within: 1h } }
+";
+    let workflow = parse(Path::new("x"), text).unwrap();
+    let written = serde_json::to_string(&workflow).unwrap();
+    assert_eq!(parse(Path::new("x"), &written).unwrap(), workflow);
+    let limits = workflow.steps.values().map(|step| {
+        let undo = step.undo.as_ref().and_then(|undo| undo.recovery.give_up_after);
+        [step.recovery.give_up_after, undo].map(|limit| limit.map(|limit| limit.as_secs() / 3600))
+    });
+    let none = [None, None];
+    assert_eq!(
+        limits.collect::<Vec<_>>(),
+        [[Some(24), Some(2)], none, [Some(48), Some(2)], none, none, none]
+    );
 }
 
 #[test]
@@ -226,7 +255,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ x }",
-            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps` and `task`, and in some places `item`, `callback`, `event` and `response`",
+            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps` and `task`, and in some places `item`, `request`, `callback`, `event` and `response`",
         ),
         (
             "${ input.amount",

@@ -34,7 +34,7 @@ steps:
     agent: [packing, packing-backup]
     after: [reserve]
     for_each: { items: '${ input.items }', at_once: 3 }
-    recovery: { extended_wait: { wait: 15m, times: 2 } }
+    recovery: { extended_wait: { wait: 15m, times: 2 }, give_up_after: 1d }
     request: { path: /parcels, body: '${ item }', auth: { aws: { service: s3, region: eu-west-1 } } }
     undo:
       complete_within: 30s
@@ -45,7 +45,7 @@ steps:
     after: [reserve]
     callback: { within: 3d, heartbeat: 1h, from: 'the office', answer: { type: object } }
     complete_within: 10s
-    request: { path: /questions, body: '${ callback.token }', auth: aws }
+    request: { path: /questions, body: '${ callback.token }', auth: aws, idempotency_key: { header: X-Key, form: uuid } }
   rest:
     after: [pack, ask]
     wait: 12h
@@ -58,6 +58,7 @@ steps:
     request: { method: GET, path: /articles }
     read_only: true
     output: { id: '${ response.body.id }' }
+    responses: { 403: [{ when: '${ response.body.late }', class: retry, did_not_run: true, after: 90s, until: 1800000000 }] }
   paid:
     after: [pack]
     wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }' }, within: 1d }

@@ -1,4 +1,5 @@
-//! One mock service: receives calls, injects the faults of its plan, carries the calls out and keeps the ledger.
+//! One mock service: receives calls, injects the faults of its plan, carries the calls out and keeps the ledger. What it
+//! does with a call is data, as for the other fake services: a [`CallPlan`].
 //!
 //! A call locks the service's state twice, at its arrival and when it takes effect. Both are short and synchronous; all
 //! waiting happens between them. The side effect and the stored response are written under one lock, so that two racing
@@ -18,6 +19,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
 use serde_json::{Map, Value};
+use steward_test_world::service::{CallPlan, Millis, Reply};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -29,7 +31,7 @@ use super::{
     ledger::{ServiceLedger, SideEffect, SubjectRecord},
     responses::{
         ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect,
-        refusal,
+        refusal, response,
     },
 };
 
@@ -90,36 +92,6 @@ pub(super) struct IncomingCall<'a> {
     pub(super) subject: &'a str,
     /// The status while another call with this key is in progress; `None` for a call without side effects.
     pub(super) in_progress_status: Option<StatusCode>,
-}
-
-/// How the service handles one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallHandling {
-    /// The call takes effect after a delay.
-    TakesEffect { after_ms: u64, response: ResponseKind },
-    /// The call fails without effect.
-    Fails { after_ms: u64, status: u16, retry_after: bool },
-    /// The call has no effect and gets no response.
-    Hangs,
-    /// The call is refused permanently.
-    IsRefused,
-    /// Another call with the same key is in progress.
-    Conflicts { status: StatusCode },
-}
-
-/// The response to a call that takes effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ResponseKind {
-    /// The full response, after the side effect.
-    Full,
-    /// The connection breaks after the side effect.
-    Lost,
-    Redirect {
-        status: u16,
-        before_effect: bool,
-    },
-    Empty,
-    NotJson,
 }
 
 impl MockService {
@@ -216,52 +188,35 @@ impl MockService {
         call: IncomingCall<'_>,
         execute: impl FnOnce(&mut ServiceState) -> Response + Send + 'static,
     ) -> Response {
-        let (handling, in_progress_call) = self.receive(call);
-        match handling {
-            CallHandling::TakesEffect { after_ms, response } => {
-                let mock = Arc::clone(self);
-                let execution = tokio::spawn(mock.carry_out(in_progress_call, after_ms, execute));
-                if let ResponseKind::Redirect { status, before_effect: true } = response {
-                    pause(self.plan.latency_ms).await;
-                    return redirect(status);
-                }
-                let Ok(full) = execution.await else { return broken_connection() };
-                match response {
-                    ResponseKind::Lost => broken_connection(),
-                    // Only successes are replaced, not refusals or undos that found nothing.
-                    _ if !full.status().is_success() => full,
-                    ResponseKind::Full => full,
-                    ResponseKind::Redirect { status, .. } => redirect(status),
-                    ResponseKind::Empty => empty_body(),
-                    ResponseKind::NotJson => not_json(),
-                }
-            }
-            CallHandling::Fails { after_ms, status, retry_after } => {
-                pause(self.plan.latency_ms + after_ms).await;
-                failure(status, retry_after)
-            }
-            CallHandling::Hangs => {
-                // Ends when the client disconnects, which drops this future, or when the services stop.
-                self.stopped().await;
-                broken_connection()
-            }
-            CallHandling::IsRefused => {
-                pause(self.plan.latency_ms).await;
-                refusal(self.service).into_response()
-            }
-            CallHandling::Conflicts { status } => in_progress(status).into_response(),
-        }
+        let (plan, in_progress_call) = self.receive(call);
+        let CallPlan { commits_after, replies_after, reply, .. } = plan;
+        let execution = commits_after.map(|after_ms| {
+            tokio::spawn(Arc::clone(self).carry_out(in_progress_call, after_ms, execute))
+        });
+        let Some(replies_after) = replies_after else {
+            // Ends when the client disconnects, which drops this future, or when the services stop.
+            self.stopped().await;
+            return broken_connection();
+        };
+        let Some(execution) = execution.filter(|_| commits_after <= Some(replies_after)) else {
+            pause(replies_after).await;
+            return response(reply);
+        };
+        let Ok(full) = execution.await else { return broken_connection() };
+        // Only successes are replaced, not refusals or undos that found nothing.
+        let is_full = reply.is_plain_success() || !full.status().is_success();
+        if is_full && reply != Reply::BrokenConnection { full } else { response(reply) }
     }
 
     /// Carries a call out after a delay, unless the services are stopped meanwhile.
     async fn carry_out(
         self: Arc<Self>,
         call: Option<CallInProgress>,
-        after_ms: u64,
+        after_ms: Millis,
         execute: impl FnOnce(&mut ServiceState) -> Response + Send + 'static,
     ) -> Response {
         tokio::select! {
-            () = pause(self.plan.latency_ms.saturating_add(after_ms)) => {}
+            () = pause(after_ms) => {}
             () = self.stopped() => return broken_connection(),
         }
         let mut state = self.state();
@@ -274,15 +229,14 @@ impl MockService {
         response
     }
 
-    /// Counts the call, and decides how to handle it.
-    fn receive(&self, call: IncomingCall<'_>) -> (CallHandling, Option<CallInProgress>) {
+    /// Counts the call, and decides what to do with it.
+    pub(super) fn receive(&self, call: IncomingCall<'_>) -> (CallPlan, Option<CallInProgress>) {
         let fault = self.fault(call.operation, call.key);
         let mut state = self.state();
         state.record(call.subject).calls += 1;
         if self.is_down() {
             state.record(call.subject).count_fault(FaultKind::Down);
-            let handling = CallHandling::Fails { after_ms: 0, status: 503, retry_after: false };
-            return (handling, None);
+            return (CallPlan::without_effect(self.plan.latency_ms, failure(503, false)), None);
         }
         let is_in_progress = state.in_progress.contains(call.key);
         if let Some(status) = call.in_progress_status
@@ -290,13 +244,13 @@ impl MockService {
             && self.plan.conflict_in_progress
         {
             state.record(call.subject).count_fault(FaultKind::InProgress);
-            return (CallHandling::Conflicts { status }, None);
+            return (CallPlan::without_effect(0, in_progress(status).into()), None);
         }
-        let (kind, handling) = handling(fault, state.count_call(call.key));
+        let (kind, plan) = self.planned(fault, state.count_call(call.key));
         if let Some(kind) = kind {
             state.record(call.subject).count_fault(kind);
         }
-        let takes_effect = matches!(handling, CallHandling::TakesEffect { .. })
+        let takes_effect = plan.commits_after.is_some()
             && call.in_progress_status.is_some()
             && !is_in_progress
             && !state.carried_out.contains(call.key);
@@ -306,7 +260,56 @@ impl MockService {
             let index = state.record(&subject).begin_call(&key);
             CallInProgress { key, subject, index }
         });
-        (handling, in_progress_call)
+        (plan, in_progress_call)
+    }
+
+    /// What the service does with the `nth` call with a key that has this fault, and the kind of fault to count. A consumer
+    /// of a queue has no caller that it could refuse or redirect.
+    fn planned(&self, fault: Fault, nth: u32) -> (Option<FaultKind>, CallPlan) {
+        let latency = self.plan.latency_ms;
+        let fails = |after, reply| CallPlan::without_effect(latency + after, reply);
+        let success = |after| {
+            let plan = CallPlan::success(latency + after, Value::Null);
+            CallPlan { commits_after: plan.replies_after, ..plan }
+        };
+        let takes_effect = |after, reply| CallPlan { reply, ..success(after) };
+        let (kind, plan) = match fault {
+            Fault::Slow { delay_ms } => (FaultKind::Slow, success(delay_ms)),
+            Fault::Flaky { calls, status, retry_after } if nth <= calls => {
+                (FaultKind::Flaky, fails(0, failure(status, retry_after)))
+            }
+            Fault::Hang if nth == 1 => {
+                (FaultKind::Hang, fails(0, Reply::BrokenConnection).silent())
+            }
+            Fault::AnswerLost if nth == 1 => {
+                (FaultKind::AnswerLost, takes_effect(0, Reply::BrokenConnection))
+            }
+            Fault::Long { delay_ms } if nth == 1 => (FaultKind::Long, success(delay_ms)),
+            Fault::Outlive if nth == 1 => {
+                (FaultKind::Outlive, fails(OUTLIVE_FAILURE_AFTER_MS, failure(503, false)))
+            }
+            Fault::Outlive if nth == 2 => (FaultKind::Outlive, success(OUTLIVE_CALL_MS)),
+            Fault::Refuse | Fault::Redirect { .. } | Fault::EmptyAnswer | Fault::NotJson
+                if self.service.queue().is_some() =>
+            {
+                return (None, success(0));
+            }
+            Fault::Refuse => (FaultKind::Refuse, fails(0, refusal(self.service).into())),
+            Fault::Redirect { status, commit_after_ms } => {
+                let after = if nth == 1 { commit_after_ms } else { 0 };
+                let plan = takes_effect(after, redirect(status));
+                (FaultKind::Redirect, CallPlan { replies_after: Some(latency), ..plan })
+            }
+            Fault::EmptyAnswer => (FaultKind::EmptyAnswer, takes_effect(0, empty_body())),
+            Fault::NotJson => (FaultKind::NotJson, takes_effect(0, not_json())),
+            Fault::Healthy
+            | Fault::Flaky { .. }
+            | Fault::Hang
+            | Fault::AnswerLost
+            | Fault::Long { .. }
+            | Fault::Outlive => return (None, success(0)),
+        };
+        (Some(kind), plan)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ServiceState> {
@@ -317,56 +320,11 @@ impl MockService {
 
 /// A call that is in progress.
 #[derive(Debug)]
-struct CallInProgress {
+pub(super) struct CallInProgress {
     key: String,
     subject: String,
     /// Its index in `SubjectRecord::carried_out`.
     index: usize,
-}
-
-/// The handling of the `nth` call with a key that has this fault, and the kind of fault to count.
-const fn handling(fault: Fault, nth: u32) -> (Option<FaultKind>, CallHandling) {
-    const fn takes_effect(after_ms: u64, response: ResponseKind) -> CallHandling {
-        CallHandling::TakesEffect { after_ms, response }
-    }
-    match fault {
-        Fault::Slow { delay_ms } => {
-            (Some(FaultKind::Slow), takes_effect(delay_ms, ResponseKind::Full))
-        }
-        Fault::Flaky { calls, status, retry_after } if nth <= calls => {
-            (Some(FaultKind::Flaky), CallHandling::Fails { after_ms: 0, status, retry_after })
-        }
-        Fault::Hang if nth == 1 => (Some(FaultKind::Hang), CallHandling::Hangs),
-        Fault::AnswerLost if nth == 1 => {
-            (Some(FaultKind::AnswerLost), takes_effect(0, ResponseKind::Lost))
-        }
-        Fault::Refuse => (Some(FaultKind::Refuse), CallHandling::IsRefused),
-        Fault::Long { delay_ms } if nth == 1 => {
-            (Some(FaultKind::Long), takes_effect(delay_ms, ResponseKind::Full))
-        }
-        Fault::Outlive if nth == 1 => {
-            let after_ms = OUTLIVE_FAILURE_AFTER_MS;
-            let fails = CallHandling::Fails { after_ms, status: 503, retry_after: false };
-            (Some(FaultKind::Outlive), fails)
-        }
-        Fault::Outlive if nth == 2 => {
-            (Some(FaultKind::Outlive), takes_effect(OUTLIVE_CALL_MS, ResponseKind::Full))
-        }
-        Fault::Redirect { status, commit_after_ms } => {
-            let before_effect = nth == 1 && commit_after_ms > 0;
-            let after_ms = if before_effect { commit_after_ms } else { 0 };
-            let response = ResponseKind::Redirect { status, before_effect };
-            (Some(FaultKind::Redirect), takes_effect(after_ms, response))
-        }
-        Fault::EmptyAnswer => (Some(FaultKind::EmptyAnswer), takes_effect(0, ResponseKind::Empty)),
-        Fault::NotJson => (Some(FaultKind::NotJson), takes_effect(0, ResponseKind::NotJson)),
-        Fault::Healthy
-        | Fault::Flaky { .. }
-        | Fault::Hang
-        | Fault::AnswerLost
-        | Fault::Long { .. }
-        | Fault::Outlive => (None, takes_effect(0, ResponseKind::Full)),
-    }
 }
 
 impl ServiceState {
@@ -447,7 +405,7 @@ const DELETED: ErrorResponse = ErrorResponse {
 };
 
 /// Waits for this time.
-pub(super) async fn pause(ms: u64) {
+pub(super) async fn pause(ms: Millis) {
     // A sleep of zero would still wait for the timer's next millisecond.
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;

@@ -16,14 +16,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use aws_sdk_sqs::types::Message;
 use serde_json::{Map, Value, json};
+use steward_test_world::service::Reply;
 use tokio::task::JoinSet;
 
 use super::{
     connection::StewardConnection,
     demo_service::DemoService,
-    fault::{Fault, FaultKind, OUTLIVE_CALL_MS},
+    fault::FaultKind,
     ledger::{SideEffect, SubjectRecord},
-    mock_service::{MockService, Operation, pause},
+    mock_service::{IncomingCall, MockService, Operation, pause},
     request_fields::{is_id, json_object},
     responses::bad_request,
 };
@@ -54,15 +55,6 @@ pub(super) struct QueueMessage {
     /// The purchase.
     pub(super) subject: String,
     pub(super) body: Map<String, Value>,
-}
-
-/// How the consumer handles a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Consumption {
-    /// It fails before the message takes effect.
-    Fails,
-    /// The message takes effect after a delay. Without `is_deleted` the consumer fails then, and gets the message again.
-    TakesEffect { after_ms: u64, is_deleted: bool },
 }
 
 /// What a consumer does besides the ledger when a message takes effect.
@@ -120,33 +112,15 @@ impl MockService {
     /// Handles a message as the fault plan says. Returns whether it is to be deleted.
     async fn handle_message(&self, message: &Message, on_effect: &OnEffect) -> bool {
         let Some(message) = QueueMessage::parse(self.service(), message) else { return false };
-        match self.receive_message(&message) {
-            Consumption::Fails => false,
-            Consumption::TakesEffect { after_ms, is_deleted } => {
-                pause(self.latency_ms() + after_ms).await;
-                self.carry_out_message(message, on_effect);
-                is_deleted
-            }
-        }
-    }
-
-    /// Counts the message, and decides how to handle it.
-    fn receive_message(
-        &self,
-        QueueMessage { key, operation, subject, .. }: &QueueMessage,
-    ) -> Consumption {
-        let fault = self.fault(*operation, key);
-        let is_down = self.is_down();
-        let mut state = self.state();
-        state.record(subject).calls += 1;
-        let (kind, consumption) = match is_down {
-            true => (Some(FaultKind::Down), Consumption::Fails),
-            false => consumption(fault, state.count_call(key)),
-        };
-        if let Some(kind) = kind {
-            state.record(subject).count_fault(kind);
-        }
-        consumption
+        let QueueMessage { key, operation, subject, .. } = &message;
+        let (operation, in_progress_status) = (*operation, None);
+        let call = IncomingCall { operation, key, subject, in_progress_status };
+        let (plan, _) = self.receive(call);
+        let Some(after) = plan.commits_after else { return false };
+        pause(after).await;
+        self.carry_out_message(message, on_effect);
+        // Otherwise the consumer fails now, and gets the message again.
+        plan.reply != Reply::BrokenConnection
     }
 
     /// Carries the message out, once for each key.
@@ -209,34 +183,5 @@ impl QueueMessage {
         };
         let subject = subject.to_owned();
         Some(Self { key: key.to_owned(), operation, subject, body })
-    }
-}
-
-/// The handling of the `nth` receive of a message whose key has this fault, and the kind of fault to count. A consumer has
-/// no caller that it could refuse or redirect.
-const fn consumption(fault: Fault, nth: u32) -> (Option<FaultKind>, Consumption) {
-    const fn takes_effect(after_ms: u64) -> Consumption {
-        Consumption::TakesEffect { after_ms, is_deleted: true }
-    }
-    match fault {
-        Fault::Slow { delay_ms } => (Some(FaultKind::Slow), takes_effect(delay_ms)),
-        Fault::Flaky { calls, .. } if nth <= calls => (Some(FaultKind::Flaky), Consumption::Fails),
-        Fault::Hang if nth == 1 => (Some(FaultKind::Hang), Consumption::Fails),
-        Fault::AnswerLost if nth == 1 => {
-            let fails_after = Consumption::TakesEffect { after_ms: 0, is_deleted: false };
-            (Some(FaultKind::AnswerLost), fails_after)
-        }
-        Fault::Long { delay_ms } if nth == 1 => (Some(FaultKind::Long), takes_effect(delay_ms)),
-        Fault::Outlive if nth == 1 => (Some(FaultKind::Outlive), takes_effect(OUTLIVE_CALL_MS)),
-        Fault::Healthy
-        | Fault::Flaky { .. }
-        | Fault::Hang
-        | Fault::AnswerLost
-        | Fault::Refuse
-        | Fault::Long { .. }
-        | Fault::Outlive
-        | Fault::Redirect { .. }
-        | Fault::EmptyAnswer
-        | Fault::NotJson => (None, takes_effect(0)),
     }
 }

@@ -3,13 +3,13 @@
 use std::future::ready;
 use std::io;
 
-use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Map, Value, json};
+use steward_test_world::service::{Body, Reply};
 
 use super::demo_service::DemoService;
 
@@ -123,12 +123,12 @@ pub(super) fn response_detail(
 }
 
 /// A temporary failure, optionally with `Retry-After: 1`.
-pub(super) fn failure(status: u16, retry_after: bool) -> Response {
+pub(super) fn failure(status: u16, retry_after: bool) -> Reply {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let problem =
         ErrorResponse { status, name: "try-again", title: "Temporary failure, try again" };
-    let retry_after = retry_after.then_some([(RETRY_AFTER, HeaderValue::from_static("1"))]);
-    (retry_after, problem).into_response()
+    let reply = Reply::from(problem);
+    if retry_after { reply.retry_after(1) } else { reply }
 }
 
 /// The response while another call with the same key is in progress. The IETF draft specifies 409.
@@ -141,20 +141,34 @@ pub(super) const fn in_progress(status: StatusCode) -> ErrorResponse {
 }
 
 /// A redirect in place of a success.
-pub(super) fn redirect(status: u16) -> Response {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SEE_OTHER);
-    (status, [(LOCATION, HeaderValue::from_static("/done"))]).into_response()
+pub(super) fn redirect(status: u16) -> Reply {
+    reply(status, (LOCATION, "/done"), "")
 }
 
 /// A success with an empty body.
-pub(super) fn empty_body() -> Response {
-    StatusCode::OK.into_response()
+pub(super) fn empty_body() -> Reply {
+    Reply::success(Body::Bytes(Vec::new()))
 }
 
 /// A success whose body is not JSON.
-pub(super) fn not_json() -> Response {
-    let content_type = HeaderValue::from_static("text/html");
-    (StatusCode::OK, [(CONTENT_TYPE, content_type)], "<p>Thank you!</p>").into_response()
+pub(super) fn not_json() -> Reply {
+    reply(200, (CONTENT_TYPE, "text/html"), "<p>Thank you!</p>")
+}
+
+fn reply(status: u16, (name, value): (HeaderName, &'static str), body: &str) -> Reply {
+    let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+    Reply::Http { status, headers, body: Body::Bytes(body.as_bytes().to_vec()) }
+}
+
+/// The HTTP response of a reply.
+pub(super) fn response(reply: Reply) -> Response {
+    let Reply::Http { status, headers, body } = reply else { return broken_connection() };
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = match body {
+        Body::Bytes(bytes) => bytes,
+        Body::Output => Vec::new(),
+    };
+    (status, headers, body).into_response()
 }
 
 /// The response to an undo that found nothing.
@@ -164,15 +178,18 @@ pub(super) const NOTHING_TO_UNDO: ErrorResponse = ErrorResponse {
     title: "There is nothing to undo",
 };
 
+impl From<ErrorResponse> for Reply {
+    fn from(ErrorResponse { status, name, title }: ErrorResponse) -> Self {
+        let status = status.as_u16();
+        let body =
+            json!({ "type": format!("urn:problem-type:{name}"), "title": title, "status": status });
+        reply(status, (CONTENT_TYPE, "application/problem+json"), &body.to_string())
+    }
+}
+
 impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
-        let body = json!({
-            "type": format!("urn:problem-type:{}", self.name),
-            "title": self.title,
-            "status": self.status.as_u16(),
-        });
-        let content_type = HeaderValue::from_static("application/problem+json");
-        (self.status, [(CONTENT_TYPE, content_type)], body.to_string()).into_response()
+        response(self.into())
     }
 }
 
@@ -180,5 +197,5 @@ impl IntoResponse for ErrorResponse {
 /// head. A test checks that no bytes are sent.
 pub(super) fn broken_connection() -> Response {
     let error = io::Error::from(io::ErrorKind::ConnectionAborted);
-    Response::new(Body::from_stream(stream::once(ready(Err::<Bytes, _>(error)))))
+    Response::new(axum::body::Body::from_stream(stream::once(ready(Err::<Bytes, _>(error)))))
 }

@@ -139,6 +139,7 @@ fn fits(kind: ValueKind, at: &str, value: &Value) -> Result<(), String> {
         ValueKind::Any
         | ValueKind::Bool
         | ValueKind::Number
+        | ValueKind::Divided
         | ValueKind::Text
         | ValueKind::List => Ok(()),
     }

@@ -30,7 +30,7 @@ pub(super) mod calls;
 pub(super) mod script;
 pub(super) mod services;
 
-pub use script::{CallRecord, ChildCall, LogEntry, LogItem, Script, ServiceCall, StepKeyRef};
+pub use script::{CallRecord, ChildCall, LogEntry, LogItem, Script, ScriptedCall, StepKeyRef};
 use services::ScriptedServices;
 pub use steward_test_world::service::{Body, CallPlan, Millis, Reply};
 

@@ -119,11 +119,11 @@ fn a_step_that_always_fails_is_always_undone() {
 }
 
 #[test]
-fn five_percent_failures_undo_five_percent_of_the_tasks() {
-    let report = run(ForecastSettings { runs: 2_000, fail: option("charge=5%"), ..order() });
+fn a_quarter_of_failures_undoes_a_quarter_of_the_tasks() {
+    let report = run(ForecastSettings { runs: 400, fail: option("charge=25%"), ..order() });
     let undone = count(&report, "Undone");
     assert!((80..=120).contains(&undone), "{undone}");
-    assert_eq!(count(&report, "Processed") + undone, 2_000);
+    assert_eq!(count(&report, "Processed") + undone, 400);
 }
 
 #[test]

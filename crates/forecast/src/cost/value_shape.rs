@@ -95,7 +95,7 @@ impl ValueShape {
                     *self = match kind {
                         ValueKind::Any => Self::Any,
                         ValueKind::Bool => Self::Bool,
-                        ValueKind::Number => Self::Number,
+                        ValueKind::Number | ValueKind::Divided => Self::Number,
                         ValueKind::Text => Self::Text,
                         ValueKind::DurationOrTime => Self::Span,
                         ValueKind::List => Self::List(Box::default(), ELEMENTS),

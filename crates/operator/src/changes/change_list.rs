@@ -1,6 +1,6 @@
 //! The list of differences, and the comparisons that several keys share.
 
-use std::time::Duration;
+use std::{cmp::Ordering, time::Duration};
 
 use steward_core::definition::recovery::{FinalAction, Recovery};
 
@@ -87,6 +87,16 @@ impl Changes {
             } else {
                 self.safe(at("extended_wait"), what, "waits at least as long");
             }
+        }
+        let limit = |recovery: &Recovery| recovery.give_up_after.unwrap_or(Duration::MAX);
+        let text = |of: &Recovery| of.give_up_after.map_or("none".to_owned(), duration_text);
+        let what = format!("{} became {}", text(old), text(new));
+        match limit(new).cmp(&limit(old)) {
+            Ordering::Less => {
+                self.risky(at("give_up_after"), what, "fails earlier if the service is down");
+            }
+            Ordering::Greater => self.safe(at("give_up_after"), what, "retries for longer"),
+            Ordering::Equal => {}
         }
         match (old.then, new.then) {
             (FinalAction::Alert, FinalAction::Undo) => {

@@ -258,6 +258,7 @@ impl StepComparison<'_> {
                 ("request.path", old.path != new.path),
                 ("request.body", old.body != new.body),
                 ("request.auth", old.auth != new.auth),
+                ("request.idempotency_key", old.idempotency_key != new.idempotency_key),
             ];
             for (key, _) in parts.iter().filter(|(_, differs)| *differs) {
                 self.risky(key, "changed", why);

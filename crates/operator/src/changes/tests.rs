@@ -16,7 +16,7 @@ fn base() -> Value {
         "steps": {
             "reserve": {
                 "agent": "stock", "complete_within": "10s",
-                "recovery": { "attempts": 5, "extended_wait": { "wait": "15m", "times": 2 }, "then": "undo" },
+                "recovery": { "attempts": 5, "extended_wait": { "wait": "15m", "times": 2 }, "give_up_after": "1h", "then": "undo" },
                 "request": { "path": "/reservations" },
                 "undo": { "complete_within": "20s", "request": { "path": "/releases" } },
             },
@@ -441,6 +441,8 @@ fn how_a_step_fails_and_is_undone_is_compared_key_by_key() {
         (json!({ "recovery": { "backoff": { "first": "3s" } } }), "safe steps.reserve.recovery.backoff: changed (only changes the pauses between attempts)".to_owned()),
         (json!({ "recovery": { "extended_wait": null } }), format!("risky steps.reserve.recovery.extended_wait: 30m in total became 0s ({earlier})")),
         (json!({ "recovery": { "extended_wait": { "times": 4 } } }), "safe steps.reserve.recovery.extended_wait: 30m in total became 1h (waits at least as long)".to_owned()),
+        (json!({ "recovery": { "give_up_after": "30m" } }), format!("risky steps.reserve.recovery.give_up_after: 1h became 30m ({earlier})")),
+        (json!({ "recovery": { "give_up_after": null } }), "safe steps.reserve.recovery.give_up_after: 1h became none (retries for longer)".to_owned()),
         (json!({ "recovery": { "then": "alert" } }), "risky steps.reserve.recovery.then: undo became alert (a task that fails here now waits for an operator instead of being undone automatically)".to_owned()),
         (json!({ "idempotent": false }), "risky steps.reserve.idempotent: turned off (unknown outcomes are no longer retried; they lead to `then`)".to_owned()),
         (json!({ "read_only": false }), "safe steps.reserve.read_only: changed (only `steward workflow failures` reads it)".to_owned()),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use steward_core::{
     definition::{
+        recovery::FinalAction,
         step::{RequestTemplate, StepDefinition, StepWork},
         workflow::Workflow,
     },
@@ -86,6 +87,9 @@ impl Drawing {
     /// The picture of a workflow, which must be valid.
     pub(super) fn of(workflow: &Workflow) -> Self {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+        let undoes = |step: &StepDefinition| step.recovery.then == FinalAction::Undo;
+        let shows_policies =
+            workflow.steps.values().any(undoes) && !workflow.steps.values().all(undoes);
         // The first and the last node of each step: they differ if the step has a condition.
         let (mut entries, mut exits) = (HashMap::new(), HashMap::new());
         for (name, step) in &workflow.steps {
@@ -103,7 +107,7 @@ impl Drawing {
                 });
             }
             exits.insert(name, nodes.len());
-            nodes.push(node(name, step));
+            nodes.push(node(name, step, shows_policies));
         }
         let ancestors = workflow.ancestors();
         for (name, step) in &workflow.steps {
@@ -126,7 +130,7 @@ impl Drawing {
     }
 }
 
-fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
+fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNode {
     let mut lines = vec![name.to_string()];
     let kind = match step.work() {
         Some(StepWork::Call { agents, request, output: _, callback }) => {
@@ -161,6 +165,13 @@ fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
         lines.push(format!("undo: {}", request_text(request)));
     } else if kind == NodeKind::Child {
         lines.push("undo: undoes the child task".to_owned());
+    }
+    if shows_policies && !matches!(step.work(), Some(StepWork::Wait(_))) {
+        let then = match step.recovery.then {
+            FinalAction::Undo => "undo the task",
+            FinalAction::Alert => "alert",
+        };
+        lines.push(format!("if it fails: {then}"));
     }
     if step.point_of_no_return {
         lines.push("point of no return".to_owned());

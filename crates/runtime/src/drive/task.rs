@@ -71,8 +71,10 @@ pub(super) async fn decide_task<P: Ports>(
                 let starts = update.starts(&task);
                 // Frees the memory before a possible pause.
                 drop(update);
-                let (current, may_be_own) =
-                    after_conflict(ports, &task, current, &mut backoff).await?;
+                let current = after_conflict(ports, &task, current, &mut backoff).await?;
+                let Some((current, may_be_own)) = current else {
+                    return Ok(TaskOutcome::without_task(task_id, &deliveries));
+                };
                 if may_be_own {
                     earlier.lost_starts.get_or_insert_default().extend(starts);
                 }
@@ -109,17 +111,16 @@ async fn save_or_stop<P: Ports>(
     save(ports, plan, task, update, earlier).await
 }
 
-/// Handles a lost race: pauses if needed, and returns the task as it is now. `current` is the task that came with the
-/// refusal. Also returns whether our own save may have won the race.
+/// Handles a lost race: pauses if needed, and returns the task as it is now, if it still exists. `current` is the task that came
+/// with the refusal. Also returns whether our own save may have won the race.
 async fn after_conflict<P: Ports>(
     ports: &P,
     before: &Task,
     current: Option<Box<Task>>,
     backoff: &mut ConflictBackoff,
-) -> Result<(Task, bool), DriveError> {
+) -> Result<Option<(Task, bool)>, DriveError> {
     let task_id = &before.task_id;
-    let deleted = || DriveError::missing(task_id, "such task any more".to_owned());
-    let task = *current.ok_or_else(deleted)?;
+    let Some(task) = current else { return Ok(None) };
     // The save that won the race may be our own save whose response was lost, possibly followed by saves of others. In
     // that case its effects are sent again. The effects of another writer's save are sent by that writer.
     let own =
@@ -128,13 +129,13 @@ async fn after_conflict<P: Ports>(
         return Err(contended(task_id, backoff));
     };
     if pause.is_zero() {
-        return Ok((task, own));
+        return Ok(Some((*task, own)));
     }
     drop(task);
     ports.clock().sleep(pause).await;
     // Other writers have probably saved during the pause, so the task that came with the refusal is outdated.
     let loaded = ports.store().load(task_id).await.map_err(DriveError::port(task_id))?;
-    Ok((loaded.ok_or_else(deleted)?, own))
+    Ok(loaded.map(|task| (task, own)))
 }
 
 fn contended(task_id: &TaskId, backoff: &ConflictBackoff) -> DriveError {

@@ -30,28 +30,36 @@ impl TaskOutcome {
         Self { results: deliveries.iter().map(|_| Ok(())).collect(), effects: Vec::new() }
     }
 
-    /// The outcome for deliveries to a task that does not exist. These may arrive after the task has expired and are ignored: the
-    /// report of a child task, which is kept for longer than its parent, the late answer to a callback, and the reply for an event that
-    /// the step had and that arrives again. Such a reply names no agent.
+    /// The outcome for deliveries to a task that does not exist: it has expired, or there never was one. They are ignored, except
+    /// those of which a person has to learn.
     pub(super) fn without_task(task_id: &TaskId, deliveries: &[Delivery]) -> Self {
-        let result = |delivery: &Delivery| match &delivery.event {
-            Event::ReplyReceived(StepReply { agent: None, .. })
-            | Event::ChildEnded { .. }
-            | Event::CallbackReceived { .. } => {
-                let event = delivery.event.name();
-                tracing::warn!(%task_id, event, "event ignored: there is no such task, or it has expired");
-                metrics::ignored(IgnoreReason::AnotherIncarnation);
-                Ok(())
+        let result = |Delivery { event, .. }: &Delivery| {
+            if needs_its_task(event) {
+                return Err(DriveError::missing(task_id, "such task".to_owned()));
             }
-            Event::Wake
-            | Event::ReplyReceived(_)
-            | Event::Swept
-            | Event::CommandReceived(_)
-            | Event::ParentRequested(_)
-            | Event::AlertPublished { .. } => {
-                Err(DriveError::missing(task_id, "such task".to_owned()))
-            }
+            let event = event.name();
+            tracing::warn!(%task_id, event, "event ignored: there is no such task, or it has expired");
+            metrics::ignored(IgnoreReason::AnotherIncarnation);
+            Ok(())
         };
         Self { results: deliveries.iter().map(result).collect(), effects: Vec::new() }
+    }
+}
+
+/// Whether an event must not be ignored although its task does not exist.
+fn needs_its_task(event: &Event) -> bool {
+    match event {
+        // An agent reports an effect that no task accounts for.
+        Event::ReplyReceived(StepReply { agent: Some(_), .. }) => event.may_report_effect(),
+        // The reply for an event that the step had, and that arrives again.
+        Event::ReplyReceived(StepReply { agent: None, .. }) => false,
+        // The task may not be recorded yet. If it never is, the operator learns that the command was not carried out.
+        Event::CommandReceived(_) => true,
+        // A child task is kept for longer than its parent, and answers to a callback may come late.
+        Event::ChildEnded { .. } | Event::CallbackReceived { .. } => false,
+        // A parent task repeats its request. The others concern a recorded task only.
+        Event::ParentRequested(_) | Event::Wake | Event::Swept | Event::AlertPublished { .. } => {
+            false
+        }
     }
 }

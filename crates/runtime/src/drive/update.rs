@@ -180,6 +180,15 @@ pub(super) async fn apply_events<P: Ports>(
                 log_ignored(delivery, reason, effects.len());
                 (effects, Ok(()), "ignored")
             }
+            // No effect is lost with it, and a redelivery would change nothing.
+            Transition::Illegal(reason)
+                if event.part_and_attempt().is_some() && !event.may_report_effect() =>
+            {
+                let task_id = &delivery.task_id;
+                tracing::warn!(%task_id, event = event.name(), reason, "event ignored");
+                metrics::ignored(IgnoreReason::StaleReply);
+                (Vec::new(), Ok(()), "ignored")
+            }
             Transition::Illegal(reason) => {
                 let task_id = delivery.task_id.clone();
                 (Vec::new(), Err(DriveError::Illegal { task_id, reason }), "illegal")

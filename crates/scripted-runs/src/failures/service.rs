@@ -16,7 +16,7 @@ use steward_core::{
     },
 };
 use steward_forecast::cost::scripted::{
-    CallPlan, ChildCall, Millis, Script, ServiceCall, StepKeyRef,
+    CallPlan, ChildCall, Millis, Script, ScriptedCall, StepKeyRef,
 };
 
 use super::fault::{CALL_MS, Fault, Site};
@@ -119,7 +119,7 @@ impl FaultyServices {
 }
 
 impl Script for FaultyServices {
-    fn call(&self, call: &ServiceCall<'_>) -> CallPlan {
+    fn call(&self, call: &ScriptedCall<'_>) -> CallPlan {
         let (request, action) = (call.request, call.request.action);
         let site = site(&call.step, action);
         let fault = self.fault(&site, &request.step);
@@ -140,7 +140,7 @@ impl Script for FaultyServices {
         CallPlan { commits_after: takes_effect.then_some(0), ..plan }
     }
 
-    fn callbacks(&self, call: &ServiceCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
+    fn callbacks(&self, call: &ScriptedCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
         let site = site(&call.step, Action::Do);
         let definition =
             self.workflow(&call.step).and_then(|found| found.steps.get(call.step.step));

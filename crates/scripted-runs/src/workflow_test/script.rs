@@ -19,7 +19,7 @@ use steward_core::{
     },
 };
 use steward_forecast::cost::scripted::{
-    Body, CallPlan, ChildCall, OutsideMessage, Reply, Script, ServiceCall, StepKeyRef,
+    Body, CallPlan, ChildCall, OutsideMessage, Reply, Script, ScriptedCall, StepKeyRef,
 };
 
 use super::{
@@ -60,7 +60,7 @@ impl CaseScript {
     }
 
     /// The answers to the calls of a part: those of its item, of its agent, or of its step.
-    fn answers(&self, call: &ServiceCall<'_>) -> Option<&Answers> {
+    fn answers(&self, call: &ScriptedCall<'_>) -> Option<&Answers> {
         let script = self.step(&call.step)?;
         let item = call.request.step.item.and_then(|item| script.items.get(&item.to_string()));
         let (of_item, of_step) = match call.request.action {
@@ -74,7 +74,7 @@ impl CaseScript {
 }
 
 impl Script for CaseScript {
-    fn call(&self, call: &ServiceCall<'_>) -> CallPlan {
+    fn call(&self, call: &ScriptedCall<'_>) -> CallPlan {
         let answer = self.answers(call).and_then(|answers| nth(answers.list(), call.number));
         match (answer, call.request.action) {
             (Some(answer), _) => planned(answer),
@@ -83,7 +83,7 @@ impl Script for CaseScript {
         }
     }
 
-    fn callbacks(&self, call: &ServiceCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
+    fn callbacks(&self, call: &ScriptedCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
         let Some(script) = self.step(&call.step) else { return Vec::new() };
         let item = call.request.step.item.and_then(|item| script.items.get(&item.to_string()));
         let of_item = item.map(|item| &item.callback).filter(|callback| !callback.is_empty());

@@ -39,9 +39,14 @@ impl Oracle {
                 continue;
             }
             let of = describe(&after.task_id, &part, action);
-            if let Some(stray_effect) = new.stray_effects.last() {
-                let attempt = stray_effect.attempt;
-                found.push(format!("{of}: an agent contradicted its refusal of attempt {attempt}"));
+            let record = after.record(&part);
+            let contradicted =
+                record.and_then(|record| record.earlier.iter().find(|key| key.has_effect()));
+            if let Some(key) = contradicted {
+                let since = key.since;
+                found.push(format!(
+                    "{of}: an agent contradicted its refusal of attempt {since} or later"
+                ));
             }
             let old = before.progress(&part, action);
             let Some(old) = old.filter(|old| old.agent != new.agent) else { continue };

@@ -57,7 +57,9 @@ fn missing_reply(key: &AwaitedKey, oracle: &Oracle, now: Timestamp) -> Option<St
     if !is_handled || !events.iter().all(is_recent) {
         return None;
     }
-    let (id, _, part) = waiting;
+    let (id, incarnation, part) = waiting;
+    // The replies to a task are forgotten once another one has its id.
+    oracle.tasks.get(id).filter(|task| task.incarnation == *incarnation)?;
     let has_reply = oracle.agent_replies.iter().any(|(of, step, action, number)| {
         (of, step, *action) == (id, part, Action::Do) && number >= attempt
     });

@@ -11,7 +11,6 @@ use steward_core::model::{
     messages::StepRequest,
     names::{Part, StepName},
     step::StepState,
-    task::ProcessState,
 };
 use steward_test_world::ledger::{CallAttempt, EffectLedger, LedgerAccount};
 
@@ -70,9 +69,7 @@ impl Oracle {
                 found.extend(check_agent(request, &step.work, expected));
             }
         }
-        if *action == Action::Undo {
-            found.extend(check_undo_call(&part.step, expected));
-        } else if !request.idempotent {
+        if *action == Action::Do && !request.idempotent {
             // A step that is not idempotent is called once, unless an operator resubmits it.
             let calls = expected.account(part).map_or(0, |account| account.calls) as usize;
             if calls > resubmit_count(expected.task) {
@@ -273,26 +270,4 @@ fn check_body(
     })?;
     let output = before.and_then(|before| before.get(wrong.as_str())).unwrap_or(&Value::Null);
     Some(format!("received {output} as the output of step {wrong}"))
-}
-
-/// Checks that undos run in reverse order, and never after a point of no return.
-fn check_undo_call(step: &StepName, expected: TaskExpectations<'_>) -> Vec<String> {
-    let mut found = Vec::new();
-    for point in expected.model.points_of_no_return() {
-        let mut children = expected.oracle.child_tasks(expected.id());
-        let ran = children.any(|(part, child)| {
-            part.step == *point && child.process_state == ProcessState::Processed
-        });
-        let mut accounts = expected.ledger.step_accounts(expected.id(), point);
-        if ran || accounts.any(|(_, account)| !account.effects.is_empty()) {
-            found.push(format!("was called after the point of no return, {point}"));
-        }
-    }
-    let parts = expected.called_parts();
-    for later in expected.model.after(step) {
-        if parts.iter().any(|part| part.step == *later && expected.needs_undo(part)) {
-            found.push(format!("was called before the undo of {later}, a later step"));
-        }
-    }
-    found
 }

@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
-pub(super) const FROM_OUTSIDE: [&str; 27] = [
+pub(super) const FROM_OUTSIDE: [&str; 26] = [
     "408",
     "409",
     "422",
@@ -34,7 +34,6 @@ pub(super) const FROM_OUTSIDE: [&str; 27] = [
     "308",
     "503",
     "504",
-    "the response is not JSON",
     "connection",
     "the call took longer than",
     "the call timed out",

@@ -69,16 +69,20 @@ impl Oracle {
         self.published.insert(id.clone());
     }
 
-    /// One save may contain several decisions: the end of a task, or the failure of a step, and the command or the request
-    /// of the parent that reopens it.
+    /// One save may contain several decisions: the end of a task, or the failure of a step, and the command, the request
+    /// of the parent or the failure that reopens it.
     fn may_be_intermediate(&self, event: &LifecycleEvent) -> bool {
         let Some(task) = self.tasks.get(&event.subject) else { return false };
         match event.content {
             LifecycleEventContent::Submitted(_) | LifecycleEventContent::StepCompleted(_) => false,
             LifecycleEventContent::StepFailed(_) => !task.commands.is_empty(),
-            LifecycleEventContent::Processed(_)
-            | LifecycleEventContent::Undone(_)
-            | LifecycleEventContent::Error(_) => !task.commands.is_empty() || task.parent.is_some(),
+            LifecycleEventContent::Processed(_) | LifecycleEventContent::Undone(_) => {
+                !task.commands.is_empty() || task.parent.is_some()
+            }
+            // The failure of another step undoes the task.
+            LifecycleEventContent::Error(_) => {
+                !task.commands.is_empty() || task.parent.is_some() || task.undo_reason.is_some()
+            }
         }
     }
 

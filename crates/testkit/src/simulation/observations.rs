@@ -344,6 +344,7 @@ impl Oracle {
             EventData::SubmissionRefused { .. }
             | EventData::DeadLetterSeen { .. }
             | EventData::AgentMissing { .. }
+            | EventData::AgentClockWrong { .. }
             | EventData::BreakerOpened(_)
             | EventData::BreakerClosed(_)
             | EventData::OperatorCommand { .. }

@@ -101,6 +101,10 @@ pub(super) struct ServiceProfile {
 pub(super) struct ServiceQuirks {
     /// Whether the service answers 409 while a call with the same idempotency key is in progress.
     pub(super) conflicts: bool,
+    /// It stores no refusals: a call that it refused may take effect when it is made again with the same key.
+    pub(super) forgets_refusals: bool,
+    /// The share of steps to whose idempotency key the service stores its first answer, also a 503, and repeats it for ever.
+    pub(super) stores_answers: f64,
     /// The share of calls that take up to their `call_within`.
     pub(super) slow: f64,
     /// The share of calls whose caller gets an error although the service continues: a gateway timeout or a broken

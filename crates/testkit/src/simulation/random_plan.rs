@@ -179,7 +179,9 @@ fn quirks(random: &mut SeededRandom) -> ServiceQuirks {
         redirect: share(0.3, 200),
         empty: share(0.3, 300),
         not_json: share(0.3, 200),
+        stores_answers: share(0.3, 300),
         conflicts: random.chance(0.7),
+        forgets_refusals: random.chance(0.5),
     }
 }
 

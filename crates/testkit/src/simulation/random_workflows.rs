@@ -124,7 +124,10 @@ impl WorkflowStyle {
                 WorkPlan::Child(_) => random.pick(None, &[Some("5m"), Some("1h"), Some("6h")]),
                 WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Event(_) => None,
             },
-            recovery: (sets_own_policy && !waits).then(|| recovery(then, idempotent, random)),
+            recovery: (sets_own_policy && !waits).then(|| {
+                let limit = time_limit(&work, random);
+                with_limit(recovery(then, idempotent, random), limit)
+            }),
             undo: has_undo.then(|| self.undo(random)),
             point_of_no_return: false,
             after,
@@ -205,7 +208,10 @@ impl WorkflowStyle {
         let sets_own_policy = !self.defaults || random.chance(0.5);
         UndoPlan {
             complete_within: sets_own_policy.then(|| complete_within(random)),
-            recovery: sets_own_policy.then(|| recovery("alert", true, random)),
+            recovery: sets_own_policy.then(|| {
+                let limit = random.pick(None, &[None, Some("6m")]);
+                with_limit(recovery("alert", true, random), limit)
+            }),
             reads_own: self.scope.all_kinds && random.chance(0.1),
         }
     }
@@ -247,6 +253,25 @@ fn defaults(undoable: bool, random: &mut SeededRandom) -> Value {
         "recovery": recovery(then, false, random),
         "undo": undo,
     })
+}
+
+/// A random `give_up_after` that is long enough for one attempt.
+fn time_limit(work: &WorkPlan, random: &mut SeededRandom) -> Option<&'static str> {
+    match work {
+        WorkPlan::Call { callback: Some(_), .. } => random.pick(None, &[None, Some("2h 10m")]),
+        WorkPlan::Call { callback: None, .. } => {
+            random.pick(None, &[None, None, Some("5m"), Some("20m")])
+        }
+        WorkPlan::Child(_) => random.pick(None, &[None, Some("1d")]),
+        WorkPlan::Wait(_) | WorkPlan::Event(_) => None,
+    }
+}
+
+fn with_limit(mut recovery: Value, limit: Option<&str>) -> Value {
+    if let (Some(limit), Some(fields)) = (limit, recovery.as_object_mut()) {
+        fields.insert("give_up_after".to_owned(), json!(limit));
+    }
+    recovery
 }
 
 fn recovery(then: &str, repeatable: bool, random: &mut SeededRandom) -> Value {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
     document::Document,
+    messages::StepRequest,
     names::Part,
     step::{Progress, StepState},
     task::{ProcessState, Task},
@@ -136,9 +137,14 @@ impl ObservedSave<'_> {
         }
         let is_decided = |part: &Part, action| self.oracle.is_decided_by_operator(id, part, action);
         let pending = self.ledger.pending_calls(id);
+        // A second delivery of a refused request comes to light later.
+        let counts_as_refused = |request: &StepRequest| {
+            request.action == Action::Do
+                && self.after.record(&request.step).is_some_and(|record| !record.has_effect())
+        };
         let calls = pending.filter(|service_call| {
             let request = &service_call.request;
-            !is_decided(&request.step, request.action)
+            !is_decided(&request.step, request.action) && !counts_as_refused(request)
         });
         let mut found: Vec<_> = calls
             .map(|service_call| {

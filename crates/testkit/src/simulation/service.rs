@@ -2,7 +2,7 @@
 //! permanently, or take effect and answer with an error or not at all.
 
 use futures_util::FutureExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_agent::attempt::CallFault;
 use steward_agent::response::CallResponse;
 use steward_core::{
@@ -15,7 +15,7 @@ use steward_runtime::{
 };
 use steward_test_world::{
     ledger::EffectLedger,
-    service::{AfterDisconnect, Body, CallPlan, Reply, ServiceHost},
+    service::{AfterDisconnect, Body, CallPlan, KeyMemory, Reply, ServiceHost},
 };
 
 use super::{
@@ -83,8 +83,9 @@ impl SimulatedService {
         if conflicts && request.idempotent && ledger.is_in_progress(request, now) {
             return CallPlan::without_effect(random.within(0..=50), Reply::status(409));
         }
-        let mut plan = profile.draw(request, *faults_enabled, now, random);
+        let plan = profile.draw(request, *faults_enabled, now, random);
         let Some(quirks) = &profile.quirks else { return plan };
+        let mut plan = quirks.recall(plan, request, ledger, now);
         quirks.apply(&mut plan, request, longest, *faults_enabled, random);
         let account = ledger.account(&request.task_id, &request.step);
         let has_nothing_to_undo =
@@ -136,7 +137,11 @@ impl ServiceProfile {
             Action::Do => self.refuse,
             Action::Undo => self.refuse_undo,
         };
-        let (effect, reply) = if is_chosen(&request.idempotency_key, "refuse", refuse) {
+        let forgets =
+            faults_enabled && self.quirks.as_ref().is_some_and(|quirks| quirks.forgets_refusals);
+        let refuses = is_chosen(&request.idempotency_key, "refuse", refuse)
+            && !(forgets && random.chance(0.5));
+        let (effect, reply) = if refuses {
             (false, Some(Reply::status(422)))
         } else if faults_enabled && self.down.iter().any(|down| down.contains(&now)) {
             (false, random.chance(0.5).then(|| failure(503, random)))
@@ -165,7 +170,38 @@ impl ServiceProfile {
     }
 }
 
+/// A success that is not JSON.
+const PAGE: &str = "<html>";
+
 impl ServiceQuirks {
+    /// The output of a step whose success has another body than the service's own output.
+    fn fixed_output(&self, request: &StepRequest) -> Option<Value> {
+        let drawn = |what, share| is_chosen(&request.idempotency_key, what, share);
+        if drawn("empty", self.empty) {
+            return Some(Value::Null);
+        }
+        let is_page = drawn("not json", self.not_json) && request.action == Action::Do;
+        is_page.then(|| json!({ "text": PAGE }))
+    }
+
+    /// Replaces a planned execution by the first one with the same idempotency key, if the service stores its answers. What
+    /// happens on the network is not stored.
+    fn recall(
+        &self,
+        plan: CallPlan,
+        request: &StepRequest,
+        ledger: &mut EffectLedger,
+        now: Millis,
+    ) -> CallPlan {
+        let is_answer = plan.replies_after.is_some() && !plan.reply.is_throttled();
+        let is_stored = is_chosen(&request.idempotency_key, "stored", self.stores_answers);
+        if !request.idempotent || !is_answer || !is_stored {
+            return plan;
+        }
+        let plan = CallPlan { key_memory: KeyMemory::ReplyStored, ..plan };
+        CallPlan { key_memory: KeyMemory::Kept, ..ledger.recall_key(request, plan, now) }
+    }
+
     /// Applies the quirks to a planned execution.
     fn apply(
         &self,
@@ -183,7 +219,7 @@ impl ServiceQuirks {
             } else if drawn("empty", self.empty) {
                 call_plan.reply = Reply::success(Body::Bytes(Vec::new()));
             } else if drawn("not json", self.not_json) && request.action == Action::Do {
-                call_plan.reply = Reply::success(Body::Bytes(b"<html>".to_vec()));
+                call_plan.reply = Reply::success(Body::Bytes(PAGE.into()));
             }
         }
         if !faults_enabled {
@@ -288,8 +324,8 @@ impl ServiceHost for SimulatedService {
         let profile = deployment.plan.services.get(&self.agent);
         let reason_chars = profile.map_or(0, |profile| profile.reason_chars);
         let answer = answer.map_err(|fault| with_long_reason(fault, reason_chars))?;
-        let body = self.injector.store_response(request, answer.body).await?;
-        Ok(CallResponse { body, ..answer })
+        let body = self.injector.store_response(request, answer.body?).await?;
+        Ok(CallResponse { body: Ok(body), ..answer })
     }
 }
 
@@ -326,17 +362,16 @@ impl SimulatedDeployment {
             let state = &mut *self.state();
             let (request, _) = state.ledger.commit(number)?;
             let profile = self.plan.services.get(&request.agent);
-            let empty = profile
-                .and_then(|profile| profile.quirks.as_ref())
-                .is_some_and(|quirks| is_chosen(&request.idempotency_key, "empty", quirks.empty));
+            let quirks = profile.and_then(|profile| profile.quirks.as_ref());
+            let fixed = quirks.and_then(|quirks| quirks.fixed_output(&request));
             let is_repeat = state.ledger.is_repeat(&request);
             if !is_repeat {
                 state.oracle.check_effect(&request, &state.ledger, now);
             }
-            let payloads = self.plan.payloads.as_ref().filter(|_| !is_repeat && !empty);
+            let payloads = self.plan.payloads.as_ref().filter(|_| !is_repeat && fixed.is_none());
             let output = payloads.and_then(|plan| state.payload_response(plan, &request, now));
             let usual = || outputs::output(&request.idempotency_key, now);
-            let output = if empty { Value::Null } else { output.unwrap_or_else(usual) };
+            let output = fixed.or(output).unwrap_or_else(usual);
             let answer = state.ledger.take_effect(&request, output, now);
             let answer = state.response_of(&request, answer, is_repeat);
             (request, answer)

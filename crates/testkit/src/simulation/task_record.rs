@@ -23,7 +23,15 @@ pub(super) fn describe(task_id: &TaskId, part: &Part, action: Action) -> String 
 /// Whether a task is in Error because of an effect that came after it was undone: a redelivery of a refused call, or a child task.
 pub(super) fn took_effect_late(task: &Task) -> bool {
     let is_late = |error: &String| error.contains("took effect after");
-    task.process_state == ProcessState::Error && task.error.as_ref().is_some_and(is_late)
+    match task.process_state {
+        ProcessState::Error => task.error.as_ref().is_some_and(is_late),
+        // It is undone further.
+        ProcessState::Undoing => task.undo_is_final,
+        ProcessState::Pending
+        | ProcessState::Processing
+        | ProcessState::Processed
+        | ProcessState::Undone => false,
+    }
 }
 
 /// Whether the task ended. The oracle does not use the core's definition.

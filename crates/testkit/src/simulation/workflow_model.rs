@@ -82,10 +82,4 @@ impl WorkflowModel {
         }
         found
     }
-
-    /// All steps after `step`, directly or indirectly.
-    pub(super) fn after(&self, step: &StepName) -> Vec<&StepName> {
-        let names = self.steps().map(|(name, _)| name);
-        names.filter(|other| self.before(other).contains(step)).collect()
-    }
 }

@@ -1,5 +1,5 @@
 //! An instance's view of its agent's circuit breaker: a cached copy of the record that all instances share, and this
-//! instance's own count of failures.
+//! instance's own failures in a row.
 //!
 //! The breaker costs few reads and writes. While it is closed, an instance reads the shared record at most once a second,
 //! and a successful call writes nothing. While it is open, the instance does not read the record until the open time is
@@ -13,8 +13,8 @@ use std::{
 use jiff::Timestamp;
 use steward_core::{
     breaker::{
-        Breaker, BreakerSettings, BreakerTransition, CallOutcome, CallPermit, PermitDecision,
-        PermitRequest,
+        Breaker, BreakerSettings, BreakerState, BreakerTransition, CallOutcome, CallPermit,
+        FailuresInARow, KeyHash, PermitDecision, PermitRequest,
     },
     limits,
     model::{names::AgentName, time::later},
@@ -45,8 +45,8 @@ struct BreakerView {
     copy: StoredBreaker,
     /// When the copy was read; `None` if never.
     read_at: Option<Timestamp>,
-    /// Consecutive calls of this instance that found the service unavailable.
-    consecutive_failures: u32,
+    /// The failures of this instance.
+    failures: FailuresInARow,
 }
 
 /// Whether the breaker permits a call.
@@ -63,8 +63,8 @@ impl CircuitBreaker {
     /// The breaker of an instance that has called nothing yet.
     #[must_use]
     pub fn new(agent: AgentName, settings: BreakerSettings) -> Self {
-        let view =
-            BreakerView { copy: StoredBreaker::new(agent), read_at: None, consecutive_failures: 0 };
+        let copy = StoredBreaker::new(agent);
+        let view = BreakerView { copy, read_at: None, failures: FailuresInARow::default() };
         Self { settings, view: Mutex::new(view), names: AtomicU64::default() }
     }
 
@@ -77,11 +77,12 @@ impl CircuitBreaker {
         format!("{instance}/{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Requests permission for a call that takes at most `call_within`. The caller must pass a permit to
+    /// Requests permission for a call of this request that takes at most `call_within`. The caller must pass a permit to
     /// [`record`](Self::record) after the call.
     pub(crate) async fn request_permit<P: Ports>(
         &self,
         ports: &P,
+        request: KeyHash,
         call_within: Duration,
     ) -> CallPermission {
         let probe_within = self.settings.probe_within.min(call_within);
@@ -90,7 +91,8 @@ impl CircuitBreaker {
         let now = ports.clock().now();
         view.refresh(ports, now).await;
         let call = self.unique_name(ports.instance());
-        let request = PermitRequest { call: &call, now, clock_skew: ports.timing().clock_skew };
+        let clock_skew = ports.timing().clock_skew;
+        let request = PermitRequest { call: &call, request, now, clock_skew };
         for _ in 0..limits::SAVE_CONFLICTS_MAX {
             let (next, permit) = match view.copy.breaker.request_permit(request, &settings) {
                 PermitDecision::Call => return CallPermission::Granted(CallPermit::Call),
@@ -119,29 +121,32 @@ impl CircuitBreaker {
     ) {
         let mut view = self.view.lock().await;
         let now = ports.clock().now();
-        view.consecutive_failures = match outcome {
-            CallOutcome::Available => 0,
-            CallOutcome::Unavailable { .. } => view.consecutive_failures.saturating_add(1),
-            CallOutcome::NotCalled => view.consecutive_failures,
-        };
+        let BreakerView { copy, failures, .. } = &mut *view;
+        failures.record(&outcome, &copy.breaker, &self.settings);
         for _ in 0..limits::SAVE_CONFLICTS_MAX {
             let Breaker { unpublished, .. } = &view.copy.breaker;
             let newest = unpublished.last().cloned();
             let next = view.copy.breaker.record_outcome(
                 &permit,
                 &outcome,
-                view.consecutive_failures,
+                &view.failures,
                 now,
                 &self.settings,
             );
-            let Some(next) = next else { return };
+            let Some(next) = next else {
+                if view.copy.breaker.state != BreakerState::Closed {
+                    // They are of before it opened.
+                    view.failures = FailuresInARow::default();
+                }
+                return;
+            };
             let change =
                 next.unpublished.last().filter(|turn| Some(*turn) != newest.as_ref()).cloned();
             match view.save(ports, next, now).await {
                 Some(false) => {}
                 None => return,
                 Some(true) => {
-                    view.consecutive_failures = 0;
+                    view.failures = FailuresInARow::default();
                     if let Some(change) = change {
                         view.log(change.to, &change.reason);
                         let copy = view.copy.clone();
@@ -192,7 +197,7 @@ impl BreakerView {
 
     /// Denies a call. Failures from before the breaker opened do not count after it closes.
     fn deny(&mut self, wait: Duration) -> CallPermission {
-        self.consecutive_failures = 0;
+        self.failures = FailuresInARow::default();
         let reason = self.copy.breaker.reason().unwrap_or("its record cannot be read or saved");
         CallPermission::Denied { reason: format!("circuit breaker open: {reason}"), wait }
     }

@@ -57,12 +57,54 @@ async fn instances_share_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn the_breaker_opens_during_an_attempt_whose_calls_may_have_run() {
     let one = AgentInstance::new([], broken());
+    one.almost_open_breaker().await;
     let (_, may_have_run) = deferred(one.attempt(&one.request("t", 1)).await);
     assert!(may_have_run);
-    assert_eq!(one.service.take_calls(), 3);
+    assert_eq!(one.service.take_calls(), 1);
     // An attempt without a call did not run, unless another instance received the request before.
     assert!(!deferred(one.attempt(&one.request("u", 1)).await).1);
     assert!(deferred(one.attempt_redelivered(&one.request("v", 1)).await).1);
+}
+
+/// A service may store its first response to an idempotency key, also a 5xx.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_always_fails_uses_up_its_attempts_and_defers_no_other() {
+    let one = AgentInstance::new([], done());
+    one.service.store_failure(&one.request("failing", 1));
+    for number in 1..=5 {
+        let (failing, other) = (one.request("failing", number), one.request("other", number));
+        assert!(is_unknown(one.attempt(&failing).await), "an attempt without other calls");
+        assert!(one.service.take_calls() > 3);
+        assert_eq!(outcome(one.attempt(&other).await), completed());
+    }
+    assert_eq!(one.breaker().await, None, "a closed breaker writes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_after_an_outage_keeps_the_breaker_open_for_no_other() {
+    let one = AgentInstance::new([], done());
+    let failing = |number| one.request("failing", number);
+    one.service.store_failure(&failing(1));
+    one.almost_open_breaker().await;
+    deferred(one.attempt(&failing(1)).await);
+    assert_eq!(one.service.take_calls(), 1);
+    one.service.respond_with(done());
+    tokio::time::advance(11 * SECOND).await;
+    deferred(one.attempt(&failing(2)).await);
+    assert_eq!(one.service.take_calls(), 0, "it leaves the probe to another");
+    tokio::time::advance(10 * SECOND).await;
+    deferred(one.attempt(&failing(3)).await);
+    assert_eq!(one.service.take_calls(), 1);
+    let two = one.another("two");
+    assert_eq!(outcome(two.attempt(&two.request("other", 1)).await), completed());
+    // The breaker is closed, and the request does not count again.
+    tokio::time::advance(SECOND).await;
+    assert!(is_unknown(one.attempt(&failing(4)).await));
+    assert_eq!(outcome(one.attempt(&one.request("another", 1)).await), completed());
+}
+
+fn is_unknown(attempted: AttemptResult) -> bool {
+    matches!(outcome(attempted), ReplyOutcome::Unknown { .. })
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,8 @@ pub(crate) struct AgentInstance {
     pub(crate) service: Arc<ScriptedService>,
     breaker: Arc<CircuitBreaker>,
     rate: Arc<RateLimiter>,
+    /// How far the clock of the queue is ahead of the instance's.
+    pub(crate) queue_is_ahead_by: Duration,
 }
 
 impl AgentInstance {
@@ -75,16 +77,29 @@ impl AgentInstance {
             first: Mutex::new(first.into_iter().collect()),
             then: Mutex::new(then),
             calls: Mutex::default(),
+            failing: Mutex::default(),
             start,
         };
-        Self { ports, service: Arc::new(service), breaker: Arc::new(breaker()), rate: unlimited() }
+        Self {
+            ports,
+            service: Arc::new(service),
+            breaker: Arc::new(breaker()),
+            rate: unlimited(),
+            queue_is_ahead_by: Duration::ZERO,
+        }
     }
 
     /// Another instance with the same state store and service.
     pub(crate) fn another(&self, name: &str) -> Self {
         let ports = AgentTestPorts { instance: name.into(), ..self.ports.clone() };
         let (service, breaker) = (self.service.clone(), Arc::new(breaker()));
-        Self { ports, service, breaker, rate: unlimited() }
+        Self {
+            ports,
+            service,
+            breaker,
+            rate: unlimited(),
+            queue_is_ahead_by: self.queue_is_ahead_by,
+        }
     }
 
     /// The same instance with a rate limit.
@@ -95,25 +110,28 @@ impl AgentInstance {
 
     /// Runs an attempt, with an hour of the function's own time.
     pub(crate) async fn attempt(&self, request: &StepRequest) -> AttemptResult {
-        self.deliver(request, false, 3_600 * SECOND).await
+        self.deliver(request, 0, 3_600 * SECOND).await
     }
 
     /// The same, for a request that the queue delivered before.
     pub(crate) async fn attempt_redelivered(&self, request: &StepRequest) -> AttemptResult {
-        self.deliver(request, true, 3_600 * SECOND).await
+        self.deliver(request, 1, 3_600 * SECOND).await
     }
 
+    /// Runs an attempt of a request that the queue delivered this often before.
     pub(crate) async fn deliver(
         &self,
         request: &StepRequest,
-        redelivered: bool,
+        earlier: u32,
         own_time: Duration,
     ) -> AttemptResult {
         let delivered = DeliveredRequest {
             request,
             traceparent: None,
-            redelivered,
+            redelivered: earlier > 0,
+            redelivered_again: earlier > 1,
             sent_at: Some(Timestamp::UNIX_EPOCH),
+            first_received_at: Some(Timestamp::UNIX_EPOCH + self.queue_is_ahead_by),
         };
         let deadline = self.ports.clock.now() + own_time;
         let Self { ports, breaker, rate, service, .. } = self;
@@ -133,11 +151,13 @@ impl AgentInstance {
             responses: ResponseOverrides::NONE,
             exclusive: false,
             may_have_run: false,
+            callback: false,
             agent: "a".parse().unwrap(),
             method: HttpMethod::Post,
             path: "/".into(),
             body: None,
             auth: None,
+            key_format: None,
             output: None,
             incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
             tenant: None,
@@ -147,6 +167,16 @@ impl AgentInstance {
 
     pub(crate) fn request_once(&self, task: &str, attempt: u32) -> StepRequest {
         StepRequest { idempotent: false, ..self.request(task, attempt) }
+    }
+
+    /// Lets calls for different requests fail: one less than opens the breaker.
+    pub(crate) async fn almost_open_breaker(&self) {
+        self.service.respond_with(unavailable(None));
+        for task in ["first", "second"] {
+            let failed = outcome(self.attempt(&self.request_once(task, 1)).await);
+            assert!(matches!(failed, ReplyOutcome::Failed { .. }), "{failed:?}");
+        }
+        assert_eq!(self.service.take_calls(), 2);
     }
 
     /// Opens the breaker by an attempt whose calls all fail.
@@ -260,6 +290,8 @@ pub(crate) struct ScriptedService {
     first: Mutex<VecDeque<ScriptedResponse>>,
     then: Mutex<ScriptedResponse>,
     calls: Mutex<Vec<Duration>>,
+    /// The idempotency key to which the service has stored HTTP 503 as its response.
+    failing: Mutex<Option<String>>,
     start: Instant,
 }
 
@@ -267,6 +299,11 @@ impl ScriptedService {
     /// Sets the response to all later calls.
     pub(crate) fn respond_with(&self, response: ScriptedResponse) {
         *self.then.lock().unwrap() = response;
+    }
+
+    /// Stores HTTP 503 as the response to all calls with the key of this request.
+    pub(crate) fn store_failure(&self, request: &StepRequest) {
+        *self.failing.lock().unwrap() = Some(request.idempotency_key.clone());
     }
 
     /// The number of calls since the last `take_calls`.
@@ -280,8 +317,15 @@ impl ScriptedService {
 }
 
 impl RemoteService for ScriptedService {
-    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<CallResponse, CallFault> {
+    async fn call(
+        &self,
+        request: &StepRequest,
+        _: Option<&str>,
+    ) -> Result<CallResponse, CallFault> {
         self.calls.lock().unwrap().push(self.start.elapsed());
+        if self.failing.lock().unwrap().as_ref() == Some(&request.idempotency_key) {
+            return unavailable(None).1.map(CallResponse::from);
+        }
         let first = self.first.lock().unwrap().pop_front();
         let (delay, response) = first.unwrap_or_else(|| self.then.lock().unwrap().clone());
         tokio::time::sleep(delay).await;

@@ -38,6 +38,19 @@ async fn a_later_delivery_past_complete_by_stays_silent() {
     assert_eq!(one.service.take_calls(), 0);
 }
 
+/// One of the earlier deliveries may have replied, and another may have died during its call.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_past_complete_by_after_several_others_reports_a_call() {
+    let one = AgentInstance::new([], done());
+    let request = waited_request(&one, true).await;
+    assert_eq!(one.deliver(&request, 2, 3_600 * SECOND).await, AttemptResult::Overdue);
+    let sent_before = StepRequest { may_have_run: true, ..request.clone() };
+    assert_eq!(one.attempt_redelivered(&sent_before).await, AttemptResult::Overdue);
+    let once = waited_request(&one, false).await;
+    assert_eq!(one.deliver(&once, 2, 3_600 * SECOND).await, AttemptResult::Silent);
+    assert_eq!(one.service.take_calls(), 0);
+}
+
 /// The task may have ended and expired. Then the scheduler would report the reply as corrupt.
 #[tokio::test(start_paused = true)]
 async fn a_request_long_past_complete_by_is_dropped() {

@@ -9,6 +9,7 @@
 
 mod breaker;
 mod breaker_alerts;
+mod clock;
 mod exclusive;
 mod harness;
 mod late;

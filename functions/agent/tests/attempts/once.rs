@@ -58,7 +58,9 @@ async fn a_call_is_claimed_before_it_is_made() {
         request: &request,
         traceparent: None,
         redelivered: false,
+        redelivered_again: false,
         sent_at: None,
+        first_received_at: None,
     };
     let deadline = one.ports.clock().now() + 3_600 * SECOND;
     let rate = RateLimiter::new("a".parse().unwrap(), None);
@@ -121,11 +123,11 @@ async fn the_end_of_the_functions_time_ends_the_attempt_with_the_known_outcome()
     let short =
         |one: &AgentInstance| StepRequest { call_within_ms: 8_000, ..one.request_once("t", 1) };
     let one = AgentInstance::new([], hangs());
-    let ended = one.deliver(&short(&one), false, 10 * SECOND).await;
+    let ended = one.deliver(&short(&one), 0, 10 * SECOND).await;
     assert!(matches!(outcome(ended), ReplyOutcome::Failed { may_have_run: true, .. }));
     // Between two calls that had no effect, the step has not run.
     let one = AgentInstance::new([], busy(Duration::ZERO));
-    let ended = one.deliver(&short(&one), false, 10 * SECOND).await;
+    let ended = one.deliver(&short(&one), 0, 10 * SECOND).await;
     assert!(!deferred(ended).1);
     // After complete-by the agent does not reply.
     let one = AgentInstance::new([], hangs());
@@ -138,15 +140,15 @@ async fn a_deferred_attempt_is_claimed_so_that_no_other_delivery_calls() {
     one.open_breaker().await;
     one.service.take_calls();
     let request = one.request_once("t", 1);
-    let (_, may_have_run) = deferred(one.deliver(&request, false, 60 * SECOND).await);
+    let (_, may_have_run) = deferred(one.deliver(&request, 0, 60 * SECOND).await);
     assert!(!may_have_run);
     assert!(is_claimed(&one.ports, &request).await);
-    for redelivered in [false, true] {
-        let again = one.deliver(&request, redelivered, 60 * SECOND).await;
+    for earlier in [0, 1] {
+        let again = one.deliver(&request, earlier, 60 * SECOND).await;
         assert_eq!(again, AttemptResult::Silent);
     }
     // The next attempt has its own claim.
-    deferred(one.deliver(&one.request_once("t", 2), false, 60 * SECOND).await);
+    deferred(one.deliver(&one.request_once("t", 2), 0, 60 * SECOND).await);
     assert_eq!(one.service.take_calls(), 0);
 }
 
@@ -154,9 +156,9 @@ async fn a_deferred_attempt_is_claimed_so_that_no_other_delivery_calls() {
 async fn an_agent_that_cannot_store_the_claim_does_not_call() {
     let one = AgentInstance::new([], done());
     one.ports.store.interceptor.is_down.store(true, Ordering::Relaxed);
-    for redelivered in [false, true] {
+    for earlier in [0, 1] {
         let request = one.request_once("t", 1);
-        let requeued = one.deliver(&request, redelivered, 60 * SECOND).await;
+        let requeued = one.deliver(&request, earlier, 60 * SECOND).await;
         assert_eq!(requeued, AttemptResult::Requeued);
     }
     assert_eq!(one.service.take_calls(), 0);

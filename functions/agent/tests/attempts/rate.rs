@@ -136,7 +136,7 @@ async fn a_probe_takes_a_token_also_if_its_call_may_take_longer_than_the_probe()
     // The function ends before complete-by, and a call may take 60 seconds.
     let request = one.request("t", 1);
     let late = StepRequest { complete_by: request.complete_by + 300 * SECOND, ..request };
-    assert!(is_deferred(&one.deliver(&late, false, 100 * SECOND).await));
+    assert!(is_deferred(&one.deliver(&late, 0, 100 * SECOND).await));
 }
 
 /// An instance whose next call is a probe of its breaker, while another instance has leased the tokens of the next eight
@@ -218,7 +218,7 @@ async fn a_call_waits_for_at_most_half_of_its_time() {
 async fn a_function_that_could_not_wait_for_the_call_takes_no_token() {
     let one = limited(0.1, 1);
     // A call may take 60 seconds.
-    let result = one.deliver(&one.request("t", 1), false, 30 * SECOND).await;
+    let result = one.deliver(&one.request("t", 1), 0, 30 * SECOND).await;
     assert_eq!(result, AttemptResult::Requeued);
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
 }

@@ -68,11 +68,42 @@ async fn a_permanent_fault_fails_at_once_and_considers_earlier_calls() {
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(false));
     let one = AgentInstance::new([down()], refused());
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(false));
-    let one = AgentInstance::new([broken()], refused());
-    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(true));
     // The instance that received the request before may have died during its call.
     let one = AgentInstance::new([], refused());
     assert_eq!(outcome(one.attempt_redelivered(&one.request("t", 1)).await), failed(true));
+    // So may the one that received another message with this request.
+    let sent_before = StepRequest { may_have_run: true, ..one.request("t", 1) };
+    assert_eq!(outcome(one.attempt(&sent_before).await), failed(true));
+}
+
+/// Another delivery of the request, also one at the same time, may be on record as refused. A second refusal would be taken for a
+/// repeated one.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_an_own_call_without_an_answer_says_nothing_about_that_call() {
+    let one = AgentInstance::new([broken()], refused());
+    let first = one.attempt(&one.request("t", 1)).await;
+    assert!(matches!(outcome(first), ReplyOutcome::Unknown { .. }));
+    let one = AgentInstance::new([broken()], refused());
+    let redelivered = one.attempt_redelivered(&one.request("t", 1)).await;
+    assert!(matches!(outcome(redelivered), ReplyOutcome::Unknown { .. }));
+    let one = AgentInstance::new([broken()], refused());
+    let sent_before = StepRequest { may_have_run: true, ..one.request("t", 1) };
+    assert!(matches!(outcome(one.attempt(&sent_before).await), ReplyOutcome::Unknown { .. }));
+}
+
+/// The refusal of the first delivery may be on record, while the second died during a call that took effect.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_several_other_deliveries_says_nothing_about_them() {
+    let one = AgentInstance::new([], refused());
+    let is_unknown = |attempted| matches!(outcome(attempted), ReplyOutcome::Unknown { .. });
+    assert!(is_unknown(one.deliver(&one.request("t", 1), 2, 3_600 * SECOND).await));
+    let sent_before = StepRequest { may_have_run: true, ..one.request("t", 1) };
+    assert!(is_unknown(one.attempt_redelivered(&sent_before).await));
+    // Of a claimed call there is one only.
+    assert_eq!(
+        outcome(one.deliver(&one.request_once("t", 1), 2, 3_600 * SECOND).await),
+        failed(false)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +121,7 @@ async fn at_complete_by_the_agent_aborts_the_call_and_does_not_reply() {
 async fn a_request_is_requeued_if_the_function_cannot_wait_for_the_call() {
     let one = AgentInstance::new([], done());
     let request = one.request("t", 1);
-    assert_eq!(one.deliver(&request, false, 10 * SECOND).await, AttemptResult::Requeued);
+    assert_eq!(one.deliver(&request, 0, 10 * SECOND).await, AttemptResult::Requeued);
     assert_eq!(one.service.take_calls(), 0, "a call started that the function could not wait for");
 }
 
@@ -100,7 +131,7 @@ async fn a_service_that_is_busy_for_longer_than_the_function_runs_defers_the_ste
     let one = AgentInstance::new([], busy(Duration::ZERO));
     let hour = one.ports.clock.now() + 3_600 * SECOND;
     let request = StepRequest { complete_by: hour, ..one.request("t", 1) };
-    let (_, may_have_run) = deferred(one.deliver(&request, false, 115 * SECOND).await);
+    let (_, may_have_run) = deferred(one.deliver(&request, 0, 115 * SECOND).await);
     assert!(!may_have_run);
     assert!(one.service.take_calls() > 3);
 }
@@ -140,8 +171,10 @@ async fn a_service_that_fails_until_complete_by_is_reported_with_its_last_error(
     let ended = outcome(one.attempt(&request).await);
     assert_eq!(ended, no_time_left("HTTP 503", said.clone()));
     assert!(start.elapsed() < SECOND / 2 && one.service.take_calls() > 1);
-    // With more time, the circuit breaker opens.
-    let one = AgentInstance::new([], unavailable(said.clone()));
+    // If the calls of other requests failed before, the circuit breaker opens.
+    let one = AgentInstance::new([], done());
+    one.almost_open_breaker().await;
+    one.service.respond_with(unavailable(said.clone()));
     let ended = outcome(one.attempt(&one.request("t", 1)).await);
     let ReplyOutcome::Deferred { detail, .. } = ended else { panic!("{ended:?}") };
     assert_eq!(detail, said);
@@ -160,7 +193,7 @@ async fn a_call_may_take_as_long_as_its_step_allows() {
     let one = AgentInstance::new([], (40 * SECOND, Ok(Value::Null)));
     let complete_by = one.ports.clock.now() + 300 * SECOND;
     let request = StepRequest { complete_by, call_within_ms: 100_000, ..one.request("t", 1) };
-    assert_eq!(outcome(one.deliver(&request, false, 115 * SECOND).await), completed());
+    assert_eq!(outcome(one.deliver(&request, 0, 115 * SECOND).await), completed());
     assert_eq!(one.service.take_calls(), 1);
 }
 

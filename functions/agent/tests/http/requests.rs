@@ -65,6 +65,26 @@ async fn a_request_has_an_idempotency_key_a_traceparent_and_the_configured_heade
 }
 
 #[tokio::test]
+async fn a_service_gets_the_idempotency_key_in_the_header_and_the_form_that_it_reads() {
+    let remote = TestServer::start(|| respond(204, "")).await;
+    let settings = HttpSettings::new(remote.base_url.parse().unwrap());
+    let key_format = "X-Agent-Key/uuid".parse().unwrap();
+    let service = HttpService::new(HttpSettings { key_format, ..settings }).unwrap();
+    for (of_request, name, chars) in [
+        (json!(null), "x-agent-key", 36),
+        (json!({ "header": "Cko-Idempotency-Key" }), "cko-idempotency-key", 36),
+        (json!({ "form": "hash64" }), "x-agent-key", 64),
+        (json!({ "form": "full" }), "x-agent-key", "order-1/charge/do".len()),
+    ] {
+        let key_format = serde_json::from_value(of_request).unwrap();
+        output_of(&service, &StepRequest { key_format, ..get("/") }, None).await.unwrap();
+        let received = remote.received.lock().unwrap().pop().unwrap();
+        assert_eq!(received.headers[name].len(), chars, "{name}");
+        assert!(!received.headers.contains_key("idempotency-key"));
+    }
+}
+
+#[tokio::test]
 async fn a_configured_content_type_replaces_that_of_json() {
     let remote = TestServer::start(|| respond(200, "{}")).await;
     let headers = r#"{ "content-type": "application/x-amz-json-1.0" }"#;
@@ -118,7 +138,7 @@ async fn an_invalid_request_is_permanent_and_not_sent() {
     let odd_key = StepRequest { idempotency_key: "a\nb".to_owned(), ..get("/") };
     assert_eq!(
         output_of(&remote.service(), &odd_key, None).await,
-        permanent("the request cannot be built")
+        permanent("the request cannot be built: failed to parse header value")
     );
     assert_eq!(remote.request_count(), 0);
 }

@@ -148,11 +148,13 @@ pub(crate) fn get(path: &str) -> StepRequest {
         responses: ResponseOverrides::NONE,
         exclusive: false,
         may_have_run: false,
+        callback: false,
         agent: "payment".parse().unwrap(),
         method: HttpMethod::Get,
         path: path.to_owned(),
         body: None,
         auth: None,
+        key_format: None,
         output: None,
         incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
         tenant: None,
@@ -182,7 +184,7 @@ pub(crate) fn unusable_response(reason: &str) -> Result<Value, CallFault> {
 
 /// A connection fault, or a 5xx status without `Retry-After`.
 pub(crate) fn transient(reason: &str) -> Result<Value, CallFault> {
-    let may_have_run = reason != "no connection";
+    let may_have_run = !reason.starts_with("no connection");
     Err(CallFault::Transient {
         reason: reason.to_owned(),
         retry_after: None,

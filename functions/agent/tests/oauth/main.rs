@@ -204,7 +204,8 @@ async fn an_unreachable_token_endpoint_is_a_transient_fault() {
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}/token", held.local_addr().unwrap());
     let service = server.service(json!({ "token_url": url }));
-    let fault = transient("OAuth token endpoint: no connection", None);
+    let reason = "OAuth token endpoint: no connection: the port refuses connections";
+    let fault = transient(reason, None);
     assert_eq!(call(&service).await, Err(fault));
 }
 
@@ -262,8 +263,9 @@ async fn a_signed_call_needs_no_token() {
 async fn a_custom_ca_is_trusted_for_the_service_and_for_the_token_endpoint() {
     let server = Server::with_tls().await;
     let service = server.service(json!({}));
-    let no_token = transient("OAuth token endpoint: no connection", None);
-    assert_eq!(call(&service).await, Err(no_token.clone()));
+    let unknown = "no connection: the certificate is from an unknown authority";
+    let no_token = transient(&format!("OAuth token endpoint: {unknown}"), None);
+    assert_eq!(call(&service).await, Err(no_token));
     let ca: CaBundle = format!("{CERTIFICATE}\n{CA}").parse().unwrap();
     let trusting = Credentials { ca: Some(ca), ..server.credentials(json!({})) };
     service.set_credentials(trusting.clone()).unwrap();
@@ -271,7 +273,7 @@ async fn a_custom_ca_is_trusted_for_the_service_and_for_the_token_endpoint() {
     assert_eq!(server.calls(), ["Bearer token-1"]);
     // The token is kept, but no connection of the former client.
     service.set_credentials(server.credentials(json!({}))).unwrap();
-    assert_eq!(call(&service).await, Err(transient("no connection", None)));
+    assert_eq!(call(&service).await, Err(transient(unknown, None)));
     service.set_credentials(trusting).unwrap();
     call(&service).await.unwrap();
     assert_eq!(server.token_request_count(), 1);

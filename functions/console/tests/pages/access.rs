@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{Method, Request, StatusCode},
 };
-use steward_console::{Console, caller::Caller, routes, routes_for};
+use steward_console::{Console, caller::ConsoleCaller, routes, routes_for};
 use tower::ServiceExt;
 
 use crate::test_console::TestConsole;
@@ -22,8 +22,8 @@ const COMMAND_ROUTES: [(Method, &str); 6] = [
     (Method::POST, "/console/dead-letters/q/redrive"),
 ];
 
-fn caller(may_act: bool) -> Caller {
-    Caller { name: "ada".to_owned(), may_act }
+fn caller(may_act: bool) -> ConsoleCaller {
+    ConsoleCaller { name: "ada".to_owned(), may_act }
 }
 
 async fn new_console() -> Console {

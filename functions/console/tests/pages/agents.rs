@@ -39,7 +39,7 @@ async fn an_agent_is_shown_with_its_breaker_queue_and_last_reply() {
     console.publish(workflow("parcel", &["a"])).await;
     let until = Timestamp::now() + SignedDuration::from_secs(60);
     let state = BreakerState::Open { until, open_for_ms: 60_000, reason: "503 <down>".to_owned() };
-    let breaker = Breaker { state, unpublished: Vec::new() };
+    let breaker = Breaker { state, ..Breaker::default() };
     save(&console, SharedRecordKind::Breaker, "a", 1, serde_json::to_value(breaker).unwrap()).await;
     let at = Timestamp::now() - SignedDuration::from_mins(4);
     let reply = AgentSighting { at, waited_ms: Some(2_500) };

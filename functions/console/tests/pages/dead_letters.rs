@@ -64,7 +64,7 @@ impl TestConsole {
 }
 
 fn wake(task_id: &str) -> String {
-    let wake = Wake { task_id: task_id.parse().unwrap(), cause: WakeCause::Waited };
+    let wake = Wake::new(task_id.parse().unwrap(), WakeCause::Waited);
     serde_json::to_string(&SchedulerMessage::Wake(wake)).unwrap()
 }
 

@@ -57,7 +57,7 @@ async fn each_problem_is_shown_with_a_link() {
     console.create(&task("o-2", &json!({ "due": in_seconds(-600) }))).await;
     let until = Timestamp::now() + SignedDuration::from_secs(60);
     let open = BreakerState::Open { until, open_for_ms: 60_000, reason: "503".to_owned() };
-    let body = serde_json::to_value(Breaker { state: open, unpublished: Vec::new() }).unwrap();
+    let body = serde_json::to_value(Breaker { state: open, ..Breaker::default() }).unwrap();
     let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "a".to_owned() };
     save_shared(&console, &SharedRecord { key, revision: 1, body, expires_at: None }).await;
     let sqs = Client::new(&console.aws.sdk_config());

@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::Value;
 use steward_aws::{AwsPorts, Config};
-use steward_console::{Console, caller::Caller, config::Links, routes};
+use steward_console::{Console, caller::ConsoleCaller, config::Links, routes};
 use steward_core::definition::workflow::Workflow;
 use steward_emulator::{
     embedded::EmbeddedAws,
@@ -69,7 +69,7 @@ impl TestConsole {
             ..Links::default()
         };
         let console = Console { ports: ports.clone(), links: Arc::new(links) };
-        let caller = Caller { name: "ada".to_owned(), may_act };
+        let caller = ConsoleCaller { name: "ada".to_owned(), may_act };
         Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
     }
 

@@ -1,7 +1,7 @@
 //! Checks of templates: their syntax, and the names and outputs that their expressions read.
 
 use super::checker::Checker;
-use crate::{expression::template::Template, limits, model::names::StepName};
+use crate::{expression::template::Template, hint, limits, model::names::StepName};
 
 /// The names that every expression of a step may use.
 const NAMES_AVAILABLE_EVERYWHERE: [&str; 2] = ["input", "task"];
@@ -21,6 +21,7 @@ pub(super) struct TemplateLocation<'p> {
 fn availability(name: &str) -> &'static str {
     match name {
         "item" => "in a step with `for_each`, in its request, input and undo",
+        "request" => "in the request of a step with an `agent`, or of its undo",
         "callback" => "in a step with `callback`, in its request",
         "response" => "in the `output` of a step with an `agent`",
         _ => "in a `trigger`, and in `wait.event.key`",
@@ -72,22 +73,27 @@ impl Checker<'_> {
 
     /// Checks the `output` of a step. The agent evaluates it, and knows only the response.
     pub(super) fn check_output(&mut self, output: &Template, at: &str) {
-        self.check_syntax(output, at);
+        self.check_of_response(output, at);
         let bytes = output.source().to_string().len();
         let max = limits::OUTPUT_TEMPLATE_BYTES_MAX;
         if bytes > max {
             self.report(at, format!("{bytes} bytes of JSON; the limit is {max}"));
         }
-        for (inside, reads) in output.required_values_by_location() {
+        if output.required_values().names.is_empty() && output.problems().is_empty() {
+            let hint = Some("for example `${ response.body.id }`".to_owned());
+            self.report_with_hint(at, "does not use `response`", hint);
+        }
+    }
+
+    /// Checks a template that may read only the response.
+    pub(super) fn check_of_response(&mut self, template: &Template, at: &str) {
+        self.check_syntax(template, at);
+        for (inside, reads) in template.required_values_by_location() {
             let others = reads.names.iter().copied().filter(|name| *name != "response");
             for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
                 let message = format!("`{name}` is not available here: only `response` is");
                 self.report(format!("{at}{inside}"), message);
             }
-        }
-        if output.required_values().names.is_empty() && output.problems().is_empty() {
-            let hint = Some("for example `${ response.body.id }`".to_owned());
-            self.report_with_hint(at, "does not use `response`", hint);
         }
     }
 
@@ -116,9 +122,17 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks what does not depend on the place of a template: its syntax, and the fields that it reads.
     pub(super) fn check_syntax(&mut self, template: &Template, at: &str) {
         for (inside, problem) in template.problems() {
             self.report_with_hint(format!("{at}{inside}"), problem.to_string(), problem.hint());
+        }
+        for (inside, (name, known), field) in template.unknown_fields() {
+            let list: Vec<_> = known.iter().map(|field| format!("`{field}`")).collect();
+            let message = format!("`{name}` has no `{field}`, only {}", list.join(", "));
+            let meant = hint::closest_match(&field, known.iter().copied());
+            let hint = meant.map(|meant| format!("did you mean `{meant}`?"));
+            self.report_with_hint(format!("{at}{inside}"), message, hint);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Compiles a JSON Schema into rules. The time and memory that this takes are proportional to the size of the schema.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -10,6 +10,9 @@ use serde_json::{Map, Number, Value};
 
 use super::{number::Decimal, patterns::Patterns};
 use crate::limits;
+
+/// The value of `$schema`: the draft of the schemas that are accepted and generated.
+pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Keywords of JSON Schema that are not supported, and what to write instead. All other unknown keywords are annotations.
 const REFUSED: [(&str, &str); 11] = [
@@ -203,9 +206,6 @@ impl<'a> Compiler<'a> {
         let Some(keywords) = schema.as_object() else {
             return Err(self.at(id, "", "a schema is an object, `true` or `false`"));
         };
-        if id != 0 && names_itself(keywords) {
-            return Err("a subschema has an `$id`: only the whole schema may".to_owned());
-        }
         let mut rules = vec![];
         for (keyword, value) in keywords {
             if let Some((_, advice)) = REFUSED.iter().find(|(refused, _)| refused == keyword) {
@@ -232,7 +232,19 @@ impl<'a> Compiler<'a> {
         value: &'a Value,
     ) -> Result<Option<Rule>, Problem> {
         let sibling = |name: &'a str| keywords.get(name).map(|value| (name, value));
+        let needs = |other: &str| match keywords.contains_key(other) {
+            true => Ok(None),
+            false => Err(here(&format!("it has no effect without `{other}`"))),
+        };
         Ok(Some(match keyword {
+            "$schema" if text(value)?.trim_end_matches('#') == DIALECT => return Ok(None),
+            "$schema" => return Err(here(&format!("write `{DIALECT}`, or leave it out"))),
+            "$id" if id != 0 => return Err(here("only the whole schema may have an `$id`")),
+            "$defs" | "definitions" => {
+                return self.named_schemas(id, keyword, value).map(|_| None);
+            }
+            "then" | "else" => return needs("if"),
+            "minContains" | "maxContains" => return needs("contains"),
             "$ref" => Rule::Reference(self.reference(id, value)?),
             "type" => Rule::Types(types(value)?),
             "enum" => Rule::OneOfValues(list(value)?.clone()),
@@ -347,7 +359,9 @@ impl<'a> Compiler<'a> {
         let reference = text(reference)?;
         let whole = |text| Err(Problem::Whole(text));
         let Some(pointer) = reference.strip_prefix('#') else {
-            return whole("it refers to an external schema".to_owned());
+            return whole(format!(
+                "the reference `{reference}` is not one within the schema: write `#` or `#/$defs/NAME`"
+            ));
         };
         if !pointer.is_empty() && !pointer.starts_with('/') {
             return whole(format!(
@@ -363,7 +377,7 @@ impl<'a> Compiler<'a> {
         let above = pointer.match_indices('/').skip(1);
         let mut above =
             above.filter_map(|(end, _)| self.root.pointer(pointer.get(..end)?)?.as_object());
-        if above.any(names_itself) {
+        if above.any(|schema| schema.get("$id").is_some_and(Value::is_string)) {
             return whole(format!("the reference `{reference}` leads into a schema with an `$id`"));
         }
         Ok(self.node(schema, (id, "$ref", ""))?)
@@ -429,7 +443,12 @@ fn text(value: &Value) -> Result<&str, Problem> {
 
 fn texts(value: &Value) -> Result<Vec<String>, Problem> {
     let list = value.as_array().ok_or_else(|| here("it is not a list of texts"))?;
-    list.iter().map(|name| Ok(text(name)?.to_owned())).collect()
+    let mut seen = HashSet::new();
+    let names = list.iter().map(|name| match text(name)? {
+        name if seen.insert(name) => Ok(name.to_owned()),
+        name => Err(here(&format!("{} is twice in the list", shortened(&name.into())))),
+    });
+    names.collect()
 }
 
 fn number(value: &Value) -> Result<Number, Problem> {
@@ -479,11 +498,6 @@ pub(super) fn shortened(value: &Value) -> String {
         return text;
     }
     text.chars().take(limits::NAME_CHARS_MAX).chain(['…']).collect()
-}
-
-/// Whether references inside of the schema are relative to itself.
-fn names_itself(keywords: &Map<String, Value>) -> bool {
-    ["$id", "id"].into_iter().any(|key| keywords.get(key).is_some_and(Value::is_string))
 }
 
 /// How deep subschemas nest that are checked against one value.

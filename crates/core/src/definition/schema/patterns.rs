@@ -16,7 +16,7 @@ use regex_automata::{
         dfa::{Cache, Config, DFA},
     },
     nfa::thompson,
-    util::{start, syntax},
+    util::start,
 };
 
 use crate::limits;
@@ -49,10 +49,14 @@ impl Patterns {
                 limits::SCHEMA_PATTERNS_TEXT_BYTES_MAX
             ));
         }
-        let invalid = || format!("the pattern `{}` is no regular expression", shown(pattern));
-        let translated = jsonschema_regex::to_rust_regex(pattern).map_err(|()| invalid())?;
-        let builder =
-            RegexBuilder::new(&translated).crlf(true).size_limit(PATTERN_BYTES_MAX).build();
+        let invalid =
+            || format!("the pattern `{}` is no regular expression of ECMAScript", shown(pattern));
+        let supported = with_rusts_dots(pattern)?;
+        if !jsonschema_regex::is_valid_ecma_regex(pattern) {
+            return Err(invalid());
+        }
+        let translated = jsonschema_regex::to_rust_regex(&supported).map_err(|()| invalid())?;
+        let builder = RegexBuilder::new(&translated).size_limit(PATTERN_BYTES_MAX).build();
         let compiled = builder.map(Arc::new).map_err(|error| {
             let is_large = matches!(error, regex::Error::CompiledTooBig(_));
             if is_large { too_complex(pattern) } else { invalid() }
@@ -99,11 +103,65 @@ fn too_complex(pattern: &str) -> String {
     )
 }
 
+/// `pattern`, but a dot matches in Rust what it matches in ECMAScript: no end of a line.
+///
+/// # Errors
+/// ECMAScript refuses the pattern, or means something that Rust does not support.
+fn with_rusts_dots(pattern: &str) -> Result<String, String> {
+    let mut translated = String::with_capacity(pattern.len());
+    let mut in_class = false;
+    let mut rest = pattern.chars();
+    loop {
+        if let Some(advice) = advice(rest.as_str(), in_class) {
+            return Err(format!("the pattern `{}` is not supported: {advice}", shown(pattern)));
+        }
+        match rest.next() {
+            None => return Ok(translated),
+            Some('.') if !in_class => translated.push_str("[^\\n\\r\\u{2028}\\u{2029}]"),
+            Some('\\') => translated.extend(std::iter::once('\\').chain(rest.next())),
+            Some(other) => {
+                in_class = other == '[' || (in_class && other != ']');
+                translated.push(other);
+            }
+        }
+    }
+}
+
+/// What to write instead of the start of `rest`, if ECMAScript refuses it, or Rust reads it otherwise.
+fn advice(rest: &str, in_class: bool) -> Option<&'static str> {
+    let mut chars = rest.chars();
+    let [first, second, third, fourth] = std::array::from_fn(|_| chars.next());
+    Some(match (first?, second?, third, fourth) {
+        ('\\', 'A', ..) => "write `^` instead of `\\A`",
+        ('\\', 'z' | 'Z', ..) => "write `$` instead of `\\z`",
+        ('\\', '<' | '>', ..) => "write `<` and `>` without a `\\`",
+        ('\\', '0', ..) => "write `\\x00` instead of `\\0`",
+        ('\\', '1'..='9' | 'k', ..) => "back-references would not be matched in linear time",
+        ('\\', 'x', Some('{'), _) => "write `\\u{61}` instead of `\\x{61}`",
+        ('\\', 'u', Some('D' | 'd'), Some('8'..='9' | 'A'..='F' | 'a'..='f')) => {
+            "write `\\u{1F600}` instead of `\\uD83D\\uDE00`"
+        }
+        ('\\', 'p' | 'P', Some(letter), _) if letter != '{' => "write `\\p{L}` instead of `\\pL`",
+        _ if in_class => return None,
+        ('[', ']', ..) | ('[', '^', Some(']'), _) => "a class must list at least one character",
+        ('(', '?', Some('=' | '!'), _) | ('(', '?', Some('<'), Some('=' | '!')) => {
+            "look-around would not be matched in linear time"
+        }
+        ('(', '?', Some('P'), _) => "write `(?<name>a)` instead of `(?P<name>a)`",
+        ('(', '?', Some('i' | 'm' | 's' | '-'), _) => {
+            "write `[Aa]` instead of flags such as `(?i)a`"
+        }
+        ('*' | '+' | '?', '+', ..) => {
+            "write one `+`: matching never goes back, so `++` means nothing"
+        }
+        _ => return None,
+    })
+}
+
 /// The bytes of the automata that match `pattern` from either end. `None` if they are more than `max`, or there are none.
 fn automaton_bytes(pattern: &str, max: usize) -> Option<usize> {
     let config = Config::new().cache_capacity(max).minimum_cache_clear_count(Some(0));
     let regex = regex_automata::hybrid::regex::Regex::builder()
-        .syntax(syntax::Config::new().crlf(true))
         .thompson(thompson::Config::new().nfa_size_limit(Some(max)))
         .dfa(config)
         .build(pattern)

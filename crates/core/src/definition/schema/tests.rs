@@ -33,7 +33,31 @@ fn errors_of_an_input_do_not_contain_its_values() {
 fn an_invalid_schema_is_reported() {
     for (schema, problem) in [
         (json!({ "type": "objekt" }), "/type: \"objekt\" is not one of the types array, boolean,"),
-        (json!({ "$ref": "https://example.com/x.json" }), "it refers to an external schema"),
+        (
+            json!({ "$ref": "https://example.com/x.json" }),
+            "the reference `https://example.com/x.json` is not one within the schema: write `#` or",
+        ),
+        (
+            json!({ "$id": "https://a.example/", "$ref": "https://a.example/" }),
+            "the reference `https://a.example/` is not one within",
+        ),
+        (
+            json!({ "$schema": "http://json-schema.org/draft-07/schema#" }),
+            "/$schema: write `https://json-schema.org/draft/2020-12/schema`, or leave",
+        ),
+        (json!({ "then": false }), "/then: it has no effect without `if`"),
+        (json!({ "else": false }), "/else: it has no effect without `if`"),
+        (json!({ "minContains": 1 }), "/minContains: it has no effect without `contains`"),
+        (json!({ "maxContains": 1 }), "/maxContains: it has no effect without `contains`"),
+        (
+            json!({ "$defs": { "a": { "type": "objekt" } } }),
+            "/$defs/a/type: \"objekt\" is not one of the types",
+        ),
+        (json!({ "required": ["a", "b", "a"] }), "/required: \"a\" is twice in the list"),
+        (
+            json!({ "dependentRequired": { "a": ["b", "b"] } }),
+            "/dependentRequired: \"b\" is twice in the list",
+        ),
         (json!({ "pattern": "(" }), "the pattern `(` is no regular expression"),
         (
             json!({ "properties": { "a": { "minLength": -1 } } }),
@@ -54,7 +78,7 @@ fn an_invalid_schema_is_reported() {
             json!({ "$ref": "#/anyOf/00", "anyOf": [true] }),
             "the reference `#/anyOf/00` leads nowhere",
         ),
-        (json!({ "$ref": "#/$defs", "$defs": 1 }), "/$ref: a schema is an object"),
+        (json!({ "$ref": "#/x", "x": 1 }), "/$ref: a schema is an object"),
         (json!([]), "a schema is an object, `true` or `false`"),
     ] {
         let reported_problem = PayloadSchema::new(schema).problem().unwrap();
@@ -183,7 +207,7 @@ fn schemas_that_may_cost_too_much_are_refused() {
         (json!({ "$ref": "#a" }), Some("the reference `#a` is not a path: write `#/$defs/NAME`")),
         (
             json!({ "not": { "$id": "https://a.example/" } }),
-            Some("a subschema has an `$id`: only the whole schema may"),
+            Some("/not/$id: only the whole schema may have an `$id`"),
         ),
         (
             json!({ "$ref": "#/$defs/a/not", "$defs": { "a": { "$id": "https://a.example/", "not": {} } } }),
@@ -210,17 +234,30 @@ fn a_long_list_of_prices_is_checked_against_a_fraction() {
 }
 
 #[test]
-fn formats_and_content_are_annotations_in_every_draft() {
-    for draft in
-        ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
+fn formats_and_content_are_annotations() {
+    for (keyword, value) in [
+        ("format", "email"),
+        ("contentMediaType", "application/json"),
+        ("contentEncoding", "base64"),
+        ("id", "https://a.example/"),
+    ] {
+        let schema = json!({ "$schema": DIALECT, "not": { "not": { keyword: value } } });
+        assert_eq!(validate(schema, json!("{ ")), Ok(()), "{keyword}");
+    }
+}
+
+#[test]
+fn a_property_may_have_the_name_of_a_keyword() {
+    for name in ["$id", "$anchor", "$defs", "$ref", "$schema", "dependencies", "id", "then", "type"]
     {
-        for (keyword, value) in [
-            ("format", "email"),
-            ("contentMediaType", "application/json"),
-            ("contentEncoding", "base64"),
-        ] {
-            let schema = json!({ "$schema": draft, keyword: value });
-            assert_eq!(validate(schema, json!("{ ")), Ok(()), "{keyword} of {draft}");
+        let schema = json!({
+            "properties": { name: { "properties": { "a": { "type": "null" } } } },
+            "patternProperties": { "^b$": { "$ref": format!("#/properties/{name}/properties/a") } },
+            "required": [name],
+        });
+        assert_eq!(validate(schema.clone(), json!({ name: { "a": null }, "b": null })), Ok(()));
+        for wrong in [json!({}), json!({ name: { "a": 1 } }), json!({ name: 1, "b": 1 })] {
+            assert!(validate(schema.clone(), wrong.clone()).is_err(), "{name}: {wrong}");
         }
     }
 }
@@ -236,8 +273,65 @@ fn a_repeated_pattern_is_compiled_once() {
 
 #[test]
 fn a_dot_matches_no_end_of_a_line() {
-    for end in ["\n", "\r"] {
+    for end in ["\n", "\r", "\u{2028}", "\u{2029}"] {
         assert!(validate(json!({ "pattern": "^.$" }), json!(end)).is_err(), "{end:?}");
+    }
+    for (pattern, text) in [("^.$", "\u{2027}"), ("^[.]$", "."), ("^\\.$", "."), ("^[a\\].]$", ".")]
+    {
+        let pattern = json!({ "pattern": pattern });
+        assert_eq!(validate(pattern.clone(), json!(text)), Ok(()));
+        let is_any = text != ".";
+        assert_eq!(validate(pattern, json!("x")).is_ok(), is_any);
+    }
+}
+
+#[test]
+fn patterns_are_those_of_ecmascript() {
+    let linear = "would not be matched in linear time";
+    for (pattern, advice) in [
+        ("(?i)a", "write `[Aa]` instead of flags"),
+        ("(?s-i:a)", "write `[Aa]` instead of flags"),
+        ("a++", "write one `+`"),
+        ("^\\d*+$", "write one `+`"),
+        ("a\\z", "write `$` instead"),
+        ("\\Aa", "write `^` instead"),
+        ("\\x{61}", "write `\\u{61}` instead"),
+        ("[\\x{61}]", "write `\\u{61}` instead"),
+        ("\\pL", "write `\\p{L}` instead"),
+        ("[^\\PL]", "write `\\p{L}` instead"),
+        ("(?P<name>a)", "write `(?<name>a)` instead"),
+        ("\\<a\\>", "write `<` and `>` without"),
+        ("a\\0", "write `\\x00` instead"),
+        ("\\uD83D\\uDE00", "write `\\u{1F600}` instead"),
+        ("a[]b", "a class must list"),
+        ("[^]", "a class must list"),
+        ("(a)\\1", &format!("back-references {linear}")),
+        ("(?<a>b)\\k<a>", &format!("back-references {linear}")),
+        ("(?=a)", &format!("look-around {linear}")),
+        ("(?!a)", &format!("look-around {linear}")),
+        ("(?<=a)b", &format!("look-around {linear}")),
+        ("(?<!a)b", &format!("look-around {linear}")),
+    ] {
+        let problem = PayloadSchema::new(json!({ "pattern": pattern })).problem().unwrap();
+        let start = format!("the pattern `{pattern}` is not supported: {advice}");
+        assert!(problem.starts_with(&start), "{problem}");
+    }
+    for pattern in ["a{2}+", "a{,2}", "a}", "(?x)a", "\\a", "[\\d-z]", "\\p{^L}", "[z-a]"] {
+        let problem = PayloadSchema::new(json!({ "pattern": pattern })).problem().unwrap();
+        assert_eq!(
+            problem,
+            format!("the pattern `{pattern}` is no regular expression of ECMAScript")
+        );
+    }
+    for (pattern, text) in [
+        ("^(?:a|b)+?$", "ab"),
+        ("^(?<name>a)\\u{61}+\\p{Lu}+$", "aaAÄ"),
+        ("^\\++[++(?=]$", "++="),
+        ("^\\\\A$", "\\A"),
+        ("^\\uD7A3\\x61\\cJ$", "\u{D7A3}a\n"),
+        ("^[[a&&]$", "["),
+    ] {
+        assert_eq!(validate(json!({ "pattern": pattern }), json!(text)), Ok(()), "{pattern}");
     }
 }
 

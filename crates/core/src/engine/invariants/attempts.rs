@@ -11,10 +11,11 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::{CommandAction, ReceivedCommand},
+        earlier_key::EarlierKey,
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepState},
-        task::ProcessState,
+        task::{ProcessState, Task},
         time::later,
     },
 };
@@ -25,6 +26,7 @@ pub(super) fn check(decision: &Decision<'_>) -> Result<(), ViolatedInvariant> {
         let subject = || format!("{} {} #{}", change.action.name(), change.part, change.number());
         let attempt =
             AttemptId { step: change.part.clone(), action: change.action, number: change.number() };
+        require(subject, &limit_invariants(decision, &change))?;
         require(subject, &begin_invariants(decision, &change, requested.contains(&attempt)))?;
         require(subject, &abandon_invariants(decision, &change))?;
         require(subject, &deadline_invariants(decision, &change))?;
@@ -48,22 +50,33 @@ fn begin_invariants(
     decision: &Decision<'_>,
     change: &PartChange<'_>,
     requested: bool,
-) -> [(&'static str, bool); 6] {
+) -> [(&'static str, bool); 5] {
     let PartChange { part, action, step, old, new } = change;
     let (number, begins) = (change.number(), change.begins());
     let state = old.map(|old| &old.state);
     // Another agent may still have a delivery of a deferred request: the attempt runs again.
     let goes_on = number == change.old_number()
         && state.is_some_and(|old| old.is_running() || old.deferred_by().is_some());
-    // After a certain refusal the request to the next agent starts at once, although the refused attempt was awaited.
+    // After a certain refusal the request to the next agent starts at once, and after an unknown outcome the next attempt may,
+    // although the attempt was awaited.
     let is_refused = matches!(decision.event, Event::ReplyReceived(reply)
-            if reply.step == *part
-                && matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. }));
+    if reply.step == *part
+        && matches!(
+            reply.outcome,
+            ReplyOutcome::Deferred { certain: true, .. } | ReplyOutcome::Unknown { .. }
+        ));
     // An operator may let a step wait anew for its event. Nothing is called.
     let waits_anew = step.awaits_event() && matches!(decision.event, Event::CommandReceived(_));
-    let needs_none_before = begins && !is_refused && !waits_anew;
-    let input = decision.after.progress(part, Action::Do).map(|run| &run.input_edit_id);
-    let is_first_undo = *action == Action::Undo && old.is_none() && begins;
+    // The undo of the next key begins when that of the one before has completed.
+    let is_of_next_key =
+        *action == Action::Undo && old.is_some_and(|old| old.key_since != new.key_since);
+    let needs_none_before = begins && !is_refused && !waits_anew && !is_of_next_key;
+    let record = decision.after.record(part);
+    let is_undone = |key: &&EarlierKey| Some(key.since) == new.key_since;
+    let key = record.and_then(|record| record.earlier.iter().find(is_undone));
+    let run = record.map(|record| &record.forward.input_edit_id);
+    let input = key.map(|key| &key.input_edit_id).or(run);
+    let is_first_undo = *action == Action::Undo && begins && (old.is_none() || is_of_next_key);
     [
         (
             "attempt numbers increase by at most one",
@@ -74,12 +87,38 @@ fn begin_invariants(
             !new.state.is_running() || goes_on || requested,
         ),
         ("one attempt at a time", !state.is_some_and(is_awaited) || !needs_none_before),
-        ("nothing begins in a paused task", !begins || decision.after.paused_at.is_none()),
         (
             "an attempt begins before its deadline",
             !begins || awaited_by(&new.state) > Some(decision.context.now),
         ),
-        ("an undo uses the input of its step", !is_first_undo || input == Some(&new.input_edit_id)),
+        ("an undo uses the input of its key", !is_first_undo || input == Some(&new.input_edit_id)),
+    ]
+}
+
+/// Until when attempts begin.
+fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'static str, bool); 3] {
+    let PartChange { action, step, old, new, .. } = change;
+    let Decision { before, after, event, context, .. } = decision;
+    let begins_before = |time| new.give_up_at.is_none_or(|limit| time < limit);
+    let until = new.state.waiting_until();
+    let waits = until.filter(|_| old.is_none_or(|old| old.state.waiting_until() != until));
+    let is_paused = before.paused_at.is_some() || after.paused_at.is_some();
+    let after = step.action(*action).and_then(|definition| definition.recovery.give_up_after);
+    let limit = old.and_then(|old| old.give_up_at).or(after.map(|after| later(context.now, after)));
+    let commanded = matches!(event, Event::CommandReceived(_));
+    [
+        (
+            "no attempt begins after the time limit of its part",
+            !change.begins() || begins_before(context.now),
+        ),
+        (
+            "a time limit counts from the first attempt",
+            !change.begins() || commanded || new.give_up_at == limit,
+        ),
+        (
+            "no wait begins that ends after the time limit of its part",
+            is_paused || waits.is_none_or(begins_before),
+        ),
     ]
 }
 
@@ -101,7 +140,8 @@ fn abandon_invariants(
     let was_running = old.is_some_and(|old| old.state.is_running());
     // When an undo starts, only agents and callbacks of a point of no return are still awaited.
     let is_dropped = turns && !is_overdue && (!was_running || step.runs_child() || awaits_event);
-    let is_silent = swept && by.is_some() && !is_dropped && !before.process_state.has_stopped();
+    let is_supervised = !before.process_state.has_stopped() || before.goes_on();
+    let is_silent = swept && by.is_some() && !is_dropped && is_supervised;
     let failures = old.map_or(0, |old| old.failure_count);
     let was_undoing = before.process_state == ProcessState::Undoing;
     let wanted = !was_undoing || *action == Action::Undo;
@@ -113,6 +153,8 @@ fn abandon_invariants(
     });
     let again = repeatable && wanted && new.failure_count < allowed;
     let ended = !was_undoing && (undoes || after.process_state.has_stopped());
+    let has_limit = old.is_some_and(|old| old.give_up_at.is_some());
+    let is_out_of_time = has_limit && new.state.is_failed();
     let keeps_callback = step.definition.point_of_no_return
         && old.is_some_and(|old| old.state.awaiting_callback().is_some());
     [
@@ -134,7 +176,7 @@ fn abandon_invariants(
         ("a silent attempt is one failure", !is_silent || new.failure_count == failures + 1),
         (
             "a silent step is repeated as its policy allows",
-            !is_silent || new.state.is_failed() != again || ended,
+            !is_silent || new.state.is_failed() != again || ended || is_out_of_time,
         ),
     ]
 }
@@ -144,7 +186,9 @@ fn deadline_invariants(
     decision: &Decision<'_>,
     change: &PartChange<'_>,
 ) -> [(&'static str, bool); 2] {
-    let StepState::AwaitingCallback { complete_by, answer_by, .. } = change.new.state else {
+    let (StepState::AwaitingCallback { complete_by, answer_by, .. }, Some(callback)) =
+        (&change.new.state, change.step.callback())
+    else {
         return [("", true); 2];
     };
     let now = decision.context.now;
@@ -156,27 +200,25 @@ fn deadline_invariants(
                 Event::CallbackReceived { outcome: CallbackOutcome::Heartbeat, step, .. }
                     if *step == change.part);
         return [
-            ("the deadline of a callback does not change", *last == answer_by),
+            ("the deadline of a callback does not change", last == answer_by),
             (
                 "only a heartbeat extends the time to the next",
-                *by == complete_by || is_heartbeat && *by <= later(complete_by, skew),
+                by == complete_by || is_heartbeat && *by <= later(*complete_by, skew),
             ),
         ];
     }
-    let Some(callback) = change.step.callback() else {
-        return [("only a step with a callback awaits one", false); 2];
-    };
     let last = later(now, callback.within).min(decision.after.complete_by);
+    let last = change.new.give_up_at.map_or(last, |limit| limit.min(last));
     let first = callback.heartbeat.map_or(last, |every| later(now, every).min(last));
     [
-        ("the deadline of a callback is as defined", answer_by == last),
-        ("the deadline of the first heartbeat is as defined", complete_by == first),
+        ("the deadline of a callback is as defined", *answer_by == last),
+        ("the deadline of the first heartbeat is as defined", *complete_by == first),
     ]
 }
 
 fn sweeps_all_overdue(decision: &Decision<'_>) -> bool {
     *decision.event != Event::Swept
-        || decision.before.process_state.has_stopped()
+        || decision.before.process_state.has_stopped() && !decision.before.goes_on()
         || decision.after.action_spans().all(|(.., progress)| {
             awaited_by(&progress.state).is_none_or(|by| !decision.context.is_past(by))
         })
@@ -191,8 +233,6 @@ fn wait_invariants(
     let Decision { before, after, event, context, .. } = decision;
     let until = new.state.waiting_until();
     let over = before.progress(part, Action::Do).and_then(|old| old.state.waiting_until());
-    let skew = context.timing.clock_skew;
-    let soon = if **event == Event::Wake { later(context.now, skew) } else { context.now };
     let command = match event {
         Event::CommandReceived(ReceivedCommand { command, .. }) => Some(&command.action),
         Event::Wake
@@ -213,7 +253,7 @@ fn wait_invariants(
     [
         (
             "it ends when it is over, or by a command",
-            !is_completed || command.is_some() || over.is_none_or(|over| over <= soon),
+            !is_completed || command.is_some() || over.is_none_or(|over| over <= context.now),
         ),
         (
             "neither a resubmit of other steps nor the end of an undo ends it early",
@@ -267,7 +307,7 @@ fn reply_invariants(decision: &Decision<'_>, reply: &StepReply) -> [(&'static st
         && matches!(reply.outcome, ReplyOutcome::Completed { .. })
         && step.is_some_and(|step| step.callback().is_some());
     let awaits = new.is_some_and(|new| new.state.awaiting_callback().is_some());
-    let waits = before.process_state != ProcessState::Undoing
+    let waits = before.direction() == Action::Do
         || step.is_some_and(|step| step.definition.point_of_no_return);
     let may_have_run = action == Action::Do
         && reply.outcome.may_have_run()
@@ -301,7 +341,9 @@ fn callback_invariants(decision: &Decision<'_>, step: &Part) -> [(&'static str, 
     let in_time = (awaited || is_between) && old.is_some_and(|old| old.input_edit_id == *edit);
     // A callback proves that the call took place, because its sender has the token.
     let may_have_run = |of: Option<&Progress>| of.is_some_and(|of| of.may_have_run);
-    let is_news = may_have_run(new) && !may_have_run(old);
+    let earlier = |task: &Task| task.record(step).map(|record| record.earlier.clone());
+    let is_news = may_have_run(new) && !may_have_run(old)
+        || earlier(decision.before) != earlier(decision.after);
     let is_refused =
         matches!(decision.ignored, Some(IgnoreReason::InvalidAnswer | IgnoreReason::NoRoom));
     let is_failure = new.is_some_and(|new| new.state.is_failed() && new.may_have_run);

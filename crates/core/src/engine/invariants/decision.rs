@@ -89,7 +89,13 @@ impl<'a> Decision<'a> {
             progress.state == StepState::Failed { attempt: None }
                 || after.progress(&last, action).is_some()
         };
-        let sends = self.requests().next().is_some();
+        // A request that is sent again belongs to an attempt that another instance may have begun.
+        let begins = |request: &StepRequest| {
+            before
+                .progress(&request.step, request.action)
+                .is_none_or(|progress| progress.state.attempt_count() < request.attempt)
+        };
+        let begins = self.requests().any(begins);
         [
             ("its failure count never decreases", after.failure_count >= before.failure_count),
             ("what was submitted does not change", submitted(before) == submitted(after)),
@@ -99,17 +105,18 @@ impl<'a> Decision<'a> {
                 !before.process_state.has_stopped()
                     || stays
                     || is_requested
-                    || self.ran_after_all(),
+                    || self.ran_after_all()
+                    || self.fails_again(),
             ),
             (
-                "the instance that sends a request holds the lock",
-                !sends || after.locked_by.as_deref() == Some(context.actor),
+                "the instance that begins an attempt holds the lock",
+                !begins || after.locked_by.as_deref() == Some(context.actor),
             ),
             (
-                "a task in Error is due until its alert is recorded as sent",
+                "a task in Error is to be alerted until the alert is recorded as sent",
                 after.process_state != ProcessState::Error
-                    || !(self.ends() || before.due.is_some())
-                    || after.due.is_some()
+                    || !(self.ends() || before.is_alert_due)
+                    || after.is_alert_due
                     || matches!(event, Event::AlertPublished { .. }),
             ),
         ]
@@ -131,6 +138,7 @@ impl<'a> Decision<'a> {
                 | EventData::MessageCorrupt { .. }
                 | EventData::DeadLetterSeen { .. }
                 | EventData::AgentMissing { .. }
+                | EventData::AgentClockWrong { .. }
                 | EventData::OperatorRedrive { .. } => None,
             },
             Effect::Publish(BusEvent::Lifecycle(_))
@@ -189,8 +197,10 @@ impl<'a> Decision<'a> {
     fn due_invariants(&self) -> [(&'static str, bool); 5] {
         let Self { before, after, event, context, .. } = self;
         let (now, timing) = (context.now, context.timing);
-        let due_by =
-            |time| after.process_state.has_stopped() || after.due.is_some_and(|due| due <= time);
+        let due_by = |time| {
+            after.process_state.has_stopped() && !after.goes_on()
+                || after.due.is_some_and(|due| due <= time)
+        };
         let is_active = !after.process_state.has_stopped() && after.paused_at.is_none();
         let is_sent =
             |until: Timestamp| self.wakes().any(|delay| later(now, delay) == until.max(now));
@@ -198,7 +208,10 @@ impl<'a> Decision<'a> {
             let until = progress.state.waiting_until()?;
             let part = span.parts().next()?;
             let old = before.progress(&part, action).and_then(|old| old.state.waiting_until());
-            (old != Some(until) || before.paused_at.is_some()).then_some(until)
+            let is_new = old != Some(until) || before.paused_at.is_some();
+            let has_started = progress.state.newest_attempt().is_some();
+            let goes_on = is_active || has_started && until < after.complete_by;
+            (is_new && goes_on).then_some(until)
         });
         let longest = later(now, limits::QUEUE_DELAY_MAX);
         [
@@ -212,7 +225,7 @@ impl<'a> Decision<'a> {
             ),
             (
                 "a wake is sent for each new wait",
-                !is_active
+                !after.goes_on()
                     || now >= after.complete_by
                     || new_waits.all(|until| until > longest || is_sent(until)),
             ),
@@ -315,6 +328,16 @@ impl<'a> Decision<'a> {
             && end(self.before) != end(self.after)
     }
 
+    /// Whether a step fails in a task in Error: another alert follows, or an undo.
+    fn fails_again(&self) -> bool {
+        let Self { before, after, .. } = self;
+        let turns = before.undo_reason.is_none() && after.undo_reason.is_some();
+        before.process_state == ProcessState::Error
+            && before.goes_on()
+            // Another alert, or a point of no return that may have run and cancels the undo.
+            && (turns || after.process_state == ProcessState::Error)
+    }
+
     /// Whether something is awaited, waits, or may be in progress while the task is undone.
     fn is_busy(&self) -> bool {
         let waits = |(.., progress): (_, _, &Progress)| {
@@ -356,7 +379,7 @@ impl<'a> Decision<'a> {
     }
 
     /// Whether the event reports that a step of a task without an error took effect, or may have, although the task's record
-    /// says otherwise. The task then changes to Error.
+    /// says otherwise. The task then changes to Error, or is undone further.
     fn ran_after_all(&self) -> bool {
         let Self { before, after, .. } = self;
         let step = match self.event {
@@ -386,11 +409,13 @@ impl<'a> Decision<'a> {
         let is_passed =
             |undo: &Option<Progress>| undo.as_ref().is_some_and(|undo| has_passed(&undo.state));
         let shows_effect = !old.forward.may_have_run && new.forward.may_have_run
-            || old.forward.stray_effects != new.forward.stray_effects
+            || old.earlier != new.earlier
             || is_passed(&old.undo) && !is_passed(&new.undo)
             // Its child task was Processed, and another effect came to light.
             || old.forward.child_revision != new.forward.child_revision;
-        after.process_state == ProcessState::Error && shows_effect
+        let is_undone_further = before.process_state == ProcessState::Undone
+            && after.process_state == ProcessState::Undoing;
+        (after.process_state == ProcessState::Error || is_undone_further) && shows_effect
     }
 
     pub(super) fn requests(&self) -> impl Iterator<Item = &StepRequest> {

@@ -90,7 +90,7 @@ fn check_message(decision: &Decision<'_>, effect: &Effect) -> Result<(), Violate
 }
 
 /// When a request may be sent: to an agent, to a child task, or for an event.
-fn request_invariants(decision: &Decision<'_>, attempt: &AttemptId) -> [(&'static str, bool); 10] {
+fn request_invariants(decision: &Decision<'_>, attempt: &AttemptId) -> [(&'static str, bool); 9] {
     let Decision { before, after, event, context, .. } = decision;
     let AttemptId { step: part, action, number } = attempt;
     let (old, new) = (before.progress(part, *action), after.progress(part, *action));
@@ -99,28 +99,32 @@ fn request_invariants(decision: &Decision<'_>, attempt: &AttemptId) -> [(&'stati
     let passed = |name| after.steps.get(name).is_some_and(|of| has_passed(&of.forward.state));
     let step = decision.plan.find(&part.step);
     let commanded = matches!(event, Event::CommandReceived(_));
+    let keys = |task: &Task| task.record(part).map(|record| record.earlier.clone());
+    // The undo of another key of the part, or of one that took effect again.
+    let has_other_key = old.zip(new).is_some_and(|(old, new)| new.key_since != old.key_since);
+    let is_of_next_key = is_undo && (has_other_key || keys(before) != keys(after));
     let may_begin = old.is_none_or(|old| match old.state {
         StepState::Waiting { until, .. } => {
-            until <= later(context.now, context.timing.clock_skew) || commanded
+            until <= later(context.now, context.timing.clock_skew) || commanded || is_of_next_key
         }
         StepState::Running { .. } => true,
         StepState::Failed { .. } => commanded,
-        StepState::AwaitingCallback { .. }
-        | StepState::RunningItems
-        | StepState::Completed { .. }
-        | StepState::Skipped { .. } => false,
+        StepState::Completed { .. } | StepState::Skipped { .. } => is_of_next_key,
+        StepState::AwaitingCallback { .. } | StepState::RunningItems => false,
     });
     let is_new = old.map(|old| old.state.attempt_count()) != Some(*number);
     let is_repeated = new.is_some_and(|new| new.may_have_run);
     [
-        ("nothing is requested after the end of the task", !after.process_state.has_stopped()),
+        (
+            "after the end of the task only what has started goes on, in Error",
+            !after.process_state.has_stopped() || after.goes_on() && (!is_new || *number > 1),
+        ),
         ("the direction of the task is that of its requests", backward == is_undo),
         ("no step is requested once an undo has begun", is_undo || !has_begun_undo(after)),
         (
             "a step starts after its predecessors",
             is_undo || step.is_some_and(|step| step.definition.after.iter().all(passed)),
         ),
-        ("only a saved attempt is requested", is_saved || !is_new),
         ("nothing is requested in a paused task", !is_saved || after.paused_at.is_none()),
         (
             "nothing is requested past the task's complete-by",
@@ -262,6 +266,7 @@ fn event_invariants(decision: &Decision<'_>, event: &OperatorEvent) -> [(&'stati
         | EventData::MessageCorrupt { .. }
         | EventData::DeadLetterSeen { .. }
         | EventData::AgentMissing { .. }
+        | EventData::AgentClockWrong { .. }
         | EventData::OperatorRedrive { .. } => return [("no decision sends it", false); 3],
     };
     let TaskAlert { task_id, steps, more_steps, .. } = alert;

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use crate::{
     definition::plan::CompiledStep,
     model::{
-        step::{StepRecord, StepState},
+        earlier_key::EarlierKey,
+        step::{Progress, StepRecord, StepState},
         task::Task,
     },
 };
@@ -35,13 +36,25 @@ pub(super) fn require(
 
 /// Whether a part took effect, or may have.
 pub(super) fn has_effect(record: &StepRecord) -> bool {
+    ran(record) || record.earlier.iter().any(EarlierKey::has_effect)
+}
+
+fn ran(record: &StepRecord) -> bool {
     matches!(record.forward.state, StepState::Completed { .. }) || record.forward.may_have_run
 }
 
-/// Whether a part has an undo, took effect or may have, and is not undone yet.
+/// Whether a part has an undo, took effect or may have, and is not undone yet. Each idempotency key has its own undo. That of
+/// the key in use comes last, and a completion by hand shares it.
 pub(super) fn is_left_to_undo(step: &CompiledStep, record: &StepRecord) -> bool {
-    let is_undone = record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state));
-    step.undo().is_some() && has_effect(record) && !is_undone
+    let StepRecord { forward, earlier, undo, .. } = record;
+    let is_in_use = |key: &&EarlierKey| {
+        (key.agent, &key.input_edit_id) == (forward.agent, &forward.input_edit_id)
+    };
+    let has_passed = |undo: &Progress| undo.key_since.is_none() && has_passed(&undo.state);
+    let is_undone = undo.as_ref().is_some_and(has_passed)
+        || earlier.iter().filter(is_in_use).any(|key| key.undone);
+    let is_other_left = earlier.iter().any(|key| !is_in_use(&key) && key.has_effect());
+    step.undo().is_some() && (is_other_left || ran(record) && !is_undone)
 }
 
 pub(super) fn has_passed(state: &StepState) -> bool {

@@ -13,10 +13,12 @@ fn plan() -> Plan {
     let plan = json!({ "name": "w", "version": 1, "steps": {
         "a": call(json!({})),
         "b": call(json!({ "after": ["a"], "recovery": { "attempts": 2 } })),
+        "g": call(json!({ "recovery": { "give_up_after": "1m" } })),
         "l": call(json!({ "for_each": { "items": "${ input.list }", "at_once": 2 } })),
         "p": call(json!({ "after": ["b"], "point_of_no_return": true, "callback": { "within": "1m" },
             "request": { "path": "/x", "body": "${ callback.token }" } })),
         "q": { "wait": "1m" },
+        "r": call(json!({ "callback": { "within": "1m" }, "request": { "path": "/x", "body": "${ callback.token }" } })),
     } });
     serde_json::from_value(plan).unwrap()
 }
@@ -67,6 +69,7 @@ fn a_task_that_violates_no_invariant_is_accepted() {
         step("l", json!({ "s": "e", "p": { "n": 3, "d": [item(1)], "l": "2a" } })),
         step("p", json!({ "s": "h", "a": 1, "b": 60_000, "u": 60_000 })),
         step("q", json!({ "s": "w", "a": 0, "u": 60_000 })),
+        step("g", json!({ "s": "r", "a": 1, "b": 60_000, "l": 60_000 })),
     ] {
         assert_eq!(violated(fields.clone()), None, "{fields}");
     }
@@ -83,16 +86,15 @@ fn each_invariant_can_be_violated() {
     let items =
         |count: u32, record: Value, runs: &str| json!({ "n": count, "d": [record], "l": runs });
     for (fields, invariant) in [
-        (
-            ended("Error", json!({ "error": "no", "locked_by": "x" })),
-            "only a task that has not ended is locked",
-        ),
+        (ended("Processed", json!({ "locked_by": "x" })), "Processed, Undone: it is not locked"),
         (
             ended("Error", json!({ "error": "no", "paused_at": 0 })),
             "only a task that has not ended is paused",
         ),
         (json!({ "ended_at": 0 }), "it has an end time if and only if it has ended"),
         (json!({ "error": "no" }), "it has an error if and only if it is in Error"),
+        (json!({ "alert": true }), "only a task in Error is to be alerted"),
+        (json!({ "stop": "h" }), "only a task in Error has a cause of it"),
         (json!({ "process_state": "Undoing" }), "Undoing, Undone: it has an undo reason"),
         (json!({ "undo_reason": "no" }), "Pending, Processing, Processed: it has no undo reason"),
         (json!({ "undo_is_final": true }), "a final undo has a reason"),
@@ -131,7 +133,15 @@ fn each_invariant_can_be_violated() {
             ended("Undone", json!({ "undo_reason": "no", "due": 0 })),
             "Processed, Undone: it is not due",
         ),
-        (json!({ "due": null }), "it is due if it has not ended"),
+        (json!({ "due": null }), "it is due if it has not ended, or is to be alerted"),
+        (
+            ended("Error", json!({ "error": "no", "alert": true })),
+            "it is due if it has not ended, or is to be alerted",
+        ),
+        (
+            ended("Error", json!({ "error": "no", "steps": { "a": running(50_000) } })),
+            "due by the deadline of each awaited reply or callback",
+        ),
         (json!({ "due": 200_000 }), "due by its complete-by"),
         (
             json!({ "due": 50_001, "steps": { "a": running(50_000) } }),
@@ -166,6 +176,13 @@ fn each_invariant_can_be_violated() {
         (
             step("l", json!({ "s": "e", "p": items(2, completed.clone(), "2a") })),
             "a step completes when its last item has passed",
+        ),
+        (
+            step(
+                "l",
+                json!({ "s": "e", "p": items(3, json!({ "s": "r", "a": 1, "b": 0, "p": items(1, running(0), "1a") }), "1a") }),
+            ),
+            "an item has no items",
         ),
         (
             undoing(
@@ -206,6 +223,10 @@ fn each_invariant_can_be_violated() {
             "the deadlines of a callback are in order",
         ),
         (
+            undoing(json!({ "r": { "s": "h", "a": 1, "b": 1, "u": 1 } })),
+            "Undoing: only the callback of a point of no return is awaited",
+        ),
+        (
             step("b", json!({ "s": "w", "a": 4, "u": 0, "f": 4 })),
             "it fails no more often than its policy allows",
         ),
@@ -226,8 +247,20 @@ fn each_invariant_can_be_violated() {
             "only a step with a child task has a report of one",
         ),
         (
+            step("a", json!({ "s": "r", "a": 1, "b": 0, "l": 1 })),
+            "only a part that goes on has a time limit, and only with `give_up_after`",
+        ),
+        (
+            step("g", json!({ "s": "c", "a": 1, "l": 1 })),
+            "only a part that goes on has a time limit, and only with `give_up_after`",
+        ),
+        (
+            step("g", json!({ "s": "r", "a": 1, "b": 60_000, "l": 59_999 })),
+            "it awaits nothing after its time limit",
+        ),
+        (
             step("a", json!({ "s": "r", "a": 9, "b": 0, "y": [{ "a": 2 }, { "a": 1 }] })),
-            "it keeps only the newest stray effects",
+            "its earlier keys are in the order of their attempts",
         ),
     ] {
         let found = violated(fields.clone());

@@ -44,6 +44,24 @@ impl Node {
             }
         }
     }
+
+    /// Visits the values that the expressions of each text read, with the path of the text in the template.
+    pub(super) fn visit_uses(&self, path: &str, visit: &mut impl FnMut(&str, ValueUse)) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Expression(_) | Self::Text(_) => {
+                self.uses(ValueKind::Any).into_iter().for_each(|used| visit(path, used));
+            }
+            Self::Array(items) => {
+                let items = items.iter().enumerate();
+                items.for_each(|(n, item)| item.visit_uses(&format!("{path}.{n}"), visit));
+            }
+            Self::Object(fields) => {
+                let fields = fields.iter();
+                fields.for_each(|(key, value)| value.visit_uses(&format!("{path}.{key}"), visit));
+            }
+        }
+    }
 }
 
 impl TextSegment {

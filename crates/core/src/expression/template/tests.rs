@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::expression::scope::RequiredValues;
+use crate::expression::scope::{FIELDS, RequiredValues};
 
 fn render(template: Value) -> Result<Value, String> {
     let charge = json!({ "id": "ch-1" });
@@ -161,6 +161,44 @@ fn values_that_a_template_reads_are_known_before_it_is_rendered() {
     assert!(!plain.required_values().input() && plain.required_values().steps.is_empty());
     let nested = Template::parse(json!("${ [1].map(i, steps.charge.output.n + i) }"));
     assert_eq!(nested.required_values().steps.len(), 1);
+}
+
+#[test]
+fn known_fields_are_those_of_the_scope() {
+    let (task, callback) = (Some(("t", "w")), Some(("token", Some("url"))));
+    let scope = Scope { task, callback, request: Some("k"), ..Scope::default() };
+    for name in ["task", "request", "callback"] {
+        let value = scope.root(name).unwrap();
+        let built: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        let known = FIELDS.iter().find(|(of, _)| *of == name).unwrap().1;
+        assert_eq!(built, known);
+    }
+}
+
+#[test]
+fn fields_that_no_value_has_are_known_before_a_template_is_rendered() {
+    let unknown = |expression: &str| {
+        let template = Template::parse(json!(format!("${{ {expression} }}")));
+        assert_eq!(template.problems(), []);
+        let unknown = template.unknown_fields().into_iter();
+        unknown.map(|(_, (name, _), field)| format!("{name}.{field}")).collect::<Vec<_>>().join(" ")
+    };
+    for (expression, fields) in [
+        ("response.stauts", "response.stauts"),
+        ("response.stauts == 200 ? response.body.x : task.uuid", "response.stauts task.uuid"),
+        ("task['idempotency_key']", "task.idempotency_key"),
+        ("has(callback.uri)", "callback.uri"),
+        ("[1].map(n, event.deatil.n)", "event.deatil"),
+        ("event", ""),
+        ("event.detail.any['thing']", ""),
+        ("event['detail-type'] + event.resources[0] + event['replay-name']", ""),
+        ("response.headers['x'] + response.body[0].x", ""),
+        ("input.list.map(task, task.name)", ""),
+        ("input.list.map(task, task['name'])", ""),
+        ("input.status + item.status", ""),
+    ] {
+        assert_eq!(unknown(expression), fields, "{expression}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::{
         command::CommandId,
         error_detail::ErrorDetail,
         json_text::JsonText,
+        key_format::KeyFormat,
         names::{AgentName, Incarnation, Part, TaskId, Tenant},
         payload::PayloadPlace,
         responses::ResponseOverrides,
@@ -65,6 +66,10 @@ pub struct StepRequest {
     /// Whether a call of an earlier attempt may have taken effect, and may still be in progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
+    /// Whether the call only begins the step, and its callback ends it. An agent may look whether the callback has come, before
+    /// it repeats the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub callback: bool,
     /// The logical agent that receives the request.
     pub agent: AgentName,
     /// The HTTP method.
@@ -77,6 +82,9 @@ pub struct StepRequest {
     /// How the agent authenticates the call. If absent, as the agent is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<CallAuth>,
+    /// How the service gets the idempotency key. What is absent is as the agent is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_format: Option<KeyFormat>,
     /// How the agent computes the output from the service's response: JSON with expressions that read `response`. If
     /// absent, the output is the response's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +127,7 @@ pub struct StepReply {
     pub outcome: ReplyOutcome,
     /// The incarnation in the request. A task of another incarnation ignores the reply.
     pub incarnation: Incarnation,
-    /// The times that the agent recorded. No decision depends on them.
+    /// The times that the agent recorded. They show whether its clock is wrong.
     #[serde(default, skip_serializing_if = "AttemptTimes::is_empty")]
     pub times: AttemptTimes,
     /// The agent that replies. If the step has several agents, a late reply is judged by it, so always send it. Absent in
@@ -188,6 +196,19 @@ impl ReplyOutcome {
             Self::Completed { .. } | Self::Unknown { .. } => true,
             Self::Failed { may_have_run, .. } | Self::Deferred { may_have_run, .. } => {
                 *may_have_run
+            }
+        }
+    }
+}
+
+impl StepReply {
+    /// Takes back that nothing ran: the agent's clock is wrong, so it cannot know when an attempt is over.
+    pub fn doubt(&mut self) {
+        match &mut self.outcome {
+            ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. } => {}
+            ReplyOutcome::Failed { may_have_run, .. } => *may_have_run = true,
+            ReplyOutcome::Deferred { may_have_run, certain, .. } => {
+                (*may_have_run, *certain) = (true, false);
             }
         }
     }

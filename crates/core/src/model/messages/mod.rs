@@ -32,7 +32,8 @@ pub use agent::{HttpMethod, ReplyOutcome, StepReply, StepRequest, idempotency_ke
 pub use callback::{CallbackMessage, CallbackOutcome};
 pub use child::{ChildEnded, ChildOutcome, ExtendRetention, ParentRequest};
 pub use client::{NotificationStatus, StatusNotification};
-pub use scheduler::{SchedulerMessage, Wake, WakeCause};
+pub(crate) use scheduler::NO_REPLY;
+pub use scheduler::{OverdueCall, SchedulerMessage, Wake, WakeCause};
 pub use submission::{ParentStep, Submission};
 
 /// Describes why a text is not a valid message, with the position of the error. The messages of serde_json quote values

@@ -4,11 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    agent::StepReply,
+    agent::{ReplyOutcome, StepReply},
     callback::CallbackMessage,
     child::{ChildEnded, ExtendRetention, ParentRequest},
 };
-use crate::model::{command::Command, names::TaskId};
+use crate::model::{
+    attempt::{Action, AttemptTimes},
+    command::Command,
+    names::{AgentName, Incarnation, Part, TaskId},
+};
 
 /// A message to the scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +46,50 @@ pub struct Wake {
     pub task_id: TaskId,
     /// The reason, for the log.
     pub cause: WakeCause,
+    /// For the cause `overdue`: the attempt, one of whose calls has no known outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<OverdueCall>,
+}
+
+impl Wake {
+    /// A wake without a call.
+    #[must_use]
+    pub fn new(task_id: TaskId, cause: WakeCause) -> Self {
+        Self { task_id, cause, call: None }
+    }
+}
+
+/// A delivery of a request called the service, or may have, and its outcome will not be known: its complete-by has passed.
+/// Another delivery may have been refused, and the task may have ended since, so the scheduler records that the attempt may
+/// have run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OverdueCall {
+    /// The step, or one item of it, of the request.
+    pub step: Part,
+    /// The action of the request.
+    #[serde(default)]
+    pub action: Action,
+    /// The attempt of the request.
+    pub attempt: u32,
+    /// The incarnation in the request.
+    pub incarnation: Incarnation,
+    /// The agent that sends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+}
+
+/// The reason of a failure whose attempt has no outcome.
+pub(crate) const NO_REPLY: &str = "no reply by complete-by";
+
+impl OverdueCall {
+    /// What it says about its attempt.
+    #[must_use]
+    pub fn into_reply(self, task_id: TaskId) -> StepReply {
+        let Self { step, action, attempt, incarnation, agent } = self;
+        let outcome = ReplyOutcome::Unknown { reason: NO_REPLY.to_owned(), detail: None };
+        let times = AttemptTimes::default();
+        StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent }
+    }
 }
 
 /// Why a task is woken.
@@ -54,7 +102,7 @@ pub enum WakeCause {
     Recovery,
     /// A wait has ended, or the scheduler left work for a later decision.
     Waited,
-    /// An agent stopped at complete-by and does not know the outcome. The scheduler recovers what is past due, as if the
-    /// supervisor had found it.
+    /// An agent stopped at complete-by and does not know the outcome. The scheduler records the outcome of the call as
+    /// unknown. Without a call, it recovers what is past due, as if the supervisor had found it.
     Overdue,
 }

@@ -44,7 +44,7 @@ fn defaults() {
         (
             "attempts: 4, ",
             "complete_within: 3s, ",
-            "12:15: defaults.recovery: unknown key `complete_within`; there are `attempts`, `backoff`, `extended_wait` and `then`",
+            "12:15: defaults.recovery: unknown key `complete_within`; there are `attempts`, `backoff`, `extended_wait`, `give_up_after` and `then`",
         ),
     ]);
 }
@@ -174,7 +174,7 @@ fn recovery_policies() {
         ),
         ("{ wait: 15m, times: 2 }", "null", ""),
         (
-            "recovery: { extended_wait: { wait: 15m, times: 2 } }",
+            "recovery: { extended_wait: { wait: 15m, times: 2 }, give_up_after: 1d }",
             "recovery: 3",
             "26:15: steps.pack.recovery: must be a mapping, not a number",
         ),
@@ -192,6 +192,36 @@ fn recovery_policies() {
             "idempotent: false",
             "idempotent: false\n    recovery: { extended_wait: { wait: 1m } }",
             "20:5: steps.reserve.recovery: a step that is not idempotent is never retried automatically, so it has no `extended_wait`",
+        ),
+    ]);
+}
+
+#[test]
+fn time_limits() {
+    check(&[
+        ("give_up_after: 1d", "give_up_after: 20s", ""),
+        ("give_up_after: 1d", "give_up_after: null", ""),
+        ("then: undo }", "then: undo, give_up_after: 4d }", ""),
+        ("recovery: { attempts: 2 }", "recovery: { give_up_after: 30s }", ""),
+        (
+            "give_up_after: 1d",
+            "give_up_after: 367d",
+            "26:72: steps.pack.recovery.give_up_after: must be from 1ms to 366d",
+        ),
+        (
+            "give_up_after: 1d",
+            "give_up_after: 0s",
+            "26:72: steps.pack.recovery.give_up_after: must be from 1ms to 366d",
+        ),
+        (
+            "give_up_after: 1d",
+            "give_up_after: soon",
+            "26:72: steps.pack.recovery.give_up_after: `soon` is not a duration; write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`",
+        ),
+        (
+            "    recovery: { then: undo }\noutput",
+            "    recovery: { then: undo, give_up_after: 2d }\noutput",
+            "54:5: steps.paid.recovery: a wait for an event is never repeated: only `then` is allowed",
         ),
     ]);
 }

@@ -176,7 +176,7 @@ fn agents_and_requests() {
             "15:3: steps.reserve: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
         ),
         (
-            "    request: { path: /questions, body: '${ callback.token }', auth: aws }\n",
+            "    request: { path: /questions, body: '${ callback.token }', auth: aws, idempotency_key: { header: X-Key, form: uuid } }\n",
             "",
             "32:3: steps.ask: an `agent` needs a `request`",
         ),
@@ -238,6 +238,11 @@ fn agents_and_requests() {
         ),
         (
             "path: '/reservations/${ task.id }'",
+            "path: '/reservations/${ task.idempotency_key }'",
+            "21:35: steps.reserve.request.path: `task` has no `idempotency_key`, only `id`, `workflow`",
+        ),
+        (
+            "path: '/reservations/${ task.id }'",
             "path: '/reservations/${ task.id'",
             "21:35: steps.reserve.request.path: `/reservations/${ task.id`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
         ),
@@ -285,6 +290,74 @@ fn auth_of_a_request() {
 }
 
 #[test]
+fn idempotency_key_of_a_request() {
+    check(&[
+        ("header: X-Key, form: uuid", "form: hash36", ""),
+        ("header: X-Key, form: uuid", "header: Cko-Idempotency-Key", ""),
+        (
+            "form: uuid",
+            "form: md5",
+            "37:114: steps.ask.request.idempotency_key.form: must be one of `full`, `hash64`, `hash36`, `uuid`",
+        ),
+        (
+            "header: X-Key",
+            "header: Content-Type",
+            "37:101: steps.ask.request.idempotency_key.header: `Content-Type` is not a header for an idempotency key: a letter, then letters, digits and `-`, at most 64; not one that HTTP, authentication or tracing needs",
+        ),
+        (
+            "header: X-Key",
+            "name: X-Key",
+            "37:93: steps.ask.request.idempotency_key: unknown key `name`; there are `header` and `form`",
+        ),
+    ]);
+}
+
+#[test]
+fn cases_of_responses() {
+    check(&[
+        ("403: [{", "403: [{ class: unknown, when: '${ response.status == 403 }' }, {", ""),
+        ("responses: { 403:", "responses: { 404: completed, 403:", ""),
+        ("after: 90s, until: 1800000000", "after: '${ response.headers.late }'", ""),
+        (
+            "responses: { 403:",
+            "responses: { 404: done, 403:",
+            "50:23: steps.look.responses.404: must be one of `completed`, `failed`, `retry`, `unknown`",
+        ),
+        (
+            "'${ response.body.late }'",
+            "'${ input.late }'",
+            "50:32: steps.look.responses.403.0.when: `input` is not available here: only `response` is",
+        ),
+        (
+            "after: 90s",
+            "after: soon",
+            "50:99: steps.look.responses.403.0.after: must be seconds, or a duration such as `90s`",
+        ),
+        (
+            "until: 1800000000",
+            "until: later",
+            "50:111: steps.look.responses.403.0.until: must be seconds since 1970, or a time such as `2026-12-24T18:00:00Z`",
+        ),
+        (
+            "class: retry",
+            "class: failed",
+            "50:87: steps.look.responses.403.0.did_not_run: has a meaning only with the class `retry`\n50:100: steps.look.responses.403.0.after: has a meaning only with the class `retry`\n50:112: steps.look.responses.403.0.until: has a meaning only with the class `retry`",
+        ),
+        (
+            "403: [{",
+            "403: [{ class: failed }, {",
+            "50:24: steps.look.responses.403.0: matches each response, so the cases after it never do",
+        ),
+        (
+            "did_not_run: true",
+            "ran: false",
+            "50:73: steps.look.responses.403.0: unknown key `ran`; there are `when`, `class`, `did_not_run`, `after` and `until`",
+        ),
+        ("class: retry, ", "", "50:24: steps.look.responses.403.0: missing key `class`"),
+    ]);
+}
+
+#[test]
 fn output_of_a_step() {
     let output = "    output: { id: '${ response.body.id }' }";
     let with = |output: &str| format!("    output: {output}");
@@ -300,6 +373,16 @@ fn output_of_a_step() {
             output,
             &with("'${ response.'"),
             "49:13: steps.look.output: `${ response.`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
+        ),
+        (
+            output,
+            &with("'${ response.stauts }'"),
+            "49:13: steps.look.output: `response` has no `stauts`, only `status`, `headers`, `body`; did you mean `status`?",
+        ),
+        (
+            "body: '${ callback.token }'",
+            "body: '${ callback.uuid }'",
+            "37:40: steps.ask.request.body: `callback` has no `uuid`, only `token`, `url`",
         ),
         (
             output,

@@ -86,7 +86,7 @@ fn input_schemas() {
         (
             "{ type: object, required: [amount] }",
             "{ $ref: 'https://example.com/x.json' }",
-            "4:1: input: not a JSON Schema: it refers to an external schema",
+            "4:1: input: not a JSON Schema: the reference `https://example.com/x.json` is not one within the schema: write `#` or `#/$defs/NAME`",
         ),
         ("{ type: object, required: [amount] }", "true", ""),
     ]);
@@ -129,6 +129,11 @@ fn triggers() {
             "'${ event.detail.id }'",
             "'${ evnet.id }'",
             "5:62: trigger.task_id: expression `evnet.id`: unknown name `evnet`; did you mean `event`?",
+        ),
+        (
+            "'${ event.detail.id }'",
+            "'${ event.detial.id }'",
+            "5:62: trigger.task_id: `event` has no `detial`, only `version`, `id`, `detail-type`, `source`, `account`, `time`, `region`, `replay-name`, `resources`, `detail`; did you mean `detail`?",
         ),
         (
             "input: '${ event.detail }'",
@@ -201,20 +206,20 @@ fn masks() {
     check(&[
         (places, "[/a~1b, /items/0]", ""),
         (places, "[]", ""),
-        (places, "[/card, card.number]", &format!("55:15: mask.1: {pointer}")),
-        (places, "['/']", &format!("55:8: mask.0: {pointer}")),
+        (places, "[/card, card.number]", &format!("56:15: mask.1: {pointer}")),
+        (places, "['/']", &format!("56:8: mask.0: {pointer}")),
         (
             places,
             "[/a~b]",
-            "55:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
+            "56:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
         ),
-        (places, "/card", "55:7: mask: must be a list, not a string; write it as `[a, b]`"),
-        (places, "[7]", "55:8: mask.0: must be a string, not a number"),
+        (places, "/card", "56:7: mask: must be a list, not a string; write it as `[a, b]`"),
+        (places, "[7]", "56:8: mask.0: must be a string, not a number"),
     ]);
     let many = format!("[{}]", vec!["/a"; 101].join(", "));
-    assert_eq!(errors_after(places, &many), "55:7: mask: 101 pointers; the limit is 100");
+    assert_eq!(errors_after(places, &many), "56:7: mask: 101 pointers; the limit is 100");
     let long = format!("[/{}]", "a".repeat(200));
-    assert_eq!(errors_after(places, &long), "55:8: mask.0: must have at most 200 characters");
+    assert_eq!(errors_after(places, &long), "56:8: mask.0: must have at most 200 characters");
 }
 
 #[test]
@@ -223,17 +228,17 @@ fn outputs() {
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: ['${ steps.sned.output }']",
-            "54:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
+            "55:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: '${ item }'",
-            "54:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "55:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: { a: '${ callback.token }', b: '${ event.id }' }",
-            "54:14: output.a: `callback` is available only in a step with `callback`, in its request\n54:40: output.b: `event` is available only in a `trigger`, and in `wait.event.key`",
+            "55:14: output.a: `callback` is available only in a step with `callback`, in its request\n55:40: output.b: `event` is available only in a `trigger`, and in `wait.event.key`",
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),

@@ -1,6 +1,7 @@
 //! The embedded SQS and EventBridge: batches, delays, duplicates, rules.
 
 use super::*;
+use steward_core::expression::scope::FIELDS;
 
 #[tokio::test]
 async fn a_batch_is_sent_received_and_deleted_with_its_attributes() {
@@ -103,6 +104,8 @@ async fn event_reaches_subscribers_and_the_queue_of_a_matching_rule() {
     assert_eq!(seen[0]["id"].as_str(), answer.entries()[0].event_id());
     assert_eq!(seen[0]["detail"]["task_id"], "t1");
     assert_eq!(seen[1]["detail-type"], "TaskFailed");
+    let (_, known) = FIELDS.into_iter().find(|(name, _)| *name == "event").unwrap();
+    assert!(seen[1].as_object().unwrap().keys().all(|field| known.contains(&field.as_str())));
     let delivered = receive(&queues, &url, 0).await;
     assert_eq!(delivered.len(), 1);
     assert_eq!(delivered[0].body().unwrap(), seen[0].to_string());

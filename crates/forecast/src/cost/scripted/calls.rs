@@ -10,7 +10,7 @@ use steward_core::model::{
 use steward_test_world::service::CallPlan;
 
 use super::{
-    script::{CallRecord, LogItem, ServiceCall},
+    script::{CallRecord, LogItem, ScriptedCall},
     services::{ScriptedServices, step_ref},
 };
 use crate::cost::{plan::StepKey, task_simulation::TaskSimulation};
@@ -46,9 +46,9 @@ pub(in crate::cost) fn plan(
     plan
 }
 
-fn service_call<'a>(request: &'a StepRequest, memo: &'a CallMemo) -> ServiceCall<'a> {
+fn service_call<'a>(request: &'a StepRequest, memo: &'a CallMemo) -> ScriptedCall<'a> {
     let CallMemo { key, number, at, sample, .. } = memo;
-    ServiceCall { step: step_ref(key), request, number: *number, at: *at, sample: sample.clone() }
+    ScriptedCall { step: step_ref(key), request, number: *number, at: *at, sample: sample.clone() }
 }
 
 /// Sends what the holder of the callback token says. A failure says that no side effect remains.

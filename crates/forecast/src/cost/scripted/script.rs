@@ -14,11 +14,11 @@ use steward_test_world::service::CallPlan;
 /// What the services of a workflow do.
 pub trait Script: Send + Sync + fmt::Debug {
     /// What a service does with a call.
-    fn call(&self, call: &ServiceCall<'_>) -> CallPlan;
+    fn call(&self, call: &ScriptedCall<'_>) -> CallPlan;
 
     /// What the holder of the callback token sends, each with the time after the answer to the call, once a call has
     /// started a step with a callback.
-    fn callbacks(&self, call: &ServiceCall<'_>) -> Vec<(Duration, CallbackOutcome)>;
+    fn callbacks(&self, call: &ScriptedCall<'_>) -> Vec<(Duration, CallbackOutcome)>;
 
     /// How a child task ends whose workflow is not given, and after which time. `None` if it never ends.
     fn child(&self, child: &ChildCall<'_>) -> Option<(Duration, ChildOutcome)>;
@@ -39,7 +39,7 @@ pub struct StepKeyRef<'a> {
 
 /// A call of a service.
 #[derive(Debug)]
-pub struct ServiceCall<'a> {
+pub struct ScriptedCall<'a> {
     /// The step.
     pub step: StepKeyRef<'a>,
     /// The agent's request.

@@ -51,7 +51,7 @@ fn usage_is_attributed_to_steps_and_the_rest_to_the_task() {
 fn the_entries_of_the_ledger_sum_up_to_the_total() {
     let settings =
         ForecastSettings { fail: option("charge=20%"), silent: option("ship=10%"), ..order() };
-    let report = run(ForecastSettings { runs: 200, ..settings });
+    let report = run(settings);
     for entries in [&report.ledger.functions, &report.ledger.steps] {
         let mut sum = TaskUsage::default();
         entries.iter().for_each(|entry| sum += entry.usage);
@@ -62,7 +62,9 @@ fn the_entries_of_the_ledger_sum_up_to_the_total() {
         let dollars: f64 = entries.iter().map(|entry| entry.dollars_per_million.total).sum();
         assert_close(dollars, report.dollars_per_million.total);
     }
-    assert!(on(&report, "supervisor").write_units > 0.0);
+    // A queue does not delay a wake by an hour.
+    let waits = run(steps(json!({ "pause": { "wait": "1h" } })));
+    assert!(on(&waits, "supervisor").write_units > 0.0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::*;
 use crate::engine::invariants::check_decision;
 use crate::model::{
     command::Command,
+    lifecycle::{LifecycleEvent, LifecycleEventContent, StepCompletedData, TaskData},
     messages::{CallbackOutcome, Wake, WakeCause},
     time::Timing,
 };
@@ -23,13 +24,25 @@ fn plan() -> Plan {
     let plan = json!({ "name": "w", "version": 1, "steps": {
         "a": call(json!({ "undo": undo, "recovery": { "attempts": 2 } })),
         "b": call(json!({ "undo": undo, "after": ["a"], "idempotent": false })),
+        "g": call(json!({ "recovery": { "give_up_after": "60s" } })),
         "l": call(json!({ "for_each": { "items": "${ input.list }", "at_once": 2 } })),
         "p": call(json!({ "point_of_no_return": true, "callback": { "within": "1m", "heartbeat": "10s" },
             "request": { "path": "/x", "body": "${ callback.token }" } })),
         "q": { "wait": "1m" },
         "k": { "workflow": { "name": "child" } },
+        "e": { "wait": { "within": "1m", "event": {
+            "source": "s", "detail_type": "d", "key": "${ event.detail.id }", "equals": "${ task.id }",
+        } } },
     } });
     serde_json::from_value(plan).unwrap()
+}
+
+/// A task in Processing, of which nothing has started.
+fn task() -> Value {
+    json!({
+        "task_id": "t", "workflow": "w", "v": 1, "i": 0, "k": 0, "process_state": "Processing", "revision": 1,
+        "complete_by": 100_000, "submitted_at": 0, "failure_count": 9, "due": 0, "locked_by": "me",
+    })
 }
 
 /// A decision at the epoch: the fields of the task before it, those that it changes, and what it sends.
@@ -51,16 +64,19 @@ impl Facts {
         Self { event, ..self }
     }
 
+    /// Changes these fields, too.
+    fn changing(mut self, fields: Value) -> Self {
+        self.changed.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self
+    }
+
     fn sends(self, effects: impl IntoIterator<Item = Effect>) -> Self {
         Self { effects: effects.into_iter().collect(), ..self }
     }
 
     /// The invariant that the decision violates.
     fn violated(&self) -> Option<String> {
-        let mut task = json!({
-            "task_id": "t", "workflow": "w", "v": 1, "i": 0, "k": 0, "process_state": "Processing", "revision": 1,
-            "complete_by": 100_000, "submitted_at": 0, "failure_count": 9, "due": 0, "locked_by": "me",
-        });
+        let mut task = task();
         let mut with = |fields: &Value| -> Task {
             task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             serde_json::from_value(task.clone()).unwrap()
@@ -121,7 +137,7 @@ fn request(step: &str, action: &str, attempt: u32) -> Effect {
 }
 
 fn wake(task_id: &str, seconds: u64) -> Effect {
-    let wake = Wake { task_id: task_id.parse().unwrap(), cause: WakeCause::Waited };
+    let wake = Wake::new(task_id.parse().unwrap(), WakeCause::Waited);
     Effect::Wake { wake, after: Duration::from_secs(seconds) }
 }
 
@@ -170,13 +186,18 @@ fn recorded(why: &str, refused: Option<&str>) -> Value {
 }
 
 fn published(refused: Option<&str>) -> Effect {
+    published_for("t", refused)
+}
+
+/// The event about a command, for this task.
+fn published_for(task_id: &str, refused: Option<&str>) -> Effect {
     let Event::CommandReceived(ReceivedCommand { command, caller }) =
         command(json!({ "command": "pause" }))
     else {
         unreachable!();
     };
     let data = EventData::OperatorCommand {
-        task_id: command.task_id,
+        task_id: task_id.parse().unwrap(),
         command_id: command.command_id,
         command: "x".to_owned(),
         by: command.by,
@@ -185,6 +206,40 @@ fn published(refused: Option<&str>) -> Effect {
         refused: refused.map(str::to_owned),
     };
     Effect::Publish(BusEvent::new("t", Timestamp::UNIX_EPOCH, data))
+}
+
+fn dead_letter() -> Effect {
+    let data = EventData::DeadLetterSeen { queue: "q".to_owned(), messages: 1 };
+    Effect::Publish(BusEvent::new("q", Timestamp::UNIX_EPOCH, data))
+}
+
+/// The lifecycle event that the first attempt of a step completed it.
+fn step_completed(step: &str) -> Effect {
+    let of: Task = serde_json::from_value(task()).unwrap();
+    let content = LifecycleEventContent::StepCompleted(StepCompletedData {
+        task: TaskData {
+            task_id: of.task_id.clone(),
+            workflow: of.workflow.clone(),
+            version: of.version,
+            submitted_at: of.submitted_at,
+            parent_task_id: None,
+        },
+        step: step.parse().unwrap(),
+        attempt: Some(1),
+        items: None,
+        command_id: None,
+    });
+    let event = LifecycleEvent::new(&of, Timestamp::UNIX_EPOCH, content);
+    Effect::Publish(BusEvent::Lifecycle(Box::new(event)))
+}
+
+/// The subscription of the first attempt of step `e`, until 50 s.
+fn subscription() -> Effect {
+    let subscription = json!({
+        "key": "x",
+        "waiter": { "task_id": "t", "incarnation": 0, "step": "e", "attempt": 1, "until": "1970-01-01T00:00:50Z" },
+    });
+    Effect::AwaitEvent(serde_json::from_value(subscription).unwrap())
 }
 
 fn alert(undo_failed: bool, steps: &[&str], at: i64) -> Effect {
@@ -229,7 +284,7 @@ fn a_decision_that_violates_no_invariant_is_accepted() {
         .sends([request("a", "undo", 1)]),
         Facts::new(
             json!({ "due": -3_000, "steps": { "a": { "s": "r", "a": 2, "b": -3_000, "f": 1 } } }),
-            ended("Error", json!({ "error": "no", "due": 0, "steps": { "a": { "s": "f", "a": 2, "f": 2, "m": true } } })),
+            ended("Error", json!({ "error": "no", "due": 0, "alert": true, "steps": { "a": { "s": "f", "a": 2, "f": 2, "m": true } } })),
         )
         .on(Event::Swept)
         .sends([alert(false, &["a"], 0)]),
@@ -261,12 +316,15 @@ fn each_invariant_of_the_task_can_be_violated() {
         (
             Facts::new(json!({}), json!({ "locked_by": "you", "steps": { "a": running(1) } }))
                 .sends([request("a", "do", 1)]),
-            "the instance that sends a request holds the lock",
+            "the instance that begins an attempt holds the lock",
         ),
         (
-            Facts::new(ended("Error", json!({ "error": "no", "due": 0 })), json!({ "due": null }))
-                .on(Event::Wake),
-            "a task in Error is due until its alert is recorded as sent",
+            Facts::new(
+                ended("Error", json!({ "error": "no", "due": 0, "alert": true })),
+                json!({ "alert": false }),
+            )
+            .on(Event::Wake),
+            "a task in Error is to be alerted until the alert is recorded as sent",
         ),
         (
             Facts::new(json!({}), json!({ "commands": [recorded("y", None)] }))
@@ -320,14 +378,14 @@ fn each_invariant_of_the_task_can_be_violated() {
         (
             Facts::new(
                 json!({}),
-                ended("Error", json!({ "error": "no", "ended_at": 1, "due": 0 })),
+                ended("Error", json!({ "error": "no", "ended_at": 1, "due": 0, "alert": true })),
             ),
             "the end time is that of the decision",
         ),
         (
             Facts::new(
                 json!({ "reply_to": "q" }),
-                ended("Error", json!({ "error": "no", "due": 0 })),
+                ended("Error", json!({ "error": "no", "due": 0, "alert": true })),
             )
             .sends([alert(false, &[], 0)]),
             "the client is notified of each end once",
@@ -335,13 +393,16 @@ fn each_invariant_of_the_task_can_be_violated() {
         (
             Facts::new(
                 json!({ "parent": { "task_id": "p", "step": "s", "depth": 1, "incarnation": 0 } }),
-                ended("Error", json!({ "error": "no", "due": 0 })),
+                ended("Error", json!({ "error": "no", "due": 0, "alert": true })),
             )
             .sends([alert(false, &[], 0)]),
             "the parent is notified of each end once",
         ),
         (
-            Facts::new(json!({}), ended("Error", json!({ "error": "no", "due": 0 }))),
+            Facts::new(
+                json!({}),
+                ended("Error", json!({ "error": "no", "due": 0, "alert": true })),
+            ),
             "Error sends one alert, and no other end does",
         ),
     ]);
@@ -352,6 +413,8 @@ fn each_invariant_of_attempts_can_be_violated() {
     let a = |record: Value| steps(json!({ "a": record }));
     let p = |record: Value| steps(json!({ "p": record }));
     let q = |record: Value| steps(json!({ "q": record }));
+    let g = |record: Value| steps(json!({ "g": record }));
+    let limited = |attempt, limit| json!({ "s": "r", "a": attempt, "b": 50_000, "l": limit });
     let overdue = |attempt| json!({ "s": "r", "a": attempt, "b": -3_000 });
     let swept = |old: Value, new: Value| {
         let before = json!({ "due": -3_000, "steps": { "a": old } });
@@ -389,7 +452,32 @@ fn each_invariant_of_attempts_can_be_violated() {
                 undoing(json!({ "a": { "s": "c", "a": 1, "x": { "s": "r", "a": 1, "b": 50_000, "i": "c" } } })),
             )
             .sends([request_with("a", "undo", 1, json!({ "idempotency_key": "t/a/undo/c" }))]),
-            "an undo uses the input of its step",
+            "an undo uses the input of its key",
+        ),
+        (
+            Facts::new(
+                g(json!({ "s": "w", "a": 1, "u": 0, "l": 0 })),
+                g(json!({ "s": "r", "a": 2, "b": 0, "l": 0 })),
+            )
+            .sends([request_with("g", "do", 2, json!({ "complete_by": "1970-01-01T00:00:00Z" }))]),
+            "no attempt begins after the time limit of its part",
+        ),
+        (
+            Facts::new(json!({}), g(limited(1, 60_001))).sends([request("g", "do", 1)]),
+            "a time limit counts from the first attempt",
+        ),
+        (
+            Facts::new(g(json!({ "s": "w", "a": 1, "u": 0, "l": 55_000 })), g(limited(2, 60_000)))
+                .sends([request("g", "do", 2)]),
+            "a time limit counts from the first attempt",
+        ),
+        (
+            Facts::new(
+                g(limited(1, 60_000)),
+                g(json!({ "s": "w", "a": 1, "u": 60_000, "l": 60_000 })),
+            )
+            .sends([wake("t", 60)]),
+            "no wait begins that ends after the time limit of its part",
         ),
         (
             Facts::new(a(running(1)), a(json!({ "s": "c", "a": 1 }))),
@@ -504,7 +592,7 @@ fn each_invariant_of_messages_can_be_violated() {
     let runs_a = || Facts::new(json!({}), a(running(1)));
     let undoes = |record: Value| undoing(json!({ "a": record }));
     let undoing_a = || json!({ "s": "c", "a": 1, "x": running(1) });
-    let error = || ended("Error", json!({ "error": "no", "due": 0 }));
+    let error = || ended("Error", json!({ "error": "no", "due": 0, "alert": true }));
     let child = json!({ "parent": { "task_id": "p", "step": "s", "depth": 1, "incarnation": 0 } });
     let submission = |workflow: &str| {
         let submission = json!({
@@ -515,8 +603,14 @@ fn each_invariant_of_messages_can_be_violated() {
     };
     check(vec![
         (
-            Facts::new(a(running(1)), error()).sends([request("a", "do", 1)]),
-            "nothing is requested after the end of the task",
+            Facts::new(json!({}), a(running(1))).changing(error()).sends([request("a", "do", 1)]),
+            "after the end of the task only what has started goes on, in Error",
+        ),
+        (
+            Facts::new(a(running(1)), error())
+                .changing(json!({ "stop": "h" }))
+                .sends([request("a", "do", 1)]),
+            "after the end of the task only what has started goes on, in Error",
         ),
         (
             Facts::new(a(running(1)), undoes(running(1))).sends([request("a", "do", 1)]),
@@ -577,6 +671,7 @@ fn each_invariant_of_messages_can_be_violated() {
             "nothing is undone past the point of no return",
         ),
         (runs_a().sends([request("a", "do", 2)]), "it is of a running attempt"),
+        (Facts::new(json!({}), json!({})).sends([subscription()]), "it is of a running attempt"),
         (
             runs_a().sends([request_with("a", "do", 1, json!({ "idempotency_key": "t/b/do" }))]),
             "its idempotency key is that of the part",
@@ -612,6 +707,11 @@ fn each_invariant_of_messages_can_be_violated() {
             "it says how the task ended",
         ),
         (Facts::new(json!({}), json!({})).sends([wake("u", 0)]), "it is for the task"),
+        (runs_a().sends([step_completed("a")]), "the task shows what it is about"),
+        (
+            Facts::new(json!({}), json!({})).sends([published_for("u", None)]),
+            "it is about the task",
+        ),
         (
             Facts::new(json!({}), error()).sends([alert(false, &[], 1)]),
             "an alert is about the end of the task",
@@ -629,5 +729,6 @@ fn each_invariant_of_messages_can_be_violated() {
                 .sends([Effect::Reject { submission: String::new(), reason: String::new() }]),
             "no decision sends it",
         ),
+        (Facts::new(json!({}), json!({})).sends([dead_letter()]), "no decision sends it"),
     ]);
 }

@@ -1,0 +1,243 @@
+//! Arithmetic that does not depend on how a number is spelled. JSON has one kind of number, and CEL has three, which it does not
+//! mix: `amount * 1.2` would work for 12.5 and fail for 12, and `amount / 5` would drop the rest of 12 and not that of 12.0.
+//!
+//! | operands of `+`, `-`, `*`, `/` | result |
+//! | --- | --- |
+//! | two whole numbers | whole; a `/` that leaves a rest fails, and an overflow of 64 bits too |
+//! | a whole number and a decimal, or two decimals | decimal |
+//! | other values, such as lists or texts | as in CEL |
+//!
+//! The operators of a parsed expression are replaced by calls of these functions.
+
+use std::sync::Arc;
+
+use cel::{
+    Env, ExecutionError, IdedExpr, Value,
+    common::{
+        ast::{EntryExpr, Expr, operators},
+        functions::Function,
+        types::{CelDouble, CelInt, CelUInt, DYN_TYPE},
+        value::{CowVal, Val},
+    },
+};
+
+/// The operators, and the functions in their place. No expression can name these functions.
+const FUNCTIONS: [(&str, &str, Function); 4] = [
+    (operators::ADD, "@add", add),
+    (operators::SUBSTRACT, "@subtract", subtract),
+    (operators::MULTIPLY, "@multiply", multiply),
+    (operators::DIVIDE, DIVIDE, divide),
+];
+
+const DIVIDE: &str = "@divide";
+
+/// The environment of all expressions: that of CEL, and the arithmetic of this file.
+pub(super) fn environment() -> Arc<Env> {
+    let mut environment = Env::stdlib();
+    for (_, name, function) in FUNCTIONS {
+        let added = environment.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], function);
+        debug_assert!(added.is_ok(), "{added:?}");
+    }
+    Arc::new(environment)
+}
+
+/// The expression with this arithmetic in place of CEL's.
+pub(super) fn with_arithmetic(expression: &IdedExpr) -> IdedExpr {
+    let mut expression = expression.clone();
+    replace(&mut expression);
+    expression
+}
+
+fn replace(node: &mut IdedExpr) {
+    match &mut node.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        Expr::Select(select) => replace(&mut select.operand),
+        Expr::Call(call) => {
+            // The interpreter recognises how macros such as `map` collect their result, and does not copy it.
+            let collects = call.args.first().is_some_and(|first| is_accumulator(&first.expr));
+            let function = FUNCTIONS.iter().find(|(operator, ..)| call.func_name == *operator);
+            if let Some((_, name, _)) = function.filter(|_| !collects && call.args.len() == 2) {
+                call.func_name = (*name).to_owned();
+            }
+            call.target.iter_mut().for_each(|target| replace(target));
+            call.args.iter_mut().for_each(replace);
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(replace),
+        Expr::Map(map) => map.entries.iter_mut().for_each(|entry| replace_in(&mut entry.expr)),
+        Expr::Struct(message) => {
+            message.entries.iter_mut().for_each(|entry| replace_in(&mut entry.expr));
+        }
+        Expr::Comprehension(comprehension) => {
+            for part in [
+                &mut comprehension.iter_range,
+                &mut comprehension.accu_init,
+                &mut comprehension.loop_cond,
+                &mut comprehension.loop_step,
+                &mut comprehension.result,
+            ] {
+                replace(part);
+            }
+        }
+    }
+}
+
+fn replace_in(entry: &mut EntryExpr) {
+    match entry {
+        EntryExpr::MapEntry(entry) => {
+            replace(&mut entry.key);
+            replace(&mut entry.value);
+        }
+        EntryExpr::StructField(field) => replace(&mut field.value),
+    }
+}
+
+/// Whether this is the variable in which a macro collects its result. No expression can name it.
+fn is_accumulator(expression: &Expr) -> bool {
+    matches!(expression, Expr::Ident(name) if name.starts_with('@'))
+}
+
+/// A number of either spelling.
+#[derive(Clone, Copy)]
+enum Number {
+    Whole(i128),
+    Decimal(f64),
+}
+
+impl Number {
+    fn of(value: &dyn Val) -> Option<Self> {
+        let int = || value.downcast_ref::<CelInt>().map(|int| i128::from(*int.inner()));
+        let uint = || value.downcast_ref::<CelUInt>().map(|uint| i128::from(*uint.inner()));
+        let double = || value.downcast_ref::<CelDouble>().map(|double| *double.inner());
+        let whole = int().or_else(uint).map(Self::Whole);
+        whole.or_else(|| double().map(Self::Decimal))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the nearest decimal, as JSON readers do")]
+    fn decimal(self) -> f64 {
+        match self {
+            Self::Whole(whole) => whole as f64,
+            Self::Decimal(decimal) => decimal,
+        }
+    }
+}
+
+/// The two operands as numbers, if they are: whole ones, or decimals.
+enum Operands {
+    Whole(i128, i128),
+    Decimal(f64, f64),
+    Other,
+}
+
+impl Operands {
+    fn of(left: &CowVal<'_, '_>, right: &CowVal<'_, '_>) -> Self {
+        match (Number::of(left.as_ref()), Number::of(right.as_ref())) {
+            (Some(Number::Whole(left)), Some(Number::Whole(right))) => Self::Whole(left, right),
+            (Some(left), Some(right)) => Self::Decimal(left.decimal(), right.decimal()),
+            (_, None) | (None, _) => Self::Other,
+        }
+    }
+}
+
+type Evaluated<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+
+/// The two arguments. The parser gives an operator two.
+fn pair<'b, 'v>(
+    arguments: Vec<CowVal<'b, 'v>>,
+) -> Result<(CowVal<'b, 'v>, CowVal<'b, 'v>), ExecutionError> {
+    let actual = arguments.len();
+    let [left, right] = <[_; 2]>::try_from(arguments)
+        .map_err(|_| ExecutionError::InvalidArgumentCount { expected: 2, actual })?;
+    Ok((left, right))
+}
+
+/// An error that names the types of the operands.
+fn error(
+    of: fn(&'static str, Value, Value) -> ExecutionError,
+    operator: &'static str,
+    left: &CowVal<'_, '_>,
+    right: &CowVal<'_, '_>,
+) -> ExecutionError {
+    match (left.as_ref().try_into(), right.as_ref().try_into()) {
+        (Ok(left), Ok(right)) => of(operator, left, right),
+        (Err(error), _) | (_, Err(error)) => error,
+    }
+}
+
+/// A whole number of 64 bits, with or without sign.
+fn whole<'b, 'v>(
+    number: Option<i128>,
+    operator: &'static str,
+    left: &CowVal<'_, '_>,
+    right: &CowVal<'_, '_>,
+) -> Evaluated<'b, 'v> {
+    let int = number.and_then(|number| i64::try_from(number).ok());
+    let uint = number.and_then(|number| u64::try_from(number).ok());
+    match (int, uint) {
+        (Some(int), _) => Ok(CowVal::owned(CelInt::from(int))),
+        (None, Some(uint)) => Ok(CowVal::owned(CelUInt::from(uint))),
+        (None, None) => Err(error(ExecutionError::Overflow, operator, left, right)),
+    }
+}
+
+fn decimal<'b, 'v>(number: f64) -> Evaluated<'b, 'v> {
+    Ok(CowVal::owned(CelDouble::from(number)))
+}
+
+fn add<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
+    let (left, right) = pair(arguments)?;
+    match Operands::of(&left, &right) {
+        Operands::Whole(l, r) => whole(l.checked_add(r), "add", &left, &right),
+        Operands::Decimal(l, r) => decimal(l + r),
+        Operands::Other => match left.as_adder() {
+            Some(adder) => Ok(CowVal::Owned(adder.add(right.as_ref())?.into_owned())),
+            None => Err(error(ExecutionError::UnsupportedBinaryOperator, "add", &left, &right)),
+        },
+    }
+}
+
+fn subtract<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
+    let (left, right) = pair(arguments)?;
+    match Operands::of(&left, &right) {
+        Operands::Whole(l, r) => whole(l.checked_sub(r), "sub", &left, &right),
+        Operands::Decimal(l, r) => decimal(l - r),
+        Operands::Other => match left.as_subtractor() {
+            Some(subtractor) => Ok(CowVal::Owned(subtractor.sub(right.as_ref())?.into_owned())),
+            None => Err(error(ExecutionError::UnsupportedBinaryOperator, "sub", &left, &right)),
+        },
+    }
+}
+
+fn multiply<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
+    let (left, right) = pair(arguments)?;
+    match Operands::of(&left, &right) {
+        Operands::Whole(l, r) => whole(l.checked_mul(r), "mul", &left, &right),
+        Operands::Decimal(l, r) => decimal(l * r),
+        Operands::Other => {
+            Err(error(ExecutionError::UnsupportedBinaryOperator, "mul", &left, &right))
+        }
+    }
+}
+
+fn divide<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
+    let (left, right) = pair(arguments)?;
+    match Operands::of(&left, &right) {
+        Operands::Whole(_, 0) => Err(ExecutionError::DivisionByZero(left.as_ref().try_into()?)),
+        Operands::Whole(l, r) if l.checked_rem(r) != Some(0) => {
+            Err(ExecutionError::function_error(DIVIDE, LEAVES_A_REST))
+        }
+        Operands::Whole(l, r) => whole(l.checked_div(r), "div", &left, &right),
+        Operands::Decimal(l, r) => decimal(l / r),
+        Operands::Other => {
+            Err(error(ExecutionError::UnsupportedBinaryOperator, "div", &left, &right))
+        }
+    }
+}
+
+const LEAVES_A_REST: &str = "a division of whole numbers leaves a rest: write `double(a) / b` for a decimal, or `(a - a % b) / b` \
+    for the whole part";
+
+/// The reason in an error of these functions, if it is one. It contains no value.
+pub(super) fn reason(error: &ExecutionError) -> Option<&'static str> {
+    let ExecutionError::FunctionError { function, .. } = error else { return None };
+    (function == DIVIDE).then_some(LEAVES_A_REST)
+}
