@@ -446,18 +446,15 @@ async fn output_body(
     }
 }
 
-/// Why a service refused the request: the reason without payload, and what the service said.
+/// Why a service refused the request: the reason, with no word of the service, and what the service said.
 async fn refusal(mut response: Response, request: &StepRequest) -> (String, Option<ErrorDetail>) {
     let status = response.status();
-    let is_problem = is_problem_document(response.headers());
     let target = redirect_target(&response);
     let ReceivedBody { mut bytes, is_complete } = error_body(&mut response, request).await;
-    let title = if is_problem && is_complete { problem_title(&bytes) } else { None };
     if !is_complete && !bytes.is_empty() {
         bytes.extend_from_slice("…".as_bytes());
     }
-    let title = title.map(|title| format!(": {title}")).unwrap_or_default();
-    (format!("HTTP {status}{target}{title}"), ErrorDetail::of_body(&bytes))
+    (format!("HTTP {status}{target}"), ErrorDetail::of_body(&bytes))
 }
 
 /// Where a redirect leads, for a reason: scheme, host and port. A path may be payload.
@@ -470,24 +467,6 @@ fn redirect_target(response: &Response) -> String {
         .map(|target| format!(" to {}", target.origin().ascii_serialization()))
         .unwrap_or_default()
 }
-
-/// Whether a body is a problem document (RFC 9457). The `title` of any other body may be payload.
-fn is_problem_document(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
-    media_type.trim().eq_ignore_ascii_case("application/problem+json")
-}
-
-/// The title of a problem document. It is the same for all problems of its type: it is more helpful than the status and
-/// contains no payload.
-fn problem_title(bytes: &[u8]) -> Option<String> {
-    let problem: Value = serde_json::from_slice(bytes).ok()?;
-    let title = limits::short_line(problem.get("title")?.as_str()?, PROBLEM_TITLE_CHARS_MAX);
-    (!title.is_empty()).then_some(title)
-}
-
-/// The longest title of a problem document that a reason contains.
-const PROBLEM_TITLE_CHARS_MAX: usize = 120;
 
 #[cfg(test)]
 mod tests {
