@@ -7,7 +7,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-use std::{path::Path, sync::Mutex, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Mutex, time::Duration};
 
 use steward_core::{definition::workflow::Workflow, model::attempt::Action};
 use steward_definition_file::{parse, read_file};
@@ -76,10 +76,13 @@ fn without(text: &str, part: &str) -> String {
 fn a_workflow_whose_steps_can_all_be_undone_has_no_findings() {
     let report = analyse(settings(ORDER, true), &|_| ()).unwrap();
     assert_eq!(kinds(&report), []);
-    // Three steps, each refused, unreachable, busy, unknown and silent with and without an effect.
-    assert_eq!((report.variants, report.singles.len()), (1, 21));
+    // Three steps, each refused, unreachable, busy, with a key that is ignored or forgotten, and unknown, silent and with a stored
+    // error, each of these with and without an effect.
+    assert_eq!((report.variants, report.singles.len()), (1, 33));
     assert!(report.singles.iter().all(|case| case.left_behind.is_empty()), "{:#?}", report.singles);
-    assert!(report.singles.iter().all(|case| case.state == "Undone"));
+    let is_undone = |case: &FailureCase| case.state == "Undone";
+    let of_ignored_keys = |case: &FailureCase| case.faults[0].fault == Fault::KeyIgnored;
+    assert!(report.singles.iter().all(|case| is_undone(case) != of_ignored_keys(case)));
     // A refused or silent undo leaves its effect, and an operator is told.
     let left: Vec<_> = report.pairs.iter().filter(|case| !case.left_behind.is_empty()).collect();
     assert!(!left.is_empty());
@@ -105,6 +108,61 @@ fn both_possibilities_of_an_unknown_outcome_are_run() {
     assert_eq!(single(&report, "ship", Fault::SilentTookEffect).left_behind, ["ship"]);
     assert_eq!(single(&report, "ship", Fault::SilentNoEffect).left_behind, Vec::<String>::new());
     assert_eq!(kinds(&report), [(FindingKind::Leftovers, "steps.ship")]);
+}
+
+#[test]
+fn an_ignored_key_repeats_the_effect_and_idempotent_false_prevents_it() {
+    let ignored = report(ORDER);
+    let case = single(&ignored, "charge", Fault::KeyIgnored);
+    assert_eq!(
+        (case.state.as_str(), &case.more_than_once[..]),
+        ("Processed", &["charge".to_owned()][..])
+    );
+    let rows = rows(&ignored.singles);
+    let row =
+        rows.iter().find(|row| row.fails == "charge" && row.how.contains("key ignored")).unwrap();
+    assert_eq!(
+        (row.left_behind.as_str(), row.alerted_within.as_str()),
+        ("charge, more than once", "never")
+    );
+    // No definition prevents it but one that does not repeat the call.
+    assert_eq!(kinds(&ignored), []);
+    let once = ORDER.replace("    agent: payment\n", "    agent: payment\n    idempotent: false\n");
+    let once = report(&once);
+    let is_of_keys = |case: &&FailureCase| case.faults[0].fault.to_string().contains("key");
+    let steps: BTreeSet<_> =
+        once.singles.iter().filter(is_of_keys).map(|case| &case.faults[0].step[..]).collect();
+    assert_eq!(steps, BTreeSet::from(["reserve", "ship"]));
+}
+
+#[test]
+fn a_step_that_is_repeated_after_the_service_forgot_its_key_is_found() {
+    let long = ORDER
+        .replace("complete_within: 5m", "complete_within: 9d")
+        .replace("    agent: payment\n", "    agent: payment\n    recovery: { attempts: 2, then: undo, extended_wait: { times: 3, wait: 12h } }\n");
+    let found = report(&long);
+    let case = single(&found, "charge", Fault::KeyForgotten);
+    assert_eq!(
+        (case.state.as_str(), &case.more_than_once[..]),
+        ("Processed", &["charge".to_owned()][..])
+    );
+    assert_eq!(kinds(&found), [(FindingKind::Repeated, "steps.charge")]);
+    let limited =
+        long.replace("then: undo, extended_wait", "then: undo, give_up_after: 20h, extended_wait");
+    let found = report(&limited);
+    let case = single(&found, "charge", Fault::KeyForgotten);
+    assert_eq!((case.state.as_str(), &case.more_than_once), ("Undone", &Vec::new()));
+    assert_eq!(kinds(&found), []);
+}
+
+#[test]
+fn an_error_that_the_service_stores_ends_the_step_and_not_the_day() {
+    let report = report(ORDER);
+    for fault in [Fault::ErrorStoredTookEffect, Fault::ErrorStoredNoEffect] {
+        let case = single(&report, "charge", fault);
+        assert_eq!((case.state.as_str(), &case.left_behind), ("Undone", &Vec::new()));
+        assert!(case.took_ms.unwrap() < 60_000, "{case:?}");
+    }
 }
 
 #[test]

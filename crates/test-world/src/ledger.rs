@@ -170,10 +170,12 @@ impl EffectLedger {
         self.task_accounts(task_id).filter(move |(part, _)| part.step == *step)
     }
 
-    /// The parts that have a side effect which is not undone.
+    /// The side effects that are not undone: the part of each.
     pub fn remaining_effects(&self) -> impl Iterator<Item = (&TaskId, &Part)> {
-        let remaining = self.accounts.iter().filter(|(_, account)| account.has_remaining_effect());
-        remaining.map(|((task_id, part), _)| (task_id, part))
+        self.accounts.iter().flat_map(|((task_id, part), account)| {
+            let remaining = account.effects.iter().filter(|effect| !effect.undone);
+            remaining.map(move |_| (task_id, part))
+        })
     }
 
     /// Records what is known of a part's side effect other than by a call of the part: it happened at this time, as that of a

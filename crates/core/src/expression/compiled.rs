@@ -20,10 +20,11 @@ use serde_json::{Map, Value};
 use crate::{
     expression::{
         cost::CostEstimator,
+        decimals,
         inputs::ExpressionInputs,
         numbers,
         scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
-        uses::{PathKey, ValueKind, ValueUse, plain_path, uses},
+        uses::{PathKey, ValueKind, ValueUse, is_namespaced, operands, plain_path, uses},
         value_size::size,
     },
     limits,
@@ -173,8 +174,8 @@ impl ReadCollector<'_> {
             },
             Expr::Call(call) => {
                 self.pattern(call)?;
-                call.target.iter().try_for_each(|target| self.visit(target))?;
-                call.args.iter().try_for_each(|argument| self.visit(argument))
+                self.function(call)?;
+                operands(call).into_iter().try_for_each(|operand| self.visit(operand))
             }
             Expr::List(list) => list.elements.iter().try_for_each(|item| self.visit(item)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
@@ -215,6 +216,15 @@ impl ReadCollector<'_> {
         }
         self.paths.insert(keys);
         Ok(true)
+    }
+
+    /// Checks the name of a function such as `decimal.add`.
+    fn function(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
+        let name = format!("{}.{}", decimals::NAMESPACE, call.func_name);
+        match is_namespaced(call) && !decimals::is_function(&name) {
+            false => Ok(()),
+            true => Err(InvalidTemplate::UnknownName { expression: self.source.to_owned(), name }),
+        }
     }
 
     /// Checks the pattern of `matches`. The interpreter compiles it again for each text, so it must be a literal of

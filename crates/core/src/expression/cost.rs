@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::{
     inputs::ExpressionInputs,
+    uses::operands,
     value_size::{STEP_BYTES, size, text_size},
 };
 use crate::limits;
@@ -255,9 +256,8 @@ impl<'v> CostEstimator<'v> {
 
     /// Visits the operands of an operator or function, adds the steps of the call, and returns the bound of its result.
     fn call(&mut self, call: &CallExpr) -> SizeBound<'v> {
-        let operands: Vec<_> =
-            call.target.iter().map(|target| &**target).chain(&call.args).collect();
-        let bounds: Vec<_> = operands.into_iter().map(|operand| self.visit(operand)).collect();
+        let bounds: Vec<_> =
+            operands(call).into_iter().map(|operand| self.visit(operand)).collect();
         let total_size = || sum(bounds.iter().map(SizeBound::size));
         let name = call.func_name.as_str();
         match (name, bounds.as_slice()) {

@@ -8,11 +8,13 @@
 //! | `compiled` | parsing and evaluation of one expression |
 //! | `inputs` | the part of the scope that one expression reads |
 //! | `numbers` | arithmetic that does not depend on how a number is spelled |
+//! | `decimals` | exact arithmetic for money |
 //! | `cost` | an upper bound for the cost of an evaluation |
 //! | `value_size` | the size of a value, as part of that cost |
 
 mod compiled;
 mod cost;
+mod decimals;
 mod inputs;
 mod numbers;
 pub mod scope;

@@ -3,8 +3,8 @@
 //!
 //! | operands of `+`, `-`, `*`, `/` | result |
 //! | --- | --- |
-//! | two whole numbers | whole; a `/` that leaves a rest fails, and an overflow of 64 bits too |
-//! | a whole number and a decimal, or two decimals | decimal |
+//! | two whole numbers | whole, also of `%`; a `/` that leaves a rest fails, and an overflow of 64 bits too |
+//! | a whole number and a decimal, or two decimals | decimal; a `/` by zero fails |
 //! | other values, such as lists or texts | as in CEL |
 //!
 //! The operators of a parsed expression are replaced by calls of these functions.
@@ -21,23 +21,27 @@ use cel::{
     },
 };
 
+use super::decimals;
+
 /// The operators, and the functions in their place. No expression can name these functions.
-const FUNCTIONS: [(&str, &str, Function); 4] = [
+const FUNCTIONS: [(&str, &str, Function); 5] = [
     (operators::ADD, "@add", add),
     (operators::SUBSTRACT, "@subtract", subtract),
     (operators::MULTIPLY, "@multiply", multiply),
     (operators::DIVIDE, DIVIDE, divide),
+    (operators::MODULO, "@modulo", modulo),
 ];
 
 const DIVIDE: &str = "@divide";
 
-/// The environment of all expressions: that of CEL, and the arithmetic of this file.
+/// The environment of all expressions: that of CEL, the arithmetic of this file, and decimals.
 pub(super) fn environment() -> Arc<Env> {
     let mut environment = Env::stdlib();
     for (_, name, function) in FUNCTIONS {
         let added = environment.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], function);
         debug_assert!(added.is_ok(), "{added:?}");
     }
+    decimals::declare(&mut environment);
     Arc::new(environment)
 }
 
@@ -221,7 +225,9 @@ fn multiply<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
 fn divide<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let (left, right) = pair(arguments)?;
     match Operands::of(&left, &right) {
-        Operands::Whole(_, 0) => Err(ExecutionError::DivisionByZero(left.as_ref().try_into()?)),
+        Operands::Whole(_, 0) | Operands::Decimal(_, 0.0) => {
+            Err(ExecutionError::DivisionByZero(left.as_ref().try_into()?))
+        }
         Operands::Whole(l, r) if l.checked_rem(r) != Some(0) => {
             Err(ExecutionError::function_error(DIVIDE, LEAVES_A_REST))
         }
@@ -233,11 +239,22 @@ fn divide<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     }
 }
 
+fn modulo<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
+    let (left, right) = pair(arguments)?;
+    match Operands::of(&left, &right) {
+        Operands::Whole(_, 0) => Err(ExecutionError::RemainderByZero(left.as_ref().try_into()?)),
+        Operands::Whole(l, r) => whole(l.checked_rem(r), "rem", &left, &right),
+        Operands::Decimal(..) | Operands::Other => {
+            Err(error(ExecutionError::UnsupportedBinaryOperator, "rem", &left, &right))
+        }
+    }
+}
+
 const LEAVES_A_REST: &str = "a division of whole numbers leaves a rest: write `double(a) / b` for a decimal, or `(a - a % b) / b` \
     for the whole part";
 
 /// The reason in an error of these functions, if it is one. It contains no value.
 pub(super) fn reason(error: &ExecutionError) -> Option<&'static str> {
     let ExecutionError::FunctionError { function, .. } = error else { return None };
-    (function == DIVIDE).then_some(LEAVES_A_REST)
+    (function == DIVIDE).then_some(LEAVES_A_REST).or_else(|| decimals::reason(error))
 }

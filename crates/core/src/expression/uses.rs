@@ -1,7 +1,12 @@
 //! Finds the paths of the values that an expression reads, and the kind of each value, as far as the operators around it
 //! show. The forecast uses this to generate sample values for a definition that has never run.
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
+use cel::{
+    IdedExpr,
+    common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators},
+};
+
+use super::decimals;
 
 /// One step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +66,18 @@ pub(super) fn plain_path(expr: &Expr) -> Option<Vec<String>> {
     }
 }
 
+/// The operands of a call. The name before the dot of `decimal.add(a, b)` is none.
+pub(super) fn operands(call: &CallExpr) -> Vec<&IdedExpr> {
+    let target = call.target.as_deref().filter(|_| !is_namespaced(call));
+    target.into_iter().chain(&call.args).collect()
+}
+
+/// Whether the function is called by a name such as `decimal.add`.
+pub(super) fn is_namespaced(call: &CallExpr) -> bool {
+    let target = call.target.as_ref().map(|target| &target.expr);
+    matches!(target, Some(Expr::Ident(name)) if name == decimals::NAMESPACE)
+}
+
 /// Collects the values that are read, on a walk through an expression.
 #[derive(Default)]
 struct UseCollector {
@@ -105,10 +122,12 @@ impl UseCollector {
     }
 
     fn call(&mut self, call: &CallExpr, kind: ValueKind) {
-        let operands: Vec<_> = call.target.iter().map(AsRef::as_ref).chain(&call.args).collect();
+        let operands = operands(call);
         let literal = operands.iter().find_map(|operand| literal_kind(&operand.expr));
         let all = |kind| vec![kind; operands.len()];
         let kinds = match call.func_name.as_str() {
+            "sum" if is_namespaced(call) => all(ValueKind::List),
+            _ if is_namespaced(call) => all(ValueKind::Number),
             operators::LOGICAL_AND
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
@@ -276,6 +295,8 @@ mod tests {
             ("input.a + '!'", vec!["input.a Text"]),
             ("input.a in ['x']", vec!["input.a Text"]),
             ("input.a.startsWith('x')", vec!["input.a Text"]),
+            ("decimal.add(input.a, '1')", vec!["input.a Number"]),
+            ("decimal.sum(input.a)", vec!["input.a List"]),
             ("input.a ? input.b : 1", vec!["input.a Bool", "input.b Any"]),
             ("has(input.a)", vec!["input.a Any"]),
             ("has(input.a) ? input.a.b : 1", vec!["input.a Any", "input.a.b Any"]),

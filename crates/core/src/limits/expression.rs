@@ -22,3 +22,9 @@ pub const RENDER_STEPS_MAX: u64 = 2_000_000;
 /// Bytes in the results of all expressions of one template. A rendered template becomes one message or one document,
 /// and these have smaller limits. This limit bounds memory until they are checked.
 pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
+
+/// The most characters of a decimal: of an operand, and of a result.
+pub const DECIMAL_CHARS_MAX: usize = 100;
+
+/// The most decimal places to which a decimal is rounded.
+pub const DECIMAL_PLACES_MAX: i64 = 20;

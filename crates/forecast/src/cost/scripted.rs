@@ -32,7 +32,7 @@ pub(super) mod services;
 
 pub use script::{CallRecord, ChildCall, LogEntry, LogItem, Script, ScriptedCall, StepKeyRef};
 use services::ScriptedServices;
-pub use steward_test_world::service::{Body, CallPlan, Millis, Reply};
+pub use steward_test_world::service::{Body, CallPlan, KeyMemory, Millis, Reply};
 
 /// A workflow, and those of its child tasks, that scripted runs use. It is made once for many runs.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ pub struct ScriptedRun {
     pub task: Option<Task>,
     /// Why the submission was refused.
     pub refused: Option<String>,
-    /// The side effects that are not undone: their parts of tasks, with the workflows.
+    /// The side effects that are not undone: their parts of tasks, with the workflows. A part is there as often as it took effect.
     pub effects: Vec<(WorkflowName, Part)>,
     /// The log, in the order of time.
     pub log: Vec<LogEntry>,

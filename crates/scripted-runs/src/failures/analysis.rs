@@ -218,7 +218,9 @@ impl Analysis<'_> {
         }
         let chosen: BTreeSet<_> = quickest.values().map(|(planned, _)| planned).collect();
         let (mut cases, mut others) = (BTreeSet::new(), BTreeSet::new());
-        for (planned, single) in singles {
+        let repeats = |fault: &PlannedFault| fault.fault.repeats_the_effect();
+        let first = singles.iter().filter(|(planned, _)| !planned.faults.iter().any(repeats));
+        for (planned, single) in first {
             let pairs = self.pairs_of(planned, single);
             match chosen.contains(planned) {
                 true => cases.extend(pairs),
@@ -237,7 +239,8 @@ impl Analysis<'_> {
         for site in single.called.iter().filter(|site| **site != first.site) {
             let run = Site { action: Action::Do, ..site.clone() };
             let items = base.and_then(|called| called.get(&run)).copied().flatten();
-            for second in self.faults(site, items) {
+            let seconds = self.faults(site, items).into_iter();
+            for second in seconds.filter(|second| !second.fault.repeats_the_effect()) {
                 let mut faults = vec![first.clone(), second];
                 // The failure of a step comes before that of an undo.
                 faults.sort_by_key(|fault| (fault.site.action, self.position(&fault.site)));

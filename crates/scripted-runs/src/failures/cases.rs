@@ -1,6 +1,9 @@
 //! One case of the analysis: a variant of the workflow, with one or two failures.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::Serialize;
 use steward_core::{
@@ -50,6 +53,8 @@ pub struct FailureCase {
     pub reason: Option<String>,
     /// The steps, or items, whose side effects exist at the end although the task is not Processed.
     pub left_behind: Vec<String>,
+    /// The steps, or items, whose side effect exists more than once at the end.
+    pub more_than_once: Vec<String>,
     /// The steps that have not run, although the task can no longer be undone.
     pub not_done: Vec<String>,
     /// The alerts, by name.
@@ -99,20 +104,17 @@ pub(super) fn run_case(
         FaultyServices::new(workflows.to_vec(), faults.to_vec(), variant.outputs.clone());
     let (run, observed) = run_task(plan, variant.seed, services)?;
     let state = run.task.as_ref().map(|task| task.process_state.to_string()).unwrap_or_default();
-    let mut left_behind: Vec<_> = match state.as_str() {
-        "Processed" => Vec::new(),
-        _ => run
-            .effects
-            .iter()
-            .filter(|(workflow, part)| has_side_effect(workflows, workflow, part))
-            .map(|(workflow, Part { step, item })| {
-                let (workflow, step) = (workflow.clone(), step.clone());
-                let label = label(&Site { workflow, step, action: Action::Do });
-                item.map_or(label.clone(), |item| format!("{label}[{item}]"))
-            })
-            .collect(),
-    };
-    left_behind.sort();
+    let effects = run.effects.iter().filter(|(of, part)| has_side_effect(workflows, of, part));
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for (workflow, Part { step, item }) in effects {
+        let (workflow, step) = (workflow.clone(), step.clone());
+        let label = label(&Site { workflow, step, action: Action::Do });
+        let label = item.map_or(label.clone(), |item| format!("{label}[{item}]"));
+        *times.entry(label).or_default() += 1;
+    }
+    let is_processed = state == "Processed";
+    let left_behind = times.keys().filter(|_| !is_processed).cloned().collect();
+    let more_than_once = times.into_iter().filter(|(_, times)| *times > 1);
     let (alerts, alerted) = alerts(&run, &observed, sweep_every);
     Ok(FailureCase {
         variant: number,
@@ -123,6 +125,7 @@ pub(super) fn run_case(
             .and_then(|task| task.error.clone().or_else(|| task.undo_reason.clone())),
         not_done: run.task.as_ref().map(|task| not_done(task, workflows)).unwrap_or_default(),
         left_behind,
+        more_than_once: more_than_once.map(|(label, _)| label).collect(),
         alerts,
         alerted_within_ms: alerted.map(millis),
         took_ms: run.took.map(millis),

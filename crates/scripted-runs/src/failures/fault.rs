@@ -15,7 +15,7 @@ use steward_core::{
         responses::{ClassifiedResponse, ResponseOverrides},
     },
 };
-use steward_forecast::cost::scripted::{Body, CallPlan, Reply};
+use steward_forecast::cost::scripted::{Body, CallPlan, KeyMemory, Millis, Reply};
 
 /// A way to fail. Where Steward cannot know whether the step took effect, there is one for each possibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -35,6 +35,14 @@ pub enum Fault {
     SilentTookEffect,
     /// The same, and no call had an effect.
     SilentNoEffect,
+    /// The service stores an error for the idempotency key and answers every call with it, and the first one took effect.
+    ErrorStoredTookEffect,
+    /// The same, and no call had an effect.
+    ErrorStoredNoEffect,
+    /// The service ignores idempotency keys, and the answer to the first call is lost.
+    KeyIgnored,
+    /// The answer to the first call is lost, and the service cannot be reached until it has forgotten the idempotency key.
+    KeyForgotten,
     /// The callback says that the step failed.
     CallbackFailed,
     /// The callback never arrives, and the step took effect.
@@ -61,6 +69,10 @@ impl fmt::Display for Fault {
             Self::UnknownNoEffect => "unknown, no effect",
             Self::SilentTookEffect => "silent, took effect",
             Self::SilentNoEffect => "silent, no effect",
+            Self::ErrorStoredTookEffect => "error stored, took effect",
+            Self::ErrorStoredNoEffect => "error stored, no effect",
+            Self::KeyIgnored => "key ignored",
+            Self::KeyForgotten => "key forgotten",
             Self::CallbackFailed => "callback: failed",
             Self::NoCallbackTookEffect => "no callback, took effect",
             Self::NoCallbackNoEffect => "no callback, no effect",
@@ -83,6 +95,9 @@ pub(super) struct Site {
 /// How long a call takes, in milliseconds.
 pub(super) const CALL_MS: u64 = 100;
 
+/// How long the services remember idempotency keys, in milliseconds: as long as most that document it.
+pub(super) const KEYS_KEPT_MS: Millis = 24 * 3_600_000;
+
 /// A busy service asks for a pause of this share of the task's time.
 const BUSY_PAUSES: u32 = 10;
 
@@ -99,21 +114,18 @@ pub(super) fn faults_of(
     match (step.work(), action) {
         (Some(StepWork::Call { callback, .. }), Action::Do) => {
             let mut faults = vec![Fault::Refused, Fault::Unreachable, Fault::Busy];
-            let (yes, no) = (true, step.has_side_effect());
-            let both = [
-                (Fault::UnknownTookEffect, no),
-                (Fault::UnknownNoEffect, yes),
-                (Fault::SilentTookEffect, no),
-                (Fault::SilentNoEffect, yes),
-            ];
-            faults.extend(
-                both.into_iter().filter(|(_, is_possible)| *is_possible).map(|(fault, _)| fault),
-            );
+            faults.extend([Fault::UnknownTookEffect, Fault::UnknownNoEffect]);
+            faults.extend([Fault::SilentTookEffect, Fault::SilentNoEffect]);
+            // Other calls are not repeated.
+            if step.idempotent {
+                faults.extend([Fault::ErrorStoredTookEffect, Fault::ErrorStoredNoEffect]);
+                faults.extend([Fault::KeyIgnored, Fault::KeyForgotten]);
+            }
             if callback.is_some() {
-                faults.push(Fault::CallbackFailed);
-                faults.extend(no.then_some(Fault::NoCallbackTookEffect));
+                faults.extend([Fault::CallbackFailed, Fault::NoCallbackTookEffect]);
                 faults.push(Fault::NoCallbackNoEffect);
             }
+            faults.retain(|fault| step.has_side_effect() || !fault.has_effect());
             faults.retain(|fault| fault.plan(&step.responses, Duration::ZERO).is_some());
             faults
         }
@@ -158,6 +170,11 @@ impl Fault {
             Self::SilentTookEffect | Self::SilentNoEffect => {
                 return Some(CallPlan::success(CALL_MS, Value::Null).silent());
             }
+            Self::ErrorStoredTookEffect | Self::ErrorStoredNoEffect => {
+                let error = ClassifiedResponse::Retry { may_have_run: true };
+                classified(&[500, 502, 503, 504], error)?
+            }
+            Self::KeyIgnored | Self::KeyForgotten => Reply::BrokenConnection,
             Self::CallbackFailed
             | Self::NoCallbackTookEffect
             | Self::NoCallbackNoEffect
@@ -185,7 +202,32 @@ impl Fault {
             | Self::UnknownTookEffect
             | Self::UnknownNoEffect
             | Self::SilentTookEffect
-            | Self::SilentNoEffect => false,
+            | Self::SilentNoEffect
+            | Self::ErrorStoredTookEffect
+            | Self::ErrorStoredNoEffect
+            | Self::KeyIgnored
+            | Self::KeyForgotten => false,
+        }
+    }
+
+    /// Whether the step has an effect although it failed: not for a step that only reads.
+    fn has_effect(self) -> bool {
+        self.call_takes_effect() && self != Self::CallbackFailed
+    }
+
+    /// Whether the call is repeated, and takes effect each time. Another failure changes nothing of that, so it is in no pair.
+    pub(super) fn repeats_the_effect(self) -> bool {
+        matches!(self, Self::KeyIgnored | Self::KeyForgotten)
+    }
+
+    /// What the service does with an idempotency key that it got before.
+    pub(super) fn key_memory(self) -> KeyMemory {
+        if self == Self::KeyIgnored {
+            KeyMemory::Ignored
+        } else if self == Self::KeyForgotten {
+            KeyMemory::ForgottenAfter(KEYS_KEPT_MS)
+        } else {
+            KeyMemory::Kept
         }
     }
 
@@ -194,6 +236,9 @@ impl Fault {
         match self {
             Self::UnknownTookEffect
             | Self::SilentTookEffect
+            | Self::ErrorStoredTookEffect
+            | Self::KeyIgnored
+            | Self::KeyForgotten
             | Self::CallbackFailed
             | Self::NoCallbackTookEffect
             | Self::ChildError
@@ -203,6 +248,7 @@ impl Fault {
             | Self::Busy
             | Self::UnknownNoEffect
             | Self::SilentNoEffect
+            | Self::ErrorStoredNoEffect
             | Self::NoCallbackNoEffect
             | Self::NoEvent
             | Self::ChildUndone => false,

@@ -16,7 +16,11 @@ use steward_core::{
     model::{attempt::Action, names::StepName},
 };
 
-use super::{cases::FailureCase, variants::Variant};
+use super::{
+    cases::{FailureCase, NamedFault},
+    fault::Fault,
+    variants::Variant,
+};
 
 /// How many causes a finding lists.
 const CAUSES_MAX: usize = 3;
@@ -27,6 +31,8 @@ const CAUSES_MAX: usize = 3;
 pub enum FindingKind {
     /// The task ends as Undone, and a side effect of this step remains. Nobody is alerted.
     Leftovers,
+    /// The side effect of this step exists more than once if the service forgets idempotency keys.
+    Repeated,
     /// The step has a side effect and no undo, and something can fail after it.
     NoUndo,
     /// After the point of no return, one failure stops the task half-way, in Error.
@@ -39,14 +45,21 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Leftovers, Self::NoUndo, Self::HalfDone, Self::ShortDeadline, Self::NeverRuns];
+    pub const ALL: [Self; 6] = [
+        Self::Leftovers,
+        Self::Repeated,
+        Self::NoUndo,
+        Self::HalfDone,
+        Self::ShortDeadline,
+        Self::NeverRuns,
+    ];
 
     /// Its name, for options and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Leftovers => "leftovers",
+            Self::Repeated => "repeated",
             Self::NoUndo => "no-undo",
             Self::HalfDone => "half-done",
             Self::ShortDeadline => "short-deadline",
@@ -93,6 +106,7 @@ pub(super) fn find(
     pairs: &[FailureCase],
 ) -> Vec<Finding> {
     let mut found = leftovers(singles, pairs);
+    found.extend(repeated(singles));
     found.extend(half_done(singles));
     found.extend(of_definition(workflow));
     found.extend(never_runs(workflow, variants));
@@ -135,6 +149,26 @@ fn leftovers(singles: &[FailureCase], pairs: &[FailureCase]) -> Vec<Finding> {
         ),
     };
     causes.into_iter().map(finding).collect()
+}
+
+/// Steps that are repeated for longer than most services remember their idempotency keys.
+fn repeated(singles: &[FailureCase]) -> Vec<Finding> {
+    let forgotten = singles.iter().filter(|case| {
+        let is_forgotten = |fault: &NamedFault| fault.fault == Fault::KeyForgotten;
+        !case.more_than_once.is_empty() && case.faults.iter().any(is_forgotten)
+    });
+    let steps: BTreeSet<_> =
+        forgotten.flat_map(|case| &case.faults).map(|fault| &fault.step).collect();
+    let finding = |step: &String| {
+        Finding {
+        kind: FindingKind::Repeated,
+        at: format!("steps.{step}"),
+        message: "it may be called again a day after its first call: if the service has forgotten the idempotency key, its side \
+            effect exists twice; limit it with `recovery.give_up_after`, in less time than the service keeps keys"
+            .to_owned(),
+    }
+    };
+    steps.into_iter().map(finding).collect()
 }
 
 /// The step of `ship[2]`.

@@ -53,7 +53,7 @@ pub struct FailureRow {
     pub how: String,
     /// The final state of the task.
     pub ends: String,
-    /// What remains, or `nothing`.
+    /// What remains that should not, or `nothing`.
     pub left_behind: String,
     /// The longest time until an operator is alerted, or `never`.
     pub alerted_within: String,
@@ -83,6 +83,7 @@ struct RowKey {
     places: String,
     state: String,
     left_behind: Vec<String>,
+    more_than_once: Vec<String>,
     is_alerted: bool,
     /// The order of magnitude of the time that the task takes, for single failures.
     magnitude: Option<u32>,
@@ -95,6 +96,7 @@ impl RowKey {
             places: places(&case.faults),
             state: case.state.clone(),
             left_behind: case.left_behind.clone(),
+            more_than_once: case.more_than_once.clone(),
             is_alerted: case.alerted_within_ms.is_some(),
             magnitude: case.took_ms.filter(|_| is_single).and_then(u64::checked_ilog10),
         }
@@ -105,7 +107,11 @@ fn row(key: RowKey, cases: &[&FailureCase]) -> FailureRow {
     let longest =
         |time: fn(&FailureCase) -> Option<u64>| cases.iter().filter_map(|case| time(case)).max();
     let text = |ms: u64| duration_text(Duration::from_millis(ms));
-    let RowKey { places, state, left_behind, .. } = key;
+    let RowKey { places, state, left_behind, more_than_once, .. } = key;
+    let is_twice = |label: &String| more_than_once.contains(label);
+    let twice = more_than_once.iter().map(|label| format!("{label}, more than once"));
+    let once = left_behind.iter().filter(|label| !is_twice(label)).cloned();
+    let left_behind: Vec<_> = twice.chain(once).collect();
     let is_clean = left_behind.is_empty();
     let alerted_within = match longest(|case| case.alerted_within_ms) {
         Some(longest) => text(longest),

@@ -16,10 +16,10 @@ use steward_core::{
     },
 };
 use steward_forecast::cost::scripted::{
-    CallPlan, ChildCall, Millis, Script, ScriptedCall, StepKeyRef,
+    CallPlan, ChildCall, KeyMemory, Millis, Script, ScriptedCall, StepKeyRef,
 };
 
-use super::fault::{CALL_MS, Fault, Site};
+use super::fault::{CALL_MS, Fault, KEYS_KEPT_MS, Site};
 
 /// How long a healthy answer to a callback, an event or a child task takes.
 const LATER: Duration = Duration::from_secs(60);
@@ -99,6 +99,22 @@ impl FaultyServices {
         (part.item.is_none() || part.item == planned.item).then_some(planned.fault)
     }
 
+    /// What a call meets of a fault.
+    fn met(&self, fault: Fault, call: &ScriptedCall<'_>) -> Option<Fault> {
+        let first_fault = self.state().first_fault.unwrap_or(call.at);
+        let is_forgotten =
+            call.at.saturating_sub(first_fault) > Duration::from_millis(KEYS_KEPT_MS);
+        let met = match fault {
+            Fault::KeyIgnored if call.number > 1 => None,
+            Fault::KeyForgotten if call.number > 1 && is_forgotten => None,
+            Fault::KeyForgotten if call.number > 1 => Some(Fault::Unreachable),
+            met => Some(met),
+        };
+        // The breaker is open by now: the step is deferred until the task's time is up, for months perhaps.
+        let is_open = met == Some(Fault::Unreachable) && call.number > UNREACHABLE_CALLS;
+        if is_open { Some(Fault::Busy) } else { met }
+    }
+
     /// The output of a step: as in the run without failures.
     fn output(&self, site: &Site, sample: &Value) -> Value {
         let known = self.outputs.get(site).cloned();
@@ -125,9 +141,8 @@ impl Script for FaultyServices {
         let fault = self.fault(&site, &request.step);
         self.record_call(&site, &request.step, fault, call.at);
         let within = self.workflow(&call.step).map(|workflow| workflow.complete_within);
-        // The breaker is open by now: the step is deferred until the task's time is up, for months perhaps.
-        let is_open = fault == Some(Fault::Unreachable) && call.number > UNREACHABLE_CALLS;
-        let fault = if is_open { Some(Fault::Busy) } else { fault };
+        let key_memory = fault.map_or(KeyMemory::Kept, Fault::key_memory);
+        let fault = fault.and_then(|fault| self.met(fault, call));
         let failure = fault.filter(|fault| !fault.comes_later());
         let failure =
             failure.and_then(|fault| fault.plan(&request.responses, within.unwrap_or_default()));
@@ -137,7 +152,7 @@ impl Script for FaultyServices {
             CallPlan::success(CALL_MS + self.delay(&call.step), output)
         });
         let takes_effect = fault.is_none_or(Fault::call_takes_effect);
-        CallPlan { commits_after: takes_effect.then_some(0), ..plan }
+        CallPlan { commits_after: takes_effect.then_some(0), key_memory, ..plan }
     }
 
     fn callbacks(&self, call: &ScriptedCall<'_>) -> Vec<(Duration, CallbackOutcome)> {
@@ -151,8 +166,8 @@ impl Script for FaultyServices {
             Some(Fault::CallbackFailed) => {
                 vec![(after, CallbackOutcome::Failed { reason: "the service failed".to_owned() })]
             }
-            Some(_) => Vec::new(),
-            None => {
+            Some(fault) if !fault.repeats_the_effect() => Vec::new(),
+            Some(_) | None => {
                 let output = self.output(&site, &call.sample);
                 vec![(after, CallbackOutcome::Completed { output })]
             }
