@@ -100,10 +100,14 @@ impl Oracle {
                 documents,
                 ledger,
             );
-            if let StepState::Waiting { until, .. } = progress.state {
+            // An undo ends the wait of a deferred attempt, which may wait again once its outcome is unknown.
+            let waited = old.is_some_and(|old| matches!(old.state, StepState::Waiting { .. }));
+            if let StepState::Waiting { until, .. } = progress.state
+                && !waited
+            {
                 let attempt = progress.state.attempt_count();
                 let key = (after.task_id.clone(), part, action, attempt);
-                self.waits.entry(key).or_insert((now, until));
+                self.waits.insert(key, (now, until));
             }
         }
         self.observe_event_completions(before, after, documents, ledger, now);
