@@ -13,8 +13,8 @@ use steward_core::{definition::workflow::Workflow, model::attempt::Action};
 use steward_definition_file::{parse, read_file};
 use steward_forecast::cost::ForecastSettings;
 use steward_scripted_runs::failures::{
-    AnalysisError, AnalysisProgress, FailureCase, FailureReport, FailureSettings, Fault,
-    FindingKind, analyse, rows,
+    AnalysisError, AnalysisProgress, FailureCase, FailureReport, FailureRow, FailureSettings,
+    Fault, FindingKind, analyse, rows,
 };
 
 /// Three steps in a line, each with an undo.
@@ -135,23 +135,21 @@ fn an_ignored_key_repeats_the_effect_and_idempotent_false_prevents_it() {
     assert_eq!(steps, BTreeSet::from(["reserve", "ship"]));
 }
 
+/// A step waits for an open breaker without attempts, so an outage of a day is enough.
 #[test]
 fn a_step_that_is_repeated_after_the_service_forgot_its_key_is_found() {
-    let long = ORDER
-        .replace("complete_within: 5m", "complete_within: 9d")
-        .replace("    agent: payment\n", "    agent: payment\n    recovery: { attempts: 2, then: undo, extended_wait: { times: 3, wait: 12h } }\n");
+    let long = ORDER.replace("complete_within: 5m", "complete_within: 9d");
     let found = report(&long);
     let case = single(&found, "charge", Fault::KeyForgotten);
-    assert_eq!(
-        (case.state.as_str(), &case.more_than_once[..]),
-        ("Processed", &["charge".to_owned()][..])
-    );
-    assert_eq!(kinds(&found), [(FindingKind::Repeated, "steps.charge")]);
+    let charge = ["charge".to_owned()];
+    assert_eq!((case.state.as_str(), &case.more_than_once[..]), ("Processed", &charge[..]));
+    let all = ["steps.charge", "steps.reserve", "steps.ship"].map(|at| (FindingKind::Repeated, at));
+    assert_eq!(kinds(&found), all);
     let limited =
-        long.replace("then: undo, extended_wait", "then: undo, give_up_after: 20h, extended_wait");
+        long.replacen("attempts: 2, then: undo", "attempts: 2, give_up_after: 20h, then: undo", 1);
     let found = report(&limited);
     let case = single(&found, "charge", Fault::KeyForgotten);
-    assert_eq!((case.state.as_str(), &case.more_than_once), ("Undone", &Vec::new()));
+    assert_eq!((case.state.as_str(), case.more_than_once.len()), ("Undone", 0));
     assert_eq!(kinds(&found), []);
 }
 
@@ -175,7 +173,11 @@ fn a_step_without_an_undo_before_one_that_can_fail_is_found() {
         kinds(&report),
         [(FindingKind::Leftovers, "steps.charge"), (FindingKind::NoUndo, "steps.charge")]
     );
-    assert!(report.findings[0].message.contains("ship is refused"), "{:?}", report.findings);
+    assert!(
+        report.findings[0].message.contains("charge is unknown, took effect"),
+        "{:?}",
+        report.findings
+    );
 }
 
 #[test]
@@ -396,8 +398,8 @@ fn the_number_of_cases_is_limited_and_what_was_cut_is_counted() {
         ..FailureSettings::new(ForecastSettings::new(workflow(ORDER)))
     };
     let report = analyse(settings, &|_| ()).unwrap();
-    assert_eq!(report.singles.len(), 21);
-    assert!(report.pairs.len() <= 9, "{}", report.pairs.len());
+    assert_eq!(report.singles.len(), 23);
+    assert!(report.pairs.len() <= 7, "{}", report.pairs.len());
     assert!(report.cases_cut > 0);
     assert_eq!(report.not_run.values().sum::<usize>(), report.cases_cut);
     assert!(report.not_run.contains_key("ship + undo of charge"), "{:?}", report.not_run);
@@ -427,7 +429,7 @@ fn a_large_workflow_is_sampled_and_its_cases_are_counted_before_they_are_run() {
     let settings = FailureSettings { cases_max: Some(2), ..settings(&connected(), true) };
     let report = analyse(settings, &|step| progress.lock().unwrap().push(step)).unwrap();
     let progress = progress.into_inner().unwrap();
-    let first = AnalysisProgress::Planned { failures: 1, found: 700, run: 2 };
+    let first = AnalysisProgress::Planned { failures: 1, found: 1_100, run: 2 };
     assert_eq!(progress[..3], [first, AnalysisProgress::Ran, AnalysisProgress::Ran]);
     assert!(
         matches!(progress[3], AnalysisProgress::Planned { failures: 2, found: 1.., run: 0 }),
@@ -436,7 +438,7 @@ fn a_large_workflow_is_sampled_and_its_cases_are_counted_before_they_are_run() {
     assert_eq!((report.singles.len(), report.seed), (2, 0));
     let singles = |(places, _): &(&String, &usize)| !places.contains('+');
     let left_out: usize = report.not_run.iter().filter(singles).map(|(_, count)| count).sum();
-    assert_eq!(left_out, 698);
+    assert_eq!(left_out, 1_098);
 }
 
 #[test]
@@ -454,7 +456,9 @@ fn rows_merge_failures_with_the_same_consequences() {
     let rows = rows(&report.singles);
     assert!(rows.len() < report.singles.len(), "{rows:#?}");
     assert_eq!((rows[0].fails.as_str(), rows[0].left_behind.as_str()), ("reserve", "nothing"));
-    assert!(rows.iter().all(|row| row.ends == "Undone" && row.alerted_within == "not needed"));
+    let of_ignored_keys = |row: &&FailureRow| row.how.contains("key ignored");
+    let undone: Vec<_> = rows.iter().filter(|row| !of_ignored_keys(row)).collect();
+    assert!(undone.iter().all(|row| row.ends == "Undone" && row.alerted_within == "not needed"));
     // Whether the call took effect makes no difference, because the undo covers both.
     assert!(rows.iter().any(|row| row.how.contains("unknown")), "{rows:#?}");
     assert!(rows.iter().all(|row| !row.how.contains("took effect")), "{rows:#?}");
