@@ -275,8 +275,11 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 }
                 Err(fault) => self.handle_fault(fault)?,
             };
+            let longest = self.end.saturating_duration_since(Instant::now());
             let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(retry_after);
-            // `retry_after` is not longer than the remaining time, so this does not overflow.
+            // The service expects a call after the pause that it asks for.
+            let asks = !retry_after.is_zero() && pause >= longest;
+            let pause = if asks { retry_after } else { pause };
             let until = Instant::now() + pause;
             if until >= self.end {
                 return Err(self.no_further_call(pause).await);
@@ -432,7 +435,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
 
     /// The shortest pause before the next call, if the attempt may call again.
     fn handle_fault(&mut self, fault: CallFault) -> Result<Duration, AttemptEnd> {
-        let StepRequest { task_id, step, attempt, idempotent, .. } = self.delivered.request;
+        let idempotent = self.delivered.request.idempotent;
         match fault {
             CallFault::Permanent { reason, detail, .. } if self.refusal_proves_nothing() => {
                 Err(unknown(&reason, detail))
@@ -447,7 +450,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 Err(failed(&unknown_outcome(&reason), true, None))
             }
             CallFault::TimedOut { reason } => Err(unknown(&reason, None)),
-            CallFault::Conflict { reason, detail } => {
+            CallFault::Conflict { reason, retry_after, detail } => {
                 let request = self.delivered.request;
                 // An undo is retried until it completes, because another delivery of it may be in progress.
                 let is_undo = request.action == Action::Undo;
@@ -455,29 +458,36 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 if !idempotent || !earlier_call {
                     return Err(failed(&reason, true, detail));
                 }
-                self.may_have_run = true;
-                self.has_call_in_doubt = true;
-                metrics::call_retried();
-                tracing::debug!(%task_id, %step, attempt, reason, "an earlier call may be in progress; retrying");
-                self.last_fault = (reason, detail);
-                Ok(Duration::ZERO)
+                self.retry(reason, retry_after, true, detail)
             }
             CallFault::Transient { reason, may_have_run: true, detail, .. } if !idempotent => {
                 Err(failed(&unknown_outcome(&reason), true, detail))
             }
             CallFault::Transient { reason, retry_after, may_have_run, detail } => {
-                self.may_have_run |= may_have_run;
-                self.has_call_in_doubt |= may_have_run;
-                self.last_fault = (reason.clone(), detail);
-                let retry_after = retry_after.unwrap_or_default();
-                if retry_after > self.end.saturating_duration_since(Instant::now()) {
-                    return Err(self.defer(&reason, retry_after));
-                }
-                metrics::call_retried();
-                tracing::debug!(%task_id, %step, attempt, reason, "call failed; retrying");
-                Ok(retry_after)
+                self.retry(reason, retry_after, may_have_run, detail)
             }
         }
+    }
+
+    /// The pause that the service asks for, zero if it asks for none. A longer one than the attempt has time for ends the attempt.
+    fn retry(
+        &mut self,
+        reason: String,
+        retry_after: Option<Duration>,
+        may_have_run: bool,
+        detail: Option<ErrorDetail>,
+    ) -> Result<Duration, AttemptEnd> {
+        let StepRequest { task_id, step, attempt, .. } = self.delivered.request;
+        self.may_have_run |= may_have_run;
+        self.has_call_in_doubt |= may_have_run;
+        self.last_fault = (reason.clone(), detail);
+        let retry_after = retry_after.unwrap_or_default();
+        if retry_after > self.end.saturating_duration_since(Instant::now()) {
+            return Err(self.defer(&reason, retry_after));
+        }
+        metrics::call_retried();
+        tracing::debug!(%task_id, %step, attempt, reason, "call failed; retrying");
+        Ok(retry_after)
     }
 
     /// Ends the attempt as deferred: the step is retried after `wait` and a jitter. The jitter is a hash, like the jitter of

@@ -27,6 +27,8 @@ pub enum CallFault {
     Conflict {
         /// What happened, for operators. No payload.
         reason: String,
+        /// How long the service wants the agent to wait, if it says so.
+        retry_after: Option<Duration>,
         /// What the service said, for operators. It may contain payload.
         detail: Option<ErrorDetail>,
     },

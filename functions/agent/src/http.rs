@@ -14,7 +14,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use reqwest::{
     Body, Response, StatusCode, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, LOCATION},
+    header::{AUTHORIZATION, HeaderMap, LOCATION},
 };
 use serde_json::Value;
 use steward_aws::payloads::S3Payloads;
@@ -382,8 +382,9 @@ async fn interpret(
             return Err(CallFault::Transient { reason, retry_after, may_have_run, detail });
         }
         ClassifiedResponse::Conflict => {
+            let retry_after = retry_after(response.headers(), SystemTime::now());
             let (reason, detail) = refusal(response, request).await;
-            return Err(CallFault::Conflict { reason, detail });
+            return Err(CallFault::Conflict { reason, retry_after, detail });
         }
         ClassifiedResponse::Failed => false,
         ClassifiedResponse::Unknown => true,

@@ -263,7 +263,13 @@ pub(crate) fn unavailable(detail: Option<ErrorDetail>) -> ScriptedResponse {
 
 /// A response that says that the request conflicts with another one.
 pub(crate) fn conflict() -> ScriptedResponse {
-    (Duration::ZERO, Err(CallFault::Conflict { reason: "HTTP 409".to_owned(), detail: None }))
+    conflict_for(None)
+}
+
+/// The same, which asks for a pause.
+pub(crate) fn conflict_for(retry_after: Option<Duration>) -> ScriptedResponse {
+    let reason = "HTTP 409".to_owned();
+    (Duration::ZERO, Err(CallFault::Conflict { reason, retry_after, detail: None }))
 }
 
 pub(crate) fn busy(retry_after: Duration) -> ScriptedResponse {

@@ -53,6 +53,27 @@ async fn retry_after_is_honoured() {
     assert!(called_at[1] >= 7 * SECOND, "{called_at:?}");
 }
 
+/// The next pause of the backoff would last until after complete-by.
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_fits_the_attempt_is_not_lengthened_beyond_it() {
+    let one = AgentInstance::new([busy(SECOND / 20)], done());
+    let complete_by = one.ports.clock.now() + SECOND / 11;
+    let request = StepRequest { complete_by, ..one.request("t", 1) };
+    assert_eq!(outcome(one.attempt(&request).await), completed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_may_ask_for_a_pause() {
+    let second = |one: &AgentInstance| StepRequest { may_have_run: true, ..one.request("t", 2) };
+    let one = AgentInstance::new([conflict_for(Some(7 * SECOND))], done());
+    let ended = one.attempt(&second(&one)).await;
+    assert_eq!(outcome(ended), completed_after_unknown_call());
+    assert!(one.service.called_at()[1] >= 7 * SECOND);
+    let one = AgentInstance::new([], conflict_for(Some(3_600 * SECOND)));
+    let (wait, may_have_run) = deferred(one.attempt(&second(&one)).await);
+    assert!(wait >= 3_600 * SECOND && may_have_run, "{wait:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_beyond_complete_by_defers_the_step() {
     let one = AgentInstance::new([], busy(3_600 * SECOND));

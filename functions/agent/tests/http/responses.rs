@@ -74,7 +74,8 @@ async fn a_refusal_is_permanent_and_no_word_of_the_service_is_in_its_reason() {
     }
     let body = problem.to_string();
     let remote = TestServer::start(move || respond_problem(409, body.clone())).await;
-    let conflict = CallFault::Conflict { reason: "HTTP 409 Conflict".to_owned(), detail: None };
+    let reason = "HTTP 409 Conflict".to_owned();
+    let conflict = CallFault::Conflict { reason, retry_after: None, detail: None };
     assert_eq!(remote.call().await, Err(conflict));
     let broken = TestServer::with_raw_connections(|mut socket| async move {
         let answer = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/problem+json\r\ncontent-length: 99\r\n\r\n{\"title\":";
@@ -140,9 +141,15 @@ async fn a_conflict_may_come_from_an_earlier_call_in_progress() {
             TestServer::start(move || respond_problem(status, r#"{"title":"Busy"}"#)).await;
         assert_eq!(
             remote.call().await,
-            Err(CallFault::Conflict { reason: reason.to_owned(), detail: None })
+            Err(CallFault::Conflict { reason: reason.to_owned(), retry_after: None, detail: None })
         );
     }
+    let remote = TestServer::start(|| {
+        let asks = Response::builder().status(409).header("retry-after", "7");
+        asks.body(Body::empty()).unwrap()
+    });
+    let Err(CallFault::Conflict { retry_after, .. }) = remote.await.call().await else { panic!() };
+    assert_eq!(retry_after, Some(Duration::from_secs(7)));
 }
 
 #[tokio::test]
@@ -548,7 +555,7 @@ async fn detail_of(
     match output_of(&remote.service(), &get("/"), None).await {
         Err(
             CallFault::Permanent { reason, detail, .. }
-            | CallFault::Conflict { reason, detail }
+            | CallFault::Conflict { reason, detail, .. }
             | CallFault::Transient { reason, detail, .. },
         ) => {
             assert!(!reason.contains("4111"), "{reason}");
