@@ -81,7 +81,7 @@ fn events(cell: &str) -> Vec<String> {
 pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Option<TransitionRow> {
     let state = before.process_state.to_string();
     match answer {
-        Transition::Apply { task, .. } if only_records_revision(before, event, task) => None,
+        Transition::Apply { task, .. } if only_records_report(before, event, task) => None,
         Transition::Apply { task, .. } => Some(TransitionRow {
             state,
             event: event_in_table(before, event, task),
@@ -96,14 +96,15 @@ pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Optio
     }
 }
 
-fn only_records_revision(before: &Task, event: &Event, after: &Task) -> bool {
+/// Whether the task only keeps the revision of a child's report, or that the child has no effect after all.
+fn only_records_report(before: &Task, event: &Event, after: &Task) -> bool {
     let Event::ChildEnded { step, .. } = event else { return false };
     let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
     let same = |(a, b): (&EarlierKey, &EarlierKey)| (a.ran, &a.denied) == (b.ran, &b.denied);
     before.process_state == after.process_state
         && before.error == after.error
-        && (&old.forward.state, old.forward.may_have_run, &old.undo)
-            == (&new.forward.state, new.forward.may_have_run, &new.undo)
+        && (&old.forward.state, &old.undo) == (&new.forward.state, &new.undo)
+        && new.forward.may_have_run <= old.forward.may_have_run
         && old.earlier.len() == new.earlier.len()
         && old.earlier.iter().zip(&new.earlier).all(same)
 }

@@ -97,9 +97,6 @@ pub(super) struct ModelState {
     /// An alert was sent, and its confirmation is pending: the time of the end that it belongs to.
     pub(super) pending_confirmation: Option<Timestamp>,
     pub(super) last_command: Option<Command>,
-    /// Whether a part took effect that counted as not run. Undos of earlier parts may have started before that was
-    /// known.
-    pub(super) late_news: bool,
     /// Whether a step took effect at the service of one agent, and may have at that of another. The task stopped in Error,
     /// and an operator decides: further requests go to the agent in use.
     pub(super) ran_at_two_agents: bool,
@@ -120,7 +117,6 @@ impl ModelState {
             alerted: false,
             pending_confirmation: None,
             last_command: None,
-            late_news: false,
             ran_at_two_agents: false,
             budget: workflow.budget,
         }
@@ -223,7 +219,7 @@ impl ModelState {
             ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, workflow)).hash(to));
         }
-        (self.alerted, self.late_news, self.ran_at_two_agents, self.budget).hash(to);
+        (self.alerted, self.ran_at_two_agents, self.budget).hash(to);
         let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
         self.pending_confirmation.map(|of| Some(of) == ended_at).hash(to);
         let command = self.last_command.as_ref();

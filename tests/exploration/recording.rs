@@ -114,7 +114,6 @@ pub(super) fn save(
             }
         }
     }
-    after.late_news |= brings_late_news(before, &task, event);
     if task.process_state != ProcessState::Error || task.ended_at != before.ended_at {
         after.alerted = false;
     }

@@ -14,7 +14,7 @@ clock +1s
 agent defers charge #1 for 10s "breaker open" (redelivered)
                              => ignored: StaleReply; again wake scheduler in 9s
 wake                         => ignored: NothingReady
-wake (redelivered)           => ignored: NothingReady
+wake (redelivered)           => ignored: NothingReady; again wake scheduler in 9s
 clock +9s
 wake                         => charge running (may have run, call may be in progress until 42s); request
                                 charge #2 by 30s

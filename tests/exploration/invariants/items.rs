@@ -3,6 +3,7 @@
 use serde_json::Value;
 use steward_core::model::{
     attempt::Action,
+    command::CommandId,
     document::DocumentKey,
     json_text::JsonText,
     messages::StepRequest,
@@ -31,13 +32,18 @@ impl CheckedTransition<'_> {
     /// The request of an item and of its undo contains the item. A step that reads the outputs of the items reads them in
     /// the order of the list.
     pub(super) fn check_item_requests(&self, after: &Task, violated: &mut Vec<String>) {
-        for StepRequest { step, body, .. } in self.requests() {
+        for StepRequest { step, action, body, .. } in self.requests() {
             let body = body.as_ref().map(JsonText::value);
             let field = |key: &str| body.as_ref().and_then(|body| body.get(key));
             let record = &after.steps[&step.step];
             if let (Some(position), Some(item)) = (step.item, field("item")) {
                 let item_record = record.items.as_ref().unwrap().get(position).unwrap();
-                let list = self.after.items(item_record);
+                // An undo reads the input of its own key.
+                let key = item_record.key_of_undo().filter(|_| *action == Action::Undo);
+                let list = match key {
+                    Some(key) => self.after.items_of_edit(key.input_edit_id.clone()),
+                    None => self.after.items(item_record),
+                };
                 if list.as_ref().and_then(|list| list.get(position as usize)) != Some(item) {
                     violated.push(format!("{step}: the request contains its item, not {item}"));
                 }
@@ -65,11 +71,11 @@ fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
 impl ModelState {
     /// The list of the input that a step or an item uses.
     pub(super) fn items(&self, record: &StepRecord) -> Option<Vec<Value>> {
-        let input = record
-            .forward
-            .input_edit_id
-            .clone()
-            .map_or(DocumentKey::Submission, DocumentKey::Input);
+        self.items_of_edit(record.forward.input_edit_id.clone())
+    }
+
+    fn items_of_edit(&self, edit: Option<CommandId>) -> Option<Vec<Value>> {
+        let input = edit.map_or(DocumentKey::Submission, DocumentKey::Input);
         self.document(&input)?.get("input")?.get("list")?.as_array().cloned()
     }
 }

@@ -32,8 +32,7 @@ impl CheckedTransition<'_> {
             };
             if *action == Action::Undo {
                 let has_begun = before.progress(step, Action::Undo).is_some();
-                // A later part may turn out to have taken effect after this undo has started.
-                self.check_undo(step, after, has_begun && self.after.late_news, &mut check);
+                self.check_undo(step, after, has_begun, &mut check);
             }
             let number_before = before.progress(step, *action).map(|p| p.state.attempt_count());
             let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
@@ -224,11 +223,12 @@ impl CheckedTransition<'_> {
         &self,
         part: &Part,
         after: &Task,
-        has_late_news: bool,
+        has_begun: bool,
         check: &mut impl FnMut(&str, bool),
     ) {
         let mut successors = successors(self.workflow, &part.step);
-        if has_late_news {
+        // A later part may turn out to have taken effect after this undo has begun.
+        if has_begun {
             successors.clear();
         }
         let mut later = after.started_parts().filter(|(other, _)| successors.contains(&other.step));

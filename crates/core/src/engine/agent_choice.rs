@@ -13,10 +13,8 @@ use crate::{
     engine::{task_change::TaskChange, values::ValueError},
     model::{
         attempt::{Action, AttemptId},
-        messages::{ReplyOutcome, StepReply},
         names::{AgentName, Part},
         step::{StepRecord, StepState},
-        task::Task,
     },
 };
 
@@ -66,14 +64,4 @@ pub(crate) fn move_on<'a>(
     let name = agents.at(Some(next?))?;
     record.forward.state = StepState::waiting(Some(attempt.number), now);
     Some(name)
-}
-
-/// Whether an earlier delivery of this deferral has started the newest attempt, at the next agent.
-pub(crate) fn has_moved_on(task: &Task, reply: &StepReply) -> bool {
-    let next = reply.attempt.checked_add(1);
-    let progress = task.progress(&reply.step, reply.action);
-    matches!(reply.outcome, ReplyOutcome::Deferred { certain: true, .. })
-        && progress.is_some_and(|progress| {
-            progress.key_since == next && progress.state.newest_attempt() == next
-        })
 }

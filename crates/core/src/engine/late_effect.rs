@@ -21,9 +21,9 @@ use crate::{
     definition::plan::CompiledStep,
     engine::{
         advance::advance,
-        agent_choice,
         decision_input::{DecisionInput, PendingDecision},
         graph, outcome,
+        redelivery::may_have_started_next,
         request::{child_id_of_edit, size_error},
         task_change::TaskChange,
     },
@@ -79,7 +79,7 @@ pub(crate) fn reply_of_earlier_key<'a>(
     let (since, attempt, revision) = (key.since, *attempt, None);
     let fact = Fact { part, since, attempt, ran, output, may_continue, revision };
     Some(record_fact(input, &fact).unwrap_or_else(|| {
-        if agent_choice::has_moved_on(input.task, reply) {
+        if may_have_started_next(input.task, reply) {
             input.stale_and_own_next(part, *action)
         } else {
             input.stale(part, *action)

@@ -16,7 +16,7 @@ use crate::{
     limits,
     model::{
         attempt::Action,
-        messages::{Wake, WakeCause},
+        messages::{ReplyOutcome, StepReply, Wake, WakeCause},
         names::Part,
         task::{ProcessState, Task},
     },
@@ -55,6 +55,19 @@ pub(crate) fn wakes(task: &Task, now: Timestamp) -> Vec<Effect> {
         .filter(|after| *after <= limits::QUEUE_DELAY_MAX)
         .collect();
     afters.into_iter().map(|after| wake(task, WakeCause::Waited, after)).collect()
+}
+
+/// Whether an earlier delivery of the reply may have started the newest attempt at once: after an unknown outcome without a pause, at
+/// the next agent, or at the undo of the next key.
+pub(crate) fn may_have_started_next(task: &Task, reply: &StepReply) -> bool {
+    let newest = task.progress(&reply.step, reply.action).map(|run| run.state.attempt_count());
+    let without_pause = match reply.outcome {
+        ReplyOutcome::Unknown { .. } => true,
+        ReplyOutcome::Deferred { certain, .. } => certain,
+        ReplyOutcome::Completed { .. } => reply.action == Action::Undo,
+        ReplyOutcome::Failed { .. } => false,
+    };
+    without_pause && newest == reply.attempt.checked_add(1)
 }
 
 /// The items of one step whose requests the reply of another item repeats, at most.

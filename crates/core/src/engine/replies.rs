@@ -13,6 +13,7 @@ use crate::{
         late_effect::{callback_of_earlier_key, late_effect, reply_of_earlier_key},
         lifecycle::MayHaveLost,
         outcome,
+        redelivery::may_have_started_next,
     },
     model::{
         attempt::{Action, AttemptId},
@@ -83,12 +84,6 @@ pub(crate) fn reply_received<'a>(
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => input.duplicate(step),
     }
-}
-
-/// Whether an earlier delivery of the reply may have started the newest attempt: after an unknown outcome without a pause.
-fn may_have_started_next(task: &Task, reply: &StepReply) -> bool {
-    let newest = task.progress(&reply.step, reply.action).map(|run| run.state.attempt_count());
-    matches!(reply.outcome, ReplyOutcome::Unknown { .. }) && newest == reply.attempt.checked_add(1)
 }
 
 /// Decides on a callback.

@@ -37,7 +37,7 @@
 //! | Undoing, Undone                       | step ran after all                                    | Undoing, Error         | it is undone too; or alert   |
 //! | Undoing                               | step ran after all                                    | Undone                 | it has no undo               |
 //! | Undoing, Undone                       | undo failed                                           | Error                  | undo incomplete; alert       |
-//! | Undone                                | step ran after all, impossible                        | Error                  | undo incomplete; alert       |
+//! | Undoing, Undone                       | step ran after all, impossible                        | Error                  | undo incomplete; alert       |
 //! | Processed                             | step ran after all                                    | Error                  | a second effect; alert       |
 //! | Error                                 | wake                                                  | Error                  | what has started goes on     |
 //! | Error                                 | any reply/step ran after all                          | Error                  | recorded                     |
@@ -372,8 +372,10 @@ impl<'a> DecisionInput<'a, '_> {
         advance(&mut change);
         let early = self.wake_after_early_one(&change.task);
         if change.task == *task {
-            let mut notify = self.notifications_if_redelivered(&MayHaveLost::Wake);
-            notify.extend(early);
+            let notify = match self.redelivered() {
+                true => self.lost_notifications_and_wakes(&MayHaveLost::Wake),
+                false => early.into_iter().collect(),
+            };
             return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, notify);
         }
         change.notifications.extend(early);
