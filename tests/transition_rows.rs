@@ -9,7 +9,7 @@ use steward_core::{
         attempt::Action,
         command::{CommandAction, ReceivedCommand},
         earlier_key::{EarlierKey, Ran},
-        messages::{CallbackOutcome, ReplyOutcome, StepReply},
+        messages::{CallbackOutcome, ChildOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepRecord, StepState},
         task::Task,
@@ -98,13 +98,16 @@ pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Optio
 
 /// Whether the task only keeps the revision of a child's report, or that the child has no effect after all.
 fn only_records_report(before: &Task, event: &Event, after: &Task) -> bool {
-    let Event::ChildEnded { step, .. } = event else { return false };
+    let Event::ChildEnded { step, outcome, .. } = event else { return false };
     let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
+    let has_no_effect =
+        matches!(outcome, ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. });
+    let (old_doubt, new_doubt) = (old.forward.may_have_run, new.forward.may_have_run);
     let same = |(a, b): (&EarlierKey, &EarlierKey)| (a.ran, &a.denied) == (b.ran, &b.denied);
     before.process_state == after.process_state
         && before.error == after.error
         && (&old.forward.state, &old.undo) == (&new.forward.state, &new.undo)
-        && new.forward.may_have_run <= old.forward.may_have_run
+        && (new_doubt == old_doubt || old_doubt && has_no_effect)
         && old.earlier.len() == new.earlier.len()
         && old.earlier.iter().zip(&new.earlier).all(same)
 }

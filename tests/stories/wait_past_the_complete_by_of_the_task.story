@@ -5,7 +5,7 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request charge #1 by 20s
 agent defers charge #1 for 8766h "HTTP 429"
-                             => Error; charge waiting until 2592000s (reason kept); due 30s; alert "step charge:
+                             => Error; charge waiting until 31557600s (reason kept); due 30s; alert "step charge:
                                 has to wait 1year, past the task's complete-by: HTTP 429"
 ann resubmits                => Processing; charge running (may have run, call may be in progress until 42s);
                                 due 20s; request charge #2 by 20s; published: resubmit charge

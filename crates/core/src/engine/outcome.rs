@@ -282,7 +282,7 @@ fn defer(
     }
     let asked = humantime::format_duration(Duration::from_secs(pause.as_secs()));
     let late = |limit: &str| format!("has to wait {asked}, past {limit}: {reason}");
-    let pause = pause.clamp(limits::STEP_WITHIN_MIN, limits::WAIT_MAX);
+    let pause = pause.clamp(limits::STEP_WITHIN_MIN, limits::TASK_WITHIN_MAX);
     let until = later(change.now(), pause);
     let AttemptId { step: part, action, number } = &attempt;
     let progress = change.task.progress(part, *action);

@@ -370,27 +370,29 @@ impl<'a> DecisionInput<'a, '_> {
         let again = if self.redelivered() { self.lost_requests() } else { Vec::new() };
         let mut change = self.change();
         advance(&mut change);
-        let early = self.wake_after_early_one(&change.task);
+        let next = self.wake_of_next_wait(&change.task);
         if change.task == *task {
-            let notify = match self.redelivered() {
-                true => self.lost_notifications_and_wakes(&MayHaveLost::Wake),
-                false => early.into_iter().collect(),
-            };
+            let mut notify = self.notifications_if_redelivered(&MayHaveLost::Wake);
+            notify.extend(next);
             return PendingDecision::ignore_and(IgnoreReason::NothingReady, again, notify);
         }
-        change.notifications.extend(early);
+        change.notifications.extend(next);
         // Also send the requests that the first delivery may have lost.
         change.send_again(again);
         PendingDecision::Change(change)
     }
 
-    /// The wake of a wait follows the clock of the instance that sent it. If that clock is ahead of this one, the wake comes
-    /// before the end of the wait, and another one has to follow.
-    fn wake_after_early_one(&self, task: &Task) -> Option<Effect> {
-        let (now, skew) = (self.inputs.context.now, self.inputs.context.timing.clock_skew);
-        let may_be_early = |left: &Duration| !left.is_zero() && *left <= skew;
-        let left = remaining_waits(task, now).into_iter().filter(may_be_early).min()?;
-        task.goes_on().then(|| wake(task, WakeCause::Waited, left))
+    /// The wake of the next wait, if an earlier delivery of this message may have lost it. Only of one, so that the messages do not
+    /// multiply; the supervisor finds the others. And the wake of a wait follows the clock of the instance that sent it: if that
+    /// clock is ahead of this one, the wake comes before the end of the wait, and another one has to follow.
+    fn wake_of_next_wait(&self, task: &Task) -> Option<Effect> {
+        let DecisionContext { now, redelivered, lost_starts, timing, .. } = self.inputs.context;
+        let is_lost = redelivered && lost_starts.is_none();
+        let may_be_early = |left: &Duration| !left.is_zero() && *left <= timing.clock_skew;
+        let awaited = remaining_waits(task, now).into_iter();
+        let left = awaited.filter(|left| is_lost || may_be_early(left)).min()?;
+        let is_sent = task.goes_on() && left <= limits::QUEUE_DELAY_MAX;
+        is_sent.then(|| wake(task, WakeCause::Waited, left))
     }
 
     /// Executes a command. A command that is recorded already is not executed again.

@@ -24,7 +24,7 @@ use crate::{
         inputs::ExpressionInputs,
         numbers,
         scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
-        uses::{PathKey, ValueKind, ValueUse, is_namespaced, operands, plain_path, uses},
+        uses::{PathKey, ValueKind, ValueUse, has_namespace, operands, plain_path, uses},
         value_size::size,
     },
     limits,
@@ -218,12 +218,20 @@ impl ReadCollector<'_> {
         Ok(true)
     }
 
-    /// Checks the name of a function such as `decimal.add`.
+    /// Checks the name and the arguments of a function such as `decimal.add`.
     fn function(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
+        if !has_namespace(call) || self.is_variable(decimals::NAMESPACE) {
+            return Ok(());
+        }
+        let expression = self.source.to_owned();
         let name = format!("{}.{}", decimals::NAMESPACE, call.func_name);
-        match is_namespaced(call) && !decimals::is_function(&name) {
-            false => Ok(()),
-            true => Err(InvalidTemplate::UnknownName { expression: self.source.to_owned(), name }),
+        match decimals::arity(&call.func_name) {
+            Some(arity) if arity == call.args.len() => Ok(()),
+            Some(arity) => {
+                let reason = format!("`{name}` takes {arity} arguments");
+                Err(InvalidTemplate::Syntax { expression, reason })
+            }
+            None => Err(InvalidTemplate::UnknownName { expression, name }),
         }
     }
 

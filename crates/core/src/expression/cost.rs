@@ -22,13 +22,16 @@ use serde_json::Value;
 
 use super::{
     inputs::ExpressionInputs,
-    uses::operands,
+    uses::{is_namespaced, operands},
     value_size::{STEP_BYTES, size, text_size},
 };
 use crate::limits;
 
 /// Steps to compile a pattern of the maximum size, and to start the search.
 const MATCH_STEPS: u64 = 4_000;
+
+/// Steps to read a decimal of the most characters, and to calculate with it.
+const DECIMAL_STEPS: u64 = 20;
 
 /// Steps to start the evaluation of an expression.
 const START_STEPS: u64 = 50;
@@ -259,6 +262,10 @@ impl<'v> CostEstimator<'v> {
         let bounds: Vec<_> =
             operands(call).into_iter().map(|operand| self.visit(operand)).collect();
         let total_size = || sum(bounds.iter().map(SizeBound::size));
+        if is_namespaced(call) {
+            let items = sum(bounds.iter().map(SizeBound::items));
+            self.add(DECIMAL_STEPS.saturating_mul(items.saturating_add(2)));
+        }
         let name = call.func_name.as_str();
         match (name, bounds.as_slice()) {
             (operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT, [operand, ..]) => {

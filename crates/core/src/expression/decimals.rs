@@ -4,11 +4,12 @@
 //! | function | result |
 //! | --- | --- |
 //! | `decimal.add(a, b)`, `decimal.subtract(a, b)`, `decimal.multiply(a, b)` | the exact result, as a text |
-//! | `decimal.sum(list)` | the exact sum, `"0"` for an empty list |
+//! | `decimal.sum(list)` | the exact sum, `"0"` of an empty list |
 //! | `decimal.compare(a, b)` | -1, 0 or 1 |
 //! | `decimal.round(a, places, mode)` | `a` with so many decimal places |
 //!
-//! An operand is a text of digits, or a number of JSON, which counts as it is spelled.
+//! An operand is a text of digits, or a number of JSON. A result has as many decimal places as the operand with the most, and a product
+//! as many as both together.
 
 use std::str::FromStr;
 
@@ -17,7 +18,7 @@ use cel::{
     Env, ExecutionError,
     common::{
         functions::Function,
-        types::{CelDouble, CelInt, CelString, CelUInt, DYN_TYPE},
+        types::{CelDouble, CelInt, CelString, CelUInt, DYN_TYPE, LIST_TYPE},
         value::{CowVal, Val},
     },
 };
@@ -49,6 +50,7 @@ const MODES: [(&str, RoundingMode); 7] = [
 
 const NO_DECIMAL: &str =
     "an operand of `decimal` is neither a number nor a text of digits such as \"12.50\"";
+const NO_LIST: &str = "`decimal.sum` needs a list";
 const TOO_LONG: &str = "a decimal has more than 100 characters";
 const NO_PLACES: &str = "the decimal places must be a whole number from 0 to 20";
 const NO_MODE: &str =
@@ -65,15 +67,16 @@ pub(super) fn declare(environment: &mut Env) {
     }
 }
 
-/// Whether there is a function with this name.
-pub(super) fn is_function(name: &str) -> bool {
-    FUNCTIONS.iter().any(|(known, ..)| *known == name)
+/// The number of arguments of the function with this name after the dot, if there is one.
+pub(super) fn arity(name: &str) -> Option<usize> {
+    let after_dot = |known: &str| known.split_once('.').is_some_and(|(_, known)| known == name);
+    FUNCTIONS.iter().find(|(known, ..)| after_dot(known)).map(|(_, arguments, _)| *arguments)
 }
 
 /// The reason in an error of these functions, if it is one. It contains no value.
 pub(super) fn reason(error: &ExecutionError) -> Option<&'static str> {
     let ExecutionError::FunctionError { function, message } = error else { return None };
-    let reasons = [NO_DECIMAL, TOO_LONG, NO_PLACES, NO_MODE];
+    let reasons = [NO_DECIMAL, NO_LIST, TOO_LONG, NO_PLACES, NO_MODE];
     reasons.into_iter().find(|reason| function == NAMESPACE && message == reason)
 }
 
@@ -105,12 +108,17 @@ fn read(value: &dyn Val) -> Result<BigDecimal, ExecutionError> {
     BigDecimal::from_str(&text).map_err(|_| error(NO_DECIMAL))
 }
 
-fn written<'b, 'v>(decimal: &BigDecimal) -> Evaluated<'b, 'v> {
-    let text = decimal.to_plain_string();
+/// The decimal with so many places, which are at least those that it has.
+fn written<'b, 'v>(decimal: &BigDecimal, places: i64) -> Evaluated<'b, 'v> {
+    let text = decimal.with_scale(places).to_plain_string();
     if text.len() > limits::DECIMAL_CHARS_MAX {
         return Err(error(TOO_LONG));
     }
     Ok(CowVal::owned(CelString::from(text)))
+}
+
+fn places(decimal: &BigDecimal) -> i64 {
+    decimal.fractional_digit_count()
 }
 
 /// So many arguments. The interpreter has compared their number with the declaration.
@@ -129,17 +137,20 @@ fn pair(values: Vec<CowVal<'_, '_>>) -> Result<(BigDecimal, BigDecimal), Executi
 
 fn add<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let (left, right) = pair(values)?;
-    written(&(left + right))
+    let places = places(&left).max(places(&right));
+    written(&(left + right), places)
 }
 
 fn subtract<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let (left, right) = pair(values)?;
-    written(&(left - right))
+    let places = places(&left).max(places(&right));
+    written(&(left - right), places)
 }
 
 fn multiply<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let (left, right) = pair(values)?;
-    written(&(left * right))
+    let places = places(&left) + places(&right);
+    written(&(left * right), places)
 }
 
 fn compare<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
@@ -149,12 +160,15 @@ fn compare<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
 
 fn sum<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let [list] = arguments(values)?;
-    let list = list.as_ref().as_iterable().ok_or_else(|| error(NO_DECIMAL))?;
-    let (mut sum, mut items) = (BigDecimal::from(0), list.iter());
+    let list = Some(list.as_ref()).filter(|list| list.get_type().name() == LIST_TYPE.name());
+    let list = list.and_then(|list| list.as_iterable()).ok_or_else(|| error(NO_LIST))?;
+    let (mut sum, mut most, mut items) = (BigDecimal::from(0), 0, list.iter());
     while let Some(item) = items.next() {
-        sum += read(item)?;
+        let item = read(item)?;
+        most = most.max(places(&item));
+        sum += item;
     }
-    written(&sum)
+    written(&sum, most)
 }
 
 fn round<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
@@ -166,5 +180,5 @@ fn round<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let decimal = read(decimal.as_ref())?;
     let places = places.ok_or_else(|| error(NO_PLACES))?;
     let (_, mode) = mode.ok_or_else(|| error(NO_MODE))?;
-    written(&decimal.with_scale_round(places, *mode))
+    written(&decimal.with_scale_round(places, *mode), places)
 }

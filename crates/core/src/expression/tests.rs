@@ -215,6 +215,13 @@ fn decimals_are_texts_and_exact() {
         ("decimal.multiply('-0.05', '0.1')", "-0.005"),
         ("decimal.sum(input.lines.map(l, decimal.multiply(l.price, l.count)))", "41.10"),
         ("decimal.sum([])", "0"),
+        ("decimal.sum(['0.00', '0.00'])", "0.00"),
+        ("decimal.sum(['1.00', '-1.00', '2'])", "2.00"),
+        ("decimal.sum(['2', '-1.00', '1.00'])", "2.00"),
+        ("decimal.subtract('5', '0.00')", "5.00"),
+        ("decimal.multiply('1.00', '2.5')", "2.500"),
+        ("decimal.multiply('0.00', '2.5')", "0.000"),
+        ("['4', '5'].all(decimal, decimal.matches('^[0-9]$')) ? 'all' : 'none'", "all"),
         ("decimal.round('2.345', 2, 'half_even')", "2.34"),
         ("decimal.round('2.345', 2, 'half_up')", "2.35"),
         ("decimal.round('2.345', 2, 'half_down')", "2.34"),
@@ -246,7 +253,8 @@ fn what_is_no_decimal_is_an_error_without_its_value() {
         ("decimal.add('--5', 1)", digits),
         ("decimal.add(true, 1)", digits),
         ("decimal.add(double('inf'), 1)", digits),
-        ("decimal.sum('12')", digits),
+        ("decimal.sum('12')", "needs a list"),
+        ("decimal.sum({'12': '13'})", "needs a list"),
         ("decimal.sum(['12', null])", digits),
         ("decimal.multiply(input.long, input.long)", "more than 100 characters"),
         ("decimal.add(1e200, 1)", "more than 100 characters"),
@@ -257,8 +265,10 @@ fn what_is_no_decimal_is_an_error_without_its_value() {
         let (_, said) = error.split_once("`: ").unwrap();
         assert!(said.contains(reason) && !said.contains("4111"), "{expression}: {error}");
     }
-    let unknown = Template::parse(json!("${ decimal.divide(1, 2) }"));
-    assert!(format!("{unknown:?}").contains("decimal.divide"), "{unknown:?}");
+    let error = render("decimal.divide(1, 2)", &json!({})).unwrap_err();
+    assert!(error.contains("unknown name `decimal.divide`"), "{error}");
+    let error = render("decimal.round('1.5', 1)", &json!({})).unwrap_err();
+    assert!(error.contains("`decimal.round` takes 3 arguments"), "{error}");
 }
 
 #[test]

@@ -74,6 +74,11 @@ pub(super) fn operands(call: &CallExpr) -> Vec<&IdedExpr> {
 
 /// Whether the function is called by a name such as `decimal.add`.
 pub(super) fn is_namespaced(call: &CallExpr) -> bool {
+    has_namespace(call) && decimals::arity(&call.func_name).is_some()
+}
+
+/// Whether the name before the dot is that of functions. A variable of a macro may have the same name.
+pub(super) fn has_namespace(call: &CallExpr) -> bool {
     let target = call.target.as_ref().map(|target| &target.expr);
     matches!(target, Some(Expr::Ident(name)) if name == decimals::NAMESPACE)
 }
@@ -126,7 +131,17 @@ impl UseCollector {
         let literal = operands.iter().find_map(|operand| literal_kind(&operand.expr));
         let all = |kind| vec![kind; operands.len()];
         let kinds = match call.func_name.as_str() {
-            "sum" if is_namespaced(call) => all(ValueKind::List),
+            "sum" if is_namespaced(call) => {
+                let elements = operands.first().and_then(|list| self.path(&list.expr)).flatten();
+                self.found.extend(elements.map(|mut path| {
+                    path.push(PathKey::Element);
+                    ValueUse { path, kind: ValueKind::Number }
+                }));
+                all(ValueKind::List)
+            }
+            "round" if is_namespaced(call) => {
+                vec![ValueKind::Number, ValueKind::Number, ValueKind::Any]
+            }
             _ if is_namespaced(call) => all(ValueKind::Number),
             operators::LOGICAL_AND
             | operators::LOGICAL_OR
@@ -296,7 +311,8 @@ mod tests {
             ("input.a in ['x']", vec!["input.a Text"]),
             ("input.a.startsWith('x')", vec!["input.a Text"]),
             ("decimal.add(input.a, '1')", vec!["input.a Number"]),
-            ("decimal.sum(input.a)", vec!["input.a List"]),
+            ("decimal.sum(input.a)", vec!["input.a[] Number", "input.a List"]),
+            ("decimal.round(input.a, 2, input.b)", vec!["input.a Number", "input.b Any"]),
             ("input.a ? input.b : 1", vec!["input.a Bool", "input.b Any"]),
             ("has(input.a)", vec!["input.a Any"]),
             ("has(input.a) ? input.a.b : 1", vec!["input.a Any", "input.a.b Any"]),

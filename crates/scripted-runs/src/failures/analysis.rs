@@ -207,7 +207,9 @@ impl Analysis<'_> {
     /// only the quickest is combined with others. Also returns the number of pairs that are left out for that reason.
     fn pair_cases(&self, singles: &[(PlannedCase, FailureCase)]) -> (Vec<PlannedCase>, usize) {
         let mut quickest: BTreeMap<_, &(PlannedCase, FailureCase)> = BTreeMap::new();
-        for single in singles {
+        let repeats = |fault: &PlannedFault| fault.fault.repeats_the_effect();
+        let first = || singles.iter().filter(|(planned, _)| !planned.faults.iter().any(repeats));
+        for single in first() {
             let (planned, case) = single;
             let site = planned.faults.first().map(|first| &first.site);
             let key = (planned.variant, site, &case.state, &case.left_behind, &case.called);
@@ -218,9 +220,7 @@ impl Analysis<'_> {
         }
         let chosen: BTreeSet<_> = quickest.values().map(|(planned, _)| planned).collect();
         let (mut cases, mut others) = (BTreeSet::new(), BTreeSet::new());
-        let repeats = |fault: &PlannedFault| fault.fault.repeats_the_effect();
-        let first = singles.iter().filter(|(planned, _)| !planned.faults.iter().any(repeats));
-        for (planned, single) in first {
+        for (planned, single) in first() {
             let pairs = self.pairs_of(planned, single);
             match chosen.contains(planned) {
                 true => cases.extend(pairs),
