@@ -74,6 +74,9 @@ pub(super) fn check(baseline: &RunResult, run: &RunResult, faults: &[FaultAt]) -
     let tasks_differ = tasks != baseline.tasks;
     if repeats > 0 {
         remove_uncertainty(&baseline.tasks, &mut tasks, &mut ledgers);
+        if repeats > 1 {
+            remove_repeated_attempts(&baseline.tasks, &run.tasks, &mut tasks);
+        }
     }
     let has_items = has_items(&baseline.tasks);
     let mut expected = baseline.ledgers.clone();
@@ -163,6 +166,29 @@ fn remove_uncertainty(baseline: &Tasks, tasks: &mut Tasks, ledgers: &mut Ledgers
                     ledger.retain(|(key, _)| *key != undo);
                 }
             }
+        }
+    }
+}
+
+/// Removes the attempt that follows if a request was delivered three times and the service refused the last one: that refusal says
+/// nothing about the others (rule R16 of the contract for agents), so the attempt counts as one of unknown outcome.
+fn remove_repeated_attempts(baseline: &Tasks, run: &Tasks, tasks: &mut Tasks) {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    for (id, task) in tasks {
+        let mut repeated = 0;
+        for (step, record) in task["steps"].as_object_mut().unwrap() {
+            let certain = &baseline[id]["steps"][step];
+            let is_doubted = certain["m"].is_null() && run[id]["steps"][step]["m"] == true;
+            if is_doubted && number(&record["a"]) == number(&certain["a"]) + 1 {
+                repeated += 1;
+                record["a"] = certain["a"].clone();
+                if number(&record["f"]) == number(&certain["f"]) + 1 {
+                    record["f"] = certain["f"].clone();
+                }
+            }
+        }
+        if repeated > 0 {
+            task["failure_count"] = (number(&task["failure_count"]) - repeated).into();
         }
     }
 }
