@@ -104,15 +104,15 @@ impl FaultyServices {
         let first_fault = self.state().first_fault.unwrap_or(call.at);
         let is_forgotten =
             call.at.saturating_sub(first_fault) > Duration::from_millis(KEYS_KEPT_MS);
-        let met = match fault {
-            Fault::KeyIgnored if call.number > 1 => None,
-            Fault::KeyForgotten if call.number > 1 && is_forgotten => None,
-            Fault::KeyForgotten if call.number > 1 => Some(Fault::Unreachable),
-            met => Some(met),
-        };
+        let is_repeated = call.number > 1;
+        let waits_for_key = fault == Fault::KeyForgotten && is_repeated && !is_forgotten;
+        if fault.repeats_the_effect() && is_repeated && !waits_for_key {
+            return None;
+        }
+        let met = if waits_for_key { Fault::Unreachable } else { fault };
         // The breaker is open by now: the step is deferred until the task's time is up, for months perhaps.
-        let is_open = met == Some(Fault::Unreachable) && call.number > UNREACHABLE_CALLS;
-        if is_open { Some(Fault::Busy) } else { met }
+        let is_open = met == Fault::Unreachable && call.number > UNREACHABLE_CALLS;
+        Some(if is_open { Fault::Busy } else { met })
     }
 
     /// The output of a step: as in the run without failures.
