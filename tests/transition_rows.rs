@@ -77,7 +77,7 @@ fn events(cell: &str) -> Vec<String> {
     names.split('/').flat_map(expand).map(|name| format!("{name}{detail}")).collect()
 }
 
-/// The row of a decision. An ignored event has none, nor has one of which only the revision of a child task is recorded.
+/// The row of a decision. An ignored event has none, nor has a child's report that changes nothing but its revision or a doubt.
 pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Option<TransitionRow> {
     let state = before.process_state.to_string();
     match answer {
