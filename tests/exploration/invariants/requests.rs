@@ -31,7 +31,9 @@ impl CheckedTransition<'_> {
                 }
             };
             if *action == Action::Undo {
-                let has_begun = before.progress(step, Action::Undo).is_some();
+                let undo = before.progress(step, Action::Undo);
+                // A completed undo is that of another key of the part.
+                let has_begun = undo.is_some_and(|undo| !is_completed(undo));
                 self.check_undo(step, after, has_begun, &mut check);
             }
             let number_before = before.progress(step, *action).map(|p| p.state.attempt_count());

@@ -195,6 +195,7 @@ fn child_changed<'a>(
                 && run.may_have_run =>
         {
             record_undone(&mut change, part, revision);
+            advance(&mut change);
         }
         (Action::Do, Error { reason, was_processed: true, .. })
             if matches!(run.state, StepState::Completed { .. }) && is_newer =>
