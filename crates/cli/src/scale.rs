@@ -49,6 +49,9 @@ pub(crate) struct ScaleArgs {
     /// The output of a step. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
     output: Vec<StepOption<Json>>,
+    /// How many tasks are run to count what one needs.
+    #[arg(long, default_value_t = RUNS)]
+    runs: u32,
     /// How many messages share an SQS request and an invocation.
     #[arg(long, default_value_t = BATCH_MAX)]
     batch: u32,
@@ -135,7 +138,7 @@ fn settings(args: ScaleArgs) -> Result<ScaleSettings> {
     let every_step = StepOption { at: StepSelector::All, value: DurationValue(args.call) };
     let forecast = cost::ForecastSettings {
         with,
-        runs: RUNS,
+        runs: args.runs,
         batch: args.batch,
         slow: std::iter::once(every_step).chain(args.slow).collect(),
         input: args.input.map(|input| input.0),
