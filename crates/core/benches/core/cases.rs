@@ -2,10 +2,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
     definition::{schema::PayloadSchema, workflow::Workflow},
-    expression::{scope::Scope, template::Template},
+    expression::{
+        scope::{Scope, TaskValues},
+        template::Template,
+    },
     model::names::StepName,
 };
 
@@ -93,7 +97,11 @@ fn expressions() -> Vec<Case> {
                 let scope = Scope {
                     input: Some(&values.input),
                     outputs: Some(&values.outputs),
-                    task: Some(("order-4711", "saga")),
+                    task: Some(TaskValues {
+                        id: "order-4711",
+                        workflow: "saga",
+                        submitted_at: Timestamp::UNIX_EPOCH,
+                    }),
                     ..Scope::default()
                 };
                 template.render(scope).unwrap()

@@ -19,7 +19,7 @@ use crate::{
     definition::{plan::Plan, step::ForEach},
     engine::documents::LoadedDocuments,
     expression::{
-        scope::{RequiredValues, Scope},
+        scope::{RequiredValues, Scope, TaskValues},
         template::Template,
     },
     limits,
@@ -27,6 +27,7 @@ use crate::{
         attempt::{Action, AttemptId},
         command::CommandId,
         document::{Document, DocumentKey},
+        lifecycle::whole_milliseconds,
         names::{CallbackToken, Part, StepName},
         step::{StepRecord, StepState},
         task::Task,
@@ -120,7 +121,11 @@ impl TemplateValues<'_> {
         Scope {
             input: self.input.as_deref(),
             outputs: Some(&self.outputs),
-            task: Some((self.task.task_id.as_str(), self.task.workflow.as_str())),
+            task: Some(TaskValues {
+                id: self.task.task_id.as_str(),
+                workflow: self.task.workflow.as_str(),
+                submitted_at: whole_milliseconds(self.task.submitted_at),
+            }),
             item: self.item.as_ref(),
             request: self.key.as_deref(),
             callback: self.token.as_deref().map(|token| (token, self.url.as_deref())),

@@ -7,31 +7,37 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, LazyLock},
 };
 
 use cel::{
-    Context, ConvertToJsonError, Env, ExecutionError, IdedExpr, Program,
+    Context, Env, ExecutionError, IdedExpr, Program,
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue},
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
     expression::{
         cost::CostEstimator,
-        decimals,
+        functions::{self, InvalidCall},
         inputs::ExpressionInputs,
+        json::from_cel,
         numbers,
         scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
-        uses::{PathKey, ValueKind, ValueUse, has_namespace, operands, plain_path, uses},
+        uses::{PathKey, ValueKind, ValueUse, operands, plain_path, uses},
         value_size::size,
     },
     limits,
     model::names::StepName,
 };
 
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(numbers::environment);
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut environment = Env::stdlib();
+    numbers::declare(&mut environment);
+    functions::declare(&mut environment);
+    Arc::new(environment)
+});
 
 /// The names that an expression can begin with, except `steps`.
 const ROOTS: [&str; 7] = ["input", "task", "item", "request", "callback", "event", "response"];
@@ -218,21 +224,19 @@ impl ReadCollector<'_> {
         Ok(true)
     }
 
-    /// Checks the name and the arguments of a function such as `decimal.add`.
+    /// Checks the name and the arguments of a function.
     fn function(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
-        if !has_namespace(call) || self.is_variable(decimals::NAMESPACE) {
-            return Ok(());
-        }
-        let expression = self.source.to_owned();
-        let name = format!("{}.{}", decimals::NAMESPACE, call.func_name);
-        match decimals::arity(&call.func_name) {
-            Some(arity) if arity == call.args.len() => Ok(()),
-            Some(arity) => {
-                let reason = format!("`{name}` takes {arity} arguments");
-                Err(InvalidTemplate::Syntax { expression, reason })
+        let is_value =
+            |name: &str| name == "steps" || ROOTS.contains(&name) || self.is_variable(name);
+        let expression = || self.source.to_owned();
+        functions::check(call, is_value).map_err(|invalid| match invalid {
+            InvalidCall::Unknown(name) => {
+                InvalidTemplate::UnknownFunction { expression: expression(), name }
             }
-            None => Err(InvalidTemplate::UnknownName { expression, name }),
-        }
+            InvalidCall::Form(reason) => {
+                InvalidTemplate::Syntax { expression: expression(), reason }
+            }
+        })
     }
 
     /// Checks the pattern of `matches`. The interpreter compiles it again for each text, so it must be a literal of
@@ -404,39 +408,13 @@ impl Expression {
         }
         let value = cel::Value::resolve(code, &context)
             .map_err(|error| self.error(describe(&self.source, &error)))?;
-        if !has_json_numbers(&value) {
-            return Err(self.error(NO_JSON_NUMBER.to_owned()));
-        }
-        let json = value.json().map_err(|error| self.error(describe_no_json(&error)))?;
+        let json = from_cel(&value).map_err(|reason| self.error(reason))?;
         self.spend_bytes(&json, budget)?;
-        Ok(with_sorted_keys(json))
+        Ok(json)
     }
 
     pub(super) fn error(&self, reason: String) -> EvaluationError {
         EvaluationError { expression: self.source.clone(), reason }
-    }
-}
-
-/// Why a result is not JSON. The value itself may be payload.
-fn describe_no_json(ConvertToJsonError::Value(value): &ConvertToJsonError<'_>) -> String {
-    format!("the result contains a value of type {}, which JSON cannot represent", value.type_of())
-}
-
-/// The reason for [`has_json_numbers`].
-const NO_JSON_NUMBER: &str = "the result has a number that JSON cannot represent (infinite, or not a number): test the \
-    divisor or the argument of `double` first";
-
-/// Whether JSON can represent all numbers in `value`. The conversion would replace an infinite number by null.
-fn has_json_numbers(value: &cel::Value) -> bool {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "a foreign enum, whose other variants have no numbers of this kind"
-    )]
-    match value {
-        cel::Value::Float(number) => number.is_finite(),
-        cel::Value::List(items) => items.iter().all(has_json_numbers),
-        cel::Value::Map(fields) => fields.map.values().all(has_json_numbers),
-        _ => true,
     }
 }
 
@@ -449,20 +427,6 @@ fn json_bytes(value: &Value) -> usize {
         Value::Object(fields) => {
             fields.iter().map(|(key, value)| key.len() + 4 + json_bytes(value)).sum::<usize>() + 2
         }
-    }
-}
-
-/// Sorts the keys of all objects. The maps of the interpreter have a random order, and the result must depend on nothing
-/// but the inputs.
-fn with_sorted_keys(value: Value) -> Value {
-    match value {
-        Value::Array(items) => Value::Array(items.into_iter().map(with_sorted_keys).collect()),
-        Value::Object(fields) => {
-            let ordered: BTreeMap<_, _> = fields.into_iter().collect();
-            let fields = ordered.into_iter().map(|(key, value)| (key, with_sorted_keys(value)));
-            Value::Object(fields.collect::<Map<_, _>>())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
 
@@ -492,9 +456,11 @@ fn describe(expression: &str, error: &ExecutionError) -> String {
         ExecutionError::InvalidArgumentCount { expected, actual } => {
             format!("expected {expected} arguments, got {actual}")
         }
-        error => match numbers::reason(error) {
-            Some(reason) => reason.to_owned(),
-            None => "cannot be evaluated with this task's values".to_owned(),
-        },
+        error => {
+            match numbers::reason(error).map(str::to_owned).or_else(|| functions::reason(error)) {
+                Some(reason) => reason,
+                None => "cannot be evaluated with this task's values".to_owned(),
+            }
+        }
     }
 }

@@ -12,143 +12,24 @@
 //!
 //! CEL for Go has the same kind of cost estimate (<https://github.com/google/cel-go>, `checker/cost.go`).
 
-use std::{cell::OnceCell, collections::HashMap, rc::Rc};
+use std::collections::HashMap;
 
 use cel::{
     IdedExpr,
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators},
 };
-use serde_json::Value;
 
 use super::{
+    functions::{Operands, called},
     inputs::ExpressionInputs,
-    uses::{is_namespaced, operands},
-    value_size::{STEP_BYTES, size, text_size},
+    size_bound::SizeBound,
+    uses::operands,
+    value_size::text_size,
 };
 use crate::limits;
 
-/// Steps to compile a pattern of the maximum size, and to start the search.
-const MATCH_STEPS: u64 = 4_000;
-
-/// Steps to read a decimal of the most characters, and to calculate with it.
-const DECIMAL_STEPS: u64 = 20;
-
 /// Steps to start the evaluation of an expression.
 const START_STEPS: u64 = 50;
-
-/// An upper bound for the result of a node.
-#[derive(Debug, Clone, Default)]
-enum SizeBound<'v> {
-    /// The result is one of these input values.
-    Input(Rc<InputValues<'v>>),
-    /// The result is a new value of at most `size`, with at most `items` items, each of at most the size `item`.
-    Computed { size: u64, items: u64, item: u64 },
-    /// The result is a number, a boolean or null.
-    #[default]
-    Scalar,
-}
-
-/// Values of the input, whose size is computed once.
-#[derive(Debug)]
-struct InputValues<'v> {
-    values: Vec<&'v Value>,
-    size: OnceCell<u64>,
-}
-
-impl<'v> SizeBound<'v> {
-    fn input(values: Vec<&'v Value>) -> Self {
-        Self::Input(Rc::new(InputValues { values, size: OnceCell::new() }))
-    }
-
-    /// The bound of a value of which only the size is known.
-    fn of_size(size: u64) -> Self {
-        Self::Computed { size, items: size, item: size }
-    }
-
-    fn size(&self) -> u64 {
-        match self {
-            Self::Input(input) => *input
-                .size
-                .get_or_init(|| input.values.iter().map(|value| size(value)).max().unwrap_or(1)),
-            Self::Computed { size, .. } => *size,
-            Self::Scalar => 1,
-        }
-    }
-
-    /// Whether the result is a number, a boolean or null.
-    fn is_scalar(&self) -> bool {
-        match self {
-            Self::Input(input) => input
-                .values
-                .iter()
-                .all(|value| !(value.is_string() || value.is_array() || value.is_object())),
-            Self::Computed { .. } => false,
-            Self::Scalar => true,
-        }
-    }
-
-    /// The maximum number of items.
-    fn items(&self) -> u64 {
-        match self {
-            Self::Input(input) => {
-                let counts = input.values.iter().map(|value| match value {
-                    Value::Array(items) => items.len() as u64,
-                    Value::Object(fields) => fields.len() as u64,
-                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-                });
-                counts.max().unwrap_or(0)
-            }
-            Self::Computed { items, .. } => *items,
-            Self::Scalar => 0,
-        }
-    }
-
-    /// The bound of a part of the result. `select` returns the candidates among the parts of one input value.
-    fn part(&self, select: impl Fn(&'v Value) -> Vec<&'v Value>) -> Self {
-        match self {
-            Self::Input(input) => {
-                Self::input(input.values.iter().flat_map(|value| select(value)).collect())
-            }
-            Self::Computed { item, .. } => Self::of_size(*item),
-            Self::Scalar => Self::Scalar,
-        }
-    }
-
-    /// The maximum size of an item.
-    fn item_size(&self) -> u64 {
-        match self {
-            Self::Input(_) => self.item().size(),
-            Self::Computed { item, .. } => *item,
-            Self::Scalar => 1,
-        }
-    }
-
-    /// The bound of the field `name`.
-    fn field(&self, name: &str) -> Self {
-        self.part(|value| value.get(name).into_iter().collect())
-    }
-
-    /// The bound of any item of a list, or of any value of a map.
-    fn item(&self) -> Self {
-        self.part(|value| match value {
-            Value::Array(items) => items.iter().collect(),
-            Value::Object(fields) => fields.values().collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
-        })
-    }
-
-    /// The bound of the iteration variable of a macro: an item of a list, or a key of a map.
-    fn iteration_variable(&self) -> Self {
-        let Self::Input(input) = self else { return self.item() };
-        let keys =
-            input.values.iter().filter_map(|value| value.as_object()).flat_map(|map| map.keys());
-        let longest_key = keys.map(|key| text_size(key.len())).max();
-        match longest_key {
-            None => self.item(),
-            Some(longest) => Self::of_size(longest.max(self.item().size())),
-        }
-    }
-}
 
 /// Adds up the steps of the nodes of an expression.
 pub(super) struct CostEstimator<'v> {
@@ -261,10 +142,13 @@ impl<'v> CostEstimator<'v> {
     fn call(&mut self, call: &CallExpr) -> SizeBound<'v> {
         let bounds: Vec<_> =
             operands(call).into_iter().map(|operand| self.visit(operand)).collect();
-        let total_size = || sum(bounds.iter().map(SizeBound::size));
-        if is_namespaced(call) {
-            let items = sum(bounds.iter().map(SizeBound::items));
-            self.add(DECIMAL_STEPS.saturating_mul(items.saturating_add(2)));
+        let of = Operands(&bounds);
+        if let Some(function) = called(call) {
+            let result = (function.result)(&of);
+            self.add(
+                (function.extra)(&of).saturating_add(of.total()).saturating_add(result.size()),
+            );
+            return result;
         }
         let name = call.func_name.as_str();
         match (name, bounds.as_slice()) {
@@ -281,25 +165,16 @@ impl<'v> CostEstimator<'v> {
                 SizeBound::Scalar
             }
             (operators::ADD, bounds) => {
-                let size = total_size();
+                let size = of.total();
                 self.add(size);
                 let items = sum(bounds.iter().map(SizeBound::items));
                 let item = bounds.iter().map(SizeBound::item_size).max().unwrap_or(1);
                 SizeBound::Computed { size, items, item }
             }
-            (name, _) if reads_all_and_returns_scalar(name) => {
-                self.add(total_size());
-                SizeBound::Scalar
-            }
-            ("matches", _) => {
-                self.add(total_size().saturating_add(MATCH_STEPS));
-                SizeBound::Scalar
-            }
-            // A number has up to 330 characters as text.
+            // A comparison, or `in`.
             (_, _) => {
-                let size = total_size().saturating_add(330 / STEP_BYTES);
-                self.add(size);
-                SizeBound::of_size(size)
+                self.add(of.total());
+                SizeBound::Scalar
             }
         }
     }
@@ -321,13 +196,15 @@ impl<'v> CostEstimator<'v> {
         let each = self.visit(&comprehension.loop_step);
         self.times = outer_times;
         let collects = matches!(&comprehension.accu_init.expr, Expr::List(_) | Expr::Map(_));
-        let accumulated = match collects {
-            true => SizeBound::Computed {
+        let accumulated = match (count, collects) {
+            // `sortBy` names its list like this, and repeats nothing.
+            (0, _) => initial,
+            (_, true) => SizeBound::Computed {
                 size: count.saturating_mul(each.size()).saturating_add(initial.size()),
                 items: count,
                 item: each.item_size(),
             },
-            false => SizeBound::of_size(each.size()),
+            (_, false) => SizeBound::of_size(each.size()),
         };
         self.add(accumulated.size());
         if let Some((_, bound)) = self.variables.last_mut() {
@@ -355,28 +232,6 @@ fn returns_scalar_in_one_step(name: &str) -> bool {
     )
 }
 
-/// Whether an operator or function may read all of its operands, and returns a number or a boolean.
-fn reads_all_and_returns_scalar(name: &str) -> bool {
-    matches!(
-        name,
-        operators::EQUALS
-            | operators::NOT_EQUALS
-            | operators::LESS
-            | operators::LESS_EQUALS
-            | operators::GREATER
-            | operators::GREATER_EQUALS
-            | operators::IN
-            | "size"
-            | "contains"
-            | "startsWith"
-            | "endsWith"
-            | "int"
-            | "uint"
-            | "double"
-            | "bool"
-    )
-}
-
 fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
@@ -385,9 +240,11 @@ fn literal_bound<'v>(literal: &LiteralValue) -> SizeBound<'v> {
     let bytes = match literal {
         LiteralValue::String(text) => text.inner().len(),
         LiteralValue::Bytes(bytes) => bytes.inner().len(),
+        LiteralValue::Int(whole) => {
+            return SizeBound::Whole((*whole.inner()).try_into().unwrap_or(0));
+        }
         LiteralValue::Boolean(_)
         | LiteralValue::Double(_)
-        | LiteralValue::Int(_)
         | LiteralValue::Null
         | LiteralValue::UInt(_) => return SizeBound::Scalar,
     };

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::Value;
 
-use super::value_size::size;
+use super::{json::to_cel, value_size::size};
 use crate::expression::scope::Scope;
 
 /// The values at the paths of an expression, as far as they exist in the scope.
@@ -114,25 +114,4 @@ fn copy_paths(value: &Value, paths: &[&[String]]) -> cel::Value {
         Some((key.to_owned(), copy_paths(value, &paths)))
     });
     copied.collect::<HashMap<_, _>>().into()
-}
-
-/// Converts JSON to a CEL value. Integers become `int` and not `uint`, so that `input.amount * 2` works: CEL does not mix
-/// the two types.
-fn to_cel(value: &Value) -> cel::Value {
-    match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(value) => (*value).into(),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(value), _) => value.into(),
-            (None, Some(value)) => value.into(),
-            (None, None) => number.as_f64().unwrap_or(f64::NAN).into(),
-        },
-        Value::String(text) => text.as_str().into(),
-        Value::Array(items) => items.iter().map(to_cel).collect::<Vec<_>>().into(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), to_cel(value)))
-            .collect::<HashMap<_, _>>()
-            .into(),
-    }
 }

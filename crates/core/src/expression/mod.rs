@@ -8,18 +8,24 @@
 //! | `compiled` | parsing and evaluation of one expression |
 //! | `inputs` | the part of the scope that one expression reads |
 //! | `numbers` | arithmetic that does not depend on how a number is spelled |
-//! | `decimals` | exact arithmetic for money |
+//! | `functions` | the functions, in one table |
+//! | `json` | conversion between JSON and the values of the interpreter |
 //! | `cost` | an upper bound for the cost of an evaluation |
+//! | `size_bound` | an upper bound for the result of a part of an expression |
+//! | `value_kind` | the kinds of values that operators and functions take |
 //! | `value_size` | the size of a value, as part of that cost |
 
 mod compiled;
 mod cost;
-mod decimals;
+mod functions;
 mod inputs;
+mod json;
 mod numbers;
 pub mod scope;
+mod size_bound;
 pub mod template;
 pub mod uses;
+mod value_kind;
 mod value_size;
 
 #[cfg(test)]

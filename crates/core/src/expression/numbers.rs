@@ -9,19 +9,17 @@
 //!
 //! The operators of a parsed expression are replaced by calls of these functions.
 
-use std::sync::Arc;
+use std::cmp::Ordering;
 
 use cel::{
     Env, ExecutionError, IdedExpr, Value,
     common::{
-        ast::{EntryExpr, Expr, operators},
+        ast::{CallExpr, EntryExpr, Expr, operators},
         functions::Function,
         types::{CelDouble, CelInt, CelUInt, DYN_TYPE},
         value::{CowVal, Val},
     },
 };
-
-use super::decimals;
 
 /// The operators, and the functions in their place. No expression can name these functions.
 const FUNCTIONS: [(&str, &str, Function); 5] = [
@@ -34,18 +32,18 @@ const FUNCTIONS: [(&str, &str, Function); 5] = [
 
 const DIVIDE: &str = "@divide";
 
-/// The environment of all expressions: that of CEL, the arithmetic of this file, and decimals.
-pub(super) fn environment() -> Arc<Env> {
-    let mut environment = Env::stdlib();
+/// What a macro iterates over: the items of a list, or the keys of a map in their order. No expression can name it.
+pub(super) const ORDERED: &str = "@ordered";
+
+/// Adds the arithmetic to the environment of expressions.
+pub(super) fn declare(environment: &mut Env) {
     for (_, name, function) in FUNCTIONS {
         let added = environment.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], function);
         debug_assert!(added.is_ok(), "{added:?}");
     }
-    decimals::declare(&mut environment);
-    Arc::new(environment)
 }
 
-/// The expression with this arithmetic in place of CEL's.
+/// The expression with this arithmetic in place of CEL's, and macros that go over the keys of a map in their order.
 pub(super) fn with_arithmetic(expression: &IdedExpr) -> IdedExpr {
     let mut expression = expression.clone();
     replace(&mut expression);
@@ -72,6 +70,11 @@ fn replace(node: &mut IdedExpr) {
             message.entries.iter_mut().for_each(|entry| replace_in(&mut entry.expr));
         }
         Expr::Comprehension(comprehension) => {
+            let range = std::mem::take(&mut comprehension.iter_range);
+            let id = range.id;
+            let args = vec![range];
+            let call = CallExpr { func_name: ORDERED.to_owned(), target: None, args };
+            comprehension.iter_range = IdedExpr { id, expr: Expr::Call(call) };
             for part in [
                 &mut comprehension.iter_range,
                 &mut comprehension.accu_init,
@@ -102,13 +105,13 @@ fn is_accumulator(expression: &Expr) -> bool {
 
 /// A number of either spelling.
 #[derive(Clone, Copy)]
-enum Number {
+pub(super) enum Number {
     Whole(i128),
     Decimal(f64),
 }
 
 impl Number {
-    fn of(value: &dyn Val) -> Option<Self> {
+    pub(super) fn of(value: &dyn Val) -> Option<Self> {
         let int = || value.downcast_ref::<CelInt>().map(|int| i128::from(*int.inner()));
         let uint = || value.downcast_ref::<CelUInt>().map(|uint| i128::from(*uint.inner()));
         let double = || value.downcast_ref::<CelDouble>().map(|double| *double.inner());
@@ -117,10 +120,24 @@ impl Number {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the nearest decimal, as JSON readers do")]
-    fn decimal(self) -> f64 {
+    pub(super) fn decimal(self) -> f64 {
         match self {
             Self::Whole(whole) => whole as f64,
             Self::Decimal(decimal) => decimal,
+        }
+    }
+
+    /// The exact order of two numbers, which is total, as sorting requires. NaN has none.
+    pub(super) fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Whole(left), Self::Whole(right)) => Some(left.cmp(&right)),
+            (Self::Decimal(left), Self::Decimal(right)) => left.partial_cmp(&right),
+            (Self::Whole(left), Self::Decimal(right)) => {
+                let floor = right.floor();
+                let fraction = floor.partial_cmp(&right)?;
+                Some(left.cmp(&(floor as i128)).then(fraction))
+            }
+            (Self::Decimal(_), Self::Whole(_)) => other.compare(self).map(Ordering::reverse),
         }
     }
 }
@@ -253,8 +270,8 @@ fn modulo<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
 const LEAVES_A_REST: &str = "a division of whole numbers leaves a rest: write `double(a) / b` for a decimal, or `(a - a % b) / b` \
     for the whole part";
 
-/// The reason in an error of these functions, if it is one. It contains no value.
+/// The reason in an error of this arithmetic, if it is one. It contains no value.
 pub(super) fn reason(error: &ExecutionError) -> Option<&'static str> {
     let ExecutionError::FunctionError { function, .. } = error else { return None };
-    (function == DIVIDE).then_some(LEAVES_A_REST).or_else(|| decimals::reason(error))
+    (function == DIVIDE).then_some(LEAVES_A_REST)
 }

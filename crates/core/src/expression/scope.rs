@@ -6,9 +6,10 @@ use std::{
     iter,
 };
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{hint, limits, model::names::StepName};
+use crate::{expression::functions, hint, limits, model::names::StepName};
 
 /// The names that an expression can begin with.
 pub(crate) const NAMES: [&str; 8] =
@@ -20,7 +21,7 @@ pub type KnownFields = (&'static str, &'static [&'static str]);
 /// The names whose fields are known. What is in a field may be anything. An `event` is what
 /// [EventBridge sends](https://docs.aws.amazon.com/eventbridge/latest/ref/events-structure.html).
 pub const FIELDS: [KnownFields; 5] = [
-    ("task", &["id", "workflow"]),
+    ("task", &["id", "workflow", "submitted_at"]),
     ("request", &["idempotency_key"]),
     ("callback", &["token", "url"]),
     ("response", &["status", "headers", "body"]),
@@ -77,6 +78,14 @@ pub enum InvalidTemplate {
         /// The unknown name.
         name: String,
     },
+    /// The expression calls an unknown function.
+    #[error("expression `{expression}`: unknown function `{name}`")]
+    UnknownFunction {
+        /// The expression as written.
+        expression: String,
+        /// The unknown name.
+        name: String,
+    },
     /// `steps` is used in another form than `steps.<name>.output`.
     #[error("expression `{0}`: `steps` can only be used as `steps.<name>.output`")]
     StepsForm(String),
@@ -97,6 +106,7 @@ impl InvalidTemplate {
                     |meant| format!("did you mean `{meant}`?"),
                 ))
             }
+            Self::UnknownFunction { name, .. } => functions::hint(name),
             Self::StepsForm(_) => Some("for example `steps.charge.output.id`".to_owned()),
             Self::Syntax { .. }
             | Self::TooLong(_)
@@ -122,8 +132,8 @@ pub struct Scope<'a> {
     pub input: Option<&'a Value>,
     /// `steps.<name>.output`: the outputs of the completed steps.
     pub outputs: Option<&'a BTreeMap<StepName, Cow<'a, Value>>>,
-    /// `task.id` and `task.workflow`: the id of the task, and the name of its workflow.
-    pub task: Option<(&'a str, &'a str)>,
+    /// `task`: what is known of the task when it is submitted.
+    pub task: Option<TaskValues<'a>>,
     /// `item`: the current item of `for_each`.
     pub item: Option<&'a Value>,
     /// `request.idempotency_key`: the key of the request, in the form that the request asks for.
@@ -135,6 +145,17 @@ pub struct Scope<'a> {
     pub event: Option<&'a Value>,
     /// `response.status`, `response.headers` and `response.body`: the response of the remote service.
     pub response: Option<&'a Value>,
+}
+
+/// The values in `task`. They are the same for all attempts.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskValues<'a> {
+    /// The id of the task.
+    pub id: &'a str,
+    /// The name of its workflow.
+    pub workflow: &'a str,
+    /// When it was submitted, in the whole milliseconds that the state store keeps.
+    pub submitted_at: Timestamp,
 }
 
 /// The values that a template reads. They must be loaded before it is rendered.
@@ -176,9 +197,9 @@ impl<'a> Scope<'a> {
                 let url = url.map(|url| ("url".to_owned(), json!(url)));
                 Cow::Owned(iter::once(("token".to_owned(), json!(token))).chain(url).collect())
             }),
-            "task" => self
-                .task
-                .map(|(id, workflow)| Cow::Owned(json!({ "id": id, "workflow": workflow }))),
+            "task" => self.task.map(|TaskValues { id, workflow, submitted_at }| {
+                Cow::Owned(json!({ "id": id, "workflow": workflow, "submitted_at": submitted_at }))
+            }),
             _ => None,
         }
     }

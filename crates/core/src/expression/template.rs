@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `input` | the input of the task |
 //! | `steps.<name>.output` | the output of an earlier step |
-//! | `task` | `task.id` and `task.workflow` |
+//! | `task` | `task.id`, `task.workflow` and `task.submitted_at` |
 //! | `item` | the current item of `for_each` |
 //! | `callback` | `callback.token` of a step with a callback |
 //! | `event` | the event, in a trigger |

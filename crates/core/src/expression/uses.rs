@@ -6,7 +6,8 @@ use cel::{
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators},
 };
 
-use super::decimals;
+use super::functions::{Operand, called, is_namespaced};
+pub use super::value_kind::ValueKind;
 
 /// One step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,25 +16,6 @@ pub enum PathKey {
     Field(String),
     /// Any element of a list.
     Element,
-}
-
-/// The kind of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ValueKind {
-    /// Unknown.
-    Any,
-    /// True or false.
-    Bool,
-    /// A number.
-    Number,
-    /// A number in a division, in which no operand is certainly a decimal: 12 and 12.0 give different results.
-    Divided,
-    /// A text.
-    Text,
-    /// A text with a duration or a time.
-    DurationOrTime,
-    /// A list.
-    List,
 }
 
 /// A value that an expression reads.
@@ -70,17 +52,6 @@ pub(super) fn plain_path(expr: &Expr) -> Option<Vec<String>> {
 pub(super) fn operands(call: &CallExpr) -> Vec<&IdedExpr> {
     let target = call.target.as_deref().filter(|_| !is_namespaced(call));
     target.into_iter().chain(&call.args).collect()
-}
-
-/// Whether the function is called by a name such as `decimal.add`.
-pub(super) fn is_namespaced(call: &CallExpr) -> bool {
-    has_namespace(call) && decimals::arity(&call.func_name).is_some()
-}
-
-/// Whether the name before the dot is that of functions. A variable of a macro may have the same name.
-pub(super) fn has_namespace(call: &CallExpr) -> bool {
-    let target = call.target.as_ref().map(|target| &target.expr);
-    matches!(target, Some(Expr::Ident(name)) if name == decimals::NAMESPACE)
 }
 
 /// Collects the values that are read, on a walk through an expression.
@@ -130,19 +101,13 @@ impl UseCollector {
         let operands = operands(call);
         let literal = operands.iter().find_map(|operand| literal_kind(&operand.expr));
         let all = |kind| vec![kind; operands.len()];
+        if let Some(function) = called(call) {
+            for (operand, must_be) in operands.iter().zip(function.operands()) {
+                self.operand(&operand.expr, must_be);
+            }
+            return;
+        }
         let kinds = match call.func_name.as_str() {
-            "sum" if is_namespaced(call) => {
-                let elements = operands.first().and_then(|list| self.path(&list.expr)).flatten();
-                self.found.extend(elements.map(|mut path| {
-                    path.push(PathKey::Element);
-                    ValueUse { path, kind: ValueKind::Number }
-                }));
-                all(ValueKind::List)
-            }
-            "round" if is_namespaced(call) => {
-                vec![ValueKind::Number, ValueKind::Number, ValueKind::Any]
-            }
-            _ if is_namespaced(call) => all(ValueKind::Number),
             operators::LOGICAL_AND
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
@@ -163,14 +128,26 @@ impl UseCollector {
             | operators::NEGATE => all(literal.unwrap_or(ValueKind::Number)),
             operators::ADD => all(literal.unwrap_or(kind)),
             operators::IN => vec![literal.unwrap_or(ValueKind::Any), ValueKind::List],
-            "startsWith" | "endsWith" | "contains" | "matches" => all(ValueKind::Text),
-            "duration" | "timestamp" => all(ValueKind::DurationOrTime),
-            "int" | "uint" | "double" => all(ValueKind::Number),
             _ => all(ValueKind::Any),
         };
         for (operand, kind) in operands.iter().zip(kinds) {
             self.visit(&operand.expr, kind);
         }
+    }
+
+    fn operand(&mut self, expr: &Expr, must_be: Operand) {
+        let kind = match must_be {
+            Operand::Of(kind) => kind,
+            Operand::ListOf(kind) => {
+                let elements = self.path(expr).flatten();
+                self.found.extend(elements.map(|mut path| {
+                    path.push(PathKey::Element);
+                    ValueUse { path, kind }
+                }));
+                ValueKind::List
+            }
+        };
+        self.visit(expr, kind);
     }
 
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) {
@@ -181,7 +158,9 @@ impl UseCollector {
             path
         });
         let outer = self.variables.len();
-        self.variables.push((comprehension.accu_var.clone(), None));
+        // `sortBy` names its list like this.
+        let accumulator = self.path(&comprehension.accu_init.expr).flatten();
+        self.variables.push((comprehension.accu_var.clone(), accumulator));
         match &comprehension.iter_var2 {
             // With two variables, the first is the index.
             Some(second) => {
@@ -313,6 +292,15 @@ mod tests {
             ("decimal.add(input.a, '1')", vec!["input.a Number"]),
             ("decimal.sum(input.a)", vec!["input.a[] Number", "input.a List"]),
             ("decimal.round(input.a, 2, input.b)", vec!["input.a Number", "input.b Any"]),
+            (
+                "input.a.padStart(input.n, input.f)",
+                vec!["input.a Text", "input.n Number", "input.f Text"],
+            ),
+            ("input.a.join(input.b)", vec!["input.a[] Text", "input.a List", "input.b Text"]),
+            ("maps.keys(input.a)", vec!["input.a Any"]),
+            ("math.greatest(input.a, 1)", vec!["input.a Number"]),
+            ("time.add(input.a, input.b)", vec!["input.a Time", "input.b DurationOrTime"]),
+            ("time.format(input.a, '%Y', input.z)", vec!["input.a Time", "input.z Text"]),
             ("input.a ? input.b : 1", vec!["input.a Bool", "input.b Any"]),
             ("has(input.a)", vec!["input.a Any"]),
             ("has(input.a) ? input.a.b : 1", vec!["input.a Any", "input.a.b Any"]),
@@ -324,6 +312,9 @@ mod tests {
     #[test]
     fn macro_reads_the_elements_of_its_list() {
         let found = uses("input.items.all(i, i.price > 1)", ValueKind::Bool);
+        assert!(found.contains(&"input.items List".to_owned()), "{found:?}");
+        assert!(found.contains(&"input.items[].price Number".to_owned()), "{found:?}");
+        let found = uses("input.items.sortBy(i, i.price * 2)", ValueKind::List);
         assert!(found.contains(&"input.items List".to_owned()), "{found:?}");
         assert!(found.contains(&"input.items[].price Number".to_owned()), "{found:?}");
     }

@@ -28,3 +28,9 @@ pub const DECIMAL_CHARS_MAX: usize = 100;
 
 /// The most decimal places to which a decimal is rounded.
 pub const DECIMAL_PLACES_MAX: i64 = 20;
+
+/// The most numbers that `lists.range` makes.
+pub const RANGE_ITEMS_MAX: u64 = 10_000;
+
+/// The most characters to which `padStart` and `padEnd` fill up a text.
+pub const PADDED_CHARS_MAX: usize = 1_000;

@@ -343,7 +343,7 @@ impl TaskData {
 }
 
 /// The state store keeps whole milliseconds, so a repeated event has the same times.
-fn whole_milliseconds(time: Timestamp) -> Timestamp {
+pub(crate) fn whole_milliseconds(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 

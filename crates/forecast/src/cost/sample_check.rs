@@ -9,7 +9,11 @@ use steward_core::{
         step::{StepDefinition, StepWork, wait_until},
         workflow::Workflow,
     },
-    expression::{scope::Scope, template::Template, uses::ValueKind},
+    expression::{
+        scope::{Scope, TaskValues},
+        template::Template,
+        uses::ValueKind,
+    },
     limits,
     model::names::StepName,
 };
@@ -122,7 +126,11 @@ fn scope<'a>(workflow: &'a Workflow, input: &'a Value, outputs: &'a Outputs<'a>)
     Scope {
         input: Some(input),
         outputs: Some(outputs),
-        task: Some(("task", workflow.name.as_str())),
+        task: Some(TaskValues {
+            id: "task",
+            workflow: workflow.name.as_str(),
+            submitted_at: Timestamp::UNIX_EPOCH,
+        }),
         ..Scope::default()
     }
 }
@@ -141,6 +149,7 @@ fn fits(kind: ValueKind, at: &str, value: &Value) -> Result<(), String> {
         | ValueKind::Number
         | ValueKind::Divided
         | ValueKind::Text
+        | ValueKind::Time
         | ValueKind::List => Ok(()),
     }
 }

@@ -97,6 +97,7 @@ impl ValueShape {
                         ValueKind::Bool => Self::Bool,
                         ValueKind::Number | ValueKind::Divided => Self::Number,
                         ValueKind::Text => Self::Text,
+                        ValueKind::Time => Self::Fixed(json!("2026-01-01T12:00:00Z")),
                         ValueKind::DurationOrTime => Self::Span,
                         ValueKind::List => Self::List(Box::default(), ELEMENTS),
                     };

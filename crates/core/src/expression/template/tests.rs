@@ -5,10 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::expression::scope::{FIELDS, RequiredValues};
+use crate::expression::scope::{FIELDS, RequiredValues, TaskValues};
+
+const TASK: TaskValues<'static> =
+    TaskValues { id: "order-1", workflow: "order", submitted_at: Timestamp::UNIX_EPOCH };
 
 fn render(template: Value) -> Result<Value, String> {
     let charge = json!({ "id": "ch-1" });
@@ -17,7 +21,7 @@ fn render(template: Value) -> Result<Value, String> {
     let scope = Scope {
         input: Some(&input),
         outputs: Some(&outputs),
-        task: Some(("order-1", "order")),
+        task: Some(TASK),
         ..Scope::default()
     };
     let template = Template::parse(template);
@@ -36,6 +40,10 @@ fn single_expression_keeps_its_type_and_an_embedded_one_becomes_text() {
     assert_eq!(
         render(json!({ "order": "${ task.id }", "rest": [true, null, "${input.to}"] })),
         Ok(json!({ "order": "order-1", "rest": [true, null, { "z": 1, "a": 2 }] }))
+    );
+    assert_eq!(
+        render(json!("${ time.add(task.submitted_at, '90m') }")),
+        Ok(json!("1970-01-01T01:30:00Z"))
     );
     assert_eq!(render(json!("${ input.items.map(i, i + 1) }")), Ok(json!([2, 3])));
     assert_eq!(render(json!("${ {'a}': steps.charge.output.id} }")), Ok(json!({ "a}": "ch-1" })));
@@ -165,7 +173,7 @@ fn values_that_a_template_reads_are_known_before_it_is_rendered() {
 
 #[test]
 fn known_fields_are_those_of_the_scope() {
-    let (task, callback) = (Some(("t", "w")), Some(("token", Some("url"))));
+    let (task, callback) = (Some(TASK), Some(("token", Some("url"))));
     let scope = Scope { task, callback, request: Some("k"), ..Scope::default() };
     for name in ["task", "request", "callback"] {
         let value = scope.root(name).unwrap();
