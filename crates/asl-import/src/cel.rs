@@ -195,6 +195,20 @@ impl Cel {
         Self::member(format!("{name}({})", arguments.join(", ")))
     }
 
+    /// A call of a member function.
+    pub(crate) fn method(&self, name: &str, arguments: &[&Self]) -> Self {
+        let own = self.within(Precedence::Member);
+        Self::call(&format!("{own}.{name}"), arguments)
+    }
+
+    /// The whole numbers from `first` to `last`, both included.
+    pub(crate) fn range(first: &Self, last: &Self) -> Self {
+        let one = Self::member("1");
+        let count = last.binary(Precedence::Sum, "-", first).binary(Precedence::Sum, "+", &one);
+        let number = first.binary(Precedence::Sum, "+", &Self::member("each"));
+        Self::call("lists.range", &[&count]).method("map", &[&Self::member("each"), &number])
+    }
+
     /// Whether it reads the variable of a macro.
     pub(crate) fn is_text(&self, text: &str) -> bool {
         self.text == text

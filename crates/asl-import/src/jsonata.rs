@@ -272,15 +272,14 @@ impl Translator<'_> {
                 let value = self.node(value, depth)?;
                 let is_composite =
                     matches!(value, Symbol::Object { .. } | Symbol::List(_) | Symbol::Merged { .. });
-                if is_composite {
-                    return self.error("expressions cannot convert an object or a list to text");
+                match is_composite {
+                    true => Ok(Cel::call("json.encode", &[&value.cel()?]).into()),
+                    false => Ok(value.as_text()?.into()),
                 }
-                Ok(value.as_text()?.into())
             }
             ("contains", [text, part @ AstNode::String(_)]) => {
-                let text = self.cel(text, depth)?.within(Precedence::Member);
-                let part = self.cel(part, depth)?;
-                Ok(Cel::member(format!("{text}.contains({})", part.text)).into())
+                let (text, part) = (self.cel(text, depth)?, self.cel(part, depth)?);
+                Ok(text.method("contains", &[&part]).into())
             }
             ("append", [a, b]) => {
                 let (a, b) = (self.node(a, depth)?, self.node(b, depth)?);
@@ -291,12 +290,49 @@ impl Translator<'_> {
                     _ => Ok(a.cel()?.binary(Precedence::Sum, "+", &b.cel()?).into()),
                 }
             }
-            ("uuid" | "random" | "now" | "millis", _) => self.error(format!(
-                "`${name}` has another value each time; expressions are deterministic. Use `task.id`, or put the value into the input"
-            )),
-            ("parse", _) => self.error(
-                "expressions cannot parse JSON; let the service return JSON, or the agent parse it",
+            ("join" | "split", [of, by @ AstNode::String(_)]) => {
+                let (of, by) = (self.cel(of, depth)?, self.cel(by, depth)?);
+                Ok(of.method(name, &[&by]).into())
+            }
+            ("join" | "distinct" | "sort" | "reverse", [list]) => {
+                Ok(self.cel(list, depth)?.method(name, &[]).into())
+            }
+            ("substring", [text, AstNode::Number(start)]) if *start >= 0.0 => {
+                let start = Cel::member(json_number(*start).to_string());
+                Ok(self.cel(text, depth)?.method(name, &[&start]).into())
+            }
+            ("merge", [AstNode::Array(objects)]) => {
+                let merge = |merged: Option<Cel>, of: Cel| match merged {
+                    Some(merged) => Cel::call("maps.merge", &[&merged, &of]),
+                    None => of,
+                };
+                let objects: Vec<_> =
+                    objects.iter().map(|of| self.cel(of, depth)).collect::<Result<_, _>>()?;
+                let merged = objects.into_iter().fold(None, |merged, of| Some(merge(merged, of)));
+                Ok(merged.map_or_else(|| Symbol::object([]), Symbol::Cel))
+            }
+            ("floor" | "ceil", [number]) => {
+                let rounded = Cel::call(&format!("math.{name}"), &[&self.cel(number, depth)?]);
+                Ok(Cel::call("int", &[&rounded]).into())
+            }
+            ("parse", [text]) => Ok(Cel::call("json.decode", &[&self.cel(text, depth)?]).into()),
+            ("base64encode", [text]) => {
+                Ok(Cel::call("base64.encode", &[&self.cel(text, depth)?]).into())
+            }
+            ("base64decode", [text]) => {
+                let bytes = Cel::call("base64.decode", &[&self.cel(text, depth)?]);
+                Ok(Cel::call("string", &[&bytes]).into())
+            }
+            ("hash", [text, AstNode::String(by)]) if by == "SHA-256" => {
+                Ok(Cel::call("hash.sha256", &[&self.cel(text, depth)?]).into())
+            }
+            ("uppercase" | "lowercase", _) => self.error(
+                "`upperAscii` and `lowerAscii` change the letters A to Z only; write them if that is enough",
             ),
+            ("keys", _) => self.error("`maps.keys` sorts the keys; write it if that is right"),
+            ("uuid" | "random" | "now" | "millis", _) => self.error(format!(
+                "`${name}` has another value each time; expressions are deterministic. Use `task.id`, `hash.uuid(task.id)` or `task.submitted_at`, or put the value into the input"
+            )),
             _ => self.error(format!("expressions have no counterpart of `${name}`")),
         }
     }

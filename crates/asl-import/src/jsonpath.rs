@@ -284,11 +284,31 @@ impl<'a> Intrinsics<'a> {
                 });
                 Ok(merged)
             }
+            ("JsonMerge", [base, over, ..]) => {
+                Ok(Cel::call("maps.merge", &[&base.cel()?, &over.cel()?]).into())
+            }
+            ("JsonToString", [value]) => Ok(Cel::call("json.encode", &[&value.cel()?]).into()),
+            ("StringToJson", [text]) => Ok(Cel::call("json.decode", &[&text.cel()?]).into()),
+            ("StringSplit", [text, Symbol::Scalar(Value::String(at))]) if at.chars().count() == 1 => {
+                // Step Functions leaves out empty parts.
+                let (each, filled) = (Cel::member("each"), Cel::member("each != ''"));
+                let parts = text.cel()?.method("split", &[&Cel::string(at)]);
+                Ok(parts.method("filter", &[&each, &filled]).into())
+            }
+            ("ArrayRange", [first, last, Symbol::Scalar(step)]) if step == 1 => {
+                Ok(Cel::range(&first.cel()?, &last.cel()?).into())
+            }
+            ("ArrayUnique", [list]) => Ok(list.cel()?.method("distinct", &[]).into()),
+            ("Base64Encode", [text]) => Ok(Cel::call("base64.encode", &[&text.cel()?]).into()),
+            ("Base64Decode", [text]) => {
+                let bytes = Cel::call("base64.decode", &[&text.cel()?]);
+                Ok(Cel::call("string", &[&bytes]).into())
+            }
+            ("Hash", [text, Symbol::Scalar(Value::String(by))]) if by == "SHA-256" => {
+                Ok(Cel::call("hash.sha256", &[&text.cel()?]).into())
+            }
             ("UUID" | "MathRandom", _) => self.error(format!(
-                "`States.{name}` is random; expressions are deterministic. Use `task.id`, or put the value into the input"
-            )),
-            ("JsonToString" | "StringToJson", _) => self.error(format!(
-                "expressions cannot convert JSON to text or back, as `States.{name}` does; let the agent or the service do it"
+                "`States.{name}` is random; expressions are deterministic. Use `task.id` or `hash.uuid(task.id)`, or put the value into the input"
             )),
             _ => self.error(format!("expressions have no counterpart of `States.{name}`")),
         }

@@ -43,10 +43,11 @@ impl ContextParts {
                 is_decision: true,
             })
         };
-        let id = || match self.input {
-            Some(_) => Symbol::path("task.id"),
-            None => of_parent("$$.Execution.Id"),
+        let of_task = |path: &str, name: &str| match self.input {
+            Some(_) => Symbol::path(path),
+            None => of_parent(name),
         };
+        let id = || of_task("task.id", "$$.Execution.Id");
         let input = self.input.clone().unwrap_or_else(|| of_parent("$$.Execution.Input"));
         let object = |fields: Vec<(&str, Symbol)>| {
             Symbol::object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)))
@@ -62,7 +63,7 @@ impl ContextParts {
                     ("Id", id()),
                     ("Name", id()),
                     ("Input", input),
-                    ("StartTime", clock("$$.Execution.StartTime")),
+                    ("StartTime", of_task("task.submitted_at", "$$.Execution.StartTime")),
                     ("RoleArn", Symbol::unknown("$$.Execution.RoleArn", "a task has no role")),
                     ("RedriveCount", clock("$$.Execution.RedriveCount")),
                 ]),

@@ -293,7 +293,14 @@ impl Symbol {
                 let items = items.collect::<Result<Vec<_>, Untranslatable>>()?;
                 Ok(Cel::member(format!("[{}]", items.join(", "))))
             }
-            Self::Merged { base, fields } => Err(unmergeable(base, fields)),
+            Self::Merged { base, fields } => {
+                // Where Step Functions makes the object around a new field, an expression would fail.
+                if fields.values().any(|field| matches!(field, Self::Merged { .. })) {
+                    return Err(unmergeable(base, fields));
+                }
+                let fields = Self::object(fields.clone()).cel()?;
+                Ok(Cel::call("maps.merge", &[&base.cel()?, &fields]))
+            }
             Self::Either { condition, then, otherwise } => {
                 Ok(condition.choose(&then.cel()?, &otherwise.cel()?))
             }
@@ -363,7 +370,7 @@ fn unmergeable(base: &Symbol, fields: &IndexMap<String, Symbol>) -> Untranslatab
         | Symbol::Either { .. } => "an object".to_owned(),
     };
     let reason = format!(
-        "the whole of {base} with {} added: expressions cannot merge objects; list the fields that are needed",
+        "the whole of {base} with a field inside of {} added, which may be absent: list the fields that are needed",
         names.join(", ")
     );
     Untranslatable { original: "$".to_owned(), reason, is_decision: true }

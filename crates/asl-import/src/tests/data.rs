@@ -43,12 +43,16 @@ fn selectors_and_paths_choose_parts() {
 }
 
 #[test]
-fn the_whole_data_after_a_result_path_needs_a_decision() {
-    let whole = machine(json!({
-        "A": task("a", json!({ "ResultPath": "$.a", "Next": "B" })),
-        "B": task("b", json!({ "End": true })),
-    }));
-    refused(&whole, Level::Decision, "cannot merge objects");
+fn the_whole_data_after_a_result_path_is_merged_unless_the_path_is_deep() {
+    let whole = |path: &str| {
+        machine(json!({
+            "A": task("a", json!({ "ResultPath": path, "Next": "B" })),
+            "B": task("b", json!({ "End": true })),
+        }))
+    };
+    let body = &steps(&whole("$.a"))["b"]["request"]["body"];
+    assert_eq!(body, "${ maps.merge(input, {'a': steps.a.output}) }");
+    refused(&whole("$.a.b"), Level::Decision, "list the fields that are needed");
 }
 
 #[test]
@@ -73,6 +77,15 @@ fn intrinsic_functions_with_a_counterpart_are_translated() {
             "count.$": "States.ArrayLength($.tags)",
             "ids.$": "$.lines[*].id",
             "execution.$": "$$.Execution.Id",
+            "started.$": "$$.Execution.StartTime",
+            "parsed.$": "States.StringToJson($.text)",
+            "text.$": "States.JsonToString($.lines)",
+            "merged.$": "States.JsonMerge($.a, $.b, false)",
+            "parts.$": "States.StringSplit($.text, ',')",
+            "range.$": "States.ArrayRange(1, $.n, 1)",
+            "unique.$": "States.ArrayUnique($.tags)",
+            "base64.$": "States.Base64Decode(States.Base64Encode($.text))",
+            "hash.$": "States.Hash($.text, 'SHA-256')",
         }),
     );
     let expected = json!({
@@ -82,6 +95,15 @@ fn intrinsic_functions_with_a_counterpart_are_translated() {
         "count": "${ size(input.tags) }",
         "ids": "${ input.lines.map(each, each.id) }",
         "execution": "${ task.id }",
+        "started": "${ task.submitted_at }",
+        "parsed": "${ json.decode(input.text) }",
+        "text": "${ json.encode(input.lines) }",
+        "merged": "${ maps.merge(input.a, input.b) }",
+        "parts": "${ input.text.split(',').filter(each, each != '') }",
+        "range": "${ lists.range(input.n - 1 + 1).map(each, 1 + each) }",
+        "unique": "${ input.tags.distinct() }",
+        "base64": "${ string(base64.decode(base64.encode(input.text))) }",
+        "hash": "${ hash.sha256(input.text) }",
     });
     assert_eq!(body, expected);
 }
@@ -90,7 +112,8 @@ fn intrinsic_functions_with_a_counterpart_are_translated() {
 fn what_expressions_cannot_say_has_a_placeholder_that_check_refuses() {
     for (path, reason) in [
         ("States.UUID()", "is random"),
-        ("States.StringToJson($.text)", "convert JSON to text"),
+        ("States.StringSplit($.text, ', ')", "no counterpart"),
+        ("States.ArrayPartition($.list, 4)", "no counterpart"),
         ("$..id", "searches all levels"),
         ("$.lines[?(@.n > 1)]", "a filter or a slice"),
         ("$$.State.EnteredTime", "no clock"),
@@ -142,6 +165,7 @@ fn jsonata_is_translated_to_cel() {
         "first": "{% $states.input.lines[0].sku %}",
         "last": "{% $states.input.lines[-1].sku %}",
         "in": "{% 'x' in $states.input.order.tags %}",
+        "unique": "{% $distinct($states.input.order.tags) %}",
         "plain": "text",
     }));
     let expected = json!({
@@ -153,6 +177,7 @@ fn jsonata_is_translated_to_cel() {
         "first": "${ steps.a.output.lines[0].sku }",
         "last": "${ steps.a.output.lines[size(steps.a.output.lines) - 1].sku }",
         "in": "${ 'x' in input.order.tags }",
+        "unique": "${ input.order.tags.distinct() }",
         "plain": "text",
     });
     for (key, value) in expected.as_object().unwrap() {
@@ -169,7 +194,8 @@ fn other_jsonata_is_refused_with_its_text() {
     for (code, reason) in [
         ("$states.input.lines[n = 1]", "a filter gives a sequence"),
         ("$now()", "deterministic"),
-        ("$uppercase('a')", "no counterpart of `$uppercase`"),
+        ("$uppercase('a')", "letters A to Z only"),
+        ("$trim('a')", "no counterpart of `$trim`"),
         ("$states.errorOutput.Error", "no failure branches"),
         ("$states.input.*", "in a path"),
         ("($x := 1; $x)", "several expressions"),

@@ -1,5 +1,5 @@
-//! Upper bounds for the results of functions, and for the steps that a call takes besides reading its operands and writing its
-//! result. A result whose size depends on the value of a number has a limit of its own, which its function enforces.
+//! Upper bounds for the results of functions, and for the steps that a call takes besides reading its operands and writing
+//! its result. A result whose size depends on the value of a number has a limit of its own, which its function enforces.
 
 use super::super::{
     size_bound::SizeBound,

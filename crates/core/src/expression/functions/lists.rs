@@ -1,4 +1,5 @@
-//! Lists. CEL's `sort` depends on how a number is spelled: `[12, 12.5].sort()` would fail, while `[12.0, 12.5].sort()` works.
+//! Lists. CEL's `sort` depends on how a number is spelled: `[12, 12.5].sort()` would fail, while `[12.0, 12.5].sort()`
+//! works.
 
 use std::cmp::Ordering;
 

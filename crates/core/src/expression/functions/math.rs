@@ -1,5 +1,5 @@
-//! The rounding of numbers. That of CEL depends on how a number is spelled: `math.ceil(12)` would fail, while `math.ceil(12.0)`
-//! works.
+//! The rounding of numbers. That of CEL depends on how a number is spelled: `math.ceil(12)` would fail, while
+//! `math.ceil(12.0)` works.
 
 use cel::common::{types::CelDouble, value::CowVal};
 

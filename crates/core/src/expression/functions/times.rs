@@ -1,5 +1,5 @@
-//! Times: texts in the form of RFC 3339, and formats of `strftime`. Time zones are those of the IANA database that is compiled in,
-//! so that a result does not depend on the machine. There is no current time.
+//! Times: texts in the form of RFC 3339, and formats of `strftime`. Time zones are those of the IANA database that is
+//! compiled in, so that a result does not depend on the machine. There is no current time.
 
 use std::sync::LazyLock;
 
@@ -31,8 +31,9 @@ fn zone(value: &CowVal<'_, '_>) -> Result<TimeZone, ExecutionError> {
     ZONES.get(text(value)?).map_err(|_| refuse(NO_ZONE))
 }
 
-/// The time that a text in a format stands for, in UTC. A text without an offset is in the zone, and one without a time of day
-/// means midnight. Of a time that a change of the clocks skips or repeats, it takes the one with the offset before the change.
+/// The time that a text in a format stands for, in UTC. A text without an offset is in the zone, and one without a time of
+/// day means midnight. Of a time that a change of the clocks skips or repeats, it takes the one with the offset before the
+/// change.
 pub(super) fn parse<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let [of, format, in_zone] = arguments(values)?;
     let (of, format, zone) = (text(&of)?, text(&format)?, zone(&in_zone)?);
