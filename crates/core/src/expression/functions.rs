@@ -6,6 +6,7 @@
 //!
 //! | module | functions |
 //! | --- | --- |
+//! | `arguments` | reading of arguments, and refusals |
 //! | `decimals` | exact arithmetic for money |
 //! | `encodings` | JSON, Base64, hashes |
 //! | `lists` | lists |
@@ -14,6 +15,7 @@
 //! | `texts` | texts |
 //! | `times` | times and durations |
 
+mod arguments;
 mod bounds;
 mod decimals;
 mod encodings;
@@ -33,8 +35,7 @@ use cel::{
     common::{
         ast::{CallExpr, Expr},
         functions::Function as Implementation,
-        types::{CelInt, CelList, CelMap, CelString, DYN_TYPE},
-        value::{CowVal, Val},
+        types::DYN_TYPE,
     },
     extensions,
 };
@@ -43,6 +44,7 @@ pub(super) use self::bounds::Operands;
 use self::{
     Form::{Either, Global, Member},
     Operand::{ListOf, Of},
+    arguments::REFUSED,
     bounds::{Bound, Extra},
 };
 use super::{
@@ -382,16 +384,6 @@ impl Function {
     }
 }
 
-type Evaluated<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
-
-/// The function of [`refuse`]. No expression can name it.
-const REFUSED: &str = "@refused";
-
-/// The error that a function refuses its operands. The reason must not contain values.
-fn refuse(reason: &str) -> ExecutionError {
-    ExecutionError::function_error(REFUSED, reason)
-}
-
 /// The reason in an error of a function, if it is one. It contains no value.
 pub(super) fn reason(error: &ExecutionError) -> Option<String> {
     let ExecutionError::FunctionError { function, message } = error else { return None };
@@ -402,47 +394,4 @@ pub(super) fn reason(error: &ExecutionError) -> Option<String> {
             .map(|of| format!("`{}` does not accept these arguments", of.name))
     };
     if function == REFUSED { Some(message.clone()) } else { of_cel() }
-}
-
-/// So many arguments. The interpreter has compared their number with the declaration.
-fn arguments<'b, 'v, const N: usize>(
-    arguments: Vec<CowVal<'b, 'v>>,
-) -> Result<[CowVal<'b, 'v>; N], ExecutionError> {
-    let actual = arguments.len();
-    let wrong = |_| ExecutionError::InvalidArgumentCount { expected: N, actual };
-    <[_; N]>::try_from(arguments).map_err(wrong)
-}
-
-fn unexpected(value: &dyn Val, want: &str) -> ExecutionError {
-    ExecutionError::UnexpectedType {
-        got: value.get_type().name().to_owned(),
-        want: want.to_owned(),
-    }
-}
-
-fn text<'a>(value: &'a CowVal<'_, '_>) -> Result<&'a str, ExecutionError> {
-    let text = value.downcast_ref::<CelString>().map(CelString::inner);
-    text.ok_or_else(|| unexpected(value.as_ref(), "string"))
-}
-
-fn whole(value: &CowVal<'_, '_>) -> Result<i64, ExecutionError> {
-    let whole = value.downcast_ref::<CelInt>().map(|whole| *whole.inner());
-    whole.ok_or_else(|| unexpected(value.as_ref(), "int"))
-}
-
-fn list<'a, 'v>(value: &'a CowVal<'_, 'v>) -> Result<&'a CelList<'v>, ExecutionError> {
-    value.downcast_ref::<CelList<'v>>().ok_or_else(|| unexpected(value.as_ref(), "list"))
-}
-
-fn map<'a, 'v>(value: &'a CowVal<'_, 'v>) -> Result<&'a CelMap<'v>, ExecutionError> {
-    value.downcast_ref::<CelMap<'v>>().ok_or_else(|| unexpected(value.as_ref(), "map"))
-}
-
-fn owned_text<'b, 'v>(text: String) -> Evaluated<'b, 'v> {
-    Ok(CowVal::owned(CelString::from(text)))
-}
-
-/// -1, 0 or 1.
-fn ordering<'b, 'v>(ordering: std::cmp::Ordering) -> Evaluated<'b, 'v> {
-    Ok(CowVal::owned(CelInt::from(ordering as i64)))
 }

@@ -22,7 +22,7 @@ use cel::{
     },
 };
 
-use super::{Evaluated, arguments, ordering, owned_text, refuse};
+use super::arguments::{Evaluated, arguments, ordering, owned_text, refuse};
 use crate::limits;
 
 const MODES: [(&str, RoundingMode); 7] = [

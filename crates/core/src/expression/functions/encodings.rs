@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use cel::common::{types::CelBytes, value::CowVal};
 
-use super::{Evaluated, arguments, owned_text, refuse, text};
+use super::arguments::{Evaluated, arguments, owned_text, refuse, text};
 use crate::{
     expression::json::{from_cel, to_cel},
     limits,

@@ -8,7 +8,10 @@ use cel::common::{
     value::{CowVal, Val},
 };
 
-use super::{Evaluated, arguments, list, maps, refuse, whole};
+use super::{
+    arguments::{Evaluated, arguments, list, refuse, whole},
+    maps,
+};
 use crate::{expression::numbers::Number, limits};
 
 const NO_ORDER: &str =

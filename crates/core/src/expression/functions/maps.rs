@@ -7,7 +7,7 @@ use cel::common::{
     value::{CowVal, Val},
 };
 
-use super::{Evaluated, arguments, list, map, unexpected};
+use super::arguments::{Evaluated, arguments, list, map, unexpected};
 
 /// The entries of a map in the order of their keys.
 pub(super) fn entries<'a, 'v>(map: &'a CelMap<'v>) -> Vec<(&'a CelMapKey<'v>, &'a (dyn Val + 'v))> {

@@ -3,7 +3,7 @@
 
 use cel::common::{types::CelDouble, value::CowVal};
 
-use super::{Evaluated, arguments, unexpected};
+use super::arguments::{Evaluated, arguments, unexpected};
 use crate::expression::numbers::Number;
 
 /// A decimal without a fraction, of a number of either spelling.

@@ -1,8 +1,8 @@
 //! Texts. `replace` is CEL's, with a limit. `padStart` and `padEnd` are those of JavaScript.
 
-use cel::common::value::CowVal;
+use cel::{ExecutionError, common::value::CowVal};
 
-use super::{Evaluated, arguments, owned_text, refuse, text, whole};
+use super::arguments::{Evaluated, arguments, owned_text, refuse, text, whole};
 use crate::limits;
 
 const TOO_LONG: &str = "`replace` makes a text of more than 1 MiB";
@@ -25,9 +25,7 @@ pub(super) fn replace<'b, 'v>(mut values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 
 }
 
 /// The text, and what fills it up to so many characters.
-fn padding<'b, 'v>(
-    mut values: Vec<CowVal<'b, 'v>>,
-) -> Result<(String, String), super::ExecutionError> {
+fn padding<'b, 'v>(mut values: Vec<CowVal<'b, 'v>>) -> Result<(String, String), ExecutionError> {
     let fill = if values.len() == 3 { values.pop() } else { None };
     let [of, length] = arguments(values)?;
     let (of, fill) = (text(&of)?, fill.as_ref().map_or(Ok(" "), text)?);

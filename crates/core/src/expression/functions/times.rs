@@ -10,7 +10,7 @@ use jiff::{
     tz::{TimeZone, TimeZoneDatabase},
 };
 
-use super::{Evaluated, arguments, ordering, owned_text, refuse, text};
+use super::arguments::{Evaluated, arguments, ordering, owned_text, refuse, text};
 
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
