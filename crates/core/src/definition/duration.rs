@@ -76,8 +76,18 @@ fn parse_in_definition(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The most digits of a number. The library panics for some sums near the largest duration.
+const DIGITS_MAX: usize = 9;
+
 /// Parses a duration that an expression returned.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    if text.len() > limits::DURATION_CHARS_MAX || numbers.any(|number| number.len() > DIGITS_MAX) {
+        return Err(format!(
+            "a duration has at most {} characters, and numbers of at most {DIGITS_MAX} digits",
+            limits::DURATION_CHARS_MAX
+        ));
+    }
     humantime::parse_duration(text).map_err(|error| format!("duration `{text}`: {error}"))
 }
 

@@ -185,9 +185,10 @@ impl ReadCollector<'_> {
             }
             Expr::List(list) => list.elements.iter().try_for_each(|item| self.visit(item)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
-            Expr::Struct(message) => {
-                message.entries.iter().try_for_each(|entry| self.entry(&entry.expr))
-            }
+            Expr::Struct(message) => Err(InvalidTemplate::Syntax {
+                expression: self.source.to_owned(),
+                reason: format!("there is no type `{}`", message.type_name),
+            }),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }
     }
@@ -430,12 +431,19 @@ fn json_bytes(value: &Value) -> usize {
     }
 }
 
+/// Whether a key is a part of the expression, as `.key` or as a text.
+fn is_written(expression: &str, key: &str) -> bool {
+    [format!(".{key}"), format!("'{key}'"), format!("\"{key}\"")]
+        .iter()
+        .any(|written| !key.is_empty() && expression.contains(written))
+}
+
 /// Describes an error of the interpreter with keys and types only. The interpreter's own messages contain values.
 fn describe(expression: &str, error: &ExecutionError) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
     match error {
         // A key that the expression computes may be payload.
-        ExecutionError::NoSuchKey(key) if expression.contains(key.as_str()) => {
+        ExecutionError::NoSuchKey(key) if is_written(expression, key) => {
             format!("there is no `{key}`")
         }
         ExecutionError::NoSuchKey(_) => "there is no such key".to_owned(),

@@ -87,7 +87,11 @@ impl<'v> CostEstimator<'v> {
                     return self.path_bound(path);
                 }
                 let operand = self.visit(&select.operand);
-                if select.test { SizeBound::Scalar } else { operand.field(&select.field) }
+                let field = operand.field(&select.field);
+                if is_optional(&select.operand.expr) {
+                    self.add(field.size());
+                }
+                if select.test { SizeBound::Scalar } else { field }
             }
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
@@ -152,15 +156,26 @@ impl<'v> CostEstimator<'v> {
         }
         let name = call.func_name.as_str();
         match (name, bounds.as_slice()) {
-            (operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT, [operand, ..]) => {
-                operand.item()
+            (operators::INDEX, [operand, ..]) => operand.item(),
+            // The interpreter copies what it selects.
+            (operators::OPT_INDEX | operators::OPT_SELECT, [operand, ..]) => {
+                let item = operand.item();
+                self.add(item.size());
+                item
             }
             (operators::CONDITIONAL, [_, yes, no]) => SizeBound::Computed {
                 size: yes.size().max(no.size()),
                 items: yes.items().max(no.items()),
                 item: yes.item_size().max(no.item_size()),
             },
-            (name, _) if returns_scalar_in_one_step(name) => SizeBound::Scalar,
+            (name, _) if is_logical(name) => SizeBound::Scalar,
+            (name, bounds) if is_arithmetic(name) => {
+                // An error copies the operands, and `||` may hide it.
+                if !bounds.iter().all(SizeBound::is_scalar) {
+                    self.add(of.total());
+                }
+                SizeBound::Scalar
+            }
             (operators::ADD, bounds) if bounds.iter().all(SizeBound::is_scalar) => {
                 SizeBound::Scalar
             }
@@ -171,9 +186,13 @@ impl<'v> CostEstimator<'v> {
                 let item = bounds.iter().map(SizeBound::item_size).max().unwrap_or(1);
                 SizeBound::Computed { size, items, item }
             }
-            // A comparison, or `in`.
-            (_, _) => {
+            (name, _) if is_comparison(name) => {
                 self.add(of.total());
+                SizeBound::Scalar
+            }
+            // What this estimate does not know is refused.
+            (_, _) => {
+                self.steps = u64::MAX;
                 SizeBound::Scalar
             }
         }
@@ -216,20 +235,52 @@ impl<'v> CostEstimator<'v> {
     }
 }
 
-/// Whether an operator takes one step and returns a number or a boolean.
-fn returns_scalar_in_one_step(name: &str) -> bool {
+/// Whether an operator takes one step and returns a boolean.
+fn is_logical(name: &str) -> bool {
     matches!(
         name,
         operators::LOGICAL_AND
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
             | operators::NOT_STRICTLY_FALSE
-            | operators::SUBSTRACT
+    )
+}
+
+/// Whether an operator calculates with numbers only.
+fn is_arithmetic(name: &str) -> bool {
+    matches!(
+        name,
+        operators::SUBSTRACT
             | operators::MULTIPLY
             | operators::DIVIDE
             | operators::MODULO
             | operators::NEGATE
     )
+}
+
+fn is_comparison(name: &str) -> bool {
+    matches!(
+        name,
+        operators::EQUALS
+            | operators::NOT_EQUALS
+            | operators::GREATER_EQUALS
+            | operators::LESS_EQUALS
+            | operators::GREATER
+            | operators::LESS
+            | operators::IN
+    )
+}
+
+/// Whether the value is an optional one, of which a field is copied when it is selected.
+fn is_optional(node: &Expr) -> bool {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar's nodes, not our states")]
+    match node {
+        Expr::Call(call) => {
+            matches!(call.func_name.as_str(), operators::OPT_INDEX | operators::OPT_SELECT)
+        }
+        Expr::Select(select) => is_optional(&select.operand.expr),
+        _ => false,
+    }
 }
 
 fn sum(sizes: impl Iterator<Item = u64>) -> u64 {

@@ -33,7 +33,7 @@ use std::{collections::HashMap, iter, sync::LazyLock};
 use cel::{
     Env, ExecutionError,
     common::{
-        ast::{CallExpr, Expr},
+        ast::{CallExpr, Expr, operators},
         functions::Function as Implementation,
         types::DYN_TYPE,
     },
@@ -251,6 +251,31 @@ const FUNCTIONS: &[Function] = &[
         .with(bounds::time_or_hash),
 ];
 
+/// The operators. Any other call is one of a function.
+const OPERATORS: [&str; 21] = [
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::SUBSTRACT,
+    operators::ADD,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER_EQUALS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::LESS,
+    operators::NEGATE,
+    operators::INDEX,
+    operators::OPT_INDEX,
+    operators::OPT_SELECT,
+    operators::NOT_STRICTLY_FALSE,
+    operators::IN,
+];
+
 /// The macros, and an example of each. The parser replaces a valid call of one.
 const MACROS: [(&str, &str); 11] = [
     ("all", "list.all(x, x > 1)"),
@@ -327,8 +352,8 @@ pub(super) enum InvalidCall {
 
 /// Checks the name of a function, and how it is called. `is_value` tells whether a name is that of a value.
 pub(super) fn check(call: &CallExpr, is_value: impl Fn(&str) -> bool) -> Result<(), InvalidCall> {
-    let is_operator = !call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
-    if is_operator {
+    // What a macro becomes has names that no expression can have.
+    if OPERATORS.contains(&call.func_name.as_str()) || call.func_name.contains('@') {
         return Ok(());
     }
     let is_member = call.target.is_some() && !is_namespaced(call);

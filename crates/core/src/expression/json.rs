@@ -1,8 +1,8 @@
 //! Conversion between JSON and the values of the interpreter.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use cel::ConvertToJsonError;
+use cel::{ConvertToJsonError, objects::Key};
 use serde_json::{Map, Value};
 
 /// Converts JSON to a CEL value. Integers become `int` and not `uint`, so that `input.amount * 2` works: CEL does not mix
@@ -31,8 +31,8 @@ pub(super) fn to_cel(value: &Value) -> cel::Value {
 /// # Errors
 /// The reason why JSON cannot represent it, without values.
 pub(super) fn from_cel(value: &cel::Value) -> Result<Value, String> {
-    if !has_json_numbers(value) {
-        return Err(NO_JSON_NUMBER.to_owned());
+    if let Some(reason) = no_json(value) {
+        return Err(reason.to_owned());
     }
     value.json().map(with_sorted_keys).map_err(|error| describe(&error))
 }
@@ -42,21 +42,34 @@ fn describe(ConvertToJsonError::Value(value): &ConvertToJsonError<'_>) -> String
     format!("the result contains a value of type {}, which JSON cannot represent", value.type_of())
 }
 
-/// The reason for [`has_json_numbers`].
 const NO_JSON_NUMBER: &str = "the result has a number that JSON cannot represent (infinite, or not a number): test the \
     divisor or the argument of `double` first";
+const EQUAL_KEYS: &str =
+    "the result has a map with two keys that are the same in JSON, such as `1` and `\"1\"`";
+const OPTIONAL: &str = "the result contains an optional value: end it with `.orValue(…)`";
 
-/// Whether JSON can represent all numbers in `value`. The conversion would replace an infinite number by null.
-fn has_json_numbers(value: &cel::Value) -> bool {
+/// Why JSON cannot represent a value, if the conversion would hide it: it replaces an infinite number and an optional value by
+/// null, and of two equal keys it takes any.
+fn no_json(value: &cel::Value) -> Option<&'static str> {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "a foreign enum, whose other variants have no numbers of this kind"
+        reason = "a foreign enum, whose other variants are converted as they are"
     )]
     match value {
-        cel::Value::Float(number) => number.is_finite(),
-        cel::Value::List(items) => items.iter().all(has_json_numbers),
-        cel::Value::Map(fields) => fields.map.values().all(has_json_numbers),
-        _ => true,
+        cel::Value::Float(number) => (!number.is_finite()).then_some(NO_JSON_NUMBER),
+        cel::Value::List(items) => items.iter().find_map(no_json),
+        cel::Value::Map(fields) => {
+            let are_texts = fields.map.keys().all(|key| matches!(key, Key::String(_)));
+            let names: HashSet<_> = match are_texts {
+                true => HashSet::new(),
+                false => fields.map.keys().map(ToString::to_string).collect(),
+            };
+            let are_equal = !are_texts && names.len() < fields.map.len();
+            let in_value = || fields.map.values().find_map(no_json);
+            are_equal.then_some(EQUAL_KEYS).or_else(in_value)
+        }
+        cel::Value::Opaque(_) => Some(OPTIONAL),
+        _ => None,
     }
 }
 

@@ -127,6 +127,19 @@ impl Number {
         }
     }
 
+    /// The number as a whole one of 64 bits, if it is one.
+    #[expect(clippy::cast_possible_truncation, reason = "no fraction, and few enough digits")]
+    pub(super) fn whole(self) -> Option<i64> {
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        match self {
+            Self::Whole(whole) => whole.try_into().ok(),
+            Self::Decimal(decimal) => {
+                let is_whole = decimal.fract() == 0.0 && decimal.abs() <= EXACT;
+                is_whole.then_some(decimal as i64)
+            }
+        }
+    }
+
     /// The exact order of two numbers, which is total, as sorting requires. NaN has none.
     pub(super) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {

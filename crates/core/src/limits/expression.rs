@@ -34,3 +34,6 @@ pub const RANGE_ITEMS_MAX: u64 = 10_000;
 
 /// The most characters to which `padStart` and `padEnd` fill up a text.
 pub const PADDED_CHARS_MAX: usize = 1_000;
+
+/// The most bytes of a text that `json.decode` reads. Values take many times the memory of their text.
+pub const JSON_TEXT_BYTES_MAX: usize = 128 * 1024;

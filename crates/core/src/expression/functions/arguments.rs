@@ -8,6 +8,8 @@ use cel::{
     },
 };
 
+use crate::expression::numbers::Number;
+
 /// The result of a function.
 pub(super) type Evaluated<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
@@ -40,8 +42,9 @@ pub(super) fn text<'a>(value: &'a CowVal<'_, '_>) -> Result<&'a str, ExecutionEr
     text.ok_or_else(|| unexpected(value.as_ref(), "string"))
 }
 
+/// A whole number, also one that is spelled as a decimal, such as `3.0`.
 pub(super) fn whole(value: &CowVal<'_, '_>) -> Result<i64, ExecutionError> {
-    let whole = value.downcast_ref::<CelInt>().map(|whole| *whole.inner());
+    let whole = Number::of(value.as_ref()).and_then(Number::whole);
     whole.ok_or_else(|| unexpected(value.as_ref(), "int"))
 }
 

@@ -131,9 +131,9 @@ pub(super) fn encoded(of: &Operands<'_, '_>) -> SizeBound<'static> {
     SizeBound::of_size(of.total().saturating_mul(7))
 }
 
-/// Each second byte of JSON may be a value.
+/// A value of JSON takes more memory than its text.
 pub(super) fn decoded(of: &Operands<'_, '_>) -> SizeBound<'static> {
-    SizeBound::of_size(of.bytes(0).div_ceil(2).saturating_add(of.size(0)).saturating_add(1))
+    SizeBound::of_size(of.bytes(0).min(limits::JSON_TEXT_BYTES_MAX as u64))
 }
 
 /// A directive such as `%255d` has up to 64 times its length.

@@ -22,7 +22,7 @@ use cel::{
     },
 };
 
-use super::arguments::{Evaluated, arguments, ordering, owned_text, refuse};
+use super::arguments::{Evaluated, arguments, ordering, owned_text, refuse, whole};
 use crate::limits;
 
 const MODES: [(&str, RoundingMode); 7] = [
@@ -123,8 +123,8 @@ pub(super) fn sum<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
 
 pub(super) fn round<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let [decimal, places, mode] = arguments(values)?;
-    let places = places.as_ref().downcast_ref::<CelInt>().map(|places| *places.inner());
-    let places = places.filter(|places| (0..=limits::DECIMAL_PLACES_MAX).contains(places));
+    let places =
+        whole(&places).ok().filter(|places| (0..=limits::DECIMAL_PLACES_MAX).contains(places));
     let mode = mode.as_ref().downcast_ref::<CelString>().map(|mode| mode.inner().to_owned());
     let mode = MODES.iter().find(|(name, _)| mode.as_deref() == Some(name));
     let decimal = read(decimal.as_ref())?;

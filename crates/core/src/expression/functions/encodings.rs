@@ -11,6 +11,7 @@ use crate::{
 };
 
 const NO_JSON: &str = "the text of `json.decode` is not JSON";
+const TOO_LONG: &str = "`json.decode` reads a text of at most 128 KiB";
 const TOO_DEEP: &str = "the JSON of `json.decode` nests deeper than 32 levels";
 
 /// JSON without spaces, with the keys in their order.
@@ -22,7 +23,11 @@ pub(super) fn json_encode<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 
 
 pub(super) fn json_decode<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let [of] = arguments(values)?;
-    let value = serde_json::from_str(text(&of)?).map_err(|_| refuse(NO_JSON))?;
+    let of = text(&of)?;
+    if of.len() > limits::JSON_TEXT_BYTES_MAX {
+        return Err(refuse(TOO_LONG));
+    }
+    let value = serde_json::from_str(of).map_err(|_| refuse(NO_JSON))?;
     if limits::nests_too_deep(&value) {
         return Err(refuse(TOO_DEEP));
     }

@@ -1,6 +1,6 @@
 //! Maps. The maps of the interpreter have a random order, so keys and values are in the order of the keys.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cel::common::{
     types::{CelList, CelMap, CelMapKey},
@@ -13,7 +13,7 @@ use super::arguments::{Evaluated, arguments, list, map, unexpected};
 pub(super) fn entries<'a, 'v>(map: &'a CelMap<'v>) -> Vec<(&'a CelMapKey<'v>, &'a (dyn Val + 'v))> {
     let mut entries: Vec<_> =
         map.inner().iter().map(|(key, value)| (key, value.as_ref())).collect();
-    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    entries.sort_by_key(|(key, _)| *key);
     entries
 }
 
@@ -42,11 +42,9 @@ pub(super) fn merge<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
 
 pub(super) fn pick<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     select(values, |map, keys| {
-        let entry = |key| {
-            let value = map.get(&key)?.clone();
-            Some((key, value))
-        };
-        keys.into_iter().filter_map(entry).collect()
+        let keys: HashSet<_> = keys.into_iter().collect();
+        let picked = map.iter().filter(|(key, _)| keys.contains(*key));
+        picked.map(|(key, value)| (key.clone(), value.clone())).collect()
     })
 }
 

@@ -77,6 +77,9 @@ fn functions_do_not_depend_on_how_a_number_is_spelled() {
         ),
         ("[1, 1.0, 2].distinct()", json!([1, 2])),
         ("math.least([3, 1.5])", json!(1.5)),
+        ("lists.range(2.0)", json!([0, 1])),
+        ("'7'.padStart(2.0, '0')", json!("07")),
+        ("decimal.round('1.25', 1.0, 'half_up')", json!("1.3")),
         ("'%.1f'.format([12])", json!("12.0")),
     ] {
         assert_eq!(render(expression, &input), Ok(expected), "{expression}");
@@ -118,6 +121,10 @@ fn functions_handle_their_edge_cases() {
         (
             "time.parse('31 Jan 2026 12:00 +0200', '%d %b %Y %H:%M %z', 'UTC')",
             json!("2026-01-31T10:00:00Z"),
+        ),
+        (
+            "time.parse('2026-03-31 09:00 America/New_York', '%Y-%m-%d %H:%M %Q', 'Europe/Berlin')",
+            json!("2026-03-31T13:00:00Z"),
         ),
         ("time.parse('1769857200', '%s', 'UTC')", json!("2026-01-31T11:00:00Z")),
         // The clocks go from 2:00 to 3:00.
@@ -316,4 +323,41 @@ fn no_function_takes_long_or_makes_much_with_any_input() {
         }
     }
     assert!(unexpected.is_empty(), "{unexpected:#?}");
+}
+
+/// Each was accepted, and took minutes or a gigabyte, or stopped the process, or gave another result each time.
+#[test]
+fn what_an_adversary_found_is_refused() {
+    let input = json!({ "a": "x", "k": "put" });
+    for (expression, reason) in [
+        ("[.dyn(lists.range(9))].all(l, .dyn(l).all(a, true))", "unknown function"),
+        ("_nope(1)", "unknown function"),
+        (".matches(input.a, input.a)", "unknown function"),
+        ("Foo{a: 1}", "there is no type"),
+        (
+            "time.add('2026-01-01T00:00:00Z', '18446744073709551615s 1000000000ns')",
+            "the duration of `time.add`",
+        ),
+        ("{1: 'a', '1': 'b'}", "two keys"),
+        ("json.encode(maps.merge({1: 'x'}, {1u: 'y'}))", "two keys"),
+        ("[optional.of(5)]", "optional"),
+        (
+            "[lists.range(10000)].all(b, lists.range(10000).all(i, b - 1 == 0 || true))",
+            "may take more than",
+        ),
+        (
+            "[{'a': lists.range(10000)}].all(b, lists.range(10000).all(i, has(b.?a.c) || true))",
+            "may take more than",
+        ),
+        (
+            "size(json.decode('[' + 'x'.padStart(1000, ' ').replace(' ', '1111111111,'.padEnd(200, '1')) + '0]'))",
+            "128 KiB",
+        ),
+        ("{'x': 1}[input.k]", "there is no such key"),
+    ] {
+        let error = render(expression, &input).unwrap_err();
+        assert!(error.contains(reason), "{expression}: {error}");
+    }
+    let picked = "size(maps.pick({'a': lists.range(100)}, lists.range(1000).map(x, 'a')))";
+    assert_eq!(render(picked, &input), Ok(json!(1)));
 }

@@ -11,6 +11,7 @@ use jiff::{
 };
 
 use super::arguments::{Evaluated, arguments, ordering, owned_text, refuse, text};
+use crate::definition::duration;
 
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
@@ -31,7 +32,7 @@ fn zone(value: &CowVal<'_, '_>) -> Result<TimeZone, ExecutionError> {
     ZONES.get(text(value)?).map_err(|_| refuse(NO_ZONE))
 }
 
-/// The time that a text in a format stands for, in UTC. A text without an offset is in the zone, and one without a time of
+/// The time that a text in a format stands for, in UTC. A text without an offset or a zone is in the given zone, and one without a time of
 /// day means midnight. Of a time that a change of the clocks skips or repeats, it takes the one with the offset before the
 /// change.
 pub(super) fn parse<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
@@ -42,6 +43,8 @@ pub(super) fn parse<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
         if parts.offset().is_some() || parts.timestamp().is_some() {
             return parts.to_timestamp().ok();
         }
+        let own_zone = parts.iana_time_zone().map(|name| ZONES.get(name));
+        let zone = own_zone.unwrap_or(Ok(zone)).ok()?;
         zone.to_timestamp(parts.to_datetime().ok()?).ok()
     };
     owned_text(read().ok_or_else(|| refuse(NO_MATCH))?.to_string())
@@ -57,7 +60,7 @@ pub(super) fn add<'b, 'v>(values: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let [of, by] = arguments(values)?;
     let (time, by) = (time(&of)?, text(&by)?);
     let (is_negative, span) = by.strip_prefix('-').map_or((false, by), |span| (true, span));
-    let span = humantime::parse_duration(span).map_err(|_| refuse(NO_DURATION))?;
+    let span = duration::parse(span).map_err(|_| refuse(NO_DURATION))?;
     let sum = if is_negative { time.checked_sub(span) } else { time.checked_add(span) };
     owned_text(sum.map_err(|_| refuse(OUT_OF_RANGE))?.to_string())
 }
