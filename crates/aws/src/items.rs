@@ -103,13 +103,10 @@ impl Items {
         retention.expires_at(self.retention)
     }
 
-    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire. Parts
-    /// of a task in Error may go on, so its retention starts at its latest possible end.
+    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire.
     fn task_expires_at(&self, task: &Task) -> Timestamp {
-        let in_error = task.process_state == ProcessState::Error;
-        let latest = in_error.then_some(task.retention_start);
-        let end = task.ended_at.unwrap_or(task.complete_by).max(latest.unwrap_or_default());
-        let own = later(end, self.retention(task.retention_s));
+        let ended_at = task.ended_at.unwrap_or(task.complete_by);
+        let own = later(ended_at, self.retention(task.retention_s));
         task.retention_for_parent.map_or(own, |retention| own.max(self.expires_at(retention)))
     }
 

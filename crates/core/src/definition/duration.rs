@@ -77,7 +77,7 @@ fn parse_in_definition(text: &str) -> Result<Duration, String> {
 }
 
 /// The most digits of a number. The library panics for some sums near the largest duration.
-const DIGITS_MAX: usize = 9;
+const DIGITS_MAX: usize = 10;
 
 /// Parses a duration that an expression returned.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {

@@ -1,10 +1,9 @@
 //! How long the items of a task are kept.
 //!
-//! A task is kept for its retention time after its end, in Error after its latest possible end; its documents and its child
-//! tasks a day longer. Their expiry is computed when they are written, from the latest possible end of the task,
-//! [`retention_start`]. If that end moves, the expiry is extended:
-//! [`Task::document_retention`](super::task::Task::document_retention) says until when, and the adapter of the state store
-//! computes the time of expiry of each item.
+//! A task is kept for its retention time after its end; its documents and its child tasks a day longer. Their expiry is
+//! computed when they are written, from the latest possible end of the task, [`retention_start`]. If that end moves, the
+//! expiry is extended: [`Task::document_retention`](super::task::Task::document_retention) says until when, and the
+//! adapter of the state store computes the time of expiry of each item.
 
 use std::time::Duration;
 

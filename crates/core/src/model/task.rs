@@ -330,15 +330,17 @@ impl Task {
         records.filter_map(move |(_, record)| record.in_progress(now))
     }
 
-    /// Postpones the latest possible end of the task, if it may end, or change in Error, after it. The caller must then extend
-    /// the retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
+    /// Postpones the latest possible end of the task, if the task may end after it. The caller must then extend the
+    /// retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
     /// and take `complete_within`. The supervisor checks a paused task again before the new time.
     pub(crate) fn extend_retention(&mut self, now: Timestamp, complete_within: Duration) {
-        let latest = match self.paused_at {
-            Some(_) => later(now, limits::PAUSED_CHECK_INTERVAL * 2),
-            None => now,
+        let end = match self.ended_at {
+            Some(ended_at) if self.process_state.has_stopped() => ended_at,
+            Some(_) | None if self.paused_at.is_some() => {
+                self.complete_by.max(later(now, limits::PAUSED_CHECK_INTERVAL * 2))
+            }
+            Some(_) | None => self.complete_by.max(now),
         };
-        let end = self.complete_by.max(latest);
         if self.retention_start < end {
             self.retention_start = retention_start(end, complete_within);
         }
