@@ -239,7 +239,7 @@ fn agents_and_requests() {
         (
             "path: '/reservations/${ task.id }'",
             "path: '/reservations/${ task.idempotency_key }'",
-            "21:35: steps.reserve.request.path: `task` has no `idempotency_key`, only `id`, `workflow`",
+            "21:35: steps.reserve.request.path: `task` has no `idempotency_key`, only `id`, `workflow`, `submitted_at`",
         ),
         (
             "path: '/reservations/${ task.id }'",
