@@ -95,7 +95,7 @@ impl<'v> SizeBound<'v> {
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Input(input) => {
-                let numbers = input.values.iter().map(|value| value.as_u64().unwrap_or(0));
+                let numbers = input.values.iter().copied().map(whole_number);
                 numbers.max().unwrap_or(0)
             }
             Self::Whole(most) => *most,
@@ -148,4 +148,10 @@ impl<'v> SizeBound<'v> {
             Some(longest) => Self::of_size(longest.max(self.item().size())),
         }
     }
+}
+
+/// A number that is not negative, rounded down. A whole one may be spelled as a decimal, such as `3.0`.
+fn whole_number(value: &Value) -> u64 {
+    let decimal = || value.as_f64().map_or(0, |number| number as u64);
+    value.as_u64().unwrap_or_else(decimal)
 }

@@ -328,7 +328,7 @@ fn no_function_takes_long_or_makes_much_with_any_input() {
 /// Each was accepted, and took minutes or a gigabyte, or stopped the process, or gave another result each time.
 #[test]
 fn what_an_adversary_found_is_refused() {
-    let input = json!({ "a": "x", "k": "put" });
+    let input = json!({ "a": "x", "k": "put", "n": 3000.0 });
     for (expression, reason) in [
         ("[.dyn(lists.range(9))].all(l, .dyn(l).all(a, true))", "unknown function"),
         ("_nope(1)", "unknown function"),
@@ -354,6 +354,8 @@ fn what_an_adversary_found_is_refused() {
             "128 KiB",
         ),
         ("{'x': 1}[input.k]", "there is no such key"),
+        // `n` is 3000.0.
+        ("lists.range(input.n).all(a, lists.range(3000).all(b, true))", "may take more than"),
     ] {
         let error = render(expression, &input).unwrap_err();
         assert!(error.contains(reason), "{expression}: {error}");
