@@ -20,7 +20,8 @@ fn the_published_documents_are_printed() {
     ] {
         let printed = steward(&["agent", "contract", "--format", format]);
         let path = format!("{}/../../docs/contract/{file}", env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(printed.stdout, std::fs::read(path).unwrap(), "{file}");
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        assert!(printed == std::fs::read_to_string(path).unwrap(), "docs/contract/{file} differs");
     }
 }
 

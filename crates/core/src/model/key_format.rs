@@ -31,7 +31,10 @@ pub struct KeyFormat {
 /// authentication and tracing need are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(
+    with = "String",
+    extend("pattern" = format!("^[A-Za-z][A-Za-z0-9-]{{0,{}}}$", limits::KEY_HEADER_CHARS_MAX - 1))
+)]
 pub struct KeyHeader(String);
 
 /// A text is no [`KeyHeader`].
