@@ -5,8 +5,8 @@
 //! With any fault, a run must end like the run without faults: the same states, every effect at the remote service once
 //! and in the same order, the same notifications and alerts at least once, and nothing left in queues, dead-letter queues
 //! or the due index. It must also end at the same time by the test's clock, because a redelivered message repeats its
-//! effects; `checks::may_delay` defines the only exception. After an outage (`outage_tests`) only side effects are
-//! checked.
+//! effects; `checks::may_delay` defines the only exception. After an outage (`outage_tests`), and where two faults leave a doubt
+//! (`checks::leaves_a_doubt`), only side effects and alerts are checked.
 //!
 //! The long run: `CRASH_POINTS=all cargo test -p steward-tests crash_points -- --include-ignored --nocapture`
 
@@ -15,12 +15,12 @@ mod checks;
 mod environment;
 mod fault_injection;
 mod outage;
-mod outage_checks;
 mod outage_tests;
 mod panics;
 mod scenario_run;
 mod scenarios;
 mod scripted_service;
+mod side_effects;
 
 use campaign::inject_at_calls;
 use fault_injection::InjectedFault;

@@ -10,10 +10,10 @@ use super::{
     checks::{self, check_baseline, count},
     environment::Environment,
     fault_injection::{FaultAt, InjectedFault},
-    outage_checks::check_side_effects,
     panics,
     scenario_run::{RunResult, run},
     scenarios::Scenario,
+    side_effects::check_side_effects,
 };
 
 /// How many calls apart the same fault is injected, unless `CRASH_POINTS=all`. Each fault begins at another call, so three
@@ -84,10 +84,7 @@ impl Campaign<'_> {
         self.runs += 1;
         let (calls, problems) = match self.core.run(self.scenario, faults) {
             Ok(run) => {
-                let problems = match self.scenario.outage {
-                    None => checks::check(self.baseline, &run, faults),
-                    Some(_) => check_side_effects(self.scenario, self.baseline, &run, faults),
-                };
+                let problems = self.check(&run, faults);
                 (Some(run.calls), problems)
             }
             Err(panic) => (None, vec![panic]),
@@ -98,6 +95,17 @@ impl Campaign<'_> {
             self.problems.push(format!("{}:\n{}", faults.join(", then "), problems.join("\n")));
         }
         calls.map(|calls| calls.len())
+    }
+
+    /// All problems of a run. One whose task may take another way than without faults is judged by its side effects.
+    fn check(&self, run: &RunResult, faults: &[FaultAt]) -> Vec<String> {
+        let by_side_effects = || check_side_effects(self.scenario, self.baseline, run, faults);
+        if self.scenario.outage.is_some() {
+            return by_side_effects();
+        }
+        let problems = checks::check(self.baseline, run, faults);
+        let may_differ = checks::leaves_a_doubt(self.baseline, run, faults);
+        if !problems.is_empty() && may_differ { by_side_effects() } else { problems }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Checks of a run with an outage. The task is long overdue by then, so the run does not end like the run without
-//! faults. Only its side effects are checked, and whether operators were alerted.
+//! Checks of a run that may end otherwise than the run without faults: with an outage, after which the task is long overdue, or
+//! with a doubt. Only its side effects are checked, and whether operators were alerted.
 
 use steward_core::{
     definition::{step::StepWork, workflow::Workflow},
@@ -11,7 +11,7 @@ use super::{
     checks::check_start, fault_injection::FaultAt, scenario_run::RunResult, scenarios::Scenario,
 };
 
-/// All problems of a run with an outage.
+/// All problems of such a run.
 pub(super) fn check_side_effects(
     scenario: &Scenario,
     baseline: &RunResult,
