@@ -15,6 +15,7 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::CommandId,
+        earlier_key::Ran,
         messages::CallbackOutcome,
         names::Part,
         step::{Progress, StepRecord, StepState},
@@ -102,12 +103,13 @@ pub(super) fn skip(
     let deferred = progress.state.deferred_by();
     progress.state = StepState::Skipped { attempt: progress.state.newest_attempt() };
     progress.may_have_run |= deferred.is_some();
+    let known = ran_before(progress);
     progress.may_have_run &= !did_not_run;
     if let Some(record) = executor.change.task.part_record_mut(&step) {
         match direction {
             Action::Do if did_not_run => {
                 record.deny_earlier_keys();
-                record.deny_key_in_use();
+                record.deny_key_in_use(known);
             }
             Action::Do => {}
             Action::Undo => record.complete_undo(true),
@@ -235,6 +237,7 @@ fn retry_part(
     // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
     let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
     let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
+    let known = ran_before(progress);
     let may_have_run_at_agent_in_use = goes_on && (progress.second_delivery_may_act || !falls_back);
     progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
     if goes_on {
@@ -261,9 +264,14 @@ fn retry_part(
     progress.failure_count = 0;
     progress.give_up_at = None;
     if did_not_run && action == Action::Do {
-        record.deny_key_in_use();
+        record.deny_key_in_use(known);
     }
     Ok(())
+}
+
+/// What is known of the attempts before an operator states that they did not run.
+fn ran_before(progress: &Progress) -> Ran {
+    if progress.may_have_run { Ran::Maybe } else { Ran::No }
 }
 
 /// Returns the time until which a call of a deferred request may be in progress, because another delivery may

@@ -20,6 +20,7 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         document::Document,
+        earlier_key::Ran,
         messages::WakeCause,
         names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
@@ -248,7 +249,7 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn settle_effects_beside_completions(&mut self) {
         let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
         let beside = records.filter(|record| record.ran_beside_completion());
-        beside.for_each(StepRecord::deny_key_in_use);
+        beside.for_each(|record| record.deny_key_in_use(Ran::Yes));
     }
 
     /// Gives the task the full `complete_within` of its workflow again.

@@ -133,10 +133,12 @@ impl EarlierKey {
         if self.has_effect() { News::Effect } else { nothing }
     }
 
-    /// Records the statement of an operator that no attempt up to this one ran.
+    /// Records the statement of an operator that no attempt up to this one ran. It says nothing new if none was known to.
     pub(super) fn deny(&mut self, through: u32) {
-        let known = self.denied.map_or(Ran::Maybe, |denial| denial.known).max(self.ran);
-        self.denied = Some(Denial { through, known });
-        self.ran = Ran::No;
+        if self.ran > Ran::No {
+            let before = self.denied.map_or(Ran::No, |denial| denial.known);
+            self.denied = Some(Denial { through, known: before.max(self.ran) });
+            self.ran = Ran::No;
+        }
     }
 }

@@ -73,10 +73,12 @@ impl StepRecord {
         self.keep_key_in_use().is_some_and(|key| key.learn(report) == News::Effect)
     }
 
-    /// Records the statement of an operator that the requests with the key in use have not run the step.
-    pub(crate) fn deny_key_in_use(&mut self) {
+    /// Records the statement of an operator that the requests with the key in use have not run the step. `known` is what was known
+    /// of them until then.
+    pub(crate) fn deny_key_in_use(&mut self, known: Ran) {
         let through = self.forward.state.attempt_count();
         if let Some(key) = self.keep_key_in_use() {
+            key.ran = key.ran.max(known);
             key.deny(through);
         }
     }
