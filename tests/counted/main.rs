@@ -104,6 +104,7 @@ fn no_validation_takes_much_memory() {
 }
 
 #[test]
+#[ignore = "takes minutes; `.ci/prove --long` runs it"]
 fn no_validation_takes_long() {
     let counted = match valgrind::instructions("run_every_schema_once_under_valgrind") {
         Ok(counted) => counted,

@@ -20,11 +20,11 @@ clock +11s
 agent completes notify #1    => notify completed (output kept)
 agent fails label #1 "no paper"
                              => label failed (failures 1, reason kept)
-agent completes label #1     => label failed (may have run)
+agent completes label #1     => label completed (may have run, output kept)
 
-# That alert was lost. The next alert names all failed steps, and the first reason.
+# That alert was lost. The next alert names all failed steps, and the first reason. The label is none of them any more.
 clock +21s
-sweep => due 60s; alert invoice, label "step invoice: no address"
+sweep => due 60s; alert invoice "step invoice: no address"
 alert sent => nothing
 agent completes wrap #1 => wrap completed (output kept); no longer due
 wake => ignored: NothingReady

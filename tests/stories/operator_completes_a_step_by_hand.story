@@ -1,5 +1,5 @@
-# The operator has carried out a step manually and enters its output. Later replies of its agent
-# belong to an earlier attempt.
+# The operator has carried out a step manually and enters its output. It was known that the step may have run. When its agent
+# proves that it did, there are two effects.
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 60s, undo (path /release/${ steps.reserve.output.id })
   charge:  after reserve, body ${ steps.reserve.output.id }
@@ -15,13 +15,13 @@ ann completes reserve with {"id":"r-7"} because "done on the phone"
                              => reserve completed (output kept); due 82s;
                                 request charge #1 by 82s with "r-7"; published: complete reserve
 agent completes reserve #1 with {"id":"r-1"}
-                             => ignored: StaleReply
+                             => Error; due 52s;
+                                notification to shop: error "step reserve took effect, and an operator completed it";
+                                alert "step reserve took effect, and an operator completed it: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
 agent completes reserve #2 with {"id":"r-1"}
                              => ignored: DuplicateReply
 agent fails charge #1 "card declined"
-                             => Error; charge failed (failures 1, reason kept); due 52s;
-                                notification to shop: error "step charge: card declined";
-                                alert charge "step charge: card declined"
+                             => charge failed (failures 1, reason kept)
 alert sent                   => no longer due
 ann completes with {"id":"ch-7"} because "paid in cash"
                              => Processed; task by 622s; charge completed (output kept);

@@ -18,7 +18,7 @@ ann skips notify             => notify skipped; published: skip notify
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
                                 notification to shop: processed
 
-# The step waits and may have run, so it would be undone nevertheless.
+# The step waits and may have run, so it would be undone nevertheless. When it proves to have run, somebody has to know.
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
@@ -26,10 +26,10 @@ sweep                        => reserve waiting until 82s (failures 1, may have 
                                 until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann skips reserve            => reserve skipped; due 82s; request charge #1 by 82s with [null];
                                 published: skip reserve
+agent completes reserve #1   => Error; due 52s; alert "step reserve took effect, and it was skipped"
 agent completes reserve #1   => ignored: DuplicateReply
 agent fails charge #1 "card declined"
-                             => Error; charge failed (failures 1, reason kept); due 52s;
-                                alert charge "step charge: card declined"
+                             => charge failed (failures 1, reason kept)
 alert sent                   => no longer due
 ann undoes                   => Undoing because "requested by ann: a test"; task by 642s; due 72s;
                                 published: undo; wake scheduler in 20s

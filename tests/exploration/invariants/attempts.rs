@@ -20,13 +20,23 @@ impl CheckedTransition<'_> {
         // A second failure reports nothing new.
         let is_effect =
             matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
+        // Forward, a success completes a failed part. It comes beside what an operator has ended.
+        let is_proof = completed
+            && old.is_some_and(|old| match old.state {
+                StepState::Failed { .. } | StepState::Skipped { .. } => {
+                    before.direction() == Action::Do
+                }
+                _ => old.completed_by_hand.is_some(),
+            });
         let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt_count());
         let counts = match state {
             Some(StepState::Running { .. }) => true,
             // The attempt was given up, and the next one has not started.
             Some(StepState::Waiting { .. }) => completed || is_news,
             // A failed or skipped step counts as one that did not run, until it is known better.
-            Some(StepState::Failed { .. } | StepState::Skipped { .. }) => is_news && is_effect,
+            Some(StepState::Failed { .. } | StepState::Skipped { .. }) => {
+                is_news && is_effect || is_proof
+            }
             Some(
                 StepState::AwaitingCallback { .. }
                 | StepState::RunningItems
@@ -36,7 +46,8 @@ impl CheckedTransition<'_> {
         };
         // An effect at another agent's service is news, even if the step may have run at this one.
         let is_elsewhere = self.before.is_effect_elsewhere(self.workflow, reply);
-        let is_accepted = newest && counts || is_earlier && (is_effect && is_news || is_elsewhere);
+        let is_accepted =
+            newest && counts || is_earlier && (is_effect && is_news || is_proof || is_elsewhere);
         if !is_accepted {
             let text = "a reply to the newest attempt is accepted until the attempt is given up";
             violated.push(text.to_owned());

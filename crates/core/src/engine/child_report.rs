@@ -8,17 +8,20 @@ use crate::{
         advance::advance,
         decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
-        late_effect::{judge, key_of_child, record_late_effect, report_of_earlier_child},
+        late_effect::{
+            LateReport, judge, key_of_child, record_late_effect, report_of_earlier_child,
+        },
         outcome::{complete, complete_if_it_fits, fail},
         request::child_id,
         task_change::TaskChange,
     },
     model::{
         attempt::{Action, AttemptId},
-        earlier_key::EarlierKey,
+        earlier_key::{EarlierKey, Ran},
         messages::ChildOutcome,
         names::{Part, TaskId},
         step::{Progress, StepRecord, StepState},
+        task::Task,
     },
 };
 
@@ -183,11 +186,15 @@ fn child_changed<'a>(
             );
         }
         (Action::Do, Processed { .. } | Error { .. })
-            if counts_as_not_run(run) && !run.may_have_run =>
+            if counts_as_not_run(run)
+                && (!run.may_have_run || is_newer && may_be_news(input.task, record)) =>
         {
             record_revision(&mut change, part, revision);
-            if !record_late_effect(&mut change, part, None) {
-                return input.duplicate(part);
+            if !record_late_effect(&mut change, part, &said_by(outcome)) {
+                if !is_newer {
+                    return input.duplicate(part);
+                }
+                advance(&mut change);
             }
         }
         (Action::Do, Undone { .. })
@@ -221,6 +228,22 @@ fn child_changed<'a>(
         (Action::Do | Action::Undo, _) => return input.duplicate(part),
     }
     PendingDecision::Change(change)
+}
+
+/// What the end of a child says to a part that does not await it.
+fn said_by(outcome: &ChildOutcome) -> LateReport<'_> {
+    let (ran, output) = match outcome {
+        ChildOutcome::Processed { output } => (Ran::Yes, Some(output)),
+        ChildOutcome::Error { .. } => (Ran::Maybe, None),
+        ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => (Ran::No, None),
+    };
+    LateReport { ran, output, may_continue: false }
+}
+
+/// Whether a newer report may show what a part that may have run, and does not await it, does not know.
+fn may_be_news(task: &Task, record: &StepRecord) -> bool {
+    let is_completed = record.forward.completed_by_hand.is_some();
+    is_completed || task.direction() == Action::Do
 }
 
 /// Whether a part counts as one that no child ran: it failed, was skipped, or an operator completed it in another way.
@@ -282,7 +305,7 @@ fn record_effect_after_end(
 ) {
     record_revision(change, part, revision);
     if let Some(record) = change.task.part_record_mut(part) {
-        let _ = record.learn_beside_completion();
+        let _ = record.learn_of_key_in_use(Ran::Yes);
     }
     if change.task.direction() == Action::Do {
         change.fail_task_again(&format!("step {part}: its child task is in Error: {reason}"));

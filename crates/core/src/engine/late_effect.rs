@@ -188,15 +188,24 @@ fn place_of_key(change: &TaskChange<'_>, part: &Part, since: u32) -> String {
     }
 }
 
+/// What a message says about the key in use, which the part does not await.
+pub(crate) struct LateReport<'r> {
+    pub(crate) ran: Ran,
+    /// The output, if it ran the step.
+    pub(crate) output: Option<&'r Value>,
+    /// Whether a call may be in progress.
+    pub(crate) may_continue: bool,
+}
+
 /// Records that a request with the key in use took effect, or may have, although the part counts as one that did not run:
 /// its request was delivered twice. A repeated message shows nothing new.
 pub(crate) fn late_effect<'a>(
     input: &DecisionInput<'a, '_>,
     part: &Part,
-    outcome: Option<&ReplyOutcome>,
+    report: &LateReport<'_>,
 ) -> PendingDecision<'a> {
     let mut change = input.change();
-    match record_late_effect(&mut change, part, outcome) {
+    match record_late_effect(&mut change, part, report) {
         true => PendingDecision::Change(change),
         false => input.duplicate(part),
     }
@@ -206,46 +215,32 @@ pub(crate) fn late_effect<'a>(
 pub(crate) fn record_late_effect(
     change: &mut TaskChange<'_>,
     part: &Part,
-    outcome: Option<&ReplyOutcome>,
+    report: &LateReport<'_>,
 ) -> bool {
     let Some(record) = change.task.part_record_mut(part) else { return false };
-    let is_news = match record.forward.state {
-        StepState::Completed { .. } => record.learn_beside_completion(),
-        StepState::Running { .. }
-        | StepState::AwaitingCallback { .. }
-        | StepState::RunningItems
-        | StepState::Waiting { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => !std::mem::replace(&mut record.forward.may_have_run, true),
-    };
-    if !is_news {
+    let is_news = record.learn_of_key_in_use(report.ran);
+    let completes = report.output.is_some_and(|output| complete_failed(change, part, output));
+    if !is_news && !completes {
         return false;
     }
-    if let Some(ReplyOutcome::Completed { output, .. }) = outcome {
-        keep_output(change, part, output);
-    }
-    let is_over = outcome.is_none_or(|outcome| {
-        matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. })
-    });
-    if !is_over {
+    if report.may_continue {
         change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
     judge(change, part, &format!("step {part} took effect, and an operator completed it"));
     true
 }
 
-/// Keeps the output of a failed part that ran after all, because its undo may read it.
-fn keep_output(change: &mut TaskChange<'_>, part: &Part, output: &Value) {
+/// Completes a failed part that ran after all: later steps, or its undo, may read its output, and no operator can end it in another
+/// way. Returns whether it is completed.
+fn complete_failed(change: &mut TaskChange<'_>, part: &Part, output: &Value) -> bool {
     let run = change.task.progress(part, Action::Do);
     let number = run.filter(|run| run.state.is_failed()).and_then(|run| run.state.newest_attempt());
-    let begins_callback = change.plan().step(&part.step).callback().is_some();
-    let is_kept = change.task.direction() == Action::Undo
-        && !begins_callback
-        && size_error("output", output).is_none();
-    if let Some(number) = number.filter(|_| is_kept) {
-        let attempt = AttemptId { step: part.clone(), action: Action::Do, number };
-        outcome::complete(change, attempt, output, None);
-    }
+    let Some(number) = number.filter(|_| size_error("output", output).is_none()) else {
+        return false;
+    };
+    let attempt = AttemptId { step: part.clone(), action: Action::Do, number };
+    outcome::complete(change, attempt, output, None);
+    true
 }
 
 /// Decides what the task does about an effect that came to light. `effect` describes it, if the task has to stop.

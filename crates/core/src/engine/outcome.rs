@@ -133,7 +133,7 @@ pub(crate) fn complete(
     if attempt.action == Action::Undo
         && let Some(record) = change.task.part_record_mut(&attempt.step)
     {
-        record.complete_undo(by.is_some());
+        record.complete_undo();
     }
     change.task.count_output(&attempt, output);
     let key = match by {

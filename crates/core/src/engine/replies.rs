@@ -10,7 +10,7 @@ use crate::{
         advance::advance,
         decision::IgnoreReason,
         decision_input::{DecisionInput, PendingDecision},
-        late_effect::{callback_of_earlier_key, late_effect, reply_of_earlier_key},
+        late_effect::{LateReport, callback_of_earlier_key, late_effect, reply_of_earlier_key},
         lifecycle::MayHaveLost,
         outcome,
         redelivery::may_have_started_next,
@@ -18,6 +18,7 @@ use crate::{
     model::{
         attempt::{Action, AttemptId},
         command::CommandId,
+        earlier_key::Ran,
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepState},
@@ -37,7 +38,7 @@ pub(crate) fn reply_received<'a>(
         return decision;
     }
     if !awaits_event && is_late_reply_of_earlier_attempt(input.inputs.plan, input.task, reply) {
-        return late_effect(input, step, Some(&reply.outcome));
+        return late_effect(input, step, &said_by(input.inputs.plan, reply));
     }
     if may_have_started_next(input.task, reply) {
         return input.stale_and_own_next(step, *action);
@@ -71,11 +72,11 @@ pub(crate) fn reply_received<'a>(
         }
         StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
             if *action == Action::Do
-                && !progress.may_have_run
                 && !awaits_event
+                && may_be_news(input.task, progress, &said_by(input.inputs.plan, reply))
                 && proves_effect(&reply.outcome, &progress.state) =>
         {
-            late_effect(input, step, Some(&reply.outcome))
+            late_effect(input, step, &said_by(input.inputs.plan, reply))
         }
         StepState::Waiting { .. } => input.stale(step, *action),
         StepState::AwaitingCallback { .. }
@@ -142,9 +143,10 @@ pub(crate) fn callback_received<'a>(
             PendingDecision::Change(change)
         }
         StepState::Failed { .. } | StepState::Skipped { .. }
-            if !heartbeat && !progress.may_have_run =>
+            if !heartbeat
+                && may_be_news(input.task, progress, &said_by_answer(answer, completes)) =>
         {
-            late_effect(input, step, None)
+            late_effect(input, step, &said_by_answer(answer, completes))
         }
         StepState::RunningItems
         | StepState::Completed { .. }
@@ -171,7 +173,7 @@ fn callback_between_attempts<'a>(
     if heartbeat || progress.may_have_run {
         return input.stale(step, Action::Do);
     }
-    late_effect(input, step, None)
+    late_effect(input, step, &LateReport { ran: Ran::Maybe, output: None, may_continue: false })
 }
 
 /// Returns the attempt to which a callback belongs. All attempts with the same input have the same token, as they
@@ -208,7 +210,7 @@ fn is_late_reply_of_earlier_attempt(plan: &Plan, task: &Task, reply: &StepReply)
         let completed_in_another_way = progress.completed_by_hand.is_some() && !awaits_callback;
         reply.action == Action::Do
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
-            && !progress.may_have_run
+            && may_be_news(task, progress, &said_by(plan, reply))
             && (completed_in_another_way || !matches!(progress.state, StepState::Completed { .. }))
             && proves_effect(&reply.outcome, &StepState::Failed { attempt: Some(reply.attempt) })
     })
@@ -224,6 +226,47 @@ fn proves_effect(outcome: &ReplyOutcome, state: &StepState) -> bool {
             outcome.may_have_run() && matches!(state, StepState::Waiting { .. })
         }
     }
+}
+
+/// What a reply says to a part that does not await it. The call of a step with a callback only begins it.
+fn said_by<'r>(plan: &Plan, reply: &'r StepReply) -> LateReport<'r> {
+    let begins_callback = plan.find(&reply.step.step).is_some_and(|step| step.callback().is_some());
+    let may_continue =
+        !matches!(reply.outcome, ReplyOutcome::Completed { may_continue: false, .. });
+    match &reply.outcome {
+        ReplyOutcome::Completed { output, .. } if !begins_callback => {
+            LateReport { ran: Ran::Yes, output: Some(output), may_continue }
+        }
+        ReplyOutcome::Completed { .. }
+        | ReplyOutcome::Failed { .. }
+        | ReplyOutcome::Deferred { .. }
+        | ReplyOutcome::Unknown { .. } => {
+            LateReport { ran: Ran::Maybe, output: None, may_continue }
+        }
+    }
+}
+
+/// The same of an answer to a callback: a valid one completes the step.
+fn said_by_answer(answer: &CallbackOutcome, completes: Option<bool>) -> LateReport<'_> {
+    match answer {
+        CallbackOutcome::Completed { output } if completes == Some(true) => {
+            LateReport { ran: Ran::Yes, output: Some(output), may_continue: false }
+        }
+        CallbackOutcome::Completed { .. }
+        | CallbackOutcome::Failed { .. }
+        | CallbackOutcome::Heartbeat => {
+            LateReport { ran: Ran::Maybe, output: None, may_continue: false }
+        }
+    }
+}
+
+/// Whether a report about the key in use may show what a part that does not await it does not know. An undo covers what may have
+/// run in any case.
+fn may_be_news(task: &Task, progress: &Progress, report: &LateReport<'_>) -> bool {
+    let has_ended = matches!(progress.state, StepState::Failed { .. } | StepState::Skipped { .. });
+    !progress.may_have_run
+        || progress.completed_by_hand.is_some()
+        || report.ran == Ran::Yes && has_ended && task.direction() == Action::Do
 }
 
 /// Whether the reply defers a forward step of a task that is being undone.

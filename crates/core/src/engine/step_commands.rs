@@ -107,12 +107,13 @@ pub(super) fn skip(
     progress.may_have_run &= !did_not_run;
     if let Some(record) = executor.change.task.part_record_mut(&step) {
         match direction {
-            Action::Do if did_not_run => {
-                record.deny_earlier_keys();
+            Action::Do => {
+                if did_not_run {
+                    record.deny_earlier_keys();
+                }
                 record.deny_key_in_use(known);
             }
-            Action::Do => {}
-            Action::Undo => record.complete_undo(true),
+            Action::Undo => record.complete_undo(),
         }
     }
     if let Some(complete_by) = deferred {
@@ -145,12 +146,19 @@ pub(super) fn complete(
     let progress = progress.ok_or_else(|| not_started_reason(&step))?;
     // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
     let number = progress.state.attempt_count() + 1;
+    let known = ran_before(progress);
     if let Some(complete_by) = progress.state.deferred_by() {
         executor.change.block_undo_on_call_started_by(complete_by, &step, action);
     }
     executor.steps.push(step.clone());
-    let attempt = AttemptId { step, action, number };
+    let attempt = AttemptId { step: step.clone(), action, number };
     outcome::complete(executor.change, attempt, output, Some(id));
+    // The completion accounts for what was known of the calls.
+    if let Some(record) = executor.change.task.part_record_mut(&step)
+        && action == Action::Do
+    {
+        record.deny_key_in_use(known);
+    }
     executor.reopen_task();
     Ok(())
 }
@@ -269,7 +277,7 @@ fn retry_part(
     Ok(())
 }
 
-/// What is known of the attempts before an operator states that they did not run.
+/// What is known of the attempts before an operator ends the part, or states that they did not run.
 fn ran_before(progress: &Progress) -> Ran {
     if progress.may_have_run { Ran::Maybe } else { Ran::No }
 }
@@ -306,7 +314,7 @@ fn check_outcome_is_known(
     ))
 }
 
-/// Refuses the statement that a step was undone or did not run while it may still take effect.
+/// Refuses the statement that a step was undone or did not run while it, or its undo, may still take effect.
 fn check_run_is_over(
     executor: &CommandExecutor<'_, '_>,
     part: &Part,
@@ -317,7 +325,9 @@ fn check_run_is_over(
     if run.state.reply_due_by().is_some() {
         return Err(format!("step {part} is {}: wait for its outcome", run.state.name()));
     }
-    match run.in_progress(executor.change.now()) {
+    let undo = executor.change.task.progress(part, Action::Undo);
+    let now = executor.change.now();
+    match run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now))) {
         None => Ok(()),
         Some(until) => {
             Err(format!("a call of step {part} may be in progress until {until}: wait until then"))

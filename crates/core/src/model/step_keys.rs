@@ -66,17 +66,27 @@ impl StepRecord {
         key.map_or(News::None, |key| key.learn(report))
     }
 
-    /// Records that the key in use has had another effect beside the completion of the part. Returns whether that was not known.
-    pub(crate) fn learn_beside_completion(&mut self) -> bool {
+    /// Records that the key in use ran, or may have, although the part does not await that. Returns whether it was not known.
+    pub(crate) fn learn_of_key_in_use(&mut self, ran: Ran) -> bool {
+        let is_skipped = matches!(self.forward.state, StepState::Skipped { .. });
+        let is_completed = matches!(self.forward.state, StepState::Completed { .. });
+        // A completion stands, and the effect comes beside it.
+        let is_known = is_completed || std::mem::replace(&mut self.forward.may_have_run, true);
         let attempt = self.forward.state.attempt_count();
-        let report = Report { attempt, ran: Ran::Yes, has_output: false, revision: None };
-        self.keep_key_in_use().is_some_and(|key| key.learn(report) == News::Effect)
+        let report = Report { attempt, ran, has_output: false, revision: None };
+        let has_moved = (is_completed || is_skipped)
+            && self.keep_key_in_use().is_some_and(|key| key.learn(report) == News::Effect);
+        !is_known || has_moved
     }
 
-    /// Records the statement of an operator that the requests with the key in use have not run the step. `known` is what was known
-    /// of them until then.
+    /// Records the statement of an operator that the requests with the key in use have not run the step, or do not matter. `known`
+    /// is what was known of them until then.
     pub(crate) fn deny_key_in_use(&mut self, known: Ran) {
         let through = self.forward.state.attempt_count();
+        let is_kept = self.earlier.iter().any(|key| self.forward.uses(key));
+        if known == Ran::No && !is_kept {
+            return;
+        }
         if let Some(key) = self.keep_key_in_use() {
             key.ran = key.ran.max(known);
             key.deny(through);
@@ -110,10 +120,10 @@ impl StepRecord {
         forward.may_have_run = true;
     }
 
-    /// Whether an earlier key has an effect.
+    /// Whether an earlier key has an effect, or there is one beside a completion by an operator.
     #[must_use]
     pub fn has_stray_effect(&self) -> bool {
-        self.earlier.iter().any(EarlierKey::has_effect)
+        self.other_keys().any(EarlierKey::has_effect) || self.ran_beside_completion()
     }
 
     /// Whether the key in use has an effect beside a completion by an operator. Their undos have the same idempotency key, so
@@ -176,20 +186,14 @@ impl StepRecord {
         }
     }
 
-    /// Records that the key of the undo is undone, or all keys with an effect if an operator did it. If the key in use has
-    /// none, it is undone when one comes to light.
-    pub(crate) fn complete_undo(&mut self, by_hand: bool) {
-        let key_in_use_ran = self.key_in_use_ran();
+    /// Records that the key of the undo is undone, by its agent or by an operator. The others have undos of their own.
+    pub(crate) fn complete_undo(&mut self) {
         let Self { forward, earlier, undo: Some(undo), .. } = self else { return };
         let is_done = |key: &EarlierKey| match undo.key_since {
-            _ if by_hand => key.ran > Ran::No,
             Some(since) => key.since == since,
             None => forward.uses(key) && forward.completed_by_hand.is_none(),
         };
         earlier.iter_mut().filter(|key| is_done(key)).for_each(|key| key.undone = true);
-        if by_hand && key_in_use_ran {
-            undo.key_since = None;
-        }
     }
 
     /// Begins the undo of the key that is undone next. Its attempts are numbered on.

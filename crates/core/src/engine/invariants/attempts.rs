@@ -342,7 +342,10 @@ fn callback_invariants(decision: &Decision<'_>, step: &Part) -> [(&'static str, 
     // A callback proves that the call took place, because its sender has the token.
     let may_have_run = |of: Option<&Progress>| of.is_some_and(|of| of.may_have_run);
     let earlier = |task: &Task| task.record(step).map(|record| record.earlier.clone());
+    let has_failed = old.is_some_and(|old| old.state.is_failed());
+    let completes_failed = has_failed && new.is_some_and(|new| has_passed(&new.state));
     let is_news = may_have_run(new) && !may_have_run(old)
+        || completes_failed
         || earlier(decision.before) != earlier(decision.after);
     let is_refused =
         matches!(decision.ignored, Some(IgnoreReason::InvalidAnswer | IgnoreReason::NoRoom));

@@ -138,3 +138,19 @@ fn the_late_completion_of_a_deferred_undo_begins_that_of_the_next_key() {
     run.send(&reply_to(Action::Undo, 1, deferred(false)));
     assert_eq!(run.send(&reply_to(Action::Undo, 1, completed())), ["undo at b #2"]);
 }
+
+#[test]
+fn an_operator_settles_the_undo_of_one_key_and_that_of_the_next_begins() {
+    for settle in [by_hand as fn() -> Event, || skip(false)] {
+        let mut run = Run::in_order();
+        run.reply(1, deferred(true));
+        run.reply(2, completed());
+        run.reply(1, completed());
+        assert_eq!(run.send(&command(CommandAction::Undo)), ["undo at a #1"], "{}", show(&run));
+        run.send(&reply_to(Action::Undo, 1, failed(false)));
+        assert_eq!(run.task.process_state, ProcessState::Error);
+        assert_eq!(run.send(&settle()), ["undo at b #2"], "{}", show(&run));
+        run.send(&reply_to(Action::Undo, 2, completed()));
+        assert_eq!(run.task.process_state, ProcessState::Undone, "{}", show(&run));
+    }
+}
