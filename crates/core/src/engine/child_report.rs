@@ -187,7 +187,7 @@ fn child_changed<'a>(
         }
         (Action::Do, Processed { .. } | Error { .. })
             if counts_as_not_run(run)
-                && (!run.may_have_run || is_newer && may_be_news(input.task, record)) =>
+                && (!run.may_have_run || is_newer && may_be_news(input.task, record, outcome)) =>
         {
             record_revision(&mut change, part, revision);
             if !record_late_effect(&mut change, part, &said_by(outcome)) {
@@ -240,10 +240,12 @@ fn said_by(outcome: &ChildOutcome) -> LateReport<'_> {
     LateReport { ran, output, may_continue: false }
 }
 
-/// Whether a newer report may show what a part that may have run, and does not await it, does not know.
-fn may_be_news(task: &Task, record: &StepRecord) -> bool {
+/// Whether a newer report may show what a part that may have run, and does not await it, does not know. A child that was Processed
+/// has another effect.
+fn may_be_news(task: &Task, record: &StepRecord, outcome: &ChildOutcome) -> bool {
     let is_completed = record.forward.completed_by_hand.is_some();
-    is_completed || task.direction() == Action::Do
+    let was_processed = matches!(outcome, ChildOutcome::Error { was_processed: true, .. });
+    !was_processed && (is_completed || task.direction() == Action::Do)
 }
 
 /// Whether a part counts as one that no child ran: it failed, was skipped, or an operator completed it in another way.

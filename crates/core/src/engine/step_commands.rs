@@ -146,8 +146,9 @@ pub(super) fn complete(
     let progress = progress.ok_or_else(|| not_started_reason(&step))?;
     // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
     let number = progress.state.attempt_count() + 1;
-    let known = ran_before(progress);
-    if let Some(complete_by) = progress.state.deferred_by() {
+    let deferred = progress.state.deferred_by();
+    let known = if deferred.is_some() { Ran::Maybe } else { ran_before(progress) };
+    if let Some(complete_by) = deferred {
         executor.change.block_undo_on_call_started_by(complete_by, &step, action);
     }
     executor.steps.push(step.clone());
