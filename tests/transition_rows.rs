@@ -247,7 +247,13 @@ fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
     let is_late = !old.forward.state.is_running() && !old.forward.may_have_run;
     let has_completed =
         old.forward.state.is_failed() && matches!(new.forward.state, StepState::Completed { .. });
-    known(old) < known(new) || (same || has_completed) && is_late && new.forward.may_have_run
+    // A child has had one more effect, and not after its undo.
+    let stops = old.undo == new.undo
+        && before.process_state != after.process_state
+        && new.forward.child_revision > old.forward.child_revision;
+    known(old) < known(new)
+        || (same || has_completed) && is_late && new.forward.may_have_run
+        || same && stops
 }
 
 /// The outcome of a step that a callback or a child task reported.

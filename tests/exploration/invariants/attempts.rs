@@ -26,7 +26,11 @@ impl CheckedTransition<'_> {
                 StepState::Failed { .. } | StepState::Skipped { .. } => {
                     before.direction() == Action::Do
                 }
-                _ => old.completed_by_hand.is_some(),
+                StepState::Running { .. }
+                | StepState::AwaitingCallback { .. }
+                | StepState::RunningItems
+                | StepState::Waiting { .. }
+                | StepState::Completed { .. } => old.completed_by_hand.is_some(),
             });
         let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt_count());
         let counts = match state {
