@@ -14,6 +14,7 @@ ann completes reserve with 131073 bytes
 ann completes reserve with {"id":"r-7"} because "done on the phone"
                              => reserve completed (output kept); due 82s;
                                 request charge #1 by 82s with "r-7"; published: complete reserve
+agent cuts reserve #1 "a repeated message" => ignored: DuplicateReply
 agent completes reserve #1 with {"id":"r-1"}
                              => Error; due 52s;
                                 notification to shop: error "step reserve took effect, and an operator completed it";

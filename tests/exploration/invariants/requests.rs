@@ -71,6 +71,17 @@ impl CheckedTransition<'_> {
         // A second failure reports nothing new.
         let is_proof =
             matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
+        let completes = matches!(reply.outcome, ReplyOutcome::Completed { .. })
+            && !self.workflow.awaits_event(&reply.step)
+            && is_newest
+            && reply.action == Action::Do
+            && before.direction() == Action::Do
+            && self.workflow.definition.step(&reply.step.step).callback().is_none();
+        let new = after.progress(&reply.step, Action::Do);
+        let has_failed = old.is_some_and(|old| old.state.is_failed());
+        if completes && has_failed && !new.is_some_and(is_completed) {
+            violated.push(format!("{}: a success completes a failed part", reply.step));
+        }
         let has_outcome = old.is_some_and(|old| {
             matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
                 || old.key_since.is_some_and(|since| reply.attempt < since)

@@ -190,7 +190,7 @@ fn child_changed<'a>(
                 && (!run.may_have_run || is_newer && may_be_news(input.task, record, outcome)) =>
         {
             record_revision(&mut change, part, revision);
-            if !record_late_effect(&mut change, part, &said_by(outcome)) {
+            if !record_late_effect(&mut change, part, &LateReport::of_child(outcome)) {
                 if !is_newer {
                     return input.duplicate(part);
                 }
@@ -228,16 +228,6 @@ fn child_changed<'a>(
         (Action::Do | Action::Undo, _) => return input.duplicate(part),
     }
     PendingDecision::Change(change)
-}
-
-/// What the end of a child says to a part that does not await it.
-fn said_by(outcome: &ChildOutcome) -> LateReport<'_> {
-    let (ran, output) = match outcome {
-        ChildOutcome::Processed { output } => (Ran::Yes, Some(output)),
-        ChildOutcome::Error { .. } => (Ran::Maybe, None),
-        ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => (Ran::No, None),
-    };
-    LateReport { ran, output, may_continue: false }
 }
 
 /// Whether a newer report may show what a part that may have run, and does not await it, does not know. A child that was Processed

@@ -124,15 +124,11 @@ pub(crate) fn report_of_earlier_child<'a>(
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) -> PendingDecision<'a> {
-    let (ran, output) = match outcome {
-        ChildOutcome::Processed { output } => (Ran::Yes, Some(output)),
-        ChildOutcome::Error { .. } => (Ran::Maybe, None),
-        ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => (Ran::No, None),
-    };
+    let LateReport { ran, output, may_continue } = LateReport::of_child(outcome);
     let (since, attempt) = (key.since, key.since);
     // A refusal is about one submission of it.
     let revision = revision.filter(|_| !matches!(outcome, ChildOutcome::Refused { .. }));
-    let fact = Fact { part, since, attempt, ran, output, may_continue: false, revision };
+    let fact = Fact { part, since, attempt, ran, output, may_continue, revision };
     record_fact(input, &fact).unwrap_or_else(|| input.stale(part, Action::Do))
 }
 
@@ -195,6 +191,18 @@ pub(crate) struct LateReport<'r> {
     pub(crate) output: Option<&'r Value>,
     /// Whether a call may be in progress.
     pub(crate) may_continue: bool,
+}
+
+impl<'r> LateReport<'r> {
+    /// What the end of a child says.
+    pub(crate) fn of_child(outcome: &'r ChildOutcome) -> Self {
+        let (ran, output) = match outcome {
+            ChildOutcome::Processed { output } => (Ran::Yes, Some(output)),
+            ChildOutcome::Error { .. } => (Ran::Maybe, None),
+            ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => (Ran::No, None),
+        };
+        Self { ran, output, may_continue: false }
+    }
 }
 
 /// Records that a request with the key in use took effect, or may have, although the part counts as one that did not run:

@@ -249,7 +249,7 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn settle_effects_beside_completions(&mut self) {
         let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);
         let beside = records.filter(|record| record.ran_beside_completion());
-        beside.for_each(|record| record.deny_key_in_use(Ran::Yes));
+        beside.for_each(|record| record.deny_key_in_use(Ran::No));
     }
 
     /// Gives the task the full `complete_within` of its workflow again.

@@ -79,8 +79,8 @@ impl StepRecord {
         !is_known || has_moved
     }
 
-    /// Records the statement of an operator that the requests with the key in use have not run the step, or do not matter. `known`
-    /// is what was known of them until then.
+    /// Records that an operator knows of the requests with the key in use: they have not run the step, or the command stands
+    /// although they may have. `known` is what the part itself knew of them, beside the record of the key.
     pub(crate) fn deny_key_in_use(&mut self, known: Ran) {
         let through = self.forward.state.attempt_count();
         let is_kept = self.earlier.iter().any(|key| self.forward.uses(key));
