@@ -12,7 +12,7 @@ use steward_core::model::{
     document::{Document, DocumentKey},
     names::Part,
     retention::DocumentRetention,
-    task::Task,
+    task::{ProcessState, Task},
     time::{Timing, later},
 };
 
@@ -136,6 +136,9 @@ impl ModelState {
     pub(super) fn expires_too_early(&self) -> Vec<String> {
         let Some(task) = &self.task else { return Vec::new() };
         let needed = match (has_stopped(task), task.ended_at) {
+            (true, Some(_)) if task.process_state == ProcessState::Error => {
+                later(task.retention_start, RETENTION)
+            }
             (true, Some(ended_at)) => later(ended_at, RETENTION),
             (_, _) => later(task.due.unwrap_or(self.now).max(self.now), RETENTION),
         };

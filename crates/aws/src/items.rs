@@ -103,10 +103,14 @@ impl Items {
         retention.expires_at(self.retention)
     }
 
-    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire.
+    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire. In
+    /// Error, what has started goes on, so the latest possible end counts.
     fn task_expires_at(&self, task: &Task) -> Timestamp {
-        let ended_at = task.ended_at.unwrap_or(task.complete_by);
-        let own = later(ended_at, self.retention(task.retention_s));
+        let end = match task.process_state {
+            ProcessState::Error => task.retention_start,
+            _ => task.ended_at.unwrap_or(task.complete_by),
+        };
+        let own = later(end, self.retention(task.retention_s));
         task.retention_for_parent.map_or(own, |retention| own.max(self.expires_at(retention)))
     }
 
@@ -196,6 +200,20 @@ pub(crate) fn time(time: Timestamp) -> AttributeValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_in_error_is_kept_from_its_latest_possible_end_because_parts_go_on() {
+        let items = Items { shards: NonZeroU32::MIN, retention: Duration::from_secs(3_600) };
+        let expires = |state: &str| {
+            let task = serde_json::json!({
+                "task_id": "o-1", "workflow": "order", "v": 2, "i": 1_000, "k": 9_000, "process_state": state,
+                "revision": 1, "complete_by": 5_000_000, "submitted_at": 1_000, "ended_at": 4_000_000, "steps": {},
+            });
+            expires_at(&items.task(&serde_json::from_value(task).unwrap()).unwrap())
+        };
+        assert_eq!(expires("Processed"), Some(4_000 + 3_600));
+        assert_eq!(expires("Error"), Some(9_000 + 3_600));
+    }
 
     #[test]
     fn a_size_counts_names_and_values() {
