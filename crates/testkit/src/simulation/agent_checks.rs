@@ -4,6 +4,7 @@
 
 use steward_core::model::{
     attempt::Action,
+    earlier_key::EarlierKey,
     messages::{ReplyOutcome, StepReply, StepRequest},
     names::Part,
     step::Progress,
@@ -39,9 +40,12 @@ impl Oracle {
                 continue;
             }
             let of = describe(&after.task_id, &part, action);
-            let record = after.record(&part);
-            let contradicted =
-                record.and_then(|record| record.earlier.iter().find(|key| key.has_effect()));
+            // The key in use may have one beside the command of an operator.
+            let contradicted = after.record(&part).and_then(|record| {
+                let in_use = (record.forward.agent, &record.forward.input_edit_id);
+                let is_other = |key: &&EarlierKey| (key.agent, &key.input_edit_id) != in_use;
+                record.earlier.iter().filter(is_other).find(|key| key.has_effect())
+            });
             if let Some(key) = contradicted {
                 let since = key.since;
                 found.push(format!(
