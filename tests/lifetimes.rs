@@ -9,5 +9,6 @@ mod gone;
 mod harness;
 mod id_reuse;
 mod late_child_messages;
+mod lost_races;
 mod payloads;
 mod retention;

@@ -10,6 +10,8 @@ use steward_core::{
 pub(super) struct EarlierAttempts {
     /// Documents that were written. They are not written again.
     pub(super) stored: Vec<Document>,
+    /// How long they are kept.
+    pub(super) kept: Option<DocumentRetention>,
     /// To when the expiry of what the task refers to was extended.
     pub(super) extended: Option<DocumentRetention>,
     /// Documents that exist with other content than the decision's. The stored content counts.

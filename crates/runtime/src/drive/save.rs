@@ -56,6 +56,8 @@ pub(super) async fn save<P: Ports>(
         documents.iter().map(|document| ports.store().put_document(&owner, retention, document));
     let puts: Vec<_> =
         stream::iter(puts.collect::<Vec<_>>()).buffered(DOCUMENTS_AT_ONCE).collect().await;
+    // Another writer may have moved the end of the task since an earlier attempt, or an earlier delivery, wrote a document.
+    let mut may_expire = !earlier.kept.get_or_insert(retention).almost_covers(retention);
     for (document, put) in documents.into_iter().zip(puts) {
         match put? {
             PutOutcome::Stored => {}
@@ -74,9 +76,13 @@ pub(super) async fn save<P: Ports>(
                 | DocumentKey::Claim(_)
                 | DocumentKey::Input(_)
                 | DocumentKey::Items { .. }
-                | DocumentKey::Submission => {}
+                | DocumentKey::Submission => may_expire = true,
             },
         }
+    }
+    if may_expire {
+        ports.store().extend_documents(&owner, retention).await?;
+        earlier.kept = Some(retention);
     }
     Ok(match ports.store().save(&update.task).await? {
         SaveOutcome::Saved => SaveAttempt::Saved,
