@@ -6,7 +6,12 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail};
 use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError, types::AttributeValue};
 use steward_aws::payloads::S3Payloads;
-use steward_core::model::{names::TaskId, payload::PayloadKey, task::Task};
+use steward_core::model::{
+    document::{DocumentKey, StoredDocumentKey},
+    names::TaskId,
+    payload::PayloadKey,
+    task::Task,
+};
 use steward_runtime::payloads::PayloadStore;
 
 /// The attribute of a task with its small documents.
@@ -53,7 +58,7 @@ pub(super) async fn payloads_of(payloads: &S3Payloads, task: &Task) -> Result<Ve
     keys.context("nothing was erased; --payloads-bucket names the bucket of the deployment")
 }
 
-/// Erases all documents of a task as it was read, those of earlier tasks with its id too, and these payloads.
+/// Erases all documents of a task but the claims of its calls, as it was read, those of earlier tasks with its id too, and these payloads.
 ///
 /// The documents in the task's own item go first, on the condition that the task has not changed. A repeated call deletes
 /// what an interrupted one left.
@@ -123,7 +128,7 @@ async fn delete_documents(client: &Client, table: &str, task: &TaskId) -> Result
             .projection_expression("task_id, document")
             .set_exclusive_start_key(start);
         let page = query.send().await.with_context(operation)?;
-        for key in page.items.unwrap_or_default() {
+        for key in page.items.unwrap_or_default().into_iter().filter(|key| !is_claim(key)) {
             let delete = client.delete_item().table_name(table).set_key(Some(key));
             delete.send().await.with_context(operation)?;
             deleted += 1;
@@ -133,6 +138,12 @@ async fn delete_documents(client: &Client, table: &str, task: &TaskId) -> Result
             return Ok(deleted);
         }
     }
+}
+
+/// Whether a document fences the calls of an attempt. It has no data of the task, and a late delivery of a request may read it.
+fn is_claim(key: &HashMap<String, AttributeValue>) -> bool {
+    let key = key.get("document").and_then(|document| document.as_s().ok()?.parse().ok());
+    matches!(key, Some(StoredDocumentKey { key: DocumentKey::Claim(_), .. }))
 }
 
 fn revision(revision: u64) -> AttributeValue {
