@@ -96,7 +96,8 @@ class Stack:
         match = re.search(r"\{([\w.]+)\}", text)
         if not match:
             return [text]
-        values = [self.values["Artifacts"]] if match[1] == "Artifacts" else look_up(self.properties(logical), match[1])
+        given = match[1] in ("Artifacts", "ExecutionRole")
+        values = [self.values[match[1]]] if given else look_up(self.properties(logical), match[1])
         return [filled for value in values for filled in self.fill(text.replace(match[0], str(value)), logical)]
 
     def arns(self, logical):
@@ -134,11 +135,13 @@ def matches(pattern, text):
 
 
 def holds(condition, context):
-    """Whether a statement's condition is true. A key that the request does not have makes it false."""
+    """Whether a statement's condition is true. A key that the request does not have makes it false, or a negated one true."""
     compare = {"StringEquals": str.__eq__, "Bool": str.__eq__, "StringLike": matches, "ArnLike": matches}
-    return all(
-        key in context and any(compare[operator](str(value), context[key]) for value in listed(values))
-        for operator, keys in condition.items() for key, values in keys.items())
+    def is_true(operator, key, values):
+        if operator == "StringNotEquals":
+            return not is_true("StringEquals", key, values)
+        return key in context and any(compare[operator](str(value), context[key]) for value in listed(values))
+    return all(is_true(operator, key, values) for operator, keys in condition.items() for key, values in keys.items())
 
 
 def granting(statements, action, arn, context):
@@ -170,8 +173,11 @@ def refused(statements, calls, used):
 
 
 def statements_of(role, name):
+    """Those of its own policy, and of the managed policies attached to it."""
     [policy] = role.properties(name)["Policies"]
-    return policy["PolicyDocument"]["Statement"]
+    attached = [role.properties(other)["PolicyDocument"] for other, resource in role.resources.items()
+                if {"Ref": name} in resource.get("Properties", {}).get("Roles", [])]
+    return [statement for document in [policy["PolicyDocument"], *attached] for statement in document["Statement"]]
 
 
 def of_the_execution_role(role, paths):
@@ -179,6 +185,7 @@ def of_the_execution_role(role, paths):
     parameters = {
         "Steward": STACKS, "Name": "payment", "TableKeyArn": role.values["TableKeyArn"],
         "PermissionsBoundaryArn": role.resolve({"Ref": "FunctionBoundary"}), "Artifacts": role.resolve({"Ref": "Artifacts"}),
+        "ExecutionRole": role.arns("ExecutionRole")[0],
         "CollectorLayerArn": f"arn:aws:lambda:{REGION}:901920570463:layer:collector:1",
     }
     statements, used = statements_of(role, "ExecutionRole"), set()

@@ -10,10 +10,15 @@ prefixes of names decide nothing: a stack, a table or a bucket without this tag 
 Each run looks for what is left. It does not need the stacks: the tables and the bucket outlive them.
 """
 
+import os
 import sys
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+
+# As the other tools do; boto3 itself reads only AWS_DEFAULT_REGION.
+if region := os.environ.get("AWS_REGION"):
+    boto3.setup_default_session(region_name=region)
 
 TAG = "steward:verify"
 

@@ -11,11 +11,16 @@ allocation tags; it counts from a day later on.
 
 import collections
 import datetime
+import os
 import sys
 from pathlib import Path
 
 import boto3
 import yaml
+
+# As the other tools do; boto3 itself reads only AWS_DEFAULT_REGION.
+if region := os.environ.get("AWS_REGION"):
+    boto3.setup_default_session(region_name=region)
 
 PRICES = yaml.safe_load((Path(__file__).parent.parent / "crates/forecast/src/cost/prices.yaml").read_text())
 HOURS = 3

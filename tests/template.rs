@@ -456,9 +456,3 @@ fn local_keys(schema: &[aws_sdk_dynamodb::types::KeySchemaElement]) -> Vec<(Stri
     };
     schema.iter().map(each).collect()
 }
-
-#[test]
-fn the_application_repository_gets_the_version_of_the_workspace() {
-    let metadata = template()["Metadata"]["AWS::ServerlessRepo::Application"].clone();
-    assert_eq!(metadata["SemanticVersion"], env!("CARGO_PKG_VERSION"));
-}
