@@ -5,7 +5,7 @@ use axum::{
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use steward_runtime::{
     metrics,
     ports::{PortError, error_chain},
@@ -80,6 +80,24 @@ pub async fn wrong_method(method: Method) -> Response {
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("this route does not support {method}"),
     )
+}
+
+/// Writes the named enumerations of an API's description as lists of values, with the meaning of each in the text: generators of
+/// clients do not read a choice of constants.
+pub fn list_enum_values(schemas: &mut Map<String, Value>) {
+    for schema in schemas.values_mut() {
+        let choices = schema["oneOf"].as_array().map_or(&[][..], Vec::as_slice);
+        let values: Vec<_> = choices.iter().filter_map(|choice| choice["const"].as_str()).collect();
+        if values.is_empty() || values.len() < choices.len() {
+            continue;
+        }
+        let meaning = |choice: &Value| {
+            Some(format!("- `{}`: {}", choice["const"].as_str()?, choice["description"].as_str()?))
+        };
+        let text = schema["description"].as_str().map(str::to_owned);
+        let lines: Vec<_> = text.into_iter().chain(choices.iter().filter_map(meaning)).collect();
+        *schema = json!({ "type": "string", "enum": values, "description": lines.join("\n") });
+    }
 }
 
 /// The JSON Schema of a problem document of an API with these types of problems.

@@ -8,7 +8,7 @@ use steward_core::{
     limits,
     model::names::{Part, TaskId},
 };
-use steward_http::problem_schema;
+use steward_http::{list_enum_values, problem_schema};
 
 use crate::{answer::FailedStep, problem::PROBLEMS, webhooks::AcceptedWebhook};
 
@@ -32,6 +32,7 @@ pub fn description() -> Value {
     let _: Schema = generator.subschema_for::<AcceptedWebhook>();
     let mut schemas = generator.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));
+    list_enum_values(&mut schemas);
     schemas.sort_keys();
     let output = json!({ "application/json": { "schema": {
         "description": "The output of the step: any JSON that obeys the schema `callback.answer` of the step. Null if the body is empty.",

@@ -7,7 +7,7 @@ use steward_core::{
     contract::schema_settings,
     model::{messages::Submission, names::TaskId},
 };
-use steward_http::problem_schema;
+use steward_http::{list_enum_values, problem_schema};
 use steward_operator::view::TaskView;
 
 use super::{
@@ -154,6 +154,7 @@ fn schemas(generator: &mut SchemaGenerator) -> Map<String, Value> {
         .iter()
         .for_each(|name| drop(schemas.shift_remove(*name)));
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));
+    list_enum_values(&mut schemas);
     schemas.sort_keys();
     schemas
 }
