@@ -37,7 +37,7 @@ use blocks::blocks;
 use page::{differences, repository};
 
 /// The pages of the documentation, relative to the repository. Their commands are run.
-const PAGES: [&str; 2] = ["docs/*.md", "README.md"];
+const PAGES: [&str; 3] = ["docs/*.md", "README.md", "examples/skill/*.md"];
 
 /// Other pages with commands.
 const OTHER_PAGES: [&str; 3] = ["infra/*.md", "examples/*.md", "benches/*.md"];
