@@ -379,7 +379,7 @@ fn completed_for_a_step_that_never_started(incarnation: Incarnation) -> String {
 }
 
 #[tokio::test]
-async fn an_attempt_without_a_reply_is_repeated_and_its_late_reply_ignored() {
+async fn an_attempt_without_a_reply_is_repeated_and_its_late_success_completes_the_step() {
     let deployment = deployment_with_task().await;
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     let first = deployment.take_agent_requests().await.remove(0);
@@ -393,7 +393,9 @@ async fn an_attempt_without_a_reply_is_repeated_and_its_late_reply_ignored() {
     schedule(deployment.ports("scheduler"), vec![completed_reply(&first)], 1).await;
     let task = deployment.task("t").await;
     let step = task.steps.values().next().unwrap();
-    assert!(matches!(step.forward.state, StepState::Running { attempt: 2, .. }), "{step:?}");
-    schedule(deployment.ports("scheduler"), vec![completed_reply(&second)], 1).await;
+    assert_eq!(step.forward.state, StepState::Completed { attempt: Some(2) });
     assert_eq!(deployment.take_agent_requests().await[0].step.to_string(), "step_2");
+    // Its repeated call was recognised by the service.
+    schedule(deployment.ports("scheduler"), vec![completed_reply(&second)], 1).await;
+    assert!(deployment.take_agent_requests().await.is_empty());
 }

@@ -244,16 +244,14 @@ fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
             .map(|key| usize::from(key.ran > Ran::No) + usize::from(key.ran == Ran::Yes))
             .sum()
     };
-    let is_late = !old.forward.state.is_running() && !old.forward.may_have_run;
+    let is_news = !old.forward.may_have_run && new.forward.may_have_run;
     let has_completed =
         old.forward.state.is_failed() && matches!(new.forward.state, StepState::Completed { .. });
     // A child has had one more effect, and not after its undo.
     let stops = old.undo == new.undo
         && before.process_state != after.process_state
         && new.forward.child_revision > old.forward.child_revision;
-    known(old) < known(new)
-        || (same || has_completed) && is_late && new.forward.may_have_run
-        || same && stops
+    known(old) < known(new) || (same || has_completed) && is_news || same && stops
 }
 
 /// The outcome of a step that a callback or a child task reported.

@@ -175,7 +175,7 @@ function outcomeOfError({ may_have_run, action }, { status, headers }, redeliver
   const isRepeated = redelivered || may_have_run === true || action === "undo";
   const isConflict = status === 409 || status === 423;
   if (status === 408 || status >= 500 || (isConflict && isRepeated)) {
-    return wait === undefined ? { status: "unknown", reason } : deferred(reason, wait, true); // R14
+    return wait === undefined ? { status: "unknown", reason } : { ...deferred(reason, wait, true), call_in_doubt: true }; // R14
   }
   const isRefusal = status >= 400 && !isConflict;
   return failed(reason, !isRefusal); // R16
@@ -210,7 +210,7 @@ function retryAfterMs(headers) {
 }
 
 function failed(reason, may_have_run) {
-  return { status: "failed", reason, may_have_run };
+  return { status: "failed", reason, may_have_run, call_in_doubt: may_have_run };
 }
 
 function deferred(reason, retry_after_ms, may_have_run) {

@@ -201,7 +201,7 @@ def outcome_of_error(request, response, redelivered):
     is_conflict = status in (409, 423)
     if status == 408 or status >= 500 or is_conflict and is_repeated:  # R14
         unknown = {"status": "unknown", "reason": reason}
-        return unknown if wait_ms is None else deferred(reason, wait_ms, may_have_run=True)
+        return unknown if wait_ms is None else deferred(reason, wait_ms, may_have_run=True) | {"call_in_doubt": True}
     is_refusal = 400 <= status < 500 and not is_conflict
     return failed(reason, may_have_run=not is_refusal)  # R16
 
@@ -243,7 +243,7 @@ def retry_after_ms(text):
 
 
 def failed(reason, may_have_run):
-    return {"status": "failed", "reason": reason, "may_have_run": may_have_run}
+    return {"status": "failed", "reason": reason, "may_have_run": may_have_run, "call_in_doubt": may_have_run}
 
 
 def deferred(reason, wait_ms, may_have_run):

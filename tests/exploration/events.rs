@@ -143,14 +143,22 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
             });
         };
         let completed = || completed(&attempt.step, attempt.number);
-        let failed = |may_have_run| ReplyOutcome::Failed {
+        let failed = |may_have_run, call_in_doubt| ReplyOutcome::Failed {
             reason: "no".to_owned(),
             may_have_run,
+            call_in_doubt,
             detail: None,
         };
         let deferred = |may_have_run, certain| {
             let (reason, retry_after_ms) = ("breaker open".to_owned(), 10_000);
-            ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain, detail: None }
+            ReplyOutcome::Deferred {
+                reason,
+                retry_after_ms,
+                may_have_run,
+                certain,
+                call_in_doubt: false,
+                detail: None,
+            }
         };
         // The agent has recorded its refusal, and repeats it.
         if dispatch.refused {
@@ -163,13 +171,15 @@ fn replies(workflow: &ExploredWorkflow, model: &ModelState, task: &Task) -> Vec<
             progress.state.is_running() && progress.state.attempt_count() == attempt.number
         });
         add(completed(), false);
-        add(failed(false), false);
+        add(failed(false, false), false);
         // An event, or the refusal of its subscription.
         if workflow.awaits_event(&attempt.step) {
             add(completed(), true);
             continue;
         }
-        add(failed(true), false);
+        add(failed(true, false), false);
+        // A doubt about its own call.
+        add(failed(true, true), false);
         if workflow.slow {
             let output = json!({ "id": format!("{}-{}", attempt.step, attempt.number) });
             add(ReplyOutcome::Completed { output, may_continue: true }, false);

@@ -136,8 +136,9 @@ impl ModelState {
     pub(super) fn expires_too_early(&self) -> Vec<String> {
         let Some(task) = &self.task else { return Vec::new() };
         let needed = match (has_stopped(task), task.ended_at) {
-            (true, Some(_)) if task.process_state == ProcessState::Error => {
-                later(task.retention_start, RETENTION)
+            // What has started goes on.
+            (true, Some(ended_at)) if task.process_state == ProcessState::Error => {
+                later(ended_at.max(task.complete_by), RETENTION)
             }
             (true, Some(ended_at)) => later(ended_at, RETENTION),
             (_, _) => later(task.due.unwrap_or(self.now).max(self.now), RETENTION),

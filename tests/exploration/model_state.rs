@@ -141,7 +141,7 @@ impl ModelState {
     ) -> bool {
         let StepReply { step, action, attempt, outcome, .. } = reply;
         let is_effect =
-            matches!(outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
+            matches!(outcome, ReplyOutcome::Completed { .. }) || outcome.has_call_in_doubt();
         let has_several = workflow.definition.steps[&step.step].agents().len() > 1;
         let of = |number| AttemptId { step: step.clone(), action: Action::Do, number };
         let own = self.dispatches.get(&of(*attempt)).and_then(|own| own.agent.as_ref());

@@ -263,7 +263,12 @@ pub(super) fn charge_wait_ship(retention: &str, complete_within: &str, wait: &st
 }
 
 pub(super) fn refused_outcome() -> ReplyOutcome {
-    ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None }
+    ReplyOutcome::Failed {
+        reason: "no".to_owned(),
+        may_have_run: false,
+        call_in_doubt: false,
+        detail: None,
+    }
 }
 
 /// The body of the latest request of a step.

@@ -9,4 +9,4 @@ agent fails ask #1 "422" => Error; ask failed (failures 1, reason kept); alert a
 ann resubmits => Processing; ask running (failures 0); due 60s; request ask #2 by 60s with "o-1/ask/i000000000"; published: resubmit ask
 agent completes ask #2 => ask awaiting callback until 3600s
 ann approves ask with 1 => Processed; ask completed (output kept); no longer due; published: approve ask
-agent completes ask #1 => ignored: StaleReply
+agent completes ask #1 => ignored: DuplicateReply

@@ -18,5 +18,5 @@ submit => Pending; due 92s
 wake => Processing; submit o-1:pack to packing with null
 child of pack is refused "no workflow", id taken => Error; pack failed (failures 1, reason kept); alert pack "step pack: its child task was refused: no workflow"
 ann completes pack => Processing; pack completed (output kept); due 122s; request ship #1 by 122s; published: complete pack
-child o-1:pack at revision 4 of pack is Processed => Error; pack completed; due 92s; alert "step pack took effect, and an operator completed it"
+child o-1:pack at revision 4 of pack is Processed => Error; pack completed; due 92s; alert pack "step pack took effect, and an operator completed it"
 child o-1:pack at revision 4 of pack is Processed => ignored: DuplicateReply

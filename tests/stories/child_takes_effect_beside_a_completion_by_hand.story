@@ -9,11 +9,11 @@ clock +62s
 sweep => Error; pack failed (failures 1, may have run, reason kept); due 92s; alert pack "step pack: no reply by complete-by, attempt 1"
 ann completes pack => Processing; task by 7262s; pack completed (output kept); due 122s; request ship #1 by 122s; published: complete pack
 child o-1:pack at revision 3 of pack is in Error "x" => pack completed
-child o-1:pack at revision 4 of pack is Processed => Error; pack completed; due 92s; alert "step pack took effect, and an operator completed it"
+child o-1:pack at revision 4 of pack is Processed => Error; pack completed; due 92s; alert pack "step pack took effect, and an operator completed it"
 child o-1:pack at revision 4 of pack is Processed => ignored: DuplicateReply
 ann resubmits => Processing; due 122s; published: resubmit
 agent completes ship #1 => Processed; ship completed (output kept); no longer due
-child o-1:pack at revision 6 of pack is in Error "contradiction", was Processed => Error; pack completed; due 92s; alert "step pack: its child task is in Error: contradiction"
+child o-1:pack at revision 6 of pack is in Error "contradiction", was Processed => Error; pack completed; due 92s; alert pack "step pack: its child task is in Error: contradiction"
 child o-1:pack at revision 6 of pack is in Error "contradiction", was Processed => ignored: DuplicateReply
 
 # The same if the operator skips the step.

@@ -12,7 +12,6 @@ agent defers reserve #1 for 10s "breaker open"
 clock +10s
 wake                         => reserve running (may have run, call may be in progress until 42s); request
                                 reserve #2 by 30s
-agent completes reserve #1   => ignored: StaleReply
 agent fails reserve #2 "HTTP 401"
                              => Undoing because "step reserve: HTTP 401"; task by 642s; reserve
                                 failed (failures 1, reason kept); wake scheduler in 32s

@@ -23,7 +23,7 @@ ann resubmits charge with input {"card":"new"}, it did not run
                              => input {"card":"new"} kept; due 60s; request charge #2 by 182s at
                                 /cards/new under key o-1/charge/do/c-3; published: resubmit charge with
                                 edited input
-agent completes charge #1 => Error; document step/charge/1/output; alert "step charge: attempt 1 ran with the input before its edit too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
+agent completes charge #1 => Error; document step/charge/1/output; alert charge "step charge: attempt 1 ran with the input before its edit too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
 
 # The same for an undo.
 submit with {"card":"old"}   => Pending; due 152s

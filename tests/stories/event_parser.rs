@@ -188,9 +188,13 @@ fn reported_by(event: Event, child: &str, revision: &str) -> Result<Event, Strin
 
 /// Parses `charge #1 with {...}`, `undo of charge #1 "no reply", may have run`, or `charge #1 for 10s "..."`.
 fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
-    let (text, may_have_run) = match text.strip_suffix(", may have run") {
+    let (text, call_in_doubt) = match text.strip_suffix(", its own call may have run") {
         Some(text) => (text, true),
         None => (text, false),
+    };
+    let (text, may_have_run) = match text.strip_suffix(", may have run") {
+        Some(text) => (text, true),
+        None => (text, call_in_doubt),
     };
     let (text, certain) = match text.strip_suffix(", for certain") {
         Some(text) => (text, true),
@@ -212,7 +216,9 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
             let output = value(text.strip_prefix("with ").unwrap_or("null"));
             ReplyOutcome::Completed { output, may_continue }
         }
-        "fails" => ReplyOutcome::Failed { reason: reason()?, may_have_run, detail: None },
+        "fails" => {
+            ReplyOutcome::Failed { reason: reason()?, may_have_run, call_in_doubt, detail: None }
+        }
         "cuts" => ReplyOutcome::Unknown { reason: reason()?, detail: None },
         _ => {
             let pause = text.strip_prefix("for ").and_then(|text| text.split(' ').next());
@@ -224,6 +230,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
                 retry_after_ms,
                 may_have_run,
                 certain,
+                call_in_doubt,
                 detail: None,
             }
         }

@@ -18,14 +18,13 @@ sweep                        => pick[0] waiting (failures 1, may have run, call 
 wake                         => due 42s; request pick[0] #2 by 42s with "tea";
                                 request pick[2] #2 by 42s with "rye"
 agent completes pick[0] #1 with "late"
-                             => ignored: StaleReply
+                             => pick[0] completed (call may be in progress until 64s, output kept)
 agent completes pick[0] #2 with "T"
-                             => pick[0] completed (output kept)
+                             => ignored: DuplicateReply
 agent completes pick[2] #2 with "R"
-                             => pick completed, 3 items; pick[2] completed (output kept);
-                                request ship #1 by 82s with ["T","I","R"]
+                             => pick completed, 3 items; pick[2] completed (call may be in progress until 64s, output kept); request ship #1 by 82s with ["late","I","R"]
 agent completes pick[2] #2 with "R" (redelivered)
-                             => ignored: DuplicateReply; again request ship #1 by 82s with ["T","I","R"]
+                             => ignored: DuplicateReply; again request ship #1 by 82s with ["late","I","R"]
 agent completes pick[3] #1   => illegal: a reply to step `pick[3]`, which never started
 agent completes pick #1      => illegal: a reply to step `pick`, which never started
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

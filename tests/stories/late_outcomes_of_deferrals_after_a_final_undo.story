@@ -11,7 +11,7 @@ agent completes check #1     => check completed (output kept); request charge #1
 agent defers charge #1 for 10m "busy", for certain => charge waiting until 600s (reason kept); wake scheduler in 600s
 clock +70s
 agent fails notify #1 "no"   => Undoing because "step notify: no"; task by 7322s; charge failed (may have run, call may be in progress until 122s); notify failed (failures 1, reason kept); wake scheduler in 52s
-agent completes charge #1    => ignored: DuplicateReply
+agent completes charge #1    => charge completed (output kept)
 agent fails once #1 "HTTP 401" => once failed (failures 1, reason kept)
 clock +60s
 wake                         => request undo of charge #1 by 190s

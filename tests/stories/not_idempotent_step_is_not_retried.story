@@ -20,6 +20,5 @@ ann resubmits                => refused: an attempt at step charge may have take
                                 that it did not run
 clock +20s
 ann resubmits charge, it did not run because "their ledger has no charge"
-                             => Processing; task by 642s; charge running (failures 0, did not run);
-                                due 62s; request charge #2 by 62s; published: resubmit charge
+                             => Processing; task by 642s; charge running (failures 0, did not run); input null kept; due 62s; request charge #2 by 62s under key o-1/charge/do/c-3; published: resubmit charge
 agent completes charge #2    => Processed; charge completed (output kept); no longer due

@@ -16,9 +16,7 @@ ann completes reserve with {"id":"r-7"} because "done on the phone"
                                 request charge #1 by 82s with "r-7"; published: complete reserve
 agent cuts reserve #1 "a repeated message" => ignored: DuplicateReply
 agent completes reserve #1 with {"id":"r-1"}
-                             => Error; due 52s;
-                                notification to shop: error "step reserve took effect, and an operator completed it";
-                                alert "step reserve took effect, and an operator completed it: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
+                             => Error; due 52s; notification to shop: error "step reserve took effect, and an operator completed it"; alert reserve "step reserve took effect, and an operator completed it: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
 agent completes reserve #2 with {"id":"r-1"}
                              => ignored: DuplicateReply
 agent fails charge #1 "card declined"

@@ -41,9 +41,9 @@ wake                         => Processing; request charge #1 to visa by 101s
 agent defers charge #1 for 10s "breaker open", for certain
                              => document step/charge/1/deferral; request charge #2 to backup by 101s
 agent completes charge #2    => Processed; charge completed (output kept); no longer due
-agent completes charge #1 => Error; document step/charge/1/output; due 111s; alert "step charge: attempt 1 ran at visa too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
+agent completes charge #1 => Error; document step/charge/1/output; due 111s; alert charge "step charge: attempt 1 ran at visa too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
 submit                       => Pending; due 101s
 wake                         => Processing; request charge #1 to visa by 101s
 agent defers charge #1 for 10s "breaker open", for certain
                              => document step/charge/1/deferral; request charge #2 to backup by 101s
-agent completes charge #1 => Error; document step/charge/1/output; alert "step charge: attempt 1 ran at visa too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
+agent completes charge #1 => Error; document step/charge/1/output; alert charge "step charge: attempt 1 ran at visa too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"

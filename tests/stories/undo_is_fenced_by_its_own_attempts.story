@@ -16,7 +16,7 @@ agent fails charge #1 "card declined"
                                 failed (failures 1, reason kept); wake scheduler in 20s
 clock +20s
 wake                         => request undo of reserve #1 by 62s
-agent completes reserve #1   => ignored: StaleReply
+agent completes reserve #1   => ignored: DuplicateReply
 agent completes reserve #2   => ignored: DuplicateReply
 agent completes undo of reserve #2
                              => illegal: a reply to attempt 2 at the undo of step `reserve`; the

@@ -103,14 +103,9 @@ impl Items {
         retention.expires_at(self.retention)
     }
 
-    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire. In
-    /// Error, what has started goes on, so the latest possible end counts.
+    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire.
     fn task_expires_at(&self, task: &Task) -> Timestamp {
-        let end = match task.process_state {
-            ProcessState::Error => task.retention_start,
-            _ => task.ended_at.unwrap_or(task.complete_by),
-        };
-        let own = later(end, self.retention(task.retention_s));
+        let own = later(task.kept_from(), self.retention(task.retention_s));
         task.retention_for_parent.map_or(own, |retention| own.max(self.expires_at(retention)))
     }
 
@@ -202,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_in_error_is_kept_from_its_latest_possible_end_because_parts_go_on() {
+    fn a_task_in_error_is_kept_from_its_complete_by_because_parts_go_on() {
         let items = Items { shards: NonZeroU32::MIN, retention: Duration::from_secs(3_600) };
         let expires = |state: &str| {
             let task = serde_json::json!({
@@ -212,7 +207,7 @@ mod tests {
             expires_at(&items.task(&serde_json::from_value(task).unwrap()).unwrap())
         };
         assert_eq!(expires("Processed"), Some(4_000 + 3_600));
-        assert_eq!(expires("Error"), Some(9_000 + 3_600));
+        assert_eq!(expires("Error"), Some(5_000 + 3_600));
     }
 
     #[test]

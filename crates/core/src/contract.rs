@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The version of the contract. Its major version is [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
-pub const CONTRACT_VERSION: &str = "2.3.0";
+pub const CONTRACT_VERSION: &str = "2.4.0";
 
 /// The version of the schema of lifecycle events, which follows semantic versioning as well.
 pub const LIFECYCLE_EVENT_VERSION: &str = "1.0.0";

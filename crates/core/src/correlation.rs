@@ -275,7 +275,7 @@ impl Pair {
 }
 
 fn failed(reason: String) -> ReplyOutcome {
-    ReplyOutcome::Failed { reason, may_have_run: false, detail: None }
+    ReplyOutcome::Failed { reason, may_have_run: false, call_in_doubt: false, detail: None }
 }
 
 #[cfg(test)]

@@ -268,6 +268,7 @@ mod tests {
         let failed = ReplyOutcome::Failed {
             reason: "HTTP 402".to_owned(),
             may_have_run: true,
+            call_in_doubt: false,
             detail: None,
         };
         let completed =

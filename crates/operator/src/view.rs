@@ -163,7 +163,7 @@ pub enum EarlierEffectState {
     Ran,
     /// It is undone.
     Undone,
-    /// An operator stated that it did not run.
+    /// An operator stated that it did not run, or ended the step although it may have.
     Denied,
 }
 
@@ -192,7 +192,7 @@ impl fmt::Display for EarlierEffect {
             EarlierEffectState::MayHaveRun => " may have run",
             EarlierEffectState::Ran => " ran",
             EarlierEffectState::Undone => " undone",
-            EarlierEffectState::Denied => " denied",
+            EarlierEffectState::Denied => " settled by an operator",
         })
     }
 }
@@ -324,7 +324,11 @@ mod tests {
         let effects: Vec<_> = pay.earlier_effects.iter().map(ToString::to_string).collect();
         assert_eq!(
             effects,
-            ["attempt 1 at a ran", "attempt 2 at b may have run", "attempt 3 at a denied"]
+            [
+                "attempt 1 at a ran",
+                "attempt 2 at b may have run",
+                "attempt 3 at a settled by an operator"
+            ]
         );
         assert!(!pay.may_have_run, "it completed");
     }

@@ -100,6 +100,7 @@ impl Refusal {
             retry_after_ms,
             may_have_run: false,
             certain: true,
+            call_in_doubt: false,
             detail: None,
         }
     }

@@ -241,7 +241,8 @@ impl RequestSummary {
         tracing::error!(%task_id, %step, action = action.name(), attempt, %agent, "agent has no queue");
         let data = EventData::AgentMissing { task_id: task_id.clone(), step: step.clone(), agent };
         let alert = BusEvent::new(&format!("{task_id}/{step}"), now, data);
-        let failed = || ReplyOutcome::Failed { reason, may_have_run, detail: None };
+        let failed =
+            || ReplyOutcome::Failed { reason, may_have_run, call_in_doubt: false, detail: None };
         let outcome = refusal.map_or_else(failed, Refusal::into_outcome);
         let (times, agent) = (AttemptTimes::default(), None);
         let reply =

@@ -80,7 +80,7 @@ mod clock;
 mod rate_limit;
 mod token;
 
-use attempt_end::{AttemptEnd, failed, unknown, unknown_outcome};
+use attempt_end::{AttemptEnd, failed, failed_in_doubt, unknown};
 use circuit_breaker::CallPermission;
 pub use circuit_breaker::CircuitBreaker;
 pub use rate_limit::RateLimiter;
@@ -426,29 +426,26 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         Ok(output)
     }
 
-    /// Whether the reply of another delivery may be recorded as a refusal, while a call, also one of this delivery, may have
-    /// taken effect. Then a refusal with a doubt would look like a repeated one.
-    fn refusal_proves_nothing(&self) -> bool {
-        self.delivered.others_may_have_called()
-            || self.has_call_in_doubt && !self.delivered.is_called_once()
-    }
-
     /// The shortest pause before the next call, if the attempt may call again.
     fn handle_fault(&mut self, fault: CallFault) -> Result<Duration, AttemptEnd> {
         let idempotent = self.delivered.request.idempotent;
         match fault {
-            CallFault::Permanent { reason, detail, .. } if self.refusal_proves_nothing() => {
+            // The reply of another delivery may be recorded as a refusal while a call of a third one has taken effect. Then a
+            // refusal with a doubt would look like a repeated one.
+            CallFault::Permanent { reason, detail, .. }
+                if self.delivered.others_may_have_called() =>
+            {
                 Err(unknown(&reason, detail))
             }
             CallFault::Permanent { reason, may_have_run, detail } => {
+                self.has_call_in_doubt |= may_have_run;
                 // Another message with the same request may have called.
                 let sent_before =
                     self.delivered.request.may_have_run && !self.delivered.is_called_once();
-                Err(failed(&reason, self.may_have_run || may_have_run || sent_before, detail))
+                let may_have_run = self.may_have_run || may_have_run || sent_before;
+                Err(failed(&reason, may_have_run, self.has_call_in_doubt, detail))
             }
-            CallFault::TimedOut { reason } if !idempotent => {
-                Err(failed(&unknown_outcome(&reason), true, None))
-            }
+            CallFault::TimedOut { reason } if !idempotent => Err(failed_in_doubt(&reason, None)),
             CallFault::TimedOut { reason } => Err(unknown(&reason, None)),
             CallFault::Conflict { reason, retry_after, detail } => {
                 let request = self.delivered.request;
@@ -456,12 +453,12 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 let is_undo = request.action == Action::Undo;
                 let earlier_call = self.may_have_run || request.may_have_run || is_undo;
                 if !idempotent || !earlier_call {
-                    return Err(failed(&reason, true, detail));
+                    return Err(failed(&reason, true, self.has_call_in_doubt, detail));
                 }
                 self.retry(reason, retry_after, true, detail)
             }
             CallFault::Transient { reason, may_have_run: true, detail, .. } if !idempotent => {
-                Err(failed(&unknown_outcome(&reason), true, detail))
+                Err(failed_in_doubt(&reason, detail))
             }
             CallFault::Transient { reason, retry_after, may_have_run, detail } => {
                 self.retry(reason, retry_after, may_have_run, detail)
@@ -513,6 +510,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             retry_after_ms,
             may_have_run,
             certain,
+            call_in_doubt: self.has_call_in_doubt,
             detail: self.last_fault.1.clone(),
         })
     }
@@ -535,7 +533,7 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
             (false, false, false) if self.called_at.is_some() => self.defer(REASON, Duration::ZERO),
             (false, false, _) => AttemptEnd::Requeued,
             (false, true, true) if self.delivered.request.idempotent => unknown(REASON, None),
-            (false, true, true) => failed(&unknown_outcome(REASON), true, None),
+            (false, true, true) => failed_in_doubt(REASON, None),
             // The next delivery would find the claim and would have to assume that the call was made.
             (false, true, false) => self.defer(REASON, Duration::ZERO),
         }

@@ -164,7 +164,9 @@ fn key_of(
 fn outcome_of(event: &ReceivedEvent) -> ReplyOutcome {
     match size_error("event", event.envelope()) {
         None => ReplyOutcome::Completed { output: event.envelope().clone(), may_continue: false },
-        Some(reason) => ReplyOutcome::Failed { reason, may_have_run: false, detail: None },
+        Some(reason) => {
+            ReplyOutcome::Failed { reason, may_have_run: false, call_in_doubt: false, detail: None }
+        }
     }
 }
 

@@ -2,7 +2,12 @@
 
 use steward_core::{
     engine::event::Event,
-    model::{attempt::Action, messages::ReplyOutcome, step::StepState, task::Task},
+    model::{
+        attempt::Action,
+        messages::ReplyOutcome,
+        step::StepState,
+        task::{ProcessState, Task},
+    },
 };
 
 use super::CheckedTransition;
@@ -17,19 +22,20 @@ impl CheckedTransition<'_> {
         let completed = matches!(reply.outcome, ReplyOutcome::Completed { .. });
         let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
         let is_news = ran && old.is_some_and(|old| !old.may_have_run);
-        // A second failure reports nothing new.
-        let is_effect =
-            matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
-        // Forward, a success completes a failed part. It comes beside what an operator has ended.
+        // A second failure reports nothing new, unless it has a doubt about its own call.
+        let is_effect = completed || reply.outcome.has_call_in_doubt();
+        // A success completes a part until its undo is requested. It comes beside what an operator has ended.
+        let no_undo = before.record(&reply.step).is_some_and(|record| record.undo.is_none());
         let is_proof = completed
             && old.is_some_and(|old| match old.state {
-                StepState::Failed { .. } | StepState::Skipped { .. } => {
-                    before.direction() == Action::Do
+                StepState::Failed { .. }
+                | StepState::Running { .. }
+                | StepState::Waiting { .. } => {
+                    no_undo && before.process_state != ProcessState::Undone
                 }
-                StepState::Running { .. }
-                | StepState::AwaitingCallback { .. }
+                StepState::Skipped { .. } => before.direction() == Action::Do,
+                StepState::AwaitingCallback { .. }
                 | StepState::RunningItems
-                | StepState::Waiting { .. }
                 | StepState::Completed { .. } => old.completed_by_hand.is_some(),
             });
         let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt_count());

@@ -68,19 +68,26 @@ impl CheckedTransition<'_> {
         let Event::ReplyReceived(reply) = self.event else { return };
         let old = before.progress(&reply.step, Action::Do);
         let is_newest = old.is_some_and(|old| old.state.attempt_count() == reply.attempt);
-        // A second failure reports nothing new.
-        let is_proof =
-            matches!(reply.outcome, ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. });
-        let completes = matches!(reply.outcome, ReplyOutcome::Completed { .. })
+        // A second failure reports nothing new, unless it has a doubt about its own call.
+        let is_success = matches!(reply.outcome, ReplyOutcome::Completed { .. });
+        let is_proof = is_success || reply.outcome.has_call_in_doubt();
+        let completes = is_success
             && !self.workflow.awaits_event(&reply.step)
-            && is_newest
             && reply.action == Action::Do
             && before.direction() == Action::Do
             && self.workflow.definition.step(&reply.step.step).callback().is_none();
         let new = after.progress(&reply.step, Action::Do);
-        let has_failed = old.is_some_and(|old| old.state.is_failed());
-        if completes && has_failed && !new.is_some_and(is_completed) {
-            violated.push(format!("{}: a success completes a failed part", reply.step));
+        let is_open = old.is_some_and(|old| {
+            old.key_since.is_none_or(|since| since <= reply.attempt)
+                && matches!(
+                    old.state,
+                    StepState::Running { .. }
+                        | StepState::Waiting { .. }
+                        | StepState::Failed { .. }
+                )
+        });
+        if completes && is_open && !new.is_some_and(is_completed) {
+            violated.push(format!("{}: a success completes an open part", reply.step));
         }
         let has_outcome = old.is_some_and(|old| {
             matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })

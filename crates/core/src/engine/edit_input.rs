@@ -20,11 +20,12 @@ use crate::{
     },
 };
 
-/// Changes the input of the resubmitted parts, and of all parts that start from now on.
+/// Changes the input of these resubmitted parts, and of all parts that start from now on.
 pub(super) fn edit(
     executor: &mut CommandExecutor<'_, '_>,
     command: &Command,
     patch: &Value,
+    parts: &[Part],
 ) -> Result<(), RefusalReason> {
     if let Some(reason) = size_error("edit of the input", patch) {
         return Err(reason);
@@ -36,7 +37,10 @@ pub(super) fn edit(
         Err(ValueError::Invalid(reason)) => return Err(reason),
     };
     let mut input = input.into_owned();
-    json_patch::merge(&mut input, patch);
+    // An empty patch, which only asks for another key, would make an object of any other input.
+    if *patch != json!({}) {
+        json_patch::merge(&mut input, patch);
+    }
     if let Some(reason) = size_error("edited input", &input) {
         return Err(reason);
     }
@@ -57,7 +61,7 @@ pub(super) fn edit(
     let task = &mut executor.change.task;
     let direction = task.direction();
     task.input_edit_id = Some(id.clone());
-    for part in &executor.steps {
+    for part in parts {
         let Some(record) = task.part_record_mut(part) else { continue };
         if direction == Action::Undo {
             if let Some(undo) = &mut record.undo {

@@ -70,10 +70,12 @@ pub(crate) fn reply_of_earlier_key<'a>(
         // The call of a step with a callback only begins it.
         ReplyOutcome::Completed { .. } if begins_callback => (Ran::Maybe, None),
         ReplyOutcome::Completed { output, .. } => (Ran::Yes, Some(output)),
-        ReplyOutcome::Unknown { .. } => (Ran::Maybe, None),
+        _ if outcome.has_call_in_doubt() => (Ran::Maybe, None),
         // A second refusal says no more than the first, except of an agent of which one delivery alone calls.
         ReplyOutcome::Failed { may_have_run: true, .. } if is_exclusive(step) => (Ran::Maybe, None),
-        ReplyOutcome::Failed { .. } | ReplyOutcome::Deferred { .. } => (Ran::No, None),
+        ReplyOutcome::Failed { .. }
+        | ReplyOutcome::Deferred { .. }
+        | ReplyOutcome::Unknown { .. } => (Ran::No, None),
     };
     let may_continue = !matches!(outcome, ReplyOutcome::Completed { may_continue: false, .. });
     let (since, attempt, revision) = (key.since, *attempt, None);
@@ -227,26 +229,46 @@ pub(crate) fn record_late_effect(
 ) -> bool {
     let Some(record) = change.task.part_record_mut(part) else { return false };
     let is_news = record.learn_of_key_in_use(report.ran);
-    let completes = report.output.is_some_and(|output| complete_failed(change, part, output));
+    let beside = match record.forward.completed_by_hand {
+        Some(_) => ", and an operator completed it",
+        None => ", and so did, or may have, an earlier attempt with another idempotency key",
+    };
+    let completes = report.output.is_some_and(|output| complete_open(change, part, output));
     if !is_news && !completes {
         return false;
     }
     if report.may_continue {
         change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
-    judge(change, part, &format!("step {part} took effect, and an operator completed it"));
+    if is_news {
+        judge(change, part, &format!("step {part} took effect{beside}"));
+    } else {
+        advance(change);
+    }
     true
 }
 
-/// Completes a failed part that ran after all: later steps, or its undo, may read its output, and no operator can end it in another
-/// way. Returns whether it is completed.
-fn complete_failed(change: &mut TaskChange<'_>, part: &Part, output: &Value) -> bool {
-    let run = change.task.progress(part, Action::Do);
-    let number = run.filter(|run| run.state.is_failed()).and_then(|run| run.state.newest_attempt());
+/// Completes a part that ran after all and has failed or goes on with the same key: later steps, or its undo, may read its output,
+/// and no operator can end it in another way. Returns whether it is completed.
+fn complete_open(change: &mut TaskChange<'_>, part: &Part, output: &Value) -> bool {
+    let record = change.task.record(part);
+    let Some(record) = record.filter(|record| !record.undo_of_key_in_use_has_begun()) else {
+        return false;
+    };
+    let number = match &record.forward.state {
+        StepState::Running { attempt, .. } => Some(*attempt),
+        StepState::Waiting { attempt, .. } | StepState::Failed { attempt } => *attempt,
+        StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
+        | StepState::Completed { .. }
+        | StepState::Skipped { .. } => None,
+    };
     let Some(number) = number.filter(|_| size_error("output", output).is_none()) else {
         return false;
     };
     let attempt = AttemptId { step: part.clone(), action: Action::Do, number };
+    // The newest attempt may be calling.
+    outcome::block_undo_on_call(change, &attempt);
     outcome::complete(change, attempt, output, None);
     true
 }

@@ -166,8 +166,10 @@ fn alert(task: &Task, plan: &Plan) -> EventData {
     match task.direction() {
         Action::Undo => EventData::UndoFailed(details(graph::outstanding(plan, task))),
         Action::Do => {
-            let failed = task.part_spans().filter(|(_, record)| record.forward.state.is_failed());
-            EventData::TaskInError(details(failed.flat_map(|(run, _)| run.parts()).collect()))
+            let is_named =
+                |record: &StepRecord| record.forward.state.is_failed() || record.has_stray_effect();
+            let named = task.part_spans().filter(|(_, record)| is_named(record));
+            EventData::TaskInError(details(named.flat_map(|(run, _)| run.parts()).collect()))
         }
     }
 }

@@ -2,6 +2,7 @@
 //! operator and reason, and published as an event.
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::{
     engine::{
@@ -106,9 +107,13 @@ fn execute(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<
     executor.change.recompute_due = true;
     match &command.action {
         CommandAction::Resubmit { step, input, did_not_run } => {
-            step_commands::resubmit(executor, step.as_ref(), *did_not_run, input.is_some())?;
+            let calls_again =
+                step_commands::resubmit(executor, step.as_ref(), *did_not_run, input.is_some())?;
             if let Some(patch) = input {
-                edit_input::edit(executor, command, patch)?;
+                edit_input::edit(executor, command, patch, &executor.steps.clone())?;
+            } else if !calls_again.is_empty() {
+                // Their calls are effects of their own. An edit that changes nothing has another key.
+                edit_input::edit(executor, command, &json!({}), &calls_again)?;
             }
         }
         CommandAction::Skip { step, did_not_run } => {

@@ -40,6 +40,7 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
     let attempt =
         AttemptId { step: reply.step.clone(), action: reply.action, number: reply.attempt };
     let queued_at = reply.times.queued_at.or_else(|| sent_at(change, &attempt));
+    let may_have_run = reply.outcome.may_have_run();
     match &reply.outcome {
         ReplyOutcome::Completed { output, may_continue } => {
             if *may_continue {
@@ -50,21 +51,22 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                 None => complete_if_it_fits(change, attempt, output, None),
             }
         }
-        ReplyOutcome::Failed { reason, may_have_run, detail } => {
-            if *may_have_run {
+        ReplyOutcome::Failed { reason, detail, .. } => {
+            if may_have_run {
                 block_undo_on_call(change, &attempt);
             }
-            fail(change, attempt.clone(), reason, *may_have_run);
+            fail(change, attempt.clone(), reason, may_have_run);
             keep_detail(change, attempt, detail.as_ref());
         }
-        ReplyOutcome::Deferred { reason, retry_after_ms, may_have_run, certain, detail } => {
+        ReplyOutcome::Deferred { reason, retry_after_ms, certain, detail, .. } => {
             let pause = Duration::from_millis(*retry_after_ms);
-            if *may_have_run {
+            if may_have_run {
                 block_undo_on_call(change, &attempt);
             }
             let did_not_run =
-                *certain && !*may_have_run && agent_choice::may_change(change, &attempt);
-            let next = match did_not_run {
+                *certain && !may_have_run && agent_choice::may_change(change, &attempt);
+            // Past its time limit, it fails below.
+            let next = match did_not_run && !gives_up_before(change, &attempt, change.now()) {
                 true => agent_choice::move_on(change, &attempt),
                 false => None,
             };
@@ -80,7 +82,7 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
                     };
                     let certainty = match did_not_run {
                         true => Certainty::DidNotRun,
-                        false if *may_have_run => Certainty::MayHaveRun,
+                        false if may_have_run => Certainty::MayHaveRun,
                         false => Certainty::Unknown,
                     };
                     defer(change, attempt.clone(), reason, pause, certainty);
@@ -369,7 +371,10 @@ fn sent_at(
 
 /// Blocks the undo on the call of an attempt that ended with an unknown outcome: the call may still be in progress at
 /// the service. The undos of the part and of its predecessors wait until the call must have ended.
-fn block_undo_on_call(change: &mut TaskChange<'_>, AttemptId { step, action, .. }: &AttemptId) {
+pub(super) fn block_undo_on_call(
+    change: &mut TaskChange<'_>,
+    AttemptId { step, action, .. }: &AttemptId,
+) {
     // Another agent may still process a deferred attempt.
     let Some(
         StepState::Running { complete_by, .. }

@@ -1,8 +1,8 @@
 //! Decisions on replies: an agent's reply, and a callback.
 //!
-//! The scheduler ignores a duplicate, and a reply to an attempt that was superseded or abandoned. A late reply counts
-//! while its attempt is the newest: any reply until the attempt is abandoned, and a reply that it completed also
-//! while the step waits for the next attempt.
+//! The scheduler ignores a duplicate, and most replies to an attempt that was superseded or abandoned. A late reply counts
+//! until its attempt is abandoned. A reply that it completed counts until the undo of the step is requested, also while the
+//! next attempt with the same idempotency key waits or runs.
 
 use crate::{
     definition::plan::{CompiledStep, Plan},
@@ -22,7 +22,7 @@ use crate::{
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepState},
-        task::Task,
+        task::{ProcessState, Task},
     },
 };
 
@@ -39,6 +39,9 @@ pub(crate) fn reply_received<'a>(
     }
     if !awaits_event && is_late_reply_of_earlier_attempt(input.inputs.plan, input.task, reply) {
         return late_effect(input, step, &said_by(input.inputs.plan, reply));
+    }
+    if repeats_success(input.task, reply) {
+        return input.duplicate(step);
     }
     if may_have_started_next(input.task, reply) {
         return input.stale_and_own_next(step, *action);
@@ -73,7 +76,7 @@ pub(crate) fn reply_received<'a>(
         StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
             if *action == Action::Do
                 && !awaits_event
-                && may_be_news(input.task, progress, &said_by(input.inputs.plan, reply))
+                && may_be_news(input.task, step, &said_by(input.inputs.plan, reply))
                 && proves_effect(&reply.outcome, &progress.state) =>
         {
             late_effect(input, step, &said_by(input.inputs.plan, reply))
@@ -143,8 +146,7 @@ pub(crate) fn callback_received<'a>(
             PendingDecision::Change(change)
         }
         StepState::Failed { .. } | StepState::Skipped { .. }
-            if !heartbeat
-                && may_be_news(input.task, progress, &said_by_answer(answer, completes)) =>
+            if !heartbeat && may_be_news(input.task, step, &said_by_answer(answer, completes)) =>
         {
             late_effect(input, step, &said_by_answer(answer, completes))
         }
@@ -210,22 +212,27 @@ fn is_late_reply_of_earlier_attempt(plan: &Plan, task: &Task, reply: &StepReply)
         let completed_in_another_way = progress.completed_by_hand.is_some() && !awaits_callback;
         reply.action == Action::Do
             && (1..progress.state.attempt_count()).contains(&reply.attempt)
-            && may_be_news(task, progress, &said_by(plan, reply))
+            && may_be_news(task, &reply.step, &said_by(plan, reply))
             && (completed_in_another_way || !matches!(progress.state, StepState::Completed { .. }))
             && proves_effect(&reply.outcome, &StepState::Failed { attempt: Some(reply.attempt) })
     })
 }
 
-/// Whether an outcome shows that a step ran, or may have, which was recorded as one that did not. A second refusal of
-/// a failed step shows nothing new: an agent that receives a request again assumes that the first delivery may have
-/// made a call, and the reply to the first delivery was recorded.
+/// Whether an earlier attempt ran a part that has completed, perhaps by this reply.
+fn repeats_success(task: &Task, reply: &StepReply) -> bool {
+    let progress = task.progress(&reply.step, reply.action).map(|progress| &progress.state);
+    matches!(reply.outcome, ReplyOutcome::Completed { .. })
+        && reply.action == Action::Do
+        && matches!(progress, Some(StepState::Completed { attempt: Some(by) }) if reply.attempt < *by)
+}
+
+/// Whether an outcome shows that a step ran, or may have, which was recorded as one that did not. A second refusal of a failed
+/// step shows nothing new, unless it has a doubt about its own call: an agent that receives a request again assumes that the first
+/// delivery may have made a call, and the reply to the first delivery was recorded.
 fn proves_effect(outcome: &ReplyOutcome, state: &StepState) -> bool {
-    match outcome {
-        ReplyOutcome::Completed { .. } | ReplyOutcome::Unknown { .. } => true,
-        ReplyOutcome::Failed { .. } | ReplyOutcome::Deferred { .. } => {
-            outcome.may_have_run() && matches!(state, StepState::Waiting { .. })
-        }
-    }
+    let is_certain = matches!(outcome, ReplyOutcome::Completed { .. });
+    let may_be_suspicion = outcome.may_have_run() && matches!(state, StepState::Waiting { .. });
+    is_certain || outcome.has_call_in_doubt() || may_be_suspicion
 }
 
 /// What a reply says to a part that does not await it. The call of a step with a callback only begins it.
@@ -260,13 +267,21 @@ fn said_by_answer(answer: &CallbackOutcome, completes: Option<bool>) -> LateRepo
     }
 }
 
-/// Whether a report about the key in use may show what a part that does not await it does not know. An undo covers what may have
-/// run in any case.
-fn may_be_news(task: &Task, progress: &Progress, report: &LateReport<'_>) -> bool {
-    let has_ended = matches!(progress.state, StepState::Failed { .. } | StepState::Skipped { .. });
-    !progress.may_have_run
-        || progress.completed_by_hand.is_some()
-        || report.ran == Ran::Yes && has_ended && task.direction() == Action::Do
+/// Whether a report about the key in use may show what a part that does not await it does not know. A success completes the part,
+/// unless its undo was requested. A task that is Undone has undone what may have run.
+fn may_be_news(task: &Task, part: &Part, report: &LateReport<'_>) -> bool {
+    let Some(record) = task.record(part) else { return false };
+    let run = &record.forward;
+    let may_complete = match run.state {
+        StepState::Running { .. } | StepState::Waiting { .. } | StepState::Failed { .. } => {
+            !record.undo_of_key_in_use_has_begun() && task.process_state != ProcessState::Undone
+        }
+        StepState::Skipped { .. } => task.direction() == Action::Do,
+        StepState::AwaitingCallback { .. }
+        | StepState::RunningItems
+        | StepState::Completed { .. } => false,
+    };
+    !run.may_have_run || run.completed_by_hand.is_some() || report.ran == Ran::Yes && may_complete
 }
 
 /// Whether the reply defers a forward step of a task that is being undone.

@@ -24,20 +24,27 @@ use crate::{
     },
 };
 
+/// Returns the parts that are called again although no service recognises the repeated call: the operator states that they did not
+/// run.
 pub(super) fn resubmit(
     executor: &mut CommandExecutor<'_, '_>,
     only: Option<&Part>,
     did_not_run: bool,
     edited: bool,
-) -> Result<(), RefusalReason> {
+) -> Result<Vec<Part>, RefusalReason> {
     executor.check_is_open()?;
     let direction = executor.change.task.direction();
     let plan = executor.change.plan();
     // A wait is shortened only if the operator names it.
     let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
     let task = &executor.change.task;
+    // Only a child task itself can report that it is undone, so a statement about the whole task is none about it.
+    let is_excepted = |part: &Part| only.is_none() && plan.step(&part.step).runs_child();
     let settles = |part: &Part| {
-        did_not_run && !edited && task.record(part).is_some_and(StepRecord::has_stray_effect)
+        did_not_run
+            && !edited
+            && !is_excepted(part)
+            && task.record(part).is_some_and(StepRecord::has_stray_effect)
     };
     let is_eligible = |part: &Part, progress: &Progress| match progress.state {
         StepState::Failed { .. } => true,
@@ -74,12 +81,15 @@ pub(super) fn resubmit(
     if direction == Action::Undo && only.is_none() {
         executor.change.settle_effects_beside_completions();
     }
+    let mut calls_again = Vec::new();
     for step in &steps {
-        retry_part(executor, step, direction, did_not_run, edited)?;
+        if retry_part(executor, step, direction, did_not_run && !is_excepted(step), edited)? {
+            calls_again.push(step.clone());
+        }
     }
     executor.steps = steps;
     executor.reopen_task();
-    Ok(())
+    Ok(calls_again)
 }
 
 pub(super) fn skip(
@@ -216,13 +226,14 @@ fn awaiting_part(
     }
 }
 
+/// Prepares the next attempt at a part. Returns whether it repeats a call that the service does not recognise.
 fn retry_part(
     executor: &mut CommandExecutor<'_, '_>,
     step: &Part,
     action: Action,
     did_not_run: bool,
     edited: bool,
-) -> Result<(), RefusalReason> {
+) -> Result<bool, RefusalReason> {
     let definition = executor.change.plan().step(&step.step);
     let repeatable = definition.is_repeatable(action);
     let now = executor.change.now();
@@ -233,15 +244,15 @@ fn retry_part(
     if let Some(progress) = executor.change.task.progress(step, action).filter(|_| did_not_run) {
         check_call_is_over(step, progress, until, now)?;
     }
-    let Some(record) = executor.change.task.part_record_mut(step) else { return Ok(()) };
+    let Some(record) = executor.change.task.part_record_mut(step) else { return Ok(false) };
     if did_not_run && action == Action::Do {
         record.deny_earlier_keys();
     }
     let has_stray_effect = action == Action::Do && record.has_stray_effect();
-    let Some(progress) = record.progress_mut(action) else { return Ok(()) };
+    let Some(progress) = record.progress_mut(action) else { return Ok(false) };
     if matches!(progress.state, StepState::Completed { .. }) {
         // The statement was about the earlier keys.
-        return Ok(());
+        return Ok(false);
     }
     // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
     let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
@@ -250,7 +261,7 @@ fn retry_part(
     let may_have_run_at_agent_in_use = goes_on && (progress.second_delivery_may_act || !falls_back);
     progress.may_have_run &= !did_not_run || may_have_run_at_agent_in_use;
     if goes_on {
-        return Ok(());
+        return Ok(false);
     }
     // An edited request has another idempotency key, so the service does not recognise the first call by it.
     // Neither does the service of another agent than the one that ran it.
@@ -267,7 +278,7 @@ fn retry_part(
     if attempt.is_none() && progress.state.is_failed() && step.item.is_none() {
         // The step could not start. From now on it counts as never tried.
         executor.change.task.steps.remove(&step.step);
-        return Ok(());
+        return Ok(false);
     }
     progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
     progress.failure_count = 0;
@@ -275,7 +286,7 @@ fn retry_part(
     if did_not_run && action == Action::Do {
         record.deny_key_in_use(known);
     }
-    Ok(())
+    Ok(action == Action::Do && !repeatable && known > Ran::No)
 }
 
 /// What is known of the attempts before an operator ends the part, or states that they did not run.
@@ -328,7 +339,10 @@ fn check_run_is_over(
     }
     let undo = executor.change.task.progress(part, Action::Undo);
     let now = executor.change.now();
-    match run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now))) {
+    // Another delivery of a deferred undo may make a call.
+    let deferred = deferred_call_until(executor, part, Action::Undo).filter(|until| *until > now);
+    let in_progress = run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)));
+    match in_progress.max(deferred) {
         None => Ok(()),
         Some(until) => {
             Err(format!("a call of step {part} may be in progress until {until}: wait until then"))

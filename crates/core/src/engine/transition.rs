@@ -73,9 +73,9 @@
 //! or if a step ran beside its completion by an operator. Every end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
 //! a [reason](crate::engine::decision::IgnoreReason).
 //!
-//! A duplicate, and a reply to an attempt that was superseded or abandoned, are ignored. A late reply counts while
-//! its attempt is the newest: any reply until the attempt is abandoned, and a reply that it completed also while the
-//! step waits for the next attempt. The task is saved before anything is sent, so a process that crashes may lose the
+//! A duplicate, and most replies to an attempt that was superseded or abandoned, are ignored. A late reply counts until its
+//! attempt is abandoned. A reply that it completed counts until the undo of the step is requested, also while the next attempt
+//! with the same idempotency key waits or runs. The task is saved before anything is sent, so a process that crashes may lose the
 //! effects of a message. If an ignored message was delivered before, these effects are therefore sent again.
 
 use std::time::Duration;

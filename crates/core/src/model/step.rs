@@ -43,7 +43,7 @@ pub enum StepState {
     /// An attempt has begun: a request to an agent, the submission of a child task, or a subscription to an event.
     #[serde(rename = "r")]
     Running {
-        /// The number of the attempt. It grows with each request and fences replies.
+        /// The number of the attempt. It grows with each request and fences replies, except successes with the same idempotency key.
         #[serde(rename = "a")]
         attempt: u32,
         /// After this time no agent may act on this attempt.

@@ -108,6 +108,12 @@ impl StepRecord {
         }
     }
 
+    /// Whether the undo of the key in use was requested.
+    pub(crate) fn undo_of_key_in_use_has_begun(&self) -> bool {
+        let is_its = |undo: &Progress| undo.key_since.is_none();
+        self.undo.as_ref().is_some_and(is_its) || self.key_in_use_is_undone()
+    }
+
     /// Whether the key in use was undone before the undo that goes on now, or went last.
     pub(crate) fn key_in_use_is_undone(&self) -> bool {
         self.earlier.iter().any(|key| key.undone && self.forward.uses(key))

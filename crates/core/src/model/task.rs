@@ -330,12 +330,26 @@ impl Task {
         records.filter_map(move |(_, record)| record.in_progress(now))
     }
 
+    /// From when on a task that has ended is kept for its retention time. In Error, what has started goes on until complete-by.
+    #[must_use]
+    pub fn kept_from(&self) -> Timestamp {
+        let ended_at = self.ended_at.unwrap_or(self.complete_by);
+        match self.process_state {
+            ProcessState::Error => ended_at.max(self.complete_by),
+            ProcessState::Pending
+            | ProcessState::Processing
+            | ProcessState::Undoing
+            | ProcessState::Processed
+            | ProcessState::Undone => ended_at,
+        }
+    }
+
     /// Postpones the latest possible end of the task, if the task may end after it. The caller must then extend the
     /// retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
     /// and take `complete_within`. The supervisor checks a paused task again before the new time.
     pub(crate) fn extend_retention(&mut self, now: Timestamp, complete_within: Duration) {
         let end = match self.ended_at {
-            Some(ended_at) if self.process_state.has_stopped() => ended_at,
+            Some(_) if self.process_state.has_stopped() => self.kept_from(),
             Some(_) | None if self.paused_at.is_some() => {
                 self.complete_by.max(later(now, limits::PAUSED_CHECK_INTERVAL * 2))
             }

@@ -117,12 +117,19 @@ impl Oracle {
         let StepRequest { task_id, step: part, action, .. } = request;
         let at_once = step.each.as_ref()?.at_once;
         let own = CallAttempt { action: *action, attempt: request.attempt };
+        let task = self.tasks.get(task_id);
+        // Of an item that has completed, only a repeated call may be in progress.
+        let has_completed = |of: &Part| {
+            let progress = task.and_then(|task| task.progress(of, *action));
+            progress.is_some_and(|of| matches!(of.state, StepState::Completed { .. }))
+        };
         // A redelivery of an answered attempt does not count.
-        if !self.may_be_in_progress(request, part, &own) {
+        if !self.may_be_in_progress(request, part, &own) || has_completed(part) {
             return None;
         }
-        let step_accounts =
-            ledger.step_accounts(task_id, &part.step).filter(|(other, _)| *other != part);
+        let step_accounts = ledger
+            .step_accounts(task_id, &part.step)
+            .filter(|(other, _)| *other != part && !has_completed(other));
         let busy = |(other, account): &(&Part, &LedgerAccount)| {
             account
                 .in_progress
@@ -130,7 +137,6 @@ impl Oracle {
                 .any(|call| call.action == *action && self.may_be_in_progress(request, other, call))
         };
         let called = step_accounts.filter(busy).map(|(other, _)| other.clone());
-        let task = self.tasks.get(task_id);
         let awaiting_callback = task.into_iter().flat_map(|task| task.started_actions());
         let awaiting_callback = awaiting_callback.filter(|(other, of, progress)| {
             let is_awaiting = matches!(progress.state, StepState::AwaitingCallback { .. });

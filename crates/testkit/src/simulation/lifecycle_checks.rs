@@ -70,12 +70,15 @@ impl Oracle {
     }
 
     /// One save may contain several decisions: the end of a task, or the failure of a step, and the command, the request
-    /// of the parent or the failure that reopens it.
+    /// of the parent, the failure or the late success that reopens it.
     fn may_be_intermediate(&self, event: &LifecycleEvent) -> bool {
         let Some(task) = self.tasks.get(&event.subject) else { return false };
         match event.content {
             LifecycleEventContent::Submitted(_) | LifecycleEventContent::StepCompleted(_) => false,
-            LifecycleEventContent::StepFailed(_) => !task.commands.is_empty(),
+            LifecycleEventContent::StepFailed(_) => {
+                let completed = event.id.replace("/failed/", "/completed/");
+                !task.commands.is_empty() || self.occurrences.contains(&completed)
+            }
             LifecycleEventContent::Processed(_) | LifecycleEventContent::Undone(_) => {
                 !task.commands.is_empty() || task.parent.is_some()
             }

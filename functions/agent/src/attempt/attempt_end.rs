@@ -18,18 +18,24 @@ pub(super) enum AttemptEnd {
 }
 
 /// A permanent failure.
-pub(super) fn failed(reason: &str, may_have_run: bool, detail: Option<ErrorDetail>) -> AttemptEnd {
+pub(super) fn failed(
+    reason: &str,
+    may_have_run: bool,
+    call_in_doubt: bool,
+    detail: Option<ErrorDetail>,
+) -> AttemptEnd {
     let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
-    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run, detail })
+    AttemptEnd::Outcome(ReplyOutcome::Failed { reason, may_have_run, call_in_doubt, detail })
+}
+
+/// The failure of a call without an answer that must not be repeated.
+pub(super) fn failed_in_doubt(reason: &str, detail: Option<ErrorDetail>) -> AttemptEnd {
+    let reason = format!("outcome unknown, and the call must not be repeated: {reason}");
+    failed(&reason, true, true, detail)
 }
 
 /// The outcome of a call without an answer.
 pub(super) fn unknown(reason: &str, detail: Option<ErrorDetail>) -> AttemptEnd {
     let reason = limits::short_line(reason, limits::REASON_CHARS_MAX);
     AttemptEnd::Outcome(ReplyOutcome::Unknown { reason, detail })
-}
-
-/// The reason of a failure whose call must not be repeated.
-pub(super) fn unknown_outcome(reason: &str) -> String {
-    format!("outcome unknown, and the call must not be repeated: {reason}")
 }

@@ -113,8 +113,12 @@ async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
     assert_eq!(one.service.take_calls(), 3);
 
     let one = AgentInstance::new([down()], refused());
-    let refused =
-        ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run: false, detail: None };
+    let refused = ReplyOutcome::Failed {
+        reason: "HTTP 402".into(),
+        may_have_run: false,
+        call_in_doubt: false,
+        detail: None,
+    };
     assert_eq!(outcome(one.attempt(&one.request_once("t", 1)).await), refused);
 }
 

@@ -15,7 +15,12 @@ use steward_runtime::ports::Clock;
 use crate::harness::*;
 
 fn failed(may_have_run: bool) -> ReplyOutcome {
-    ReplyOutcome::Failed { reason: "HTTP 402".into(), may_have_run, detail: None }
+    ReplyOutcome::Failed {
+        reason: "HTTP 402".into(),
+        may_have_run,
+        call_in_doubt: false,
+        detail: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,16 +105,24 @@ async fn a_permanent_fault_fails_at_once_and_considers_earlier_calls() {
 /// Another delivery of the request, also one at the same time, may be on record as refused. A second refusal would be taken for a
 /// repeated one.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_an_own_call_without_an_answer_says_nothing_about_that_call() {
+async fn a_refusal_after_an_own_call_without_an_answer_has_a_doubt_about_that_call() {
+    let in_doubt = ReplyOutcome::Failed {
+        reason: "HTTP 402".to_owned(),
+        may_have_run: true,
+        call_in_doubt: true,
+        detail: None,
+    };
     let one = AgentInstance::new([broken()], refused());
-    let first = one.attempt(&one.request("t", 1)).await;
-    assert!(matches!(outcome(first), ReplyOutcome::Unknown { .. }));
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), in_doubt);
     let one = AgentInstance::new([broken()], refused());
-    let redelivered = one.attempt_redelivered(&one.request("t", 1)).await;
-    assert!(matches!(outcome(redelivered), ReplyOutcome::Unknown { .. }));
+    assert_eq!(outcome(one.attempt_redelivered(&one.request("t", 1)).await), in_doubt);
     let one = AgentInstance::new([broken()], refused());
     let sent_before = StepRequest { may_have_run: true, ..one.request("t", 1) };
-    assert!(matches!(outcome(one.attempt(&sent_before).await), ReplyOutcome::Unknown { .. }));
+    assert_eq!(outcome(one.attempt(&sent_before).await), in_doubt);
+    // A doubt about another delivery only.
+    let one = AgentInstance::new([], refused());
+    let redelivered = one.attempt_redelivered(&one.request("t", 1)).await;
+    assert_eq!(outcome(redelivered), failed(true));
 }
 
 /// The refusal of the first delivery may be on record, while the second died during a call that took effect.
@@ -258,8 +271,12 @@ async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_never_proves_that_the_step_did_not_run() {
     let one = AgentInstance::new([], conflict());
-    let failed =
-        ReplyOutcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true, detail: None };
+    let failed = ReplyOutcome::Failed {
+        reason: "HTTP 409".to_owned(),
+        may_have_run: true,
+        call_in_doubt: false,
+        detail: None,
+    };
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed);
     assert_eq!(one.service.take_calls(), 1, "an ordinary conflict fails at once");
     assert_eq!(outcome(one.attempt(&one.request_once("u", 1)).await), failed);

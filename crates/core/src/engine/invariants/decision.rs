@@ -229,9 +229,12 @@ impl<'a> Decision<'a> {
                     || now >= after.complete_by
                     || new_waits.all(|until| until > longest || is_sent(until)),
             ),
+            // By the clock of another instance, if nothing changes.
             (
                 "due soon if nothing runs or waits",
-                !is_active || self.is_busy() || due_by(later(now, timing.pickup_within)),
+                !is_active
+                    || self.is_busy()
+                    || due_by(later(now, timing.pickup_within + timing.clock_skew)),
             ),
             (
                 "a sweep leaves nothing past due",

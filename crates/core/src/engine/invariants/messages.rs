@@ -282,7 +282,7 @@ fn event_invariants(decision: &Decision<'_>, event: &OperatorEvent) -> [(&'stati
             is_left_to_undo(step, record)
                 || step.undo().is_some() && is_awaited(&record.forward.state)
         }
-        false => record.forward.state.is_failed(),
+        false => record.forward.state.is_failed() || record.has_stray_effect(),
     });
     let mut wanted: Vec<_> = wanted.flat_map(|(span, ..)| span.parts()).collect();
     let more = wanted.len().saturating_sub(limits::ALERT_STEPS_MAX);

@@ -168,7 +168,12 @@ impl Driven {
     fn fail(&mut self, part: &str) {
         self.reply(
             part,
-            ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None },
+            ReplyOutcome::Failed {
+                reason: "no".to_owned(),
+                may_have_run: false,
+                call_in_doubt: false,
+                detail: None,
+            },
         );
     }
 

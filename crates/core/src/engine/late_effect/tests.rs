@@ -142,12 +142,18 @@ fn deferred(certain: bool) -> ReplyOutcome {
         retry_after_ms: 10_000,
         may_have_run: false,
         certain,
+        call_in_doubt: false,
         detail: None,
     }
 }
 
 fn failed(may_have_run: bool) -> ReplyOutcome {
-    ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run, detail: None }
+    ReplyOutcome::Failed {
+        reason: "no".to_owned(),
+        may_have_run,
+        call_in_doubt: false,
+        detail: None,
+    }
 }
 
 fn completed() -> ReplyOutcome {
@@ -206,6 +212,7 @@ fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_ma
             retry_after_ms: 3_600_000,
             may_have_run: false,
             certain,
+            call_in_doubt: false,
             detail: None,
         }
     };

@@ -60,8 +60,12 @@ fn edits_that_together_exceed_the_document_limit_are_refused() {
     let mut documents = LoadedDocuments::from_iter(document);
     apply_event(&plan, &mut task, &mut documents, &Event::Wake);
     for (attempt, edit) in [(1, "first"), (2, "second")] {
-        let outcome =
-            ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None };
+        let outcome = ReplyOutcome::Failed {
+            reason: "no".to_owned(),
+            may_have_run: false,
+            call_in_doubt: false,
+            detail: None,
+        };
         let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
         let reply = StepReply {
             task_id,
@@ -158,8 +162,12 @@ fn an_edit_that_violates_the_schema_is_refused() {
     let (mut task, document) = accept(&submission, &plan, None, now, timing);
     let mut documents = LoadedDocuments::from_iter(document);
     apply_event(&plan, &mut task, &mut documents, &Event::Wake);
-    let outcome =
-        ReplyOutcome::Failed { reason: "no".to_owned(), may_have_run: false, detail: None };
+    let outcome = ReplyOutcome::Failed {
+        reason: "no".to_owned(),
+        may_have_run: false,
+        call_in_doubt: false,
+        detail: None,
+    };
     let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
     let reply = StepReply {
         task_id,

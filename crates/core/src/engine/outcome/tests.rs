@@ -105,6 +105,7 @@ fn what_the_service_said_is_stored_with_a_deferral_and_shortened() {
         retry_after_ms: 1_000,
         may_have_run: false,
         certain: false,
+        call_in_doubt: false,
         detail: ErrorDetail::of_body("busy ".repeat(200).as_bytes()),
     };
     let events = [(5, Event::Wake), (9, reply(outcome, AttemptTimes::default()))];
@@ -121,6 +122,7 @@ fn what_the_service_said_is_stored_with_the_failure_and_nowhere_else() {
     let failed = ReplyOutcome::Failed {
         reason: reason.clone(),
         may_have_run: false,
+        call_in_doubt: false,
         detail: detail.clone(),
     };
     for outcome in [failed, ReplyOutcome::Unknown { reason, detail }] {

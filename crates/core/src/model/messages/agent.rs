@@ -155,6 +155,10 @@ pub enum ReplyOutcome {
         /// Whether the step may have taken effect nevertheless, because another call of the attempt was interrupted.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_run: bool,
+        /// Whether a call of this very delivery has no certain outcome. Such a failure counts also if another delivery of the request
+        /// was refused before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        call_in_doubt: bool,
         /// What the service said in the body of its error, for operators.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<ErrorDetail>,
@@ -173,6 +177,10 @@ pub enum ReplyOutcome {
         /// reply to an `exclusive` request. The scheduler may move on to another agent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         certain: bool,
+        /// Whether a call of this very delivery has no certain outcome. Such a deferral counts also if another delivery of the request
+        /// was refused before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        call_in_doubt: bool,
         /// What the service said in the body of its last error, for operators.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<ErrorDetail>,
@@ -194,8 +202,19 @@ impl ReplyOutcome {
     pub fn may_have_run(&self) -> bool {
         match self {
             Self::Completed { .. } | Self::Unknown { .. } => true,
-            Self::Failed { may_have_run, .. } | Self::Deferred { may_have_run, .. } => {
-                *may_have_run
+            Self::Failed { may_have_run, call_in_doubt, .. }
+            | Self::Deferred { may_have_run, call_in_doubt, .. } => *may_have_run || *call_in_doubt,
+        }
+    }
+
+    /// Whether a call of the delivery that replies has no certain outcome.
+    #[must_use]
+    pub fn has_call_in_doubt(&self) -> bool {
+        match self {
+            Self::Completed { .. } => false,
+            Self::Unknown { .. } => true,
+            Self::Failed { call_in_doubt, .. } | Self::Deferred { call_in_doubt, .. } => {
+                *call_in_doubt
             }
         }
     }

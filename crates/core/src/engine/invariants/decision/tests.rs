@@ -361,7 +361,7 @@ fn each_invariant_of_the_task_can_be_violated() {
             Facts::new(json!({}), steps(json!({ "q": { "s": "w", "a": 0, "u": 60_000 } }))),
             "a wake is sent for each new wait",
         ),
-        (Facts::new(json!({}), json!({ "due": 10_001 })), "due soon if nothing runs or waits"),
+        (Facts::new(json!({}), json!({ "due": 12_001 })), "due soon if nothing runs or waits"),
         (
             Facts::new(json!({}), json!({ "due": -3_000 })).on(Event::Swept),
             "a sweep leaves nothing past due",

@@ -98,6 +98,7 @@ fn a_late_deferral_after_a_refusal_is_no_stray_effect() {
         retry_after_ms,
         may_have_run: true,
         certain: false,
+        call_in_doubt: false,
         detail,
     };
     run.reply(1, late);

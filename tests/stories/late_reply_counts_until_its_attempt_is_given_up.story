@@ -1,6 +1,6 @@
 # A reply after complete-by counts while its attempt is the newest. Before the supervisor has given
-# the attempt up, any reply counts. While the next attempt is pending, only a reply that it completed
-# counts.
+# the attempt up, any reply counts. While the next attempt is pending or runs, only a reply that it
+# completed counts.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 5s
@@ -33,5 +33,5 @@ sweep                        => reserve waiting until 91s (failures 1, may have 
                                 until 106s, reason kept); unlocked; due 121s; wake scheduler in 5s
 clock +5s
 wake                         => due 111s; request reserve #2 by 111s
-agent completes reserve #1   => ignored: StaleReply
-agent completes reserve #2   => Processed; reserve completed (output kept); no longer due
+agent completes reserve #1   => Processed; reserve completed (call may be in progress until 133s, output kept); no longer due
+agent completes reserve #2   => ignored: DuplicateReply
