@@ -194,7 +194,7 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
     };
     let (text, may_have_run) = match text.strip_suffix(", may have run") {
         Some(text) => (text, true),
-        None => (text, call_in_doubt),
+        None => (text, false),
     };
     let (text, certain) = match text.strip_suffix(", for certain") {
         Some(text) => (text, true),
@@ -247,10 +247,12 @@ fn reply(verb: &str, text: &str) -> Result<StepReply, String> {
     })
 }
 
-/// Parses a command: `resubmits charge with input {...}, it did not run`, `completes charge with {...}`, `undoes`.
+/// Parses a command: `resubmits charge with input {...}, it did not run`, `resubmits, it did not run`, `completes charge with {...}`,
+/// `undoes`.
 fn action(verb: &str, rest: &str) -> Result<CommandAction, String> {
-    let (rest, did_not_run) = match rest.strip_suffix(", it did not run") {
-        Some(rest) => (rest, true),
+    let verb = verb.trim_end_matches(',');
+    let (rest, did_not_run) = match rest.strip_suffix("it did not run") {
+        Some(rest) => (rest.trim_end_matches(", "), true),
         None => (rest, false),
     };
     let (rest, with) = match rest.strip_prefix("with ") {
