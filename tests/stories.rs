@@ -48,7 +48,8 @@
 //!
 //! # Events
 //!
-//! - `wake`, `sweep`, and `alert sent`, or `alert of 20s sent` for the alert of the end at that time.
+//! - `wake`, `sweep`, and `alert sent`, or `alert of 20s sent` for the alert of the end at that time. Before
+//!   a command, an alert counts as sent, except after `alert lost`.
 //! - Replies: `agent completes charge #1 with {...}`, `agent fails undo of charge #1 "gone"`,
 //!   `agent defers charge #1 for 10s "breaker open"`, `agent cuts charge #1 "too slow"` (unknown outcome). The first may
 //!   end in `, and an earlier call may continue`, the second and third in `, may have run`.

@@ -380,9 +380,10 @@ fn state_with_lost_effects(
     Some(lost)
 }
 
-/// Whether an effect is the alert of a task in Error.
-pub(super) fn is_alert(effect: &Effect) -> bool {
-    matches!(effect, Effect::Publish(event) if event.alerted_end().is_some())
+/// The end of the task in Error of which an effect is the alert.
+fn alerted_end(effect: &Effect) -> Option<Timestamp> {
+    let Effect::Publish(event) = effect else { return None };
+    event.alerted_end()
 }
 
 /// Records that effects are sent.
@@ -410,8 +411,8 @@ fn send(after: &mut ModelState, effects: &[Effect]) {
             }
         }
     }
-    if effects.iter().any(is_alert) {
-        after.alerted = true;
-        after.pending_confirmation = task.ended_at;
+    for ended_at in effects.iter().filter_map(alerted_end) {
+        after.alerted |= task.process_state == ProcessState::Error;
+        after.pending_confirmation = Some(ended_at);
     }
 }

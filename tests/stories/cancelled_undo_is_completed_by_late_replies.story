@@ -39,4 +39,4 @@ ann resubmits                => Processing; task by 3723s; reserve running (may 
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 183s
 ann cancels                  => Error; due 153s; alert "cancelled by ann: a test"; published: cancel
 agent completes charge #1    => charge completed (output kept)
-ann resubmits                => Processed; no longer due; published: resubmit
+ann resubmits                => Processed; published: resubmit

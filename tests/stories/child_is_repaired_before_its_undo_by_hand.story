@@ -10,6 +10,6 @@ ann resubmits => Processing; pack running (failures 0); due 60s; submit o-1:pack
 child o-1:pack at revision 9 of pack is Processed => pack completed (output kept); request ship #1 by 60s
 agent fails ship #1 "no" => Undoing because "step ship: no"; ship failed (failures 1, reason kept); submit o-1:pack to packing with null, undo
 child o-1:pack at revision 11 of pack is in Error "stuck", not undone => Error; pack completed; undo of pack failed (failures 1, may have run, reason kept); due 30s; alert: left to undo pack "undo of step pack: its child task is in Error: stuck"
-ann completes pack => Undone; pack undone (output kept); no longer due; published: complete pack
+ann completes pack           => Undone; pack undone (output kept); published: complete pack
 child o-1:pack at revision 9 of pack is Processed => ignored: StaleReply
 child o-1:pack at revision 11 of pack is in Error "stuck", not undone => ignored: DuplicateReply

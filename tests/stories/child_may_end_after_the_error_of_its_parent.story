@@ -8,7 +8,8 @@ wake                         => Processing; submit o-1:pack to packing with 1; r
 agent fails check #1 "no"    => Error; check failed (failures 1, reason kept);
                                 alert check "step check: no"
 child of pack is Undone "no boxes"
-                             => pack failed (failures 1, reason kept)
+                             => pack failed (failures 1, reason kept); alert check, pack "step pack: its child
+                                task was undone: no boxes; step check: no"
 ann resubmits with input {"n":2} because "another size"
                              => Processing; pack running (failures 0); check running (failures 0);
                                 input {"n":2} kept; due 60s; submit o-1:pack:c-1 to packing with 2;

@@ -8,4 +8,4 @@ wake                         => Processing; request charge #1 to visa by 20s
 agent defers charge #1 for 10s "breaker open", for certain => document step/charge/1/deferral; request charge #2 to backup by 20s
 agent fails charge #2 "HTTP 422" => Undone because "step charge: HTTP 422"; charge failed (failures 1, reason kept); no longer due
 agent completes charge #1 => Error; the undo is final; document step/charge/1/output; due 30s; alert: left to undo "step charge took effect after the task was undone"
-ann resubmits => Undone; no longer due; published: resubmit
+ann resubmits                => Undone; published: resubmit

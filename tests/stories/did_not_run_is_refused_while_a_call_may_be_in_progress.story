@@ -22,7 +22,9 @@ ann skips reserve, it did not run because "their ledger has no reservation"
                                 request charge #1 by 102s; published: skip reserve
 # A reply was delayed: the step did run.
 agent completes reserve #1 => Error; reserve skipped (may have run); due 72s; alert "step reserve took effect, and it was skipped"
-agent fails charge #1 "no" => Undoing because "step charge: no"; charge failed (failures 1, reason kept); request undo of reserve #1 by 102s
+agent fails charge #1 "no"   => Undoing because "step charge: no"; charge failed (failures 1, reason kept);
+                                request undo of reserve #1 by 102s; alert "step reserve took effect, and it was
+                                skipped"
 
 # The task is Processed by then.
 submit                       => Pending; due 62s

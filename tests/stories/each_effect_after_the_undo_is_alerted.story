@@ -12,4 +12,4 @@ agent fails mail #1 "HTTP 401"
 agent completes mail #1 => Error; the undo is final; mail completed (may have run, output kept); due 30s; alert: left to undo "step mail took effect after the task was undone"
 alert sent                   => no longer due
 agent completes post #1 => post completed (may have run, output kept); due 30s; alert: left to undo "step post took effect after the undo began; step mail took effect after the task was undone"
-ann resubmits                => Undone; no longer due; published: resubmit
+ann resubmits                => Undone; published: resubmit

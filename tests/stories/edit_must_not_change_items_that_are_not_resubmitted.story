@@ -14,4 +14,8 @@ ann resubmits pack[0] with input {"items":["a2","b2"]}
                              => refused: step pack: item pack[1] is failed, but the edited input
                                 changes it: an edit can only replace items that it resubmits and that have not run, at the
                                 same index
-ann resubmits with input {"items":["a2","b2"]} => Processing; pack[0] running (failures 0); pack[1] running (failures 0); input {"items":["a2","b2"]} kept; request pack[0] #2 by 20s with "a2" under key o-1/pack[0]/do/c-2; request pack[1] #2 by 20s with "b2" under key o-1/pack[1]/do/c-2; published: resubmit pack[0], pack[1] with edited input
+ann resubmits with input {"items":["a2","b2"]}
+                             => Processing; pack[0] running (failures 0); pack[1] running (failures 0); input
+                                {"items":["a2","b2"]} kept; due 20s; request pack[0] #2 by 20s with "a2" under
+                                key o-1/pack[0]/do/c-2; request pack[1] #2 by 20s with "b2" under key
+                                o-1/pack[1]/do/c-2; published: resubmit pack[0], pack[1] with edited input

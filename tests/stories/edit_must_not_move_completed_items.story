@@ -13,7 +13,7 @@ ann resubmits with input {"items":["b2","a","c"]}
                              => refused: step pack: item pack[0] is running, but the edited input
                                 changes it: an edit can only replace items that it resubmits and that have not run, at the
                                 same index
-agent completes pack[0] #1   => pack[0] completed (output kept)
+agent completes pack[0] #1   => pack[0] completed (output kept); no longer due
 ann resubmits with input {"items":["b2","a","c"]}
                              => refused: step pack: item pack[0] is completed, but the edited input
                                 changes it: an edit can only replace items that it resubmits and that have not run, at the
@@ -24,7 +24,11 @@ ann resubmits with input {"items":["a","b2"]}
 ann resubmits with input {"items":"none"}
                              => refused: step pack: `for_each.items` evaluates to a string, not to a
                                 list
-ann resubmits with input {"items":["a","b2","c2"]} => Processing; pack[1] running (failures 0); input {"items":["a","b2","c2"]} kept; request pack[1] #2 by 20s with "b2" under key o-1/pack[1]/do/c-5; request pack[2] #1 by 20s with "c2" under key o-1/pack[2]/do/c-5; published: resubmit pack[1] with edited input
+ann resubmits with input {"items":["a","b2","c2"]}
+                             => Processing; pack[1] running (failures 0); input {"items":["a","b2","c2"]} kept;
+                                due 20s; request pack[1] #2 by 20s with "b2" under key o-1/pack[1]/do/c-5;
+                                request pack[2] #1 by 20s with "c2" under key o-1/pack[2]/do/c-5; published:
+                                resubmit pack[1] with edited input
 agent completes pack[1] #2   => pack[1] completed (output kept)
 agent completes pack[2] #1   => Processed; pack completed, 3 items; pack[2] completed (output kept);
                                 no longer due

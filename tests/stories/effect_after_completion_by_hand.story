@@ -5,7 +5,8 @@ workflow within 10m
 submit => Pending; due 30s
 wake => Processing; request charge #1 by 60s
 agent fails charge #1 "422" => Error; charge failed (failures 1, reason kept); alert charge "step charge: 422"
-ann completes charge with {"charge":"till"} => Processed; charge completed (output kept); no longer due; published: complete charge
+ann completes charge with {"charge":"till"}
+                             => Processed; charge completed (output kept); published: complete charge
 agent completes charge #1 with {"charge":"ch-1"} => Error; due 30s; alert charge "step charge took effect, and an operator completed it: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
 agent completes charge #1 with {"charge":"ch-1"} => ignored: DuplicateReply
 ann undoes => Undoing because "requested by ann: a test"; due 60s; request undo of charge #1 by 60s with "till"; published: undo

@@ -11,4 +11,7 @@ ann resubmits charge with input {"n":5} => Processing; charge running (failures 
 agent completes charge #2    => charge completed (output kept); request ship #1 by 60s under key o-1/ship/do/c-1
 agent completes charge #1 => Error; document step/charge/1/output; due 30s; alert charge "step charge: attempt 1 ran with the input before its edit too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
 agent completes charge #1 (redelivered) => ignored: StaleReply; again alert charge "step charge: attempt 1 ran with the input before its edit too: `undo` the task, or revert one effect at its service and `resubmit --did-not-run`"
-agent fails ship #1 "no" => Undoing because "step ship: no"; ship failed (failures 1, reason kept); request undo of charge #1 by 60s with 10
+agent fails ship #1 "no"     => Undoing because "step ship: no"; ship failed (failures 1, reason kept); request
+                                undo of charge #1 by 60s with 10; alert charge "step charge: attempt 1 ran with
+                                the input before its edit too: `undo` the task, or revert one effect at its
+                                service and `resubmit --did-not-run`"

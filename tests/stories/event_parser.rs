@@ -37,6 +37,8 @@ pub(super) enum StoryEvent {
     AlertSent {
         ended_at: Option<SignedDuration>,
     },
+    /// The sender of the alert dies before it is sent. Otherwise it is recorded as sent before the next command.
+    AlertLost,
     ClockAdvanced(SignedDuration),
 }
 
@@ -61,6 +63,7 @@ pub(super) fn parse_event(line: &str) -> Result<StoryEvent, String> {
         ["repeat", "command"] => return Ok(StoryEvent::CommandRepeated { redelivered }),
         ["wake"] => Event::Wake,
         ["sweep"] => Event::Swept,
+        ["alert", "lost"] => return Ok(StoryEvent::AlertLost),
         ["alert", "sent"] => return Ok(StoryEvent::AlertSent { ended_at: None }),
         ["alert", "of", at, "sent"] => {
             return Ok(StoryEvent::AlertSent { ended_at: Some(duration(at)?) });

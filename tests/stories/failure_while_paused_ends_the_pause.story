@@ -9,7 +9,8 @@ agent fails reserve #1 "no stock"
                              => Error; no longer paused; reserve failed (failures 1, reason kept);
                                 due 30s; alert reserve "step reserve: no stock"
 clock +1s
-ann resubmits => Processing; task by 601s; reserve running (failures 0); due 60s; request reserve #2 by 61s; published: resubmit reserve
+ann resubmits                => Processing; task by 601s; reserve running (failures 0); request reserve #2 by
+                                61s; published: resubmit reserve
 agent completes reserve #2 => reserve completed (output kept)
 
 # A branch whose pause goes on in Error is woken.

@@ -13,5 +13,5 @@ agent fails reserve #1 "sold out"
                                 reserve: sold out"
 clock +62s
 sweep                        => Undoing because "step charge: `give_up_after` is over"; task by 3662s; charge
-                                failed; due 92s; wake scheduler
+                                failed; due 92s; alert reserve "step reserve: sold out"; wake scheduler
 wake                         => Undone; no longer due

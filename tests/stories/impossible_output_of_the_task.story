@@ -9,8 +9,8 @@ agent completes ship #1      => Error; ship completed (output kept);
 ann skips ship because "it is done"
                              => refused: step ship is completed
 ann resubmits with input {"to":{"name":"Ada"}} because "a typo"
-                             => Processed; input {"to":{"name":"Ada"}} kept; returns "Ada";
-                                no longer due; published: resubmit with edited input
+                             => Processed; input {"to":{"name":"Ada"}} kept; returns "Ada"; published: resubmit
+                                with edited input
 
 submit with {"to":"Ada"}     => Pending; due 30s
 wake                         => Processing; request ship #1 by 60s

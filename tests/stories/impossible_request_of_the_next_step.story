@@ -28,8 +28,8 @@ agent completes reserve #2 with {}
                                 reason kept); due 72s; alert charge "step charge: expression
                                 `steps.reserve.output.path`: there is no `path`"
 ann completes charge because "paid in cash"
-                             => Processing; task by 642s; charge completed (output kept); due 600s;
-                                published: complete charge
+                             => Processing; task by 642s; charge completed (output kept); published: complete
+                                charge
 agent completes invoice #1   => Processed; invoice completed (output kept); no longer due
 
 # The operator skips or completes the previous step.
@@ -85,9 +85,9 @@ wake                         => Processing; request reserve #1 by 107s; request 
 agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept); due 117s; alert
                                 reserve "step reserve: no stock"
-ann skips reserve            => reserve skipped; charge failed (failures 1, reason kept);
-                                alert charge "step charge: expression `steps.reserve.output.path`:
-                                there is no `path`"; published: skip reserve
+ann skips reserve            => reserve skipped; charge failed (failures 1, reason kept); due 117s; alert charge
+                                "step charge: expression `steps.reserve.output.path`: there is no `path`";
+                                published: skip reserve
 
 submit with {"address":"Oslo"}
                              => Pending; due 107s

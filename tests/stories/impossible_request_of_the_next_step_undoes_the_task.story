@@ -105,11 +105,10 @@ wake                         => Processing; request reserve #1 by 220s with "tea
 ann cancels                  => Error; due 230s; alert "cancelled by ann: a test"; published: cancel
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 260s (reason kept)
-ann skips reserve            => Undoing because "step charge: expression
-                                `steps.reserve.output.path`: there is no `path`"; task by 842s;
-                                reserve skipped (may have run, call may be in progress until 242s); charge
-                                failed (failures 1, reason kept); published: skip reserve; wake
-                                scheduler; wake scheduler in 42s
+ann skips reserve            => Undoing because "step charge: expression `steps.reserve.output.path`: there is
+                                no `path`"; task by 842s; reserve skipped (may have run, call may be in progress
+                                until 242s); charge failed (failures 1, reason kept); due 230s; published: skip
+                                reserve; wake scheduler; wake scheduler in 42s
 clock +42s
 wake                         => request undo of reserve #1 by 302s
 
@@ -119,11 +118,10 @@ ann cancels                  => Error; due 272s; alert "cancelled by ann: a test
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 302s (reason kept)
 ann completes reserve with {}
-                             => Undoing because "step charge: expression
-                                `steps.reserve.output.path`: there is no `path`"; task by 884s;
-                                reserve completed (call may be in progress until 284s, output kept); charge
-                                failed (failures 1, reason kept); published: complete reserve; wake
-                                scheduler; wake scheduler in 42s
+                             => Undoing because "step charge: expression `steps.reserve.output.path`: there is
+                                no `path`"; task by 884s; reserve completed (call may be in progress until 284s,
+                                output kept); charge failed (failures 1, reason kept); due 272s; published:
+                                complete reserve; wake scheduler; wake scheduler in 42s
 clock +42s
 wake                         => request undo of reserve #1 by 344s
 agent completes undo of reserve #2

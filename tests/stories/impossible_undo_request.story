@@ -34,8 +34,7 @@ agent completes undo of reserve #2
                                 alert: left to undo check "undo of step check: expression
                                 `steps.check.output.path`: there is no `path`"
 ann completes check because "done on the phone"
-                             => Undone; check undone (output kept); no longer due;
-                                published: complete check
+                             => Undone; check undone (output kept); published: complete check
 
 # The supervisor wakes the scheduler.
 submit with {}               => Pending; due 22s

@@ -13,4 +13,4 @@ agent fails mail #1 "HTTP 401"
                              => Undone; mail failed (failures 1, reason kept); no longer due
 agent completes mail #1 => Error; the undo is final; mail completed (may have run, output kept); due 30s; alert: left to undo "step mail took effect after the task was undone"
 agent completes pay #1 => pay completed (may have run, output kept); alert: left to undo "step pay took effect after the undo began; step mail took effect after the task was undone"
-ann resubmits                => Undone; no longer due; published: resubmit
+ann resubmits                => Undone; published: resubmit

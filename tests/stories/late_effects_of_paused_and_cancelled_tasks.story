@@ -32,7 +32,8 @@ agent fails mail #1 "no"     => Undoing because "step mail: no"; mail failed (fa
 ann cancels                  => Error; alert: left to undo check "cancelled by ann: a test"; published: cancel
 agent completes pay #1       => pay completed (output kept)
 ann skips check              => refused: the undo of step check cannot begin: the point of no return runs or has run
-ann resubmits                => alert mail "not undone, past the point of no return pay: step mail: no"; published: resubmit
+ann resubmits                => due 30s; alert mail "not undone, past the point of no return pay: step mail:
+                                no"; published: resubmit
 submit => Pending; due 30s
 wake                         => Processing; request check #1 by 60s
 agent completes check #1     => check completed (output kept); request pay #1 by 60s; request mail #1 by 60s

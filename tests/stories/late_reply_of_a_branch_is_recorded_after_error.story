@@ -19,12 +19,13 @@ agent completes reserve #1   => reserve completed (output kept)
 clock +11s
 agent completes notify #1    => notify completed (output kept)
 agent fails label #1 "no paper"
-                             => label failed (failures 1, reason kept)
+                             => label failed (failures 1, reason kept); due 51s; alert invoice, label "step
+                                label: no paper; step invoice: no address"
 agent completes label #1     => label completed (may have run, output kept)
 
 # That alert was lost. The next alert names all failed steps, and the first reason. The label is none of them any more.
 clock +21s
-sweep => due 60s; alert invoice "step invoice: no address"
-alert sent => nothing
+sweep                        => ignored: NotDue
+alert sent                   => due 60s
 agent completes wrap #1 => wrap completed (output kept); no longer due
 wake => ignored: NothingReady

@@ -14,4 +14,4 @@ agent fails pay #1 "HTTP 401"
 agent completes pay #1 => Error; the undo is final; pay completed (may have run, output kept); alert: left to undo check "step pay took effect after the undo began"
 agent completes undo of check #1
                              => check undone (output kept)
-ann resubmits                => Undone; no longer due; published: resubmit
+ann resubmits                => Undone; published: resubmit

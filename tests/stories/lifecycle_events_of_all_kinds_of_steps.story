@@ -32,6 +32,5 @@ wake (redelivered)           => ignored: NothingReady; again request ship #1 by 
 agent fails ship #1 "no"     => Error; ship failed (failures 1, reason kept); alert ship "step ship: no";
                                 event: error; event: ship #1 failed
 ann completes ship with 1 because "by hand"
-                             => Processed; task by 610s; ship completed (output kept); no longer due;
-                                event: processed; event: ship #2 completed by an operator;
-                                published: complete ship
+                             => Processed; task by 610s; ship completed (output kept); event: processed; event:
+                                ship #2 completed by an operator; published: complete ship

@@ -29,8 +29,7 @@ ann cancels                  => Error; due 32s; notification to shop: error "can
                                 alert "cancelled by ann: a test"; published: cancel
 clock +1s
 agent completes charge #1    => charge completed (output kept)
-ann resubmits                => Processed; task by 603s; no longer due; notification to shop: processed;
-                                published: resubmit
+ann resubmits                => Processed; task by 603s; notification to shop: processed; published: resubmit
 
 # The same during the undo.
 submit                       => Pending; due 33s
@@ -47,4 +46,4 @@ ann cancels                  => Error; due 34s;
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 ann undoes                   => refused: the undo of the task failed: resubmit to continue it
-ann resubmits                => Undone; task by 604s; no longer due; published: resubmit
+ann resubmits                => Undone; task by 604s; published: resubmit

@@ -20,7 +20,11 @@ agent completes reserve #1 with {"id":"r-1"}
 agent completes reserve #2 with {"id":"r-1"}
                              => ignored: DuplicateReply
 agent fails charge #1 "card declined"
-                             => charge failed (failures 1, reason kept)
+                             => charge failed (failures 1, reason kept); notification to shop: error "step
+                                charge: card declined; step reserve took effect, and an operator completed it";
+                                alert charge, reserve "step charge: card declined; step reserve took effect, and
+                                an operator completed it: `undo` the task, or revert one effect at its service
+                                and `resubmit --did-not-run`"
 alert sent                   => no longer due
 ann completes with {"id":"ch-7"} because "paid in cash"
                              => Processed; task by 622s; charge completed (output kept);

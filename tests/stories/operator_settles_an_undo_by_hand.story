@@ -83,8 +83,7 @@ clock +1s
 agent fails undo of check #1 "gone"
                              => Error; undo of check failed (failures 1, reason kept); due 157s;
                                 alert: left to undo check "undo of step check: gone"
-ann completes                => Undone; task by 3727s; check undone (output kept); no longer due;
-                                published: complete check
+ann completes                => Undone; task by 3727s; check undone (output kept); published: complete check
 
 submit                       => Pending; due 157s
 wake                         => Processing; request check #1 by 187s
@@ -115,4 +114,4 @@ ann skips check              => undo of check skipped; published: skip check
 agent fails undo of reserve #1 "gone"
                              => Error; undo of reserve failed (failures 1, reason kept); due 199s;
                                 alert: left to undo reserve "undo of step reserve: gone"
-ann skips                    => Undone; undo of reserve skipped; no longer due; published: skip reserve
+ann skips                    => Undone; undo of reserve skipped; published: skip reserve

@@ -21,8 +21,8 @@ ann completes pick[7] with 1 because "a typo"
 ann completes ship[0] with 1 because "a typo"
                              => refused: step ship has no items
 ann resubmits pick because "there is more"
-                             => Processing; pick[0] running (failures 0); due 60s;
-                                request pick[0] #2 by 60s with "tea"; published: resubmit pick[0]
+                             => Processing; pick[0] running (failures 0); request pick[0] #2 by 60s with "tea";
+                                published: resubmit pick[0]
 agent completes pick[0] #2 with "T"
                              => pick[0] completed (output kept)
 ann skips pick[2] because "not wanted"

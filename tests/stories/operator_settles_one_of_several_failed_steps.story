@@ -11,7 +11,8 @@ agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept); due 31s;
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
-                             => invoice failed (failures 1, reason kept)
+                             => invoice failed (failures 1, reason kept); alert invoice, reserve "step invoice:
+                                no address; step reserve: no stock"
 ann skips                    => refused: several steps failed: name one of invoice, reserve
 ann completes with {"id":7}  => refused: several steps failed: name one of invoice, reserve
 ann skips reserve => task by 601s; reserve skipped; published: skip reserve
@@ -24,7 +25,8 @@ agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept);
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
-                             => invoice failed (failures 1, reason kept)
+                             => invoice failed (failures 1, reason kept); alert invoice, reserve "step invoice:
+                                no address; step reserve: no stock"
 ann completes reserve        => reserve completed (output kept); published: complete reserve
 ann resubmits invoice        => Processing; invoice running (failures 0); due 61s;
                                 request invoice #2 by 61s; published: resubmit invoice
@@ -37,6 +39,9 @@ agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept);
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
-                             => invoice failed (failures 1, reason kept)
-ann resubmits reserve => reserve running (failures 0); request reserve #2 by 61s; published: resubmit reserve
-ann resubmits => Processing; invoice running (failures 0); due 61s; request invoice #2 by 61s; published: resubmit invoice
+                             => invoice failed (failures 1, reason kept); alert invoice, reserve "step invoice:
+                                no address; step reserve: no stock"
+ann resubmits reserve        => reserve running (failures 0); due 61s; request reserve #2 by 61s; published:
+                                resubmit reserve
+ann resubmits                => Processing; invoice running (failures 0); request invoice #2 by 61s; published:
+                                resubmit invoice

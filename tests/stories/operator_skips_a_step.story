@@ -29,7 +29,8 @@ ann skips reserve            => reserve skipped; due 82s; request charge #1 by 8
 agent completes reserve #1   => Error; due 52s; alert "step reserve took effect, and it was skipped"
 agent completes reserve #1   => ignored: DuplicateReply
 agent fails charge #1 "card declined"
-                             => charge failed (failures 1, reason kept)
+                             => charge failed (failures 1, reason kept); alert charge "step charge: card
+                                declined; step reserve took effect, and it was skipped"
 alert sent                   => no longer due
 ann undoes                   => Undoing because "requested by ann: a test"; task by 642s; due 72s;
                                 published: undo; wake scheduler in 20s
@@ -51,8 +52,7 @@ ann skips reserve, it did not run because "their log is empty"
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 114s; alert
                                 charge "step charge: card declined"
-ann undoes                   => Undone because "requested by ann: a test"; task by 684s; no longer
-                                due; published: undo
+ann undoes                   => Undone because "requested by ann: a test"; task by 684s; published: undo
 
 # The last step.
 submit                       => Pending; due 104s
@@ -63,4 +63,4 @@ agent completes charge #1    => charge completed (output kept); request notify #
 agent fails notify #1 "no address"
                              => Error; notify failed (failures 1, reason kept); due 114s; alert
                                 notify "step notify: no address"
-ann skips notify             => Processed; notify skipped; no longer due; published: skip notify
+ann skips notify             => Processed; notify skipped; published: skip notify

@@ -14,8 +14,7 @@ wake                         => Processing; request reserve #1 by 60s
 agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept);
                                 alert reserve "step reserve: no stock"
-ann undoes                   => Undone because "requested by ann: a test"; no longer due; published:
-                                undo
+ann undoes                   => Undone because "requested by ann: a test"; published: undo
 
 submit                       => Pending; due 30s
 wake                         => Processing; request reserve #1 by 60s

@@ -28,13 +28,15 @@ agent fails undo of reserve #1 "gone"
 agent completes undo of invoice #1
                              => invoice undone (output kept)
 agent fails undo of label #1 "gone too"
-                             => undo of label failed (failures 1, reason kept)
+                             => undo of label failed (failures 1, reason kept); notification to shop: error
+                                "step label: gone too; undo of step reserve: gone"; alert: left to undo check,
+                                reserve, label "step label: gone too; undo of step reserve: gone"
 agent fails undo of label #1 "gone too"
                              => ignored: DuplicateReply
 clock +32s
-sweep                        => due 63s; notification to shop: error "undo of step reserve: gone";
-                                alert: left to undo check, reserve, label "undo of step reserve:
-                                gone"
+sweep                        => due 63s; notification to shop: error "step label: gone too; undo of step
+                                reserve: gone"; alert: left to undo check, reserve, label "step label: gone too;
+                                undo of step reserve: gone"
 alert sent                   => no longer due
 # A resubmit of one undo does not affect the other.
 ann resubmits reserve => task by 633s; undo of reserve running (failures 0); due 93s; request undo of reserve #2 by 93s; published: resubmit reserve

@@ -17,5 +17,5 @@ wake                         => Processing; request box #1 by 60s
 agent fails box #1 "no boxes"
                              => Error; box failed (failures 1, reason kept); alert box "step box: no
                                 boxes"; report to pack of p-1: in Error "step box: no boxes"
-ann undoes                   => Undone because "requested by ann: a test"; no longer due; published:
-                                undo; report to pack of p-1: Undone "requested by ann: a test"
+ann undoes                   => Undone because "requested by ann: a test"; published: undo; report to pack of
+                                p-1: Undone "requested by ann: a test"

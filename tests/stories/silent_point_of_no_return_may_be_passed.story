@@ -11,5 +11,4 @@ sweep                        => Error; ship failed (failures 1, may have run, ca
                                 42s, reason kept); due 52s; alert ship "not undone, past the point
                                 of no return ship: step ship: no reply by complete-by, attempt 1"
 ann completes with {"parcel":7} because "the parcel is on its way"
-                             => Processed; task by 622s; ship completed (output kept);
-                                no longer due; published: complete ship
+                             => Processed; task by 622s; ship completed (output kept); published: complete ship

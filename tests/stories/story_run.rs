@@ -50,6 +50,8 @@ pub(super) struct StoryRun<'a, F> {
     observer: F,
     /// The newest command, and the number of commands so far.
     command: Option<(Command, u32)>,
+    /// Whether the sender of the newest alert died before it was sent, and a command follows.
+    alert_is_lost: bool,
     /// The invariants that the last line violated.
     pub(super) violated: Vec<String>,
 }
@@ -64,8 +66,18 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             documents: LoadedDocuments::new(),
             now: Timestamp::UNIX_EPOCH,
             command: None,
+            alert_is_lost: false,
             violated: Vec::new(),
         }
+    }
+
+    /// Records that the alert was published, as its sender does at once, unless the story says that it died.
+    fn confirm_alert(&mut self) -> Result<(), String> {
+        let pending = self.task.as_ref().filter(|task| task.is_alert_due && !self.alert_is_lost);
+        if let Some(ended_at) = pending.and_then(|task| task.ended_at) {
+            self.decide(&Event::AlertPublished { ended_at }, false)?;
+        }
+        Ok(())
     }
 
     /// Runs one line, and returns the decision as text.
@@ -83,7 +95,13 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
                 let event = Event::AlertPublished { ended_at: ended_at.unwrap_or(self.now) };
                 self.decide(&event, false)
             }
+            StoryEvent::AlertLost => {
+                self.alert_is_lost = true;
+                Ok(String::new())
+            }
             StoryEvent::Commanded { by, why, action, redelivered } => {
+                self.confirm_alert()?;
+                self.alert_is_lost = false;
                 let command = self.command(by, why, action)?;
                 self.decide(&Event::CommandReceived(received(command)), redelivered)
             }

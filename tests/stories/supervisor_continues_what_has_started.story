@@ -20,7 +20,8 @@ agent completes undo of charge #1 => Undone; charge undone (output kept); no lon
 submit => Pending; due 335s
 wake => Processing; request mail #1 by 365s; request charge #1 by 365s
 agent fails mail #1 "no such address" => Error; mail failed (failures 1, reason kept); alert mail "step mail: no such address"
-agent fails charge #1 "no" => Undone because "step charge: no"; charge failed (failures 1, reason kept); no longer due
+agent fails charge #1 "no"   => Undone because "step charge: no"; charge failed (failures 1, reason kept); no
+                                longer due; alert mail "step mail: no such address"
 
 submit => Pending; due 335s
 wake => Processing; request mail #1 by 365s; request charge #1 by 365s

@@ -17,7 +17,7 @@ agent fails invoice #1 "no address"
                                 alert invoice "not undone, past the point of no return ship: step
                                 invoice: no address"
 ann undoes                   => refused: the task is past its point of no return, step ship
-alert sent                   => no longer due
+alert sent                   => ignored: NotDue
 clock +1s
 ann resubmits invoice        => Processing; task by 602s; invoice running (failures 0); due 62s;
                                 request invoice #2 by 62s; published: resubmit invoice

@@ -15,7 +15,8 @@ wake => charge running (may have run, call may be in progress until 122s); reque
 agent cuts charge #2 "the call was cut" => charge waiting until 30s (failures 1, call may be in progress until 132s, reason kept); wake scheduler in 20s
 clock +30s
 wake => request charge #3 by 100s
-agent fails charge #3 "no" => Undoing because "step charge: no"; task by 732s; charge failed (failures 2, reason kept); wake scheduler in 92s
+agent fails charge #3 "no"   => Undoing because "step charge: no"; task by 732s; charge failed (failures 2,
+                                reason kept); alert mail "step mail: no such address"; wake scheduler in 92s
 
 submit => Pending; due 70s
 wake => Processing; request reserve #1 by 100s

@@ -16,4 +16,4 @@ agent completes pay #1 (redelivered)
                              => ignored: DuplicateReply; again alert: left to undo "step pay took effect
                                 after the task was undone"
 ann undoes                   => refused: the undo of the task failed: resubmit to continue it
-ann resubmits                => Undone; no longer due; published: resubmit
+ann resubmits                => Undone; published: resubmit

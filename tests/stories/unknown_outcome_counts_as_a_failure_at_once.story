@@ -52,7 +52,8 @@ wake                         => Processing; request reserve #1 by 106s; request 
 agent fails notify #1 "no address" => Error; notify failed (failures 1, reason kept); alert notify "step notify: no address"
 agent cuts ship #1 "the call was cut" => ship waiting until 88s (failures 1, may have run, call may be in progress until 128s, reason kept); wake scheduler in 2s
 agent completes reserve #1   => reserve completed (output kept)
-ann undoes => Undoing because "requested by ann: a test"; task by 728s; ship failed; request undo of reserve #1 by 106s; published: undo; wake scheduler in 42s
+ann undoes                   => Undoing because "requested by ann: a test"; task by 728s; ship failed; due 106s;
+                                request undo of reserve #1 by 106s; published: undo; wake scheduler in 42s
 ann cancels                  => Error; due 116s; alert: left to undo reserve "cancelled by ann: a
                                 test"; published: cancel
 agent cuts undo of reserve #1 "the call was cut"

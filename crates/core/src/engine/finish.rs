@@ -11,7 +11,7 @@ use crate::{
         decision::Transition,
         effect::Effect,
         lifecycle,
-        notify::end_of_task_effects,
+        notify::{end_of_task_effects, pending_alert},
         placement::place_documents,
         task_change::{TaskChange, Wakes, pause_until},
     },
@@ -29,8 +29,8 @@ pub(crate) fn finish(
     requests: Vec<Effect>,
 ) -> Transition {
     let now = change.now();
-    let has_stopped = change.task.process_state.has_stopped();
-    let ended = has_stopped && (!before.process_state.has_stopped() || change.reports_end_again);
+    let ends = change.task.process_state.has_stopped() && !before.process_state.has_stopped();
+    let ended = ends || change.ends_again();
     if ended {
         change.task.ended_at = Some(now);
         change.task.is_alert_due = change.task.process_state == ProcessState::Error;
@@ -58,6 +58,10 @@ pub(crate) fn finish(
         effects.extend(end_of_task_effects(change.sources(), before.revision.saturating_add(1)));
     }
     let plan = change.plan();
+    if change.task.process_state != ProcessState::Error {
+        // Its sender may have died before it was sent.
+        effects.extend(pending_alert(before, plan));
+    }
     let TaskChange { mut task, documents, ended_during_call, notifications, wakes, .. } = *change;
     let (for_agent, documents): (Vec<_>, _) = documents.into_iter().partition(|document| {
         ended_during_call.is_some() && document.key.attempt() == ended_during_call.as_ref()

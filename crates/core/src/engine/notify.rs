@@ -49,8 +49,7 @@ pub(crate) fn end_of_task_effects(sources: ValueSources<'_>, revision: u64) -> V
             output: task_output(sources).unwrap_or_default(),
         },
     });
-    let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
-    let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, plan)));
+    let alert = pending_alert(task, plan);
     let lifecycle = lifecycle::end_event(plan, task);
     notice.chain(alert).chain(lifecycle).chain(parent_notification(sources, revision)).collect()
 }
@@ -150,6 +149,13 @@ fn alert_reason(task: &Task, plan: &Plan) -> String {
             format!("{error}: {by_statement}")
         }
     }
+}
+
+/// The alert of a task in Error that is not recorded as sent.
+pub(crate) fn pending_alert(task: &Task, plan: &Plan) -> Option<Effect> {
+    let ended_at = task.ended_at.filter(|_| task.is_alert_due)?;
+    let event = BusEvent::new(task.task_id.as_str(), ended_at, alert(task, plan));
+    Some(Effect::Publish(event))
 }
 
 fn alert(task: &Task, plan: &Plan) -> EventData {

@@ -486,7 +486,6 @@ fn apply_final_action(
 
 /// Alerts again if a step fails that the last alert did not name. The failures of many items are one alert.
 fn alert_again(change: &mut TaskChange<'_>, part: &Part, reason: &str) {
-    let Task { is_alert_due, stop_cause, .. } = change.task;
     let direction = change.task.direction();
     let has_failed = |(other, action, progress): (Part, Action, &Progress)| {
         action == direction
@@ -495,7 +494,7 @@ fn alert_again(change: &mut TaskChange<'_>, part: &Part, reason: &str) {
             && progress.state.is_failed()
     };
     let is_known = part.item.is_some() && change.task.started_actions().any(has_failed);
-    if !is_alert_due && !is_known && stop_cause == StopCause::Failure {
+    if !is_known && change.task.stop_cause == StopCause::Failure {
         change.fail_task_again(reason);
     }
 }

@@ -245,6 +245,11 @@ impl<'a> TaskChange<'a> {
         self.reports_end_again = true;
     }
 
+    /// Whether the task ends in another way than before, or goes on to.
+    pub(crate) fn ends_again(&self) -> bool {
+        self.reports_end_again && self.task.process_state.has_stopped()
+    }
+
     /// Records that an operator knows which steps ran beside a completion by hand.
     pub(crate) fn settle_effects_beside_completions(&mut self) {
         let records = self.task.steps.values_mut().flat_map(StepRecord::part_records_mut);

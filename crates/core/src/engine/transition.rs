@@ -138,8 +138,9 @@ pub fn transition(
     let input = DecisionInput { task, inputs };
     let transition = match input.decide(event) {
         PendingDecision::Change(mut change) => {
-            let goes_on_in_error = change.task.process_state == ProcessState::Error;
-            change.notifications.extend(input.lost_although_it_changes(event, goes_on_in_error));
+            let stays_in_error =
+                change.task.process_state == ProcessState::Error && !change.ends_again();
+            change.notifications.extend(input.lost_although_it_changes(event, stays_in_error));
             let requests = render_requests(&mut change);
             finish(change, task, requests)
         }
@@ -438,6 +439,8 @@ impl<'a> DecisionInput<'a, '_> {
         let swept = DecisionInput { task: &change.task, inputs: self.inputs };
         let lost = match self.task.process_state {
             ProcessState::Undoing => self.lost_events(&MayHaveLost::Sweep),
+            // The notifications of the new end follow.
+            ProcessState::Error if change.ends_again() => swept.lost_events(&MayHaveLost::Sweep),
             ProcessState::Error => swept.lost_notifications(&MayHaveLost::Sweep),
             ProcessState::Pending
             | ProcessState::Processing

@@ -75,7 +75,7 @@ impl<'a> Decision<'a> {
     }
 
     /// What no event changes, and what changes only by some events.
-    fn change_invariants(&self) -> [(&'static str, bool); 6] {
+    fn change_invariants(&self) -> [(&'static str, bool); 7] {
         let Self { before, after, event, context, .. } = self;
         let stays =
             (before.process_state, before.ended_at) == (after.process_state, after.ended_at);
@@ -118,6 +118,10 @@ impl<'a> Decision<'a> {
                     || !(self.ends() || before.is_alert_due)
                     || after.is_alert_due
                     || matches!(event, Event::AlertPublished { .. }),
+            ),
+            (
+                "a task goes on only with an alert that is recorded as sent, or sent again",
+                !self.sends_pending_alert() || self.alerts() == 1,
             ),
         ]
     }
@@ -299,9 +303,8 @@ impl<'a> Decision<'a> {
         let count = |is: fn(&&Effect) -> bool| effects.iter().filter(is).count();
         let notifications = count(|effect| matches!(effect, Effect::Notification { .. }));
         let reports = count(|effect| matches!(effect, Effect::ChildEnded(_)));
-        let alerts = count(
-            |effect| matches!(effect, Effect::Publish(event) if event.alerted_end().is_some()),
-        );
+        let is_alerted =
+            after.process_state == ProcessState::Error || self.sends_pending_alert();
         [
             ("the end time is that of the decision", after.ended_at == Some(context.now)),
             (
@@ -314,7 +317,7 @@ impl<'a> Decision<'a> {
             ),
             (
                 "Error sends one alert, and no other end does",
-                alerts == usize::from(after.process_state == ProcessState::Error),
+                self.alerts() == usize::from(is_alerted),
             ),
         ]
     }
@@ -329,6 +332,18 @@ impl<'a> Decision<'a> {
         self.ignored.is_none()
             && self.after.process_state.has_stopped()
             && end(self.before) != end(self.after)
+    }
+
+    /// Whether a task in Error goes on whose alert is not recorded as sent.
+    pub(super) fn sends_pending_alert(&self) -> bool {
+        self.before.is_alert_due && self.after.process_state != ProcessState::Error
+    }
+
+    /// The number of alerts that are sent.
+    fn alerts(&self) -> usize {
+        let is_alert =
+            |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.alerted_end().is_some());
+        self.effects.iter().filter(is_alert).count()
     }
 
     /// Whether a step fails in a task in Error: another alert follows, or an undo.

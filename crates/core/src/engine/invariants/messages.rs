@@ -252,7 +252,12 @@ fn report_invariants(decision: &Decision<'_>, ended: &ChildEnded) -> [(&'static 
 
 /// An alert names the parts that failed, or those that are left to undo.
 fn event_invariants(decision: &Decision<'_>, event: &OperatorEvent) -> [(&'static str, bool); 3] {
-    let (task, plan) = (decision.after, decision.plan);
+    let plan = decision.plan;
+    // The alert of the end before is sent again if it may be lost.
+    let is_alert =
+        matches!(event.data, EventData::TaskInError(_) | EventData::UndoFailed(_));
+    let is_of_before = is_alert && decision.sends_pending_alert();
+    let task = if is_of_before { decision.before } else { decision.after };
     let backward = task.undo_reason.is_some();
     let (alert, is_undo) = match &event.data {
         EventData::TaskInError(alert) => (alert, false),

@@ -327,6 +327,16 @@ fn each_invariant_of_the_task_can_be_violated() {
             "a task in Error is to be alerted until the alert is recorded as sent",
         ),
         (
+            Facts::new(
+                ended("Error", json!({ "error": "no", "due": 0, "alert": true })),
+                json!({
+                    "process_state": "Processing", "alert": false, "ended_at": null, "error": null, "due": 50_000,
+                }),
+            )
+            .on(pause()),
+            "a task goes on only with an alert that is recorded as sent, or sent again",
+        ),
+        (
             Facts::new(json!({}), json!({ "commands": [recorded("y", None)] }))
                 .on(pause())
                 .sends([published(None)]),
