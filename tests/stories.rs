@@ -40,8 +40,8 @@
 //! # Workflow
 //!
 //! A step may have the options `extended wait 15m 2 times`, `then undo` (or `alert`), `backoff ... with jitter`,
-//! `not idempotent`, `gives up after 20m`, and `point of no return`. Its `undo (...)` may have `within`, `attempts`,
-//! `backoff from`, `extended wait`, `gives up after`, `path` and `body`. The defaults are `clock skew 2s, pickup within 30s`,
+//! `not idempotent`, `gives up after 20m`, `key valid for 1d`, and `point of no return`. Its `undo (...)` may have `within`, `attempts`,
+//! `backoff from`, `extended wait`, `gives up after`, `key valid for`, `path` and `body`. The defaults are `clock skew 2s, pickup within 30s`,
 //! `within 60s, attempts 3, backoff from 0s rate 2 up to 60s, then alert`, and no undo. Other kinds of steps have the
 //! options `when ${ }`, `for each ${ } 2 at once`, `wait 10m`, `callback within 1h heartbeat every 10m`, and
 //! `workflow packing` (with the `body` as its input). The workflow may have an `output`.

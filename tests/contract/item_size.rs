@@ -140,6 +140,7 @@ impl SeededRandom {
             may_have_run: self.chance(),
             input_edit_id: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
             give_up_at: self.chance().then(|| at(self.below(1_000_000_000))),
+            key_valid_until: self.chance().then(|| at(self.below(1_000_000_000))),
             ..Progress::new(self.state())
         }
     }
@@ -170,7 +171,7 @@ impl SeededRandom {
         let mut steps = std::collections::BTreeMap::new();
         for n in 0..1 + self.below(12) {
             let (has_items, has_undo) = (self.chance(), self.chance());
-            let recovery = serde_json::json!({ "give_up_after": "1d" });
+            let recovery = serde_json::json!({ "give_up_after": "1d", "key_valid_for": "1d" });
             let mut definition = serde_json::json!({
                 "agent": ["a", "b"], "request": { "path": "/x" }, "recovery": recovery,
             });

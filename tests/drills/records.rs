@@ -87,6 +87,7 @@ fn progress() -> Progress {
         key_since: Some(1),
         second_delivery_may_act: true,
         give_up_at: Some(at),
+        key_valid_until: Some(at),
     }
 }
 

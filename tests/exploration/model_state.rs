@@ -50,6 +50,8 @@ pub(super) struct Dispatch {
     /// Whether its request was sent. An agent can reply only then.
     pub(super) sent: bool,
     pub(super) known_outcome: KnownOutcome,
+    /// When the core decided it.
+    pub(super) decided_at: Timestamp,
     /// The time by which every call of the attempt has started.
     pub(super) begins_by: Timestamp,
     /// Whether a call of the attempt may still be in progress at the service after its agent has given it up, because
@@ -251,6 +253,9 @@ impl ModelState {
         for (step, action, progress) in task.started_actions() {
             (&step, action).hash(to);
             hash_progress(progress, relative, to);
+            [progress.give_up_at, progress.key_valid_until]
+                .map(|limit| limit.map(relative))
+                .hash(to);
             progress.in_progress(self.now).map(relative).hash(to);
             self.in_progress_until(workflow, &step, action).map(relative).hash(to);
             let output = progress.output(&step, action);

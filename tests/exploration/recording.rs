@@ -40,6 +40,7 @@ pub(super) fn save(
                 true => KnownOutcome::DidNotRun,
                 false => KnownOutcome::Unknown,
             },
+            decided_at: after.now,
             begins_by: complete_by,
             may_be_in_progress: !awaits_event,
             edit,

@@ -219,6 +219,7 @@ fn workflows() -> Vec<ExploredWorkflow> {
         slow_calls(),
         time_limits(),
         time_limits_commanded(),
+        key_valid(),
         several_agents(),
         several_agents_commanded(),
         items_of_several_agents(),
@@ -354,6 +355,27 @@ fn time_limits_commanded() -> ExploredWorkflow {
     let resubmit = CommandAction::Resubmit { step: None, input: None, did_not_run: false };
     let commands = vec![resubmit, CommandAction::Pause, CommandAction::Resume];
     ExploredWorkflow { commands, ..workflow("time_limits_commanded", steps, budget, &endings) }
+}
+
+/// A step whose service keeps the idempotency key for fifty seconds, with an operator, who may pause the task, retry what waits or
+/// failed, and state that it did not run.
+fn key_valid() -> ExploredWorkflow {
+    let mut a = undoable(&[], 3, "alert");
+    a["recovery"]["key_valid_for"] = json!("50s");
+    a["undo"]["recovery"] =
+        json!({ "attempts": 3, "key_valid_for": "50s", "backoff": a["recovery"]["backoff"] });
+    let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { commands: 2, crashes: 0, deferrals: 2, long_pauses: 0 };
+    let resubmit = |did_not_run| CommandAction::Resubmit { step: None, input: None, did_not_run };
+    let commands = vec![
+        resubmit(false),
+        resubmit(true),
+        CommandAction::Pause,
+        CommandAction::Resume,
+        CommandAction::Undo,
+    ];
+    let steps = json!({ "a": a });
+    ExploredWorkflow { commands, ..workflow("key_valid", steps, budget, &endings) }
 }
 
 /// A step that gives up after fifty seconds: in time for a second attempt, and too early for a third one.

@@ -29,7 +29,7 @@ wake                         => Processing; request box #1 by 60s
 agent completes box #1       => box completed (output kept); request seal #1 by 60s
 agent completes seal #1      => Processed; seal completed (output kept); no longer due;
                                 report to pack of p-1: Processed with null
-parent requests undo           => Undoing because "requested by task p-1"; due 60s; request undo of box
+parent requests undo         => Undoing because "requested by task p-1"; due 60s; request undo of box #1 by 60s
 agent completes undo of box #1
                              => Undone; box undone (output kept); no longer due; report to pack of
                                 p-1: Undone "requested by task p-1"

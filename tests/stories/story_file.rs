@@ -122,8 +122,16 @@ fn parse_timing(text: &str) -> Result<Timing, String> {
 }
 
 /// The options that both a step and an undo have.
-const ACTION_OPTIONS: [&str; 7] =
-    ["within", "attempts", "backoff from", "extended wait", "gives up after", "path", "body"];
+const ACTION_OPTIONS: [&str; 8] = [
+    "within",
+    "attempts",
+    "backoff from",
+    "extended wait",
+    "gives up after",
+    "key valid for",
+    "path",
+    "body",
+];
 
 /// Parses a step: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
 fn step(name: &str, text: &str) -> Result<Value, String> {
@@ -216,9 +224,11 @@ fn action(found: &mut BTreeMap<String, String>, path: &str) -> Result<Map<String
         }
         _ => return Err("an extended wait is `15m 2 times`".to_owned()),
     }
-    let limit = take("gives up after", "");
-    if !limit.is_empty() {
-        recovery.insert("give_up_after".to_owned(), json!(limit));
+    for (option, key) in [("gives up after", "give_up_after"), ("key valid for", "key_valid_for")] {
+        let limit = take(option, "");
+        if !limit.is_empty() {
+            recovery.insert(key.to_owned(), json!(limit));
+        }
     }
     let (path, body) = (take("path", path), json(&take("body", "null")));
     Ok(Map::from_iter([

@@ -284,7 +284,8 @@ impl OpenPart<'_> {
         };
         let next = verdict.pause().zip(self.progress.state.reply_due_by());
         let next = next.map(|(pause, by)| later(by, pause));
-        if self.progress.give_up_at.is_some_and(|limit| next.is_some_and(|next| next >= limit)) {
+        let limits = self.progress.give_up_at.into_iter().chain(self.progress.key_valid_until);
+        if limits.min().is_some_and(|limit| next.is_some_and(|next| next >= limit)) {
             verdict = give_up;
         }
         match verdict {

@@ -11,6 +11,7 @@ use steward_core::{
         names::Part,
         step::{Progress, StepState},
         task::Task,
+        time::later,
     },
 };
 
@@ -44,6 +45,10 @@ impl CheckedTransition<'_> {
                     && dispatch.sent
                     && self.after.dispatches[other].known_outcome != KnownOutcome::DidNotRun
             });
+            check(
+                "what may have run is not called again when its key may be forgotten",
+                !self.may_use_forgotten_key(step, *action, *number),
+            );
             let may_repeat = self.workflow.definition.step(&step.step).is_repeatable(*action);
             check(
                 "a step that is not idempotent is not repeated",
@@ -55,6 +60,22 @@ impl CheckedTransition<'_> {
                 violated.push(format!("{step}: a request contains the values that it reads"));
             }
         }
+    }
+
+    /// Whether a call of this attempt may begin when the service may have forgotten the key of an earlier one that may have run.
+    fn may_use_forgotten_key(&self, step: &Part, action: Action, number: u32) -> bool {
+        let definition = self.workflow.definition.step(&step.step).action(action);
+        let Some(valid) = definition.and_then(|action| action.recovery.key_valid_for) else {
+            return false;
+        };
+        let own = &self.after.dispatches[&AttemptId { step: step.clone(), action, number }];
+        self.before.dispatches.iter().any(|(other, dispatch)| {
+            (&other.step, other.action, &dispatch.edit) == (step, action, &own.edit)
+                && dispatch.sent
+                && !dispatch.denied
+                && self.after.dispatches[other].known_outcome != KnownOutcome::DidNotRun
+                && later(dispatch.decided_at, valid) < own.begins_by
+        })
     }
 
     /// A reply that the newest attempt took effect, or may have, is recorded, however late it is. A repeated reply shows nothing

@@ -8,30 +8,31 @@
 //! | --- | --- |
 //! | `callback.within` longer than the task's `complete_within` | error |
 //! | a `wait`, or consecutive waits together, longer than the task's `complete_within` | error |
-//! | `give_up_after` shorter than one attempt with its callback | error |
+//! | `give_up_after` shorter than one attempt with its callback, or `key_valid_for` shorter than its call | error |
 //! | `idempotent: false` with `then: undo`, and no `undo` of the step | error |
 //! | `idempotent: false` without `undo`, in a workflow that may be undone for another reason | warning |
 //! | an `undo` that reads its own step's output, and does not ask whether there is one | warning |
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
 //! | the same for a path of consecutive steps | warning |
 //! | a division whose result depends on whether an input is written 12 or 12.0 | warning |
-//! | attempts, pauses and extended waits of one step longer than its `give_up_after` | note |
+//! | attempts, pauses and extended waits of one step longer than its `give_up_after` or `key_valid_for` | note |
 //! | a step with `then: alert` beside a parallel step with `then: undo` | note |
 
 use std::{collections::BTreeMap, fmt, time::Duration};
-
-use serde_json::Value;
 
 use crate::{
     definition::{
         duration,
         problem::DefinitionProblem,
-        recovery::FinalAction,
-        step::{RequestTemplate, StepDefinition, StepWork},
+        recovery::{FinalAction, Recovery},
+        step::{ActionDefinition, RequestTemplate, StepDefinition, StepWork},
         wait::Wait,
         workflow::Workflow,
     },
-    expression::uses::{PathKey, ValueKind},
+    expression::{
+        template::Template,
+        uses::{PathKey, ValueKind},
+    },
     model::{attempt::Action, json_text::to_json_text, names::StepName},
 };
 
@@ -74,7 +75,7 @@ impl Workflow {
         for (name, step) in &self.steps {
             linter.check_callback(name, step);
             linter.check_wait(name, step);
-            linter.check_give_up_after(name, step);
+            linter.check_time_limits(name, step);
             linter.check_repetition(name, step);
             linter.check_attempts(name, step);
             linter.check_undo(name, step);
@@ -120,18 +121,44 @@ impl Linter<'_> {
         }
     }
 
-    fn check_give_up_after(&mut self, name: &StepName, step: &StepDefinition) {
+    fn check_time_limits(&mut self, name: &StepName, step: &StepDefinition) {
         for (action, at) in [(Action::Do, "recovery"), (Action::Undo, "undo.recovery")] {
             let Some(definition) = step.action(action) else { continue };
-            let attempt = definition.longest_attempt();
-            if definition.recovery.give_up_after.is_none_or(|limit| limit >= attempt) {
-                continue;
+            // A callback is awaited after the call, so it does not use the key.
+            let call = definition.complete_within;
+            let attempts = [definition.longest_attempt(), call];
+            for ((key, limit), attempt) in definition.recovery.time_limits().iter().zip(attempts) {
+                if limit.is_none_or(|limit| limit >= attempt) {
+                    continue;
+                }
+                let message =
+                    format!("shorter than one attempt, which may take {}", duration_text(attempt));
+                let hint = "raise it, set it to null, or give an attempt less time";
+                let at = format!("steps.{name}.{at}.{key}");
+                self.report(Severity::Error, at, message, hint);
             }
-            let message =
-                format!("shorter than one attempt, which may take {}", duration_text(attempt));
-            let hint = "raise it, set it to null, or give an attempt less time";
-            let at = format!("steps.{name}.{at}.give_up_after");
-            self.report(Severity::Error, at, message, hint);
+            self.check_key(name, definition, &format!("{at}.key_valid_for"), longest(step, action));
+        }
+    }
+
+    /// Notes that attempts and pauses go on for longer than the service keeps the key.
+    fn check_key(
+        &mut self,
+        name: &StepName,
+        definition: ActionDefinition<'_>,
+        at: &str,
+        longest: Duration,
+    ) {
+        let Recovery { give_up_after, key_valid_for, .. } = definition.recovery;
+        let longest = longest.min(give_up_after.unwrap_or(Duration::MAX));
+        if let Some(valid) = key_valid_for.filter(|valid| *valid < longest) {
+            let message = format!(
+                "attempts, pauses and extended waits take up to {}: if an attempt may have run, the step fails after {}",
+                duration_text(longest),
+                duration_text(valid),
+            );
+            let hint = "lower `attempts` and the pauses, unless that is meant";
+            self.report(Severity::Note, format!("steps.{name}.{at}"), message, hint);
         }
     }
 
@@ -237,23 +264,28 @@ impl Linter<'_> {
         }
     }
 
-    /// Finds divisions of inputs that the schema calls numbers, and that a client may write with decimals or without.
+    /// Finds divisions of inputs and of answers to callbacks that a schema calls numbers, and that their author may write with
+    /// decimals or without.
     fn check_divisions(&mut self) {
-        let Some(schema) = &self.workflow.input else { return };
         let mut found = Vec::new();
+        let mut add = |at: String, template: &Template| {
+            let uses = template.value_uses(ValueKind::Any).into_iter();
+            let divided = uses.filter(|used| used.kind == ValueKind::Divided);
+            found.extend(divided.map(|used| (at.clone(), used.path)));
+        };
+        self.workflow.output.iter().for_each(|template| add("output".to_owned(), template));
         for (name, step) in &self.workflow.steps {
+            let items = step.for_each.iter().map(|each| &each.items);
+            let own = items.chain(&step.when).chain(&step.output);
+            own.for_each(|template| add(format!("steps.{name}"), template));
             for (action, at) in [(Action::Do, ""), (Action::Undo, ".undo")] {
                 let Some(definition) = step.action(action) else { continue };
-                let when = step.when.iter().filter(|_| action == Action::Do);
-                for template in definition.work.templates().chain(when) {
-                    let uses = template.value_uses(ValueKind::Any).into_iter();
-                    let divided = uses.filter(|used| used.kind == ValueKind::Divided);
-                    found.extend(divided.map(|used| (format!("steps.{name}{at}"), used.path)));
-                }
+                let of_work = definition.work.templates();
+                of_work.for_each(|template| add(format!("steps.{name}{at}"), template));
             }
         }
         for (at, path) in found {
-            let Some(field) = number_field(schema.source(), &path) else { continue };
+            let Some(field) = number_field(self.workflow, &path) else { continue };
             let message = format!(
                 "divides `{field}`, which the schema calls a number: 12 / 5 fails, because it leaves a rest, and 12.0 / 5 is 2.4"
             );
@@ -368,9 +400,21 @@ fn can_fail(step: &StepDefinition) -> bool {
 }
 
 /// The name of a value of the input that its schema calls a number, and not an integer.
-fn number_field(schema: &Value, path: &[PathKey]) -> Option<String> {
-    let [PathKey::Field(root), fields @ ..] = path else { return None };
-    let (mut schema, mut name) = ((root == "input").then_some(schema)?, root.clone());
+fn number_field(workflow: &Workflow, path: &[PathKey]) -> Option<String> {
+    use PathKey::Field;
+    let (schema, mut name, fields) = match path {
+        [Field(root), fields @ ..] if root == "input" => {
+            (workflow.input.as_ref(), root.clone(), fields)
+        }
+        [Field(root), Field(step), Field(output), fields @ ..]
+            if root == "steps" && output == "output" =>
+        {
+            let callback = workflow.steps.get(step.as_str())?.callback.as_ref();
+            (callback?.answer.as_ref(), format!("steps.{step}.output"), fields)
+        }
+        _ => return None,
+    };
+    let mut schema = schema?.source();
     for key in fields {
         schema = match key {
             PathKey::Field(field) => {
@@ -461,6 +505,14 @@ mod tests {
             ]
         );
         assert!(body("input.lines.map(l, l.price / 2)")[0].contains("`input.lines[…].price`"));
+        let ask = json!({
+            "agent": "x", "request": { "path": "/${ callback.url }" },
+            "callback": { "within": "1h", "answer": schema },
+        });
+        let steps = json!({ "ask": ask });
+        let found =
+            findings(json!({ "steps": steps, "output": "${ steps.ask.output.amount / 5 }" }));
+        assert!(found[0].contains("output: divides `steps.ask.output.amount`"), "{found:?}");
         for certain in [
             "input.amount / 5.0",
             "double(input.amount) / 5",
@@ -593,6 +645,26 @@ mod tests {
         let found = findings(json!({ "steps": { "a": slow(json!([])), "b": slow(json!(["a"])) } }));
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found.iter().all(|found| found.starts_with("note: ")), "{found:?}");
+    }
+
+    #[test]
+    fn a_key_that_the_service_keeps_for_less_than_the_attempts_is_noted() {
+        let step = |valid: &str| {
+            let recovery = json!({ "extended_wait": { "wait": "15m" }, "key_valid_for": valid });
+            let step = with(json!({ "complete_within": "10s", "recovery": recovery }));
+            findings(json!({ "steps": { "a": step } }))
+        };
+        assert_eq!(
+            step("10m"),
+            [
+                "note: steps.a.recovery.key_valid_for: attempts, pauses and extended waits take up to 16m 6s: if an attempt may have \
+                 run, the step fails after 10m; lower `attempts` and the pauses, unless that is meant"
+            ]
+        );
+        assert_eq!(step("16m 6s"), Vec::<String>::new());
+        assert!(
+            step("9s")[0].contains("key_valid_for: shorter than one attempt, which may take 10s")
+        );
     }
 
     #[test]

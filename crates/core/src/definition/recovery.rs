@@ -41,6 +41,11 @@ pub struct Recovery {
     #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub give_up_after: Option<Duration>,
+    /// How long the service surely keeps an idempotency key. An attempt that may have run is not repeated after this time, because
+    /// the service might not recognise the call. It counts from the request of that attempt.
+    #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<duration::Text>")]
+    pub key_valid_for: Option<Duration>,
     /// The final action, after all attempts and extended waits.
     pub then: FinalAction,
 }
@@ -219,9 +224,11 @@ impl Recovery {
             report(wrong, "extended_wait.wait", format!("must be from 1ms to {days}d"));
         }
         let max = limits::TASK_WITHIN_MAX;
-        let wrong = self.give_up_after.is_some_and(|limit| limit.is_zero() || limit > max);
         let days = max.as_secs() / (24 * 3600);
-        report(wrong, "give_up_after", format!("must be from 1ms to {days}d"));
+        for (key, limit) in self.time_limits() {
+            let wrong = limit.is_some_and(|limit| limit.is_zero() || limit > max);
+            report(wrong, key, format!("must be from 1ms to {days}d"));
+        }
         let undoing = action == Action::Undo && self.then == FinalAction::Undo;
         report(
             undoing,
@@ -229,6 +236,14 @@ impl Recovery {
             "an undo that fails cannot be undone; it ends in an alert".to_owned(),
         );
         found
+    }
+}
+
+impl Recovery {
+    /// The time limits of all attempts, by their keys.
+    #[must_use]
+    pub fn time_limits(&self) -> [(&'static str, Option<Duration>); 2] {
+        [("give_up_after", self.give_up_after), ("key_valid_for", self.key_valid_for)]
     }
 }
 

@@ -152,11 +152,11 @@ pub fn largest_part(step: &StepDefinition) -> usize {
     record + more_for_agents(step) + limits
 }
 
-/// What the record of a part needs more if its step, or the undo, has a time limit.
+/// What the record of a part needs more for each time limit of its step, or of the undo.
 fn more_for_limit(step: &StepDefinition, action: Action) -> usize {
-    let recovery = step.action(action).map(|definition| definition.recovery);
-    let has_limit = recovery.is_some_and(|recovery| recovery.give_up_after.is_some());
-    if has_limit { LARGEST_SIZES.time_limit } else { 0 }
+    let limits = step.action(action).map(|definition| definition.recovery.time_limits());
+    let limits = limits.iter().flatten().filter(|(_, limit)| limit.is_some());
+    limits.count() * LARGEST_SIZES.time_limit
 }
 
 /// What the record of a part needs more if its step has several agents.
@@ -301,6 +301,7 @@ fn largest_progress() -> Progress {
         key_since: Some(u32::MAX),
         second_delivery_may_act: false,
         give_up_at: None,
+        key_valid_until: None,
     };
     let all = every_state().map(of);
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))

@@ -192,7 +192,7 @@ fn default_trigger_input() -> Template {
 
 impl Serialize for Workflow {
     /// Writes a definition so that reading it again results in the same definition. If a step has removed a default
-    /// that is not always written (`call_within`, `responses` or `recovery.give_up_after`) with `null`, that `null` is written.
+    /// that is not always written (`call_within`, `responses`, or a time limit of `recovery`) with `null`, that `null` is written.
     /// If the definition has no such defaults, nothing is added.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(defaults) =
@@ -206,9 +206,9 @@ impl Serialize for Workflow {
         let undo_defaults = undo.map(|undo| (undo.call_within.is_some(), &undo.responses));
         let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
         for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
-            if defaults.has_time_limit() {
-                step.get_mut("undo").into_iter().for_each(write_null_limit);
-                write_null_limit(step);
+            for key in defaults.time_limits() {
+                step.get_mut("undo").into_iter().for_each(|undo| write_null_limit(undo, key));
+                write_null_limit(step, key);
             }
             if step.get("agent").is_none() {
                 continue;
@@ -244,26 +244,27 @@ fn path_segment(segment: &serde_path_to_error::Segment) -> String {
 }
 
 impl StepDefaults {
-    /// Whether there is a default that is not always written: `call_within`, `responses` or `give_up_after`.
+    /// Whether there is a default that is not always written: `call_within`, `responses` or a time limit.
     fn has_removable_defaults(&self) -> bool {
         let undo = self.undo.as_ref();
         self.call_within.is_some()
             || !self.responses.is_empty()
             || undo.is_some_and(|undo| undo.call_within.is_some() || !undo.responses.is_empty())
-            || self.has_time_limit()
+            || self.time_limits().next().is_some()
     }
 
-    /// Whether steps or undos have a default of `give_up_after`.
-    fn has_time_limit(&self) -> bool {
+    /// The time limits that are defaults of steps or undos, by their keys in `recovery`.
+    fn time_limits(&self) -> impl Iterator<Item = &'static str> {
         let undo = self.undo.as_ref().and_then(|undo| undo.recovery.as_ref());
-        self.recovery.iter().chain(undo).any(|recovery| recovery.give_up_after.is_some())
+        let limits = self.recovery.iter().chain(undo).flat_map(Recovery::time_limits);
+        limits.filter_map(|(key, limit)| limit.is_some().then_some(key))
     }
 }
 
-/// Writes `null` as the time limit of `target`, a step or an undo, if it has none.
-fn write_null_limit(target: &mut Value) {
+/// Writes `null` as this time limit of `target`, a step or an undo, if it has none.
+fn write_null_limit(target: &mut Value, key: &str) {
     if let Some(recovery) = target.get_mut("recovery").and_then(Value::as_object_mut) {
-        recovery.entry("give_up_after").or_insert(Value::Null);
+        recovery.entry(key).or_insert(Value::Null);
     }
 }
 
@@ -388,7 +389,8 @@ impl Workflow {
         let StepState::Running { complete_by, .. } = progress.state else { return None };
         let definition = self.steps.get(&part.step)?.action(action)?;
         let sent = earlier(complete_by, definition.complete_within);
-        let is_cut = complete_by >= task.complete_by || progress.give_up_at == Some(complete_by);
+        let is_cut = complete_by >= task.complete_by
+            || [progress.give_up_at, progress.key_valid_until].contains(&Some(complete_by));
         (!is_cut).then_some(sent)
     }
 

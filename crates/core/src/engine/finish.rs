@@ -79,9 +79,11 @@ pub(crate) fn finish(
 /// Drops the time limits of the parts that do not go on. If an operator retries one, it gets a new limit.
 fn drop_passed_limits(task: &mut Task) {
     for progress in task.progresses_mut() {
-        if progress.state.is_completed_or_skipped() || progress.state.is_failed() {
+        let has_passed = progress.state.is_completed_or_skipped();
+        if has_passed || progress.state.is_failed() {
             progress.give_up_at = None;
         }
+        progress.key_valid_until = progress.key_valid_until.filter(|_| !has_passed);
     }
 }
 

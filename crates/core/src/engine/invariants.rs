@@ -344,7 +344,7 @@ fn progress_invariants(
     step: &CompiledStep,
     action: Action,
     progress: &Progress,
-) -> [(&'static str, bool); 12] {
+) -> [(&'static str, bool); 14] {
     let Progress { state, agent, give_up_at, .. } = progress;
     let agents = step.agents().map_or(0, |agents| agents.names().len());
     let has_agent = agents > 0;
@@ -363,6 +363,7 @@ fn progress_invariants(
     let is_undoing = task.process_state == ProcessState::Undoing;
     let goes_on = awaited_by(state).or(state.waiting_until()).is_some();
     let limit = step.action(action).and_then(|definition| definition.recovery.give_up_after);
+    let has_valid_key = step.action(action).is_some_and(|of| of.recovery.key_valid_for.is_some());
     let allowed = step.action(action).map_or(0, |definition| {
         let recovery = &definition.recovery;
         let waits = recovery.extended_wait.as_ref().map_or(0, |wait| wait.times);
@@ -408,6 +409,16 @@ fn progress_invariants(
         (
             "it awaits nothing after its time limit",
             give_up_at.is_none_or(|limit| awaited_by(state) <= Some(limit)),
+        ),
+        (
+            "only a part that has not passed has a valid key, and only with `key_valid_for`",
+            progress.key_valid_until.is_none() || !state.is_completed_or_skipped() && has_valid_key,
+        ),
+        (
+            "it awaits no reply after its service may have forgotten the key",
+            progress.key_valid_until.is_none_or(|limit| {
+                state.awaiting_callback().is_some() || awaited_by(state) <= Some(limit)
+            }),
         ),
     ]
 }

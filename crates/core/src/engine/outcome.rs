@@ -30,7 +30,7 @@ use crate::{
         messages::{CallbackOutcome, ReplyOutcome, StepReply},
         names::Part,
         step::{Progress, StepRecord, StepState},
-        task::{ProcessState, StopCause, Task},
+        task::{ProcessState, StopCause},
         time::later,
     },
 };
@@ -66,7 +66,8 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
             let did_not_run =
                 *certain && !may_have_run && agent_choice::may_change(change, &attempt);
             // Past its time limit, it fails below.
-            let next = match did_not_run && !gives_up_before(change, &attempt, change.now()) {
+            let is_late = time_limit_before(change, &attempt, change.now(), false).is_some();
+            let next = match did_not_run && !is_late {
                 true => agent_choice::move_on(change, &attempt),
                 false => None,
             };
@@ -192,9 +193,10 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, r
     let (mut verdict, queued_at) = (recovery_decision(change, &attempt), sent_at(change, &attempt));
     let (now, number) = (change.now(), attempt.number);
     let mut reason = reason.to_owned();
-    if verdict.pause().is_some_and(|pause| gives_up_before(change, &attempt, later(now, pause))) {
+    let begins = verdict.pause().map(|pause| later(now, pause));
+    if let Some(limit) = begins.and_then(|at| time_limit_before(change, &attempt, at, true)) {
         verdict = RecoveryDecision::GiveUp(final_action(change, &attempt));
-        reason = format!("no retry within `give_up_after`: {reason}");
+        reason = format!("no retry within {limit}: {reason}");
     }
     let next = match verdict.pause() {
         Some(pause) => StepState::waiting(Some(number), later(now, pause)),
@@ -218,15 +220,21 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, r
 /// Fails a part that still waits after its time limit, because the scheduler was woken late, or the task was paused.
 pub(crate) fn give_up(change: &mut TaskChange<'_>, attempt: &AttemptId) {
     let AttemptId { step, action, number } = attempt;
-    let deferred = change.task.progress(step, *action).and_then(|of| of.state.deferred_by());
-    if let Some(complete_by) = deferred {
+    let Some(progress) = change.task.progress(step, *action) else { return };
+    let limit = time_limit_before(change, attempt, change.now(), progress.is_in_doubt());
+    if let Some(complete_by) = progress.state.deferred_by() {
         change.block_undo_on_deferred_attempt(complete_by, step, *action);
     }
     if let Some(progress) = change.task.progress_mut(step, *action) {
         progress.state = StepState::Failed { attempt: Some(*number) };
     }
     let then = final_action(change, attempt);
-    apply_final_action(change, attempt, "`give_up_after` is over", then);
+    apply_final_action(
+        change,
+        attempt,
+        &format!("{} is over", limit.unwrap_or(GIVE_UP_AFTER)),
+        then,
+    );
 }
 
 /// Handles a task that is past its own complete-by.
@@ -290,11 +298,12 @@ fn defer(
     let progress = change.task.progress(part, *action);
     let awaited_by = progress.and_then(|progress| progress.state.reply_due_by());
     let complete_by = awaited_by.filter(|_| !did_not_run);
-    if gives_up_before(change, &attempt, until) {
+    let in_doubt = may_have_run || complete_by.is_some();
+    if let Some(limit) = time_limit_before(change, &attempt, until, in_doubt) {
         if let Some(complete_by) = complete_by {
             change.block_undo_on_deferred_attempt(complete_by, part, *action);
         }
-        return fail(change, attempt, &late("`give_up_after`"), may_have_run);
+        return fail(change, attempt, &late(limit), may_have_run);
     }
     if let Some(progress) = change.task.progress_mut(part, *action) {
         progress.state = StepState::Waiting { attempt: Some(*number), until, complete_by };
@@ -311,12 +320,23 @@ fn defer(
     store_reason(change, DocumentKey::Deferral(attempt), reason, &verdict);
 }
 
-/// Whether the part gives up at once instead of waiting until this time: the next attempt would begin after its time limit. A
-/// paused task gives up nothing, because the end of the pause moves the limit.
-fn gives_up_before(change: &TaskChange<'_>, attempt: &AttemptId, until: Timestamp) -> bool {
-    let progress = change.task.progress(&attempt.step, attempt.action);
-    let limit = progress.and_then(|progress| progress.give_up_at);
-    change.task.paused_at.is_none() && limit.is_some_and(|limit| limit <= until)
+const GIVE_UP_AFTER: &str = "`give_up_after`";
+const KEY_VALID_FOR: &str = "`key_valid_for`";
+
+/// The time limit of the part that is over at this time, so that it gives up at once instead of waiting until then. A paused task
+/// gives up nothing because of `give_up_after`, which the end of the pause moves. `in_doubt` says whether an attempt may have run.
+fn time_limit_before(
+    change: &TaskChange<'_>,
+    attempt: &AttemptId,
+    at: Timestamp,
+    in_doubt: bool,
+) -> Option<&'static str> {
+    let progress = change.task.progress(&attempt.step, attempt.action)?;
+    let key = progress.key_valid_until.filter(|_| in_doubt);
+    let time = progress.give_up_at.filter(|_| change.task.paused_at.is_none());
+    let is_over = |limit: &Option<Timestamp>| limit.is_some_and(|limit| limit <= at);
+    let limits = [(KEY_VALID_FOR, key), (GIVE_UP_AFTER, time)];
+    limits.into_iter().find(|(_, limit)| is_over(limit)).map(|(name, _)| name)
 }
 
 /// Awaits the callback of a step whose call has returned. While a task is being undone, it awaits no callback except

@@ -274,6 +274,12 @@ fn retry_part(
              the step, or resubmit it with the statement that it did not run"
         ));
     }
+    if let Some(until) = progress.no_repeat_from().filter(|until| *until <= now && !did_not_run) {
+        return Err(format!(
+            "step {step} may have run, and its service may have forgotten the key since {until}: check there, then complete the \
+             step, or state that it did not run"
+        ));
+    }
     let attempt = progress.state.newest_attempt();
     if attempt.is_none() && progress.state.is_failed() && step.item.is_none() {
         // The step could not start. From now on it counts as never tried.

@@ -138,7 +138,9 @@ impl<'a> TaskChange<'a> {
         let now = self.now();
         let Some(definition) = self.plan().step(&part.step).action(action) else { return };
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
-        let new_limit = definition.recovery.give_up_after.map(|limit| later(now, limit));
+        let until = |limit: Option<Duration>| limit.map(|limit| later(now, limit));
+        let new_limit = until(definition.recovery.give_up_after);
+        let new_key_limit = until(definition.recovery.key_valid_for);
         let input = self.task.input_edit_id.clone();
         let before = self.task.progress(&part, action).cloned();
         let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };
@@ -147,9 +149,13 @@ impl<'a> TaskChange<'a> {
             progress.input_edit_id = input;
         }
         let deferred = progress.state.deferred_by();
-        let limit = progress.give_up_at.or(new_limit);
-        let complete_by = limit.map_or(complete_by, |limit| limit.min(complete_by));
-        progress.give_up_at = limit;
+        progress.give_up_at = progress.give_up_at.or(new_limit);
+        if !progress.is_in_doubt() {
+            // Nothing ran with the key.
+            progress.key_valid_until = new_key_limit;
+        }
+        let limits = progress.give_up_at.into_iter().chain(progress.key_valid_until);
+        let complete_by = limits.fold(complete_by, Timestamp::min);
         progress.state = StepState::Running { attempt, complete_by };
         if let Some(deferred) = deferred {
             self.block_undo_on_deferred_attempt(deferred, &part, action);
@@ -296,7 +302,7 @@ impl<'a> TaskChange<'a> {
         let now = self.now();
         let waited = |progress: &Progress| {
             progress.state.waiting_until().is_some_and(|until| until <= now)
-                && progress.give_up_at.is_none_or(|limit| now < limit)
+                && progress.no_attempt_from().is_none_or(|limit| now < limit)
         };
         let waited = self.task.action_spans().filter(|(_, of, p)| *of == action && waited(p));
         waited.flat_map(|(run, ..)| run.parts()).collect()

@@ -283,6 +283,15 @@ pub struct Progress {
         skip_serializing_if = "Option::is_none"
     )]
     pub give_up_at: Option<Timestamp>,
+    /// Until when the service surely knows the idempotency key in use. An attempt that may have run is not repeated at this time or
+    /// later, and no attempt is awaited longer. Present only if the recovery policy has `key_valid_for`.
+    #[serde(
+        rename = "v",
+        default,
+        with = "millis::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub key_valid_until: Option<Timestamp>,
 }
 
 impl Progress {
@@ -301,7 +310,26 @@ impl Progress {
             key_since: None,
             second_delivery_may_act: false,
             give_up_at: None,
+            key_valid_until: None,
         }
+    }
+
+    /// Whether an attempt may have run, or another delivery of a deferred request may still run.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.may_have_run || self.state.deferred_by().is_some()
+    }
+
+    /// The time from which an attempt that may have run is not repeated: the service may have forgotten its idempotency key.
+    #[must_use]
+    pub fn no_repeat_from(&self) -> Option<Timestamp> {
+        self.key_valid_until.filter(|_| self.is_in_doubt())
+    }
+
+    /// The time from which no further attempt begins.
+    #[must_use]
+    pub fn no_attempt_from(&self) -> Option<Timestamp> {
+        self.give_up_at.into_iter().chain(self.no_repeat_from()).min()
     }
 
     /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.

@@ -280,7 +280,7 @@ impl Task {
             if paused { later(now, limits::PAUSED_CHECK_INTERVAL) } else { self.complete_by };
         let deadlines = self.action_spans().filter_map(|(_, _, progress)| {
             let waits_until = progress.state.waiting_until().filter(|_| !paused);
-            let limit = progress.give_up_at.unwrap_or(Timestamp::MAX);
+            let limit = progress.no_attempt_from().unwrap_or(Timestamp::MAX);
             let waits_until = waits_until.map(|until| until.min(limit).max(now));
             let picked_up_by = waits_until.map(|until| later(until, pickup_within));
             progress.state.reply_due_by().or(picked_up_by)
@@ -448,7 +448,7 @@ impl Task {
     /// The parts and undos that wait for their next attempt and have a time limit, with the number of the last attempt and
     /// the limit.
     pub fn limited_waits(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
-        self.attempts(|progress| progress.state.waiting_until().and(progress.give_up_at))
+        self.attempts(|progress| progress.state.waiting_until().and(progress.no_attempt_from()))
     }
 
     /// The parts and undos that are running, with the number and the complete-by of the attempt.

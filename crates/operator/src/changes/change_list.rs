@@ -88,15 +88,16 @@ impl Changes {
                 self.safe(at("extended_wait"), what, "waits at least as long");
             }
         }
-        let limit = |recovery: &Recovery| recovery.give_up_after.unwrap_or(Duration::MAX);
-        let text = |of: &Recovery| of.give_up_after.map_or("none".to_owned(), duration_text);
-        let what = format!("{} became {}", text(old), text(new));
-        match limit(new).cmp(&limit(old)) {
-            Ordering::Less => {
-                self.risky(at("give_up_after"), what, "fails earlier if the service is down");
+        for ((key, old), (_, new)) in old.time_limits().into_iter().zip(new.time_limits()) {
+            let text = |limit: Option<Duration>| limit.map_or("none".to_owned(), duration_text);
+            let what = format!("{} became {}", text(old), text(new));
+            match new.unwrap_or(Duration::MAX).cmp(&old.unwrap_or(Duration::MAX)) {
+                Ordering::Less => {
+                    self.risky(at(key), what, "fails earlier if the service is down");
+                }
+                Ordering::Greater => self.safe(at(key), what, "retries for longer"),
+                Ordering::Equal => {}
             }
-            Ordering::Greater => self.safe(at("give_up_after"), what, "retries for longer"),
-            Ordering::Equal => {}
         }
         match (old.then, new.then) {
             (FinalAction::Alert, FinalAction::Undo) => {

@@ -44,9 +44,12 @@ fn largest_task_value(workflow: &Workflow) -> Task {
     let steps = workflow.steps.iter().map(|(name, step)| {
         let has_undo = step.action(Action::Undo).is_some();
         let mut record = largest_record(has_undo);
-        let limit = step.recovery.give_up_after.map(|_| Timestamp::MAX);
-        record.forward.give_up_at = limit;
-        record.undo.iter_mut().for_each(|undo| undo.give_up_at = limit);
+        let recovery = &step.recovery;
+        let limits =
+            [recovery.give_up_after, recovery.key_valid_for].map(|of| of.map(|_| Timestamp::MAX));
+        for progress in std::iter::once(&mut record.forward).chain(&mut record.undo) {
+            [progress.give_up_at, progress.key_valid_until] = limits;
+        }
         if let Some(each) = &step.for_each {
             let mut items = without_started_items(limits::ITEMS_MAX);
             let mut records = distinct(&record, each.at_once + PASSED_RECORDS).into_iter();
@@ -76,8 +79,10 @@ fn distinct(record: &StepRecord, count: u32) -> Vec<StepRecord> {
 fn the_computed_size_is_that_of_the_largest_task() {
     let mut limited = wide(13, true);
     for step in limited.steps.values_mut() {
-        step.recovery.give_up_after = Some(Duration::from_secs(60));
-        step.undo.as_mut().unwrap().recovery.give_up_after = Some(Duration::from_secs(60));
+        for recovery in [&mut step.recovery, &mut step.undo.as_mut().unwrap().recovery] {
+            recovery.give_up_after = Some(Duration::from_secs(60));
+            recovery.key_valid_for = Some(Duration::from_secs(60));
+        }
     }
     for workflow in [wide(1, true), wide(3, false), wide(13, true), limited] {
         let largest = largest_task_value(&workflow);

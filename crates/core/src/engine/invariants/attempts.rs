@@ -99,7 +99,7 @@ fn begin_invariants(
 }
 
 /// Until when attempts begin.
-fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'static str, bool); 3] {
+fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'static str, bool); 5] {
     let PartChange { action, step, old, new, .. } = change;
     let Decision { before, after, event, context, .. } = decision;
     let begins_before = |time| new.give_up_at.is_none_or(|limit| time < limit);
@@ -109,7 +109,21 @@ fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'sta
     let after = step.action(*action).and_then(|definition| definition.recovery.give_up_after);
     let limit = old.and_then(|old| old.give_up_at).or(after.map(|after| later(context.now, after)));
     let commanded = matches!(event, Event::CommandReceived(_));
+    let valid = step.action(*action).and_then(|definition| definition.recovery.key_valid_for);
+    let in_doubt = old.filter(|old| old.is_in_doubt() && !commanded);
+    let key_limit = match in_doubt {
+        Some(old) => old.key_valid_until,
+        None => valid.map(|valid| later(context.now, valid)),
+    };
     [
+        (
+            "no attempt that may have run is repeated after the time of its key",
+            !change.begins() || new.key_valid_until.is_none_or(|limit| context.now < limit),
+        ),
+        (
+            "the time of a key counts from the first attempt that may have run",
+            !change.begins() || commanded || new.key_valid_until == key_limit,
+        ),
         (
             "no attempt begins after the time limit of its part",
             !change.begins() || begins_before(context.now),
@@ -156,7 +170,7 @@ fn abandon_invariants(
     });
     let again = repeatable && wanted && new.failure_count < allowed;
     let ended = !was_undoing && (undoes || after.process_state.has_stopped());
-    let has_limit = old.is_some_and(|old| old.give_up_at.is_some());
+    let has_limit = old.is_some_and(|old| old.no_attempt_from().or(old.key_valid_until).is_some());
     let is_out_of_time = has_limit && new.state.is_failed();
     let keeps_callback = step.definition.point_of_no_return
         && old.is_some_and(|old| old.state.awaiting_callback().is_some());

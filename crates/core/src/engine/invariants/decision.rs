@@ -303,8 +303,7 @@ impl<'a> Decision<'a> {
         let count = |is: fn(&&Effect) -> bool| effects.iter().filter(is).count();
         let notifications = count(|effect| matches!(effect, Effect::Notification { .. }));
         let reports = count(|effect| matches!(effect, Effect::ChildEnded(_)));
-        let is_alerted =
-            after.process_state == ProcessState::Error || self.sends_pending_alert();
+        let is_alerted = after.process_state == ProcessState::Error || self.sends_pending_alert();
         [
             ("the end time is that of the decision", after.ended_at == Some(context.now)),
             (
@@ -341,8 +340,7 @@ impl<'a> Decision<'a> {
 
     /// The number of alerts that are sent.
     fn alerts(&self) -> usize {
-        let is_alert =
-            |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.alerted_end().is_some());
+        let is_alert = |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.alerted_end().is_some());
         self.effects.iter().filter(is_alert).count()
     }
 

@@ -254,8 +254,7 @@ fn report_invariants(decision: &Decision<'_>, ended: &ChildEnded) -> [(&'static 
 fn event_invariants(decision: &Decision<'_>, event: &OperatorEvent) -> [(&'static str, bool); 3] {
     let plan = decision.plan;
     // The alert of the end before is sent again if it may be lost.
-    let is_alert =
-        matches!(event.data, EventData::TaskInError(_) | EventData::UndoFailed(_));
+    let is_alert = matches!(event.data, EventData::TaskInError(_) | EventData::UndoFailed(_));
     let is_of_before = is_alert && decision.sends_pending_alert();
     let task = if is_of_before { decision.before } else { decision.after };
     let backward = task.undo_reason.is_some();
