@@ -285,7 +285,9 @@ mod tests {
                 agent: None,
             })
         };
-        for event in [Event::Wake, reply("reserve", completed), reply("charge", failed)] {
+        let alert_sent = Event::AlertPublished { ended_at: now };
+        for event in [Event::Wake, reply("reserve", completed), reply("charge", failed), alert_sent]
+        {
             let context = DecisionContext {
                 now,
                 actor: "test",

@@ -65,7 +65,7 @@ impl CheckedTransition<'_> {
     /// Whether a call of this attempt may begin when the service may have forgotten the key of an earlier one that may have run.
     fn may_use_forgotten_key(&self, step: &Part, action: Action, number: u32) -> bool {
         let definition = self.workflow.definition.step(&step.step).action(action);
-        let Some(valid) = definition.and_then(|action| action.recovery.key_valid_for) else {
+        let Some(valid) = definition.and_then(|action| action.key_valid_for()) else {
             return false;
         };
         let own = &self.after.dispatches[&AttemptId { step: step.clone(), action, number }];

@@ -24,7 +24,7 @@ use crate::{
     definition::{
         duration,
         problem::DefinitionProblem,
-        recovery::{FinalAction, Recovery},
+        recovery::FinalAction,
         step::{ActionDefinition, RequestTemplate, StepDefinition, StepWork},
         wait::Wait,
         workflow::Workflow,
@@ -149,9 +149,9 @@ impl Linter<'_> {
         at: &str,
         longest: Duration,
     ) {
-        let Recovery { give_up_after, key_valid_for, .. } = definition.recovery;
-        let longest = longest.min(give_up_after.unwrap_or(Duration::MAX));
-        if let Some(valid) = key_valid_for.filter(|valid| *valid < longest) {
+        let limit = definition.recovery.give_up_after.unwrap_or(Duration::MAX);
+        let longest = longest.min(limit);
+        if let Some(valid) = definition.key_valid_for().filter(|valid| *valid < longest) {
             let message = format!(
                 "attempts, pauses and extended waits take up to {}: if an attempt may have run, the step fails after {}",
                 duration_text(longest),

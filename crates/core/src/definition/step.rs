@@ -214,6 +214,12 @@ pub struct ActionDefinition<'a> {
 }
 
 impl ActionDefinition<'_> {
+    /// How long the service surely knows the idempotency key of a call. The key of a child task is its id, which stays known.
+    #[must_use]
+    pub fn key_valid_for(&self) -> Option<Duration> {
+        self.recovery.key_valid_for.filter(|_| self.work.is_call())
+    }
+
     /// How long one attempt may take, with the callback that completes it.
     pub(super) fn longest_attempt(&self) -> Duration {
         let callback = match self.work {

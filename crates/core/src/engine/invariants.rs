@@ -363,7 +363,7 @@ fn progress_invariants(
     let is_undoing = task.process_state == ProcessState::Undoing;
     let goes_on = awaited_by(state).or(state.waiting_until()).is_some();
     let limit = step.action(action).and_then(|definition| definition.recovery.give_up_after);
-    let has_valid_key = step.action(action).is_some_and(|of| of.recovery.key_valid_for.is_some());
+    let has_valid_key = step.action(action).is_some_and(|of| of.key_valid_for().is_some());
     let allowed = step.action(action).map_or(0, |definition| {
         let recovery = &definition.recovery;
         let waits = recovery.extended_wait.as_ref().map_or(0, |wait| wait.times);

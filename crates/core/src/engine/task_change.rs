@@ -140,7 +140,7 @@ impl<'a> TaskChange<'a> {
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
         let until = |limit: Option<Duration>| limit.map(|limit| later(now, limit));
         let new_limit = until(definition.recovery.give_up_after);
-        let new_key_limit = until(definition.recovery.key_valid_for);
+        let new_key_limit = until(definition.key_valid_for());
         let input = self.task.input_edit_id.clone();
         let before = self.task.progress(&part, action).cloned();
         let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };

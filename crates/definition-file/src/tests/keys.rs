@@ -34,7 +34,7 @@ steps:
     agent: [packing, packing-backup]
     after: [reserve]
     for_each: { items: '${ input.items }', at_once: 3 }
-    recovery: { extended_wait: { wait: 15m, times: 2 }, give_up_after: 1d }
+    recovery: { extended_wait: { wait: 15m, times: 2 }, give_up_after: 1d, key_valid_for: 1d }
     request: { path: /parcels, body: '${ item }', auth: { aws: { service: s3, region: eu-west-1 } } }
     undo:
       complete_within: 30s

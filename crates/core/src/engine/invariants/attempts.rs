@@ -109,7 +109,7 @@ fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'sta
     let after = step.action(*action).and_then(|definition| definition.recovery.give_up_after);
     let limit = old.and_then(|old| old.give_up_at).or(after.map(|after| later(context.now, after)));
     let commanded = matches!(event, Event::CommandReceived(_));
-    let valid = step.action(*action).and_then(|definition| definition.recovery.key_valid_for);
+    let valid = step.action(*action).and_then(|definition| definition.key_valid_for());
     let in_doubt = old.filter(|old| old.is_in_doubt() && !commanded);
     let key_limit = match in_doubt {
         Some(old) => old.key_valid_until,

@@ -14,6 +14,7 @@ fn plan() -> Plan {
         "a": call(json!({})),
         "b": call(json!({ "after": ["a"], "recovery": { "attempts": 2 } })),
         "g": call(json!({ "recovery": { "give_up_after": "1m" } })),
+        "v": call(json!({ "recovery": { "key_valid_for": "1m" } })),
         "l": call(json!({ "for_each": { "items": "${ input.list }", "at_once": 2 } })),
         "p": call(json!({ "after": ["b"], "point_of_no_return": true, "callback": { "within": "1m" },
             "request": { "path": "/x", "body": "${ callback.token }" } })),
@@ -257,6 +258,18 @@ fn each_invariant_can_be_violated() {
         (
             step("g", json!({ "s": "r", "a": 1, "b": 60_000, "l": 59_999 })),
             "it awaits nothing after its time limit",
+        ),
+        (
+            step("a", json!({ "s": "r", "a": 1, "b": 0, "v": 1 })),
+            "only a part that has not passed has a valid key, and only with `key_valid_for`",
+        ),
+        (
+            step("v", json!({ "s": "c", "a": 1, "v": 1 })),
+            "only a part that has not passed has a valid key, and only with `key_valid_for`",
+        ),
+        (
+            step("v", json!({ "s": "r", "a": 1, "b": 60_000, "v": 59_999 })),
+            "it awaits no reply after its service may have forgotten the key",
         ),
         (
             step("a", json!({ "s": "r", "a": 9, "b": 0, "y": [{ "a": 2 }, { "a": 1 }] })),

@@ -44,7 +44,7 @@ fn defaults() {
         (
             "attempts: 4, ",
             "complete_within: 3s, ",
-            "12:15: defaults.recovery: unknown key `complete_within`; there are `attempts`, `backoff`, `extended_wait`, `give_up_after` and `then`",
+            "12:15: defaults.recovery: unknown key `complete_within`; there are `attempts`, `backoff`, `extended_wait`, `give_up_after`, `key_valid_for` and `then`",
         ),
     ]);
 }
@@ -174,7 +174,7 @@ fn recovery_policies() {
         ),
         ("{ wait: 15m, times: 2 }", "null", ""),
         (
-            "recovery: { extended_wait: { wait: 15m, times: 2 }, give_up_after: 1d }",
+            "recovery: { extended_wait: { wait: 15m, times: 2 }, give_up_after: 1d, key_valid_for: 1d }",
             "recovery: 3",
             "26:15: steps.pack.recovery: must be a mapping, not a number",
         ),
@@ -202,6 +202,17 @@ fn time_limits() {
         ("give_up_after: 1d", "give_up_after: 20s", ""),
         ("give_up_after: 1d", "give_up_after: null", ""),
         ("then: undo }", "then: undo, give_up_after: 4d }", ""),
+        ("key_valid_for: 1d", "key_valid_for: null", ""),
+        (
+            "key_valid_for: 1d",
+            "key_valid_for: 0s",
+            "26:91: steps.pack.recovery.key_valid_for: must be from 1ms to 366d",
+        ),
+        (
+            "    recovery: { then: undo }\noutput",
+            "    recovery: { then: undo, key_valid_for: 2d }\noutput",
+            "54:5: steps.paid.recovery: a wait for an event is never repeated: only `then` is allowed",
+        ),
         ("recovery: { attempts: 2 }", "recovery: { give_up_after: 30s }", ""),
         (
             "give_up_after: 1d",

@@ -25,6 +25,7 @@ fn plan() -> Plan {
         "a": call(json!({ "undo": undo, "recovery": { "attempts": 2 } })),
         "b": call(json!({ "undo": undo, "after": ["a"], "idempotent": false })),
         "g": call(json!({ "recovery": { "give_up_after": "60s" } })),
+        "v": call(json!({ "recovery": { "key_valid_for": "60s" } })),
         "l": call(json!({ "for_each": { "items": "${ input.list }", "at_once": 2 } })),
         "p": call(json!({ "point_of_no_return": true, "callback": { "within": "1m", "heartbeat": "10s" },
             "request": { "path": "/x", "body": "${ callback.token }" } })),
@@ -424,6 +425,7 @@ fn each_invariant_of_attempts_can_be_violated() {
     let p = |record: Value| steps(json!({ "p": record }));
     let q = |record: Value| steps(json!({ "q": record }));
     let g = |record: Value| steps(json!({ "g": record }));
+    let v = |record: Value| steps(json!({ "v": record }));
     let limited = |attempt, limit| json!({ "s": "r", "a": attempt, "b": 50_000, "l": limit });
     let overdue = |attempt| json!({ "s": "r", "a": attempt, "b": -3_000 });
     let swept = |old: Value, new: Value| {
@@ -471,6 +473,22 @@ fn each_invariant_of_attempts_can_be_violated() {
             )
             .sends([request_with("g", "do", 2, json!({ "complete_by": "1970-01-01T00:00:00Z" }))]),
             "no attempt begins after the time limit of its part",
+        ),
+        (
+            Facts::new(
+                v(json!({ "s": "w", "a": 1, "u": 0, "m": true, "v": 0 })),
+                v(json!({ "s": "r", "a": 2, "b": 0, "m": true, "v": 0 })),
+            )
+            .sends([request_with("v", "do", 2, json!({ "complete_by": "1970-01-01T00:00:00Z" }))]),
+            "no attempt that may have run is repeated after the time of its key",
+        ),
+        (
+            Facts::new(
+                v(json!({ "s": "w", "a": 1, "u": 0, "m": true, "v": 55_000 })),
+                v(json!({ "s": "r", "a": 2, "b": 50_000, "m": true, "v": 60_000 })),
+            )
+            .sends([request("v", "do", 2)]),
+            "the time of a key counts from the first attempt that may have run",
         ),
         (
             Facts::new(json!({}), g(limited(1, 60_001))).sends([request("g", "do", 1)]),
