@@ -13,10 +13,9 @@ agent completes check #1     => check completed (output kept); request approve #
                                 /ask/o-1%2Fapprove%2Fi000000000; request notify #1 by 60s
 agent completes notify #1    => notify completed (output kept)
 clock +1s
-callback fails approve "no"
-                             => Undoing because "step approve: no"; task by 7242s; approve failed
-                                (failures 1, may have run, call may be in progress until 42s, reason kept);
-                                wake scheduler in 41s
+callback fails approve "no"  => Undoing because "step approve: the callback reported a failure"; task by 7242s;
+                                approve failed (failures 1, may have run, call may be in progress until 42s,
+                                reason kept); wake scheduler in 41s
 clock +41s
 wake                         => request undo of approve #1 by 102s
 agent completes undo of approve #1

@@ -8,9 +8,8 @@ submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve awaiting callback until 3600s
 callback fails approve "never"
-                             => Undoing because "step approve: never";
-                                approve failed (failures 1, may have run, reason kept);
-                                request undo of approve #1 by 60s
+                             => Undoing because "step approve: the callback reported a failure"; approve failed
+                                (failures 1, may have run, reason kept); request undo of approve #1 by 60s
 
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"

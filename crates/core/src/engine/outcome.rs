@@ -117,7 +117,12 @@ pub(crate) fn record_callback(
     }
     match answer {
         CallbackOutcome::Completed { output } => complete_if_it_fits(change, attempt, output, by),
-        CallbackOutcome::Failed { reason } => fail(change, attempt, reason, true),
+        CallbackOutcome::Failed { reason } if by.is_some() => fail(change, attempt, reason, true),
+        // What a service says may be data of a person: `forget` erases details, and a mask hides them.
+        CallbackOutcome::Failed { reason } => {
+            fail(change, attempt.clone(), "the callback reported a failure", true);
+            keep_detail(change, attempt, Some(&ErrorDetail::from(reason.clone())));
+        }
         CallbackOutcome::Heartbeat => extend_callback(change, &attempt),
     }
 }
