@@ -1,6 +1,5 @@
 //! Tenants: every message about a task of a tenant has the tenant as its message group id, and the load of one tenant holds
-//! back only its own tasks. The random simulation checks the first for every message it sends, and
-//! `crates/forecast/src/capacity/tenants` shows what fair queues do with it.
+//! back only its own tasks. The random simulation checks the first for every message it sends.
 
 use std::time::Duration;
 

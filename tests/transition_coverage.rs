@@ -86,8 +86,9 @@ fn every_event_occurs_in_every_state() {
     assert!(missing.is_empty(), "in no story:\n{missing:#?}");
 }
 
+/// The stories have no full record and no other incarnation, so two reasons are missing.
 #[test]
-fn every_reason_to_ignore_an_event_occurs() {
+fn every_other_reason_to_ignore_an_event_occurs() {
     let reasons = [
         "DuplicateCommand",
         "DuplicateReply",

@@ -27,7 +27,7 @@ pub struct Recommendation {
     pub to: f64,
     /// The setting or the quota to change.
     pub at: String,
-    /// The options of `steward scale` that simulate the change.
+    /// The options of `steward scale` that compute the change.
     pub options: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ fn recommend(
     }
 }
 
-/// The setting of a function's concurrency, and the options that simulate it.
+/// The setting of a function's concurrency, and the options that compute it.
 fn at_once(settings: &ScaleSettings, role: &FunctionRole, to: f64) -> (String, Vec<String>) {
     let (limits, deployment) = (&settings.limits, &settings.deployment);
     let (file, name, option) = match role {
