@@ -6,7 +6,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::agents::{AgentQueue, AgentStatus, AgentStatuses, agent_statuses};
-use steward_core::{contract::ContractDocument, model::names::AgentName};
+use steward_core::{
+    breaker::Breaker, contract::ContractDocument, limits::short_line, model::names::AgentName,
+};
 use steward_operator::agents::{AgentProblem, breaker_state, calls_per_second, problems};
 use steward_runtime::agents;
 
@@ -168,7 +170,7 @@ fn row(agent: &AgentStatus, now: Timestamp) -> [String; HEADER.len()] {
         name.to_string(),
         kind,
         version.map_or_else(none, ToString::to_string),
-        breaker_state(breaker, now).to_owned(),
+        breaker_cell(breaker, now),
         waiting,
         in_flight,
         dead_letters.map_or_else(none, |count| count.to_string()),
@@ -177,6 +179,18 @@ fn row(agent: &AgentStatus, now: Timestamp) -> [String; HEADER.len()] {
         last_reply.as_ref().map_or_else(none, |reply| reply.at.to_string()),
         workflows.join(", "),
     ]
+}
+
+/// The longest reason of a breaker in the table, in characters. The JSON has the whole reason.
+const BREAKER_REASON_CHARS_MAX: usize = 60;
+
+/// The state of a breaker, and why it is not closed.
+fn breaker_cell(breaker: &Breaker, now: Timestamp) -> String {
+    let state = breaker_state(breaker, now);
+    match breaker.reason() {
+        None => state.to_owned(),
+        Some(reason) => format!("{state}: {}", short_line(reason, BREAKER_REASON_CHARS_MAX)),
+    }
 }
 
 fn agent_json(agent: &AgentStatus, deployment: &DeploymentArgs, now: Timestamp) -> Value {
@@ -229,4 +243,29 @@ async fn forget(name: &AgentName, json: bool, deployment: &DeploymentArgs) -> Re
         outln!("{name}: its registration was marked as deleted already");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaker(state: Value) -> Breaker {
+        serde_json::from_value(json!({ "state": state })).unwrap()
+    }
+
+    #[test]
+    fn a_breaker_that_is_not_closed_names_the_reason_and_cuts_it() {
+        let cell = |state| breaker_cell(&breaker(state), Timestamp::UNIX_EPOCH);
+        assert_eq!(cell(json!({ "is": "closed" })), "closed");
+        let expired = "no connection: the certificate has expired";
+        let open =
+            |reason: &str| json!({ "is": "open", "until": 9, "open_for_ms": 9, "reason": reason });
+        assert_eq!(cell(open(expired)), format!("open: {expired}"));
+        let cut = cell(open(&"x".repeat(120)));
+        assert_eq!(cut, format!("open: {}…", "x".repeat(59)));
+        let probing = json!({
+            "is": "half_open", "probe": "p", "until": 9, "open_for_ms": 9, "reason": expired,
+        });
+        assert_eq!(cell(probing), format!("half-open: {expired}"));
+    }
 }

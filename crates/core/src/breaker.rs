@@ -190,7 +190,7 @@ pub enum CallOutcome {
     Unavailable {
         /// The result of the call, such as `HTTP 503`.
         reason: String,
-        /// The request, if the failure may be due to it. `None` if the call did not reach the service.
+        /// The request, if the failure may be due to it. `None` if the call did not reach the service, or went to a wrong one.
         request: Option<KeyHash>,
     },
     /// The call was not made.

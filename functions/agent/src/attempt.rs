@@ -94,6 +94,12 @@ pub trait RemoteService: Send + Sync {
         request: &StepRequest,
         traceparent: Option<&str>,
     ) -> impl Future<Output = Result<CallResponse, CallFault>> + Send;
+
+    /// Whether the configuration of the agent seems to be wrong, so that faults of calls are not due to their requests. Then the
+    /// circuit breaker counts each fault, also if all calls are of one request.
+    fn is_misconfigured(&self) -> bool {
+        false
+    }
 }
 
 /// A request, and how the queue delivered it.
@@ -420,7 +426,8 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         };
         // A large response takes many times its size in memory. It is reduced to the output before anything else is awaited,
         // so that not all calls of a batch hold one.
-        let outcome = call_outcome(&response, self.key_hash());
+        let may_be_due_to = (!self.service.is_misconfigured()).then(|| self.key_hash());
+        let outcome = call_outcome(&response, may_be_due_to);
         let output = response.and_then(|response| response.output(request.output.as_deref()));
         self.breaker.record(self.ports, permit, outcome).await;
         Ok(output)

@@ -22,7 +22,7 @@ use crate::{
     response::CallResponse,
     retry_after::retry_after,
     signed::{AwsSigner, SigningScope},
-    transport::{client, error_word, not_sent, whole_body},
+    transport::{ReceivedBody, body, client, error_word, not_sent},
 };
 
 /// Names of errors with which AWS services reject a request because of its rate. A rejected request had no effect. The
@@ -70,7 +70,7 @@ pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     /// The body, or why it could not be read.
-    pub(crate) body: Result<Vec<u8>, CallFault>,
+    pub(crate) body: Result<ReceivedBody, CallFault>,
 }
 
 /// What an error of an AWS API says about the request.
@@ -138,10 +138,10 @@ impl AwsApi {
         signed.map_err(|error| not_sent(&error.to_string()))?;
         span.set("http.request.method", "POST");
         let response = self.client.execute(call).await;
-        let response = response.map_err(|error| broken_connection(&error))?;
+        let mut response = response.map_err(|error| broken_connection(&error))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         span.set_number("http.response.status_code", status.into());
-        Ok(ApiResponse { status, headers, body: whole_body(response, request).await })
+        Ok(ApiResponse { status, headers, body: body(&mut response, request).await })
     }
 }
 
@@ -151,9 +151,13 @@ impl ApiResponse {
         CallResponse { status: self.status, headers: self.headers.clone(), body }
     }
 
+    fn whole_body(&self) -> Option<&[u8]> {
+        self.body.as_ref().ok()?.whole()
+    }
+
     /// The body as JSON, if it is.
     pub(crate) fn json(&self) -> Option<Value> {
-        serde_json::from_slice(self.body.as_ref().ok()?).ok()
+        serde_json::from_slice(self.whole_body()?).ok()
     }
 
     /// The name of the error in the response, such as `ResourceNotFoundException`. It is a word and no payload.
@@ -183,7 +187,7 @@ impl ApiResponse {
 
     /// What the service said, for operators.
     pub(crate) fn detail(&self) -> Option<ErrorDetail> {
-        ErrorDetail::of_body(self.body.as_ref().ok()?)
+        ErrorDetail::of_body(self.whole_body()?)
     }
 
     /// The meaning of an error that all AWS services share.

@@ -48,8 +48,11 @@ pub enum CallFault {
     },
 }
 
-/// What a response to `request` says about the availability of the service.
-pub(crate) fn call_outcome<T>(response: &Result<T, CallFault>, request: KeyHash) -> CallOutcome {
+/// What a response says about the availability of the service. `request` is the request that a fault may be due to.
+pub(crate) fn call_outcome<T>(
+    response: &Result<T, CallFault>,
+    request: Option<KeyHash>,
+) -> CallOutcome {
     match response {
         Ok(_)
         | Err(
@@ -59,11 +62,11 @@ pub(crate) fn call_outcome<T>(response: &Result<T, CallFault>, request: KeyHash)
         ) => CallOutcome::Available,
         Err(CallFault::Transient { reason, retry_after: None, may_have_run, .. }) => {
             // A call that did not reach the service did not fail because of its request.
-            let request = may_have_run.then_some(request);
+            let request = request.filter(|_| *may_have_run);
             CallOutcome::Unavailable { reason: reason.clone(), request }
         }
         Err(CallFault::TimedOut { reason }) => {
-            CallOutcome::Unavailable { reason: reason.clone(), request: Some(request) }
+            CallOutcome::Unavailable { reason: reason.clone(), request }
         }
     }
 }

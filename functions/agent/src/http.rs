@@ -42,11 +42,12 @@ use crate::{
     oauth::Token,
     payloads::{Payloads, request_payload, response_key},
     response::{CallResponse, response_value},
-    response_body::{body_value, not_text},
+    response_body::{body_value, not_text, too_large_body},
     retry_after::retry_after,
     signed::{AwsSigner, SigningScope, UnknownScope},
     transport::{
-        ReceivedBody, begin_call, body, end_call, error_body, not_sent, too_large_response,
+        ReceivedBody, begin_call, body, body_up_to, end_call, error_body, not_sent,
+        unusable_response,
     },
 };
 
@@ -63,6 +64,8 @@ pub struct HttpService {
     payloads: Option<Payloads>,
     /// Whether the service has ever completed a call of this instance.
     has_completed: Arc<AtomicBool>,
+    /// Whether the service has redirected a call of this instance before it completed one.
+    has_redirected: Arc<AtomicBool>,
 }
 
 /// The settings of an [`HttpService`].
@@ -183,7 +186,6 @@ impl HttpService {
         let connection = Connection::new(call_timeout, headers)?;
         let connection = Arc::new(RwLock::new(Arc::new(connection)));
         let payloads = payloads.map(Payloads::new);
-        let has_completed = Arc::default();
         Ok(Self {
             connection,
             base_url,
@@ -192,7 +194,8 @@ impl HttpService {
             auth,
             key_format,
             payloads,
-            has_completed,
+            has_completed: Arc::default(),
+            has_redirected: Arc::default(),
         })
     }
 
@@ -223,6 +226,10 @@ impl RemoteService for HttpService {
         let result = self.send(request, own.as_deref().or(traceparent), &mut span).await;
         end_call(span, &result);
         result
+    }
+
+    fn is_misconfigured(&self) -> bool {
+        self.has_redirected.load(Ordering::Relaxed) && !self.has_completed.load(Ordering::Relaxed)
     }
 }
 
@@ -274,8 +281,8 @@ impl HttpService {
         }
     }
 
-    /// The fault of a redirect by a service that has never completed a call: probably the base URL is wrong, so the steps wait
-    /// until it is corrected.
+    /// Changes the fault of a redirect by a service that has never completed a call: probably the base URL is wrong, so the steps
+    /// wait until it is corrected.
     fn of_redirect(
         &self,
         status: StatusCode,
@@ -288,6 +295,7 @@ impl HttpService {
             CallFault::Permanent { reason, may_have_run: true, detail }
                 if status.is_redirection() && !is_expected =>
             {
+                self.has_redirected.store(true, Ordering::Relaxed);
                 let reason = format!("{reason}; is the base URL right?");
                 CallFault::Transient { reason, retry_after: None, may_have_run: true, detail }
             }
@@ -348,7 +356,6 @@ pub async fn interpret_answer(
     *response.status_mut() =
         StatusCode::from_u16(status).map_err(|_| not_sent("there is no such HTTP status"))?;
     *response.headers_mut() = headers;
-    // Without a bucket of payloads, a response over the limit is a fault.
     interpret(Response::from(response), request, None).await
 }
 
@@ -404,11 +411,20 @@ async fn meaning(
         return Ok((of(&Value::Null), response));
     }
     let ReceivedBody { bytes, is_complete } = match status.is_success() {
-        true => body(&mut response, request).await?,
+        true => body_up_to(&mut response, limits::RESPONSE_BYTES_MAX).await?,
         false => error_body(&mut response, request).await,
     };
     let value = is_complete.then(|| body_value(&bytes)).flatten();
-    let meaning = of(&response_value(status.as_u16(), response.headers(), value));
+    let value = response_value(status.as_u16(), response.headers(), value);
+    // What an error says in the rest of its body does not change its default meaning. A success might be an error.
+    if status.is_success() && !is_complete && request.responses.needs_body(status.as_u16(), &value)
+    {
+        return Err(unusable_response(&format!(
+            "HTTP {status}: `responses` judges the body, and it exceeds the limit of {} bytes",
+            limits::RESPONSE_BYTES_MAX
+        )));
+    }
+    let meaning = of(&value);
     let mut again = http::Response::new(Body::default());
     (*again.status_mut(), *again.headers_mut()) = (status, response.headers().clone());
     let first = stream::once(async { Ok(bytes::Bytes::from(bytes)) });
@@ -425,8 +441,8 @@ async fn meaning(
     Ok((meaning, again.into()))
 }
 
-/// The body of a response as a value. A body that is no text or too large for a message is stored, and the result is the
-/// reference to it, unless the request selects its output from the body.
+/// The body of a response as a value. If there is a bucket, a body that is no text or too large for a message is stored, and the
+/// result is the reference to it, unless the request selects its output from the body.
 async fn output_body(
     mut response: Response,
     request: &StepRequest,
@@ -439,11 +455,9 @@ async fn output_body(
     match (value, payloads, response_key(request)) {
         (Some(value), Some(_), Some(_)) if fits => Ok(value),
         (Some(value), None, _) | (Some(value), _, None) => Ok(value),
-        (_, Some(payloads), Some(key)) => {
-            Ok(payloads.store(key, bytes, response).await?.to_value())
-        }
+        (_, Some(payloads), Some(key)) => payloads.store(key, bytes, response).await,
         (None, ..) if is_complete => Ok(not_text(&bytes)),
-        (None, ..) => Err(too_large_response(request)),
+        (None, ..) => too_large_body(request),
     }
 }
 

@@ -173,6 +173,13 @@ impl RemoteService for AnyService {
             Self::Aws(service) => service.call(request, traceparent).await,
         }
     }
+
+    fn is_misconfigured(&self) -> bool {
+        match self {
+            Self::Http(service) => service.is_misconfigured(),
+            Self::Aws(service) => service.is_misconfigured(),
+        }
+    }
 }
 
 impl RemoteService for AwsService {

@@ -29,7 +29,7 @@ use crate::{
     attempt::CallFault,
     aws_api::{ApiError, ApiRequest, ApiResponse, AwsApi, payload},
     response::{CallResponse, response_value},
-    response_body::{body_value, not_text},
+    response_body::{body_value, not_text, too_large_body},
     transport::error_word,
 };
 
@@ -119,13 +119,15 @@ fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse
     if response.headers.contains_key("x-amz-function-error") {
         return function_error(request, response);
     }
-    Ok(response.with_body(body(response)))
+    Ok(response.with_body(body(request, response)))
 }
 
 /// What the function returned.
-fn body(response: &ApiResponse) -> Result<Value, CallFault> {
-    let bytes = response.body.as_ref().map_err(Clone::clone)?;
-    Ok(body_value(bytes).unwrap_or_else(|| not_text(bytes)))
+fn body(request: &StepRequest, response: &ApiResponse) -> Result<Value, CallFault> {
+    match response.body.as_ref().map_err(Clone::clone)?.whole() {
+        Some(bytes) => Ok(body_value(bytes).unwrap_or_else(|| not_text(bytes))),
+        None => too_large_body(request),
+    }
 }
 
 fn error(response: &ApiResponse) -> ApiError {
@@ -141,7 +143,7 @@ fn function_error(
     request: &StepRequest,
     response: &ApiResponse,
 ) -> Result<CallResponse, CallFault> {
-    let result = body(response).unwrap_or_default();
+    let result = body(request, response).unwrap_or_default();
     let kind = result.get("errorType").and_then(|kind| error_word(kind.as_str()?));
     let reason = match kind {
         Some(kind) => format!("the function failed: {kind}"),

@@ -8,24 +8,21 @@ use reqwest::{
     Body, Response,
     header::{CONTENT_TYPE, HeaderMap},
 };
+use serde_json::Value;
 use steward_aws::payloads::{
     S3Payloads,
     transfer::{Chunks, PayloadBody, StoreFault},
 };
-use steward_core::{
-    limits::PAYLOAD_BYTES_MAX,
-    model::{
-        messages::StepRequest,
-        payload::{ContentType, PayloadKey, PayloadReference, may_be_reference},
-    },
+use steward_core::model::{
+    messages::StepRequest,
+    payload::{ContentType, PayloadKey, PayloadReference, may_be_reference},
 };
 use steward_runtime::ports::{PortError, error_chain};
 use tokio::sync::Semaphore;
 
 use crate::{
-    attempt::CallFault,
-    connection_fault::broken_connection,
-    transport::{not_sent, unusable_response},
+    attempt::CallFault, connection_fault::broken_connection, response_body::too_large,
+    transport::not_sent,
 };
 
 /// Responses that are stored at the same time. Each holds one part of 5 MiB in memory; the others wait.
@@ -60,23 +57,23 @@ impl Payloads {
         Ok(RequestPayload { reference, body: Body::wrap_stream(chunks) })
     }
 
-    /// Stores a response, of which `first` has been received, as an object.
+    /// Stores a response, of which `first` has been received, as an object. Returns the reference, or what stands for a response
+    /// that is too large to be stored.
     pub(crate) async fn store(
         &self,
         key: PayloadKey,
         first: Vec<u8>,
         response: Response,
-    ) -> Result<PayloadReference, CallFault> {
+    ) -> Result<Value, CallFault> {
         let _permit = self.storing.acquire().await;
         let content_type = content_type(response.headers());
         let mut rest = ResponseChunks(response);
-        self.bucket.store(key, content_type, first, &mut rest).await.map_err(|fault| match fault {
-            StoreFault::Source(error) => broken_connection(&error),
-            StoreFault::TooLarge => unusable_response(&format!(
-                "the response exceeds the limit of {PAYLOAD_BYTES_MAX} bytes"
-            )),
-            StoreFault::Bucket(error) => bucket_fault(&error, true),
-        })
+        match self.bucket.store(key, content_type, first, &mut rest).await {
+            Ok(reference) => Ok(reference.to_value()),
+            Err(StoreFault::TooLarge) => Ok(too_large()),
+            Err(StoreFault::Source(error)) => Err(broken_connection(&error)),
+            Err(StoreFault::Bucket(error)) => Err(bucket_fault(&error, true)),
+        }
     }
 }
 

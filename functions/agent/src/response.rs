@@ -7,7 +7,7 @@ use steward_core::{
     expression::{scope::Scope, template::Template},
 };
 
-use crate::{call_fault::CallFault, transport::unusable_response};
+use crate::{call_fault::CallFault, response_body::too_large, transport::unusable_response};
 
 /// The response to a successful call.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,13 +30,14 @@ impl CallResponse {
     /// The output of the step: what `template` selects from the response, or the body.
     ///
     /// # Errors
-    /// The template cannot be evaluated with this response, or the result is too large. The step has run, and a retry
+    /// The template cannot be evaluated with this response, or its result is too large. The step has run, and a retry
     /// would fail too. Or the output needs the body, and there is none.
     pub fn output(self, template: Option<&Template>) -> Result<Value, CallFault> {
-        let output = match template {
-            Some(template) => self.select(template)?,
-            None => self.body?,
+        let Some(template) = template else {
+            let body = self.body?;
+            return Ok(size_error("output", &body).map_or(body, |_| too_large()));
         };
+        let output = self.select(template)?;
         match size_error("output", &output) {
             Some(reason) => Err(unusable_response(&reason)),
             None => Ok(output),
@@ -132,9 +133,11 @@ mod tests {
 
     /// `1e15` becomes `1000000000000000.0` in the message of the reply.
     #[test]
-    fn a_body_that_is_too_large_in_the_reply_is_a_failure_of_a_step_that_has_run() {
+    fn a_body_that_is_too_large_in_the_reply_is_left_out_unless_an_output_selects_it() {
+        let body = json!(vec![1e15; 7_000]);
+        assert_eq!(response(body.clone()).output(None), Ok(json!({ "too_large": true })));
         let Err(CallFault::Permanent { reason, may_have_run: true, .. }) =
-            response(json!(vec![1e15; 7_000])).output(None)
+            output(body, json!("${ response.body }"))
         else {
             panic!("it is not refused");
         };

@@ -7,11 +7,20 @@
 //! | JSON | that JSON; if an object has a key twice, the last one counts |
 //! | other text: also JSON with a number outside of 64 bits, and JSON that nests too deeply | `{ "text": … }`, every character as it was |
 //! | other bytes | a [payload](crate::payloads), or `{ "not_text": … }` with the number of bytes |
+//! | more than an output may have | a [payload](crate::payloads), or `{ "too_large": true }` |
 //!
 //! A UTF-8 byte order mark is skipped.
 
 use serde_json::{Value, json};
-use steward_core::{limits, model::integers::check_integers};
+use steward_core::{
+    limits,
+    model::{integers::check_integers, messages::StepRequest},
+};
+
+use crate::{
+    call_fault::CallFault,
+    transport::{body_bytes_max, unusable_response},
+};
 
 /// The value of a body, or `None` if the body is not text.
 pub(crate) fn body_value(bytes: &[u8]) -> Option<Value> {
@@ -26,6 +35,20 @@ pub(crate) fn body_value(bytes: &[u8]) -> Option<Value> {
 /// The value in place of a body that is not text, and that cannot be stored.
 pub(crate) fn not_text(bytes: &[u8]) -> Value {
     json!({ "not_text": bytes.len() })
+}
+
+/// The value in place of a body that is too large for an output, and that cannot be stored.
+pub(crate) fn too_large() -> Value {
+    json!({ "too_large": true })
+}
+
+/// The body of a response to `request` that is larger than what is read of it. An `output` that selects from the body needs it.
+pub(crate) fn too_large_body(request: &StepRequest) -> Result<Value, CallFault> {
+    if request.output.is_none() {
+        return Ok(too_large());
+    }
+    let max = body_bytes_max(request);
+    Err(unusable_response(&format!("the response exceeds the limit of {max} bytes")))
 }
 
 /// The text as JSON that Steward can hold without a loss.

@@ -65,7 +65,7 @@ pub(crate) fn end_call<T>(span: TraceSpan, result: &Result<T, CallFault>) {
 
 /// The largest body of a response to a request, in bytes. If the request selects its output from the response, the body may
 /// be larger than an output.
-fn body_bytes_max(request: &StepRequest) -> usize {
+pub(crate) fn body_bytes_max(request: &StepRequest) -> usize {
     match request.output {
         Some(_) => limits::RESPONSE_BYTES_MAX,
         None => limits::DOCUMENT_BYTES_MAX,
@@ -77,7 +77,14 @@ pub(crate) async fn body(
     response: &mut Response,
     request: &StepRequest,
 ) -> Result<ReceivedBody, CallFault> {
-    let max = body_bytes_max(request);
+    body_up_to(response, body_bytes_max(request)).await
+}
+
+/// The body of a response, up to the first bytes over the limit of `max` bytes.
+pub(crate) async fn body_up_to(
+    response: &mut Response,
+    max: usize,
+) -> Result<ReceivedBody, CallFault> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| broken_connection(&error))? {
         bytes.extend_from_slice(&chunk);
@@ -88,28 +95,19 @@ pub(crate) async fn body(
     Ok(ReceivedBody { bytes, is_complete: true })
 }
 
-/// The body of the response to a request. A body over the limit is a fault.
-pub(crate) async fn whole_body(
-    mut response: Response,
-    request: &StepRequest,
-) -> Result<Vec<u8>, CallFault> {
-    match body(&mut response, request).await? {
-        ReceivedBody { bytes, is_complete: true } => Ok(bytes),
-        ReceivedBody { is_complete: false, .. } => Err(too_large_response(request)),
-    }
-}
-
-/// The fault of a response whose body is too large.
-pub(crate) fn too_large_response(request: &StepRequest) -> CallFault {
-    let max = body_bytes_max(request);
-    unusable_response(&format!("the response exceeds the limit of {max} bytes"))
-}
-
 /// A body, as far as it was read.
+#[derive(Debug)]
 pub(crate) struct ReceivedBody {
     pub(crate) bytes: Vec<u8>,
     /// Whether this is the whole body.
     pub(crate) is_complete: bool,
+}
+
+impl ReceivedBody {
+    /// The whole body.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        self.is_complete.then_some(&self.bytes)
+    }
 }
 
 /// The longest wait for the body of an error; half the time of a call, if that is shorter.

@@ -100,6 +100,7 @@ impl Facts<'_> {
         })
     }
 
+    /// The reply has no output over the limit: the agent leaves it out, or reports a failure of a call that may have run.
     pub(super) fn large_output_failed(&self) -> Verdict {
         let too_large = self.replies.iter().filter_map(|reply| {
             let output = reply.outcome().get("output").map_or(0, |output| output.to_string().len());
@@ -113,7 +114,8 @@ impl Facts<'_> {
         }
         let wrong = self.replies_in(Case::LargeOutput).filter_map(|reply| {
             let failed = reply.status() == "failed" && reply.may_have_run();
-            (!failed).then(|| format!("the reply is {}{}", reply.status(), did_run(reply)))
+            let left_out = reply.status() == "completed";
+            (!failed && !left_out).then(|| format!("the reply is {}{}", reply.status(), did_run(reply)))
         });
         let missing = self.replies_in(Case::LargeOutput).next().is_none();
         Verdict::of(

@@ -35,7 +35,11 @@ use serde_json::Value;
 
 use crate::{
     definition::duration,
-    expression::{scope::Scope, template::Template},
+    expression::{
+        scope::Scope,
+        template::Template,
+        uses::{PathKey, ValueKind, ValueUse},
+    },
     model::time::later,
 };
 
@@ -150,6 +154,12 @@ impl ResponseCase {
         after.into_iter().chain(until)
     }
 
+    /// Whether the condition may read the body of the response.
+    fn reads_body(&self) -> bool {
+        let reads = |when: &Template| when.value_uses(ValueKind::Any).into_iter().any(is_of_body);
+        self.when.as_ref().is_some_and(reads)
+    }
+
     fn matches(&self, scope: Scope<'_>) -> bool {
         let is_true = |when: &Template| when.render(scope) == Ok(Value::Bool(true));
         self.when.as_ref().is_none_or(is_true)
@@ -167,6 +177,17 @@ impl ResponseCase {
             (ResponseClass::Retry, true) => DID_NOT_BEGIN,
             (class, _) => class.meaning(default),
         }
+    }
+}
+
+/// Whether the value may be in the body of the response: it is not in the headers, and it is not the status.
+fn is_of_body(value: ValueUse) -> bool {
+    match value.path.as_slice() {
+        [PathKey::Field(root), PathKey::Field(field), ..] if root == "response" => {
+            !matches!(field.as_str(), "headers" | "status")
+        }
+        [PathKey::Field(root), ..] => root == "response",
+        [PathKey::Element, ..] | [] => false,
     }
 }
 
@@ -235,6 +256,16 @@ impl ResponseOverrides {
     #[must_use]
     pub fn is_conditional(&self, status: u16) -> bool {
         matches!(self.0.get(&status), Some(StatusMeaning::Cases(_)))
+    }
+
+    /// Whether a response with this status cannot be judged without its body. `response` is what expressions read, without the
+    /// body.
+    #[must_use]
+    pub fn needs_body(&self, status: u16, response: &Value) -> bool {
+        let Some(StatusMeaning::Cases(cases)) = self.0.get(&status) else { return false };
+        let scope = Scope { response: Some(response), ..Scope::default() };
+        let judged = cases.iter().find(|case| case.reads_body() || case.matches(scope));
+        judged.is_some_and(ResponseCase::reads_body)
     }
 
     /// The meaning of a response with this status that says nothing.
@@ -362,6 +393,34 @@ mod tests {
             for status in statuses {
                 assert_eq!(ResponseOverrides::NONE.classify(status), meaning, "{status}");
             }
+        }
+    }
+
+    #[test]
+    fn a_response_needs_its_body_if_a_condition_before_the_first_match_may_read_it() {
+        let of_body = json!({ "when": "${ response.body.error }", "class": "retry" });
+        let by_name = json!({ "when": "${ response[input.name] == 1 }", "class": "retry" });
+        let whole = json!({ "when": "${ size(response) > 3 }", "class": "retry" });
+        let presence = json!({ "when": "${ has(response.body) }", "class": "retry" });
+        let header = json!({ "when": "${ response.headers['x-a'] == '1' }", "class": "retry" });
+        let status = json!({ "when": "${ response.status == 200 }", "class": "completed" });
+        let always = json!({ "class": "completed" });
+        let response = json!({ "status": 200, "headers": {} });
+        for (cases, needs_body) in [
+            (json!([of_body]), true),
+            (json!([by_name]), true),
+            (json!([whole]), true),
+            (json!([presence]), true),
+            (json!([header]), false),
+            (json!([header, of_body, always]), true),
+            (json!([status, of_body]), false),
+            (json!([always, of_body]), false),
+            (json!("retry"), false),
+        ] {
+            let responses: ResponseOverrides =
+                serde_json::from_value(json!({ "200": cases })).unwrap();
+            assert_eq!(responses.needs_body(200, &response), needs_body, "{cases}");
+            assert!(!responses.needs_body(201, &response));
         }
     }
 

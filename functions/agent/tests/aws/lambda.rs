@@ -4,7 +4,7 @@ use axum::{Router, extract::Path, routing::post};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use steward_agent::attempt::CallFault;
-use steward_core::limits;
+use steward_core::{limits, model::messages::StepRequest};
 
 use crate::server::{
     CallForOutput, SignedServer, aws_service, failed, outcome_of, request, respond, respond_with,
@@ -157,14 +157,19 @@ async fn the_reason_of_a_function_error_contains_no_payload() {
 }
 
 #[tokio::test]
-async fn a_result_need_not_be_json_and_one_that_is_too_large_fails_and_may_have_run() {
-    let request = request("/", json!({}));
-    let outcome =
-        |body: String| outcome_of(("lambda", CHARGE), &request, move || respond(200, body.clone()));
-    assert_eq!(outcome("OK".to_owned()).await, Ok(json!({ "text": "OK" })));
-    let large = format!(r#""{}""#, "x".repeat(limits::DOCUMENT_BYTES_MAX));
-    let expected = failed("the response exceeds the limit of 131072 bytes", true);
-    assert_eq!(outcome(large).await, expected);
+async fn a_result_need_not_be_json_and_may_be_too_large_unless_an_output_selects_from_it() {
+    let request = |more| request("/", more);
+    let outcome = async |request: &StepRequest, body: String| {
+        outcome_of(("lambda", CHARGE), request, move || respond(200, body.clone())).await
+    };
+    let plain = request(json!({}));
+    assert_eq!(outcome(&plain, "OK".to_owned()).await, Ok(json!({ "text": "OK" })));
+    let text = |bytes: usize| format!(r#""{}""#, "x".repeat(bytes));
+    let too_large = Ok(json!({ "too_large": true }));
+    assert_eq!(outcome(&plain, text(limits::DOCUMENT_BYTES_MAX)).await, too_large);
+    let selecting = request(json!({ "output": "${ response.body }" }));
+    let expected = failed("the response exceeds the limit of 1048576 bytes", true);
+    assert_eq!(outcome(&selecting, text(limits::RESPONSE_BYTES_MAX)).await, expected);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod redirects;
 mod requests;
 mod responses;
 mod test_server;

@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::test_server::{
-    TestServer, get, output_of, permanent, respond, respond_problem, service, transient,
+    TestServer, get, output_of, permanent, redirect, respond, respond_problem, service, transient,
     unusable_response, without_detail,
 };
 
@@ -107,11 +107,6 @@ async fn a_redirect_is_not_followed_and_may_have_run() {
         assert_eq!(output_of(&service, &get("/"), None).await, unusable_response(&reason));
         assert_eq!(remote.request_count(), 2);
     }
-}
-
-fn redirect(status: u16, location: &str) -> Response<Body> {
-    let redirect = Response::builder().status(status).header("location", location);
-    redirect.body(Body::empty()).unwrap()
 }
 
 /// The base URL is wrong, probably: the steps wait for the agent, and do not fail one by one.
@@ -207,12 +202,14 @@ async fn a_step_can_judge_a_response_by_what_it_says() {
         Err(CallFault::Transient { reason, retry_after, may_have_run: false, detail: None })
     };
     let throttled = r#"{"errors":[{"extensions":{"code":"THROTTLED"}}]}"#;
-    let large = json!({ "data": "x".repeat(limits::DOCUMENT_BYTES_MAX) }).to_string();
+    let large = json!({ "data": large_text() }).to_string();
+    let large_error = format!(r#"{{"rest":"{}",{}"#, large_text(), &throttled[1..]);
     for (status, retry_after, body, expected) in [
         (200, None, throttled, retry("HTTP 200 OK", 0)),
         (200, None, r#"{"data":7}"#, Ok(json!({ "data": 7 }))),
         (200, None, "OK", Ok(json!({ "text": "OK" }))),
-        (200, None, &large, unusable_response(&exceeds(limits::DOCUMENT_BYTES_MAX))),
+        (200, None, &large_error, retry("HTTP 200 OK", 0)),
+        (200, None, &large, too_large()),
         (403, Some("90"), "", retry("HTTP 403 Forbidden", 90)),
         (403, None, "", permanent("HTTP 403 Forbidden")),
         (400, None, r#"{"__type":"x#ThrottlingException"}"#, retry("HTTP 400 Bad Request", 2)),
@@ -230,6 +227,25 @@ async fn a_step_can_judge_a_response_by_what_it_says() {
         let result = without_detail(output_of(&remote.service(), &request, None).await);
         assert_eq!(result, expected, "{status}");
     }
+}
+
+/// It may be an error, so it does not complete its step. A case that needs no body counts before it.
+#[tokio::test]
+async fn a_success_with_a_body_that_is_too_large_to_be_judged_is_unknown() {
+    let huge = "x".repeat(limits::RESPONSE_BYTES_MAX + 1);
+    let remote = TestServer::start(move || respond(200, huge.clone())).await;
+    let service = remote.service();
+    let outcome = async |cases: Value| {
+        let responses = serde_json::from_value(json!({ "200": cases })).unwrap();
+        output_of(&service, &StepRequest { responses, ..get("/") }, None).await
+    };
+    let error = json!({ "when": "${ response.body.error == 'busy' }", "class": "retry" });
+    let ok = json!({ "when": "${ response.status == 200 }", "class": "completed" });
+    let reason =
+        "HTTP 200 OK: `responses` judges the body, and it exceeds the limit of 1048576 bytes";
+    assert_eq!(outcome(json!([error])).await, unusable_response(reason));
+    assert_eq!(outcome(json!([error, ok])).await, unusable_response(reason));
+    assert_eq!(outcome(json!([ok, error])).await, too_large());
 }
 
 /// A condition reads the body of an error. That it breaks off or takes too long does not change what the status says.
@@ -270,7 +286,7 @@ async fn an_output_is_selected_from_a_response_that_is_too_large_to_be_one() {
         Response::builder().status(201).header("ETag", "v7").body(large.clone().into()).unwrap()
     })
     .await;
-    assert_eq!(remote.call().await, unusable_response(&exceeds(limits::DOCUMENT_BYTES_MAX)));
+    assert_eq!(remote.call().await, too_large());
     let select = |template: Value| StepRequest {
         output: Some(Box::new(Template::parse(template))),
         ..get("/")
@@ -299,6 +315,15 @@ async fn an_error_status_that_completes_the_step_has_an_output_too() {
     let remote = TestServer::start(|| respond(404, "<html>")).await;
     let request = StepRequest { responses, output, ..get("/") };
     assert_eq!(output_of(&remote.service(), &request, None).await, Ok(json!("gone")));
+}
+
+/// The output in place of a body that is too large for one: the call succeeded, so its task is not undone.
+fn too_large() -> Result<Value, CallFault> {
+    Ok(json!({ "too_large": true }))
+}
+
+fn large_text() -> String {
+    "x".repeat(limits::DOCUMENT_BYTES_MAX)
 }
 
 fn exceeds(bytes: usize) -> String {
@@ -490,8 +515,6 @@ async fn a_response_that_is_not_json_completes_its_step() {
     assert!(matches!(output, Err(CallFault::Permanent { may_have_run: true, .. })), "{output:?}");
 }
 
-const OVER_THE_LIMIT: &str = "the response exceeds the limit of 131072 bytes";
-
 #[tokio::test]
 async fn a_response_may_be_as_large_as_the_limit() {
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
@@ -501,7 +524,7 @@ async fn a_response_may_be_as_large_as_the_limit() {
     assert_eq!(remote.call().await, Ok(json!(largest.trim_matches('"'))));
     let remote =
         TestServer::start(move || respond(200, text(limits::DOCUMENT_BYTES_MAX + 1))).await;
-    assert_eq!(remote.call().await, unusable_response(OVER_THE_LIMIT));
+    assert_eq!(remote.call().await, too_large());
 }
 
 #[tokio::test]
@@ -519,7 +542,7 @@ async fn the_agent_stops_reading_a_response_at_the_limit() {
         }
     });
     let announced = announced.await;
-    assert_eq!(announced.call().await, unusable_response(OVER_THE_LIMIT));
+    assert_eq!(announced.call().await, too_large());
     gone.await.expect("the client closed the connection");
 
     let (alive, gone) = oneshot::channel::<()>();
@@ -533,7 +556,7 @@ async fn the_agent_stops_reading_a_response_at_the_limit() {
         respond(200, Body::from_stream(chunks))
     });
     let endless = endless.await;
-    assert_eq!(endless.call().await, unusable_response(OVER_THE_LIMIT));
+    assert_eq!(endless.call().await, too_large());
     gone.await.expect_err("the server stopped sending");
 }
 

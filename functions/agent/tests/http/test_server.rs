@@ -166,6 +166,11 @@ pub(crate) fn respond(status: u16, body: impl Into<Body>) -> Response<Body> {
     Response::builder().status(status).body(body.into()).unwrap()
 }
 
+pub(crate) fn redirect(status: u16, location: &str) -> Response<Body> {
+    let redirect = Response::builder().status(status).header("location", location);
+    redirect.body(Body::empty()).unwrap()
+}
+
 /// A problem document (RFC 9457).
 pub(crate) fn respond_problem(status: u16, body: impl Into<Body>) -> Response<Body> {
     let problem =

@@ -279,6 +279,20 @@ async fn a_custom_ca_is_trusted_for_the_service_and_for_the_token_endpoint() {
     assert_eq!(server.token_request_count(), 1);
 }
 
+/// The certificate was valid in January 2020. It is its own authority.
+#[tokio::test]
+async fn an_expired_certificate_of_the_service_is_named() {
+    const EXPIRED: &str = include_str!("../tls/expired.pem");
+    let server = Server::with_certificate(EXPIRED).await;
+    let service = HttpService::new(HttpSettings::new(server.url.parse().unwrap())).unwrap();
+    let ca = Some(EXPIRED.parse().unwrap());
+    let trusting = Credentials { ca, oauth: None, ..server.credentials(json!({})) };
+    service.set_credentials(trusting).unwrap();
+    let expired = transient("no connection: the certificate has expired", None);
+    assert_eq!(call(&service).await, Err(expired));
+    assert_eq!(server.calls(), [""; 0]);
+}
+
 #[test]
 fn a_ca_is_at_least_one_valid_certificate() {
     let key = "-----BEGIN CERTIFICATE-----\nczNjcmV0\n-----END CERTIFICATE-----\n";

@@ -20,7 +20,7 @@ use steward_agent::{
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::tls::TlsListener;
+use crate::tls::{CERTIFICATE, TlsListener};
 
 /// A response of the token endpoint: status, `Retry-After` and body.
 pub(crate) type TokenResponse = (u16, Option<&'static str>, String);
@@ -55,7 +55,11 @@ impl Server {
     }
 
     pub(crate) async fn with_tls() -> Self {
-        let listener = TlsListener::bind().await;
+        Self::with_certificate(CERTIFICATE).await
+    }
+
+    pub(crate) async fn with_certificate(certificate: &str) -> Self {
+        let listener = TlsListener::with_certificate(certificate).await;
         Self::serve(listener.url(), listener)
     }
 

@@ -27,8 +27,13 @@ pub(crate) struct TlsListener {
 
 impl TlsListener {
     pub(crate) async fn bind() -> Self {
+        Self::with_certificate(CERTIFICATE).await
+    }
+
+    /// The same, with another certificate of the same key.
+    pub(crate) async fn with_certificate(certificate: &str) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
