@@ -28,7 +28,7 @@ pub enum UnpublishError {
     Unknown(WorkflowName, u32),
     /// Some tasks of the version are neither Processed nor Undone.
     #[error(
-        "cannot unpublish workflow `{name}` version {version}: {count} of its tasks {} neither Processed nor Undone: {}{}",
+        "cannot unpublish workflow `{name}` version {version}: {count} of its tasks {} neither Processed nor Undone: {}{}; `steward workflow rollback` replaces a version at once",
         if *count == 1 { "is" } else { "are" },
         task_ids(.first),
         if *count > .first.len() { ", …" } else { "" }

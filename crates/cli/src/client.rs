@@ -75,6 +75,28 @@ pub(crate) struct DeploymentArgs {
 }
 
 impl DeploymentArgs {
+    /// Prints the names, as options.
+    pub(crate) fn print(&self) -> Result<()> {
+        let names = [
+            ("tasks-table", &self.tasks_table),
+            ("documents-table", &self.documents_table),
+            ("workflows-table", &self.workflows_table),
+            ("submissions-queue", &self.submissions_queue),
+            ("scheduler-queue", &self.scheduler_queue),
+            ("commands-queue", &self.commands_queue),
+            ("events-queue", &self.events_queue),
+            ("payloads-bucket", &self.payloads_bucket),
+            ("event-bus", &self.event_bus),
+            ("rejected-queue", &self.rejected_queue),
+            ("agent-queue", &self.agent_queue),
+            ("shards", &self.shards.to_string()),
+        ];
+        for (name, value) in names {
+            outln!("--{name} {value}");
+        }
+        Ok(())
+    }
+
     /// The state store, for reading only.
     pub(crate) async fn store(&self) -> DynamoStore {
         let client = aws_sdk_dynamodb_client(&sdk_config().await);

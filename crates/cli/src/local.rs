@@ -34,7 +34,8 @@ pub(crate) struct LocalArgs {
     /// A folder of workflow definitions (YAML or JSON) to publish at startup.
     #[arg(long, default_value = "workflows")]
     workflows: PathBuf,
-    /// An agent and what it calls, as NAME=BASE_URL; repeatable. Also NAME=sqs:QUEUE,… and NAME=events:BUS,… for queues,
+    /// An agent and what it calls, as NAME=BASE_URL, with the header and form of its idempotency key as NAME=BASE_URL#HEADER/FORM;
+    /// repeatable. Also NAME=sqs:QUEUE,… and NAME=events:BUS,… for queues,
     /// which are created, and event buses of this process, and NAME=lambda:FUNCTION,…@URL for Lambda functions that an
     /// emulator at this URL runs.
     #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]

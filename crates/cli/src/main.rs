@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use steward_core::model::{
     command::CommandAction,
     names::{Part, TaskId},
@@ -27,6 +27,7 @@ mod demo;
 mod endpoint;
 mod failure;
 mod forget;
+mod help;
 mod local;
 mod log;
 mod new;
@@ -132,6 +133,8 @@ enum Command {
     Agents(Box<agents::AgentsArgs>),
     /// Serve the operator console on this machine, for a deployment or for its console function behind IAM.
     Console(Box<console_server::ConsoleArgs>),
+    /// Show the names of the parts of a deployment. Every command that reads one takes these options.
+    Deployment(client::DeploymentArgs),
     /// List dead-letter queues, show their messages, or redrive them.
     #[command(subcommand)]
     Dlq(dead_letters::DlqCommand),
@@ -160,7 +163,7 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> Result<()> {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&help::command().get_matches())?;
     // These commands run simulated tasks, most of them with injected faults. Warnings about those
     // faults would only distract from the printed results.
     let is_simulated = matches!(
@@ -193,6 +196,7 @@ async fn run() -> Result<()> {
             let options = show::ShowOptions { part, errors, json, payload };
             show::show(&task, options, &deployment).await
         }
+        Command::Deployment(names) => names.print(),
         Command::List(args) => tasks::list(args).await,
         Command::Tenants(args) => tenants::run(args).await,
         Command::Resubmit(args) => operate::resubmit(args).await,

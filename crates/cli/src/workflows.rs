@@ -38,6 +38,19 @@ pub(crate) enum WorkflowCommand {
         #[command(flatten)]
         deployment: DeploymentArgs,
     },
+    /// Publish the content of an older version again, as the next version. New tasks use it at once; tasks in progress keep theirs.
+    Rollback {
+        /// The name of the workflow.
+        name: WorkflowName,
+        /// The older version, also one that was unpublished.
+        #[arg(long, value_name = "VERSION")]
+        to: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        deployment: DeploymentArgs,
+    },
     /// Forecast outcomes, durations and cost: runs tasks on a virtual clock, with failure rates that you give.
     Simulate(Box<forecast::ForecastArgs>),
     /// Run the tests beside a workflow: tasks on a virtual clock, whose services answer as the test file says.
@@ -78,6 +91,9 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
         WorkflowCommand::Schema => outln!("{}", serde_json::to_string_pretty(&json_schema())?),
         WorkflowCommand::Publish { files, json, deployment } => {
             publish::publish(&files, json, &deployment).await?;
+        }
+        WorkflowCommand::Rollback { name, to, json, deployment } => {
+            publish::roll_back((&name, to), json, &deployment).await?;
         }
         WorkflowCommand::Simulate(args) => forecast::run(*args).await?,
         WorkflowCommand::Failures(args) => failures::run(*args).await?,

@@ -10,7 +10,7 @@ use steward_agent::{
     signed::AwsSigner,
 };
 use steward_aws::payloads::S3Payloads;
-use steward_core::limits;
+use steward_core::{limits, model::key_format::KeyFormat};
 
 use crate::{
     embedded::{ACCOUNT, AwsService, EmbeddedAws, REGION},
@@ -20,11 +20,15 @@ use crate::{
 /// The longest name of a function, with its qualifier.
 const FUNCTION_NAME_MAX: usize = 64 + 1 + 128;
 
-/// The remote service of an agent, as text: `http://…`, `sqs:QUEUE,QUEUE`, `events:BUS` or `lambda:FUNCTION@URL`.
+/// The remote service of an agent, as text: `http://…`, `http://…#HEADER/FORM`, `sqs:QUEUE,QUEUE`, `events:BUS` or `lambda:FUNCTION@URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentTarget {
-    /// A service with this base URL.
-    Http(BaseUrl),
+    /// An HTTP service.
+    Http {
+        base_url: BaseUrl,
+        /// The header and the form of the idempotency key, as the parameter `IdempotencyKey` of the agent's stack has them.
+        key_format: Option<String>,
+    },
     /// Queues, by name. The host creates them.
     Queues(Vec<String>),
     /// Event buses, by name.
@@ -47,7 +51,13 @@ impl FromStr for AgentTarget {
             Some(("sqs", queues)) => Self::Queues(names(queues)),
             Some(("events", buses)) => Self::Buses(names(buses)),
             Some(("lambda", functions)) => return Self::functions(functions),
-            Some(_) | None => return Ok(Self::Http(text.parse()?)),
+            Some(_) | None => {
+                let (url, key_format) =
+                    text.split_once('#').map_or((text, None), |(url, key)| (url, Some(key)));
+                key_format.unwrap_or_default().parse::<KeyFormat>()?;
+                let key_format = key_format.map(str::to_owned);
+                return Ok(Self::Http { base_url: url.parse()?, key_format });
+            }
         };
         Ok(target)
     }
@@ -56,7 +66,8 @@ impl FromStr for AgentTarget {
 impl fmt::Display for AgentTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Http(base_url) => base_url.fmt(f),
+            Self::Http { base_url, key_format: None } => base_url.fmt(f),
+            Self::Http { base_url, key_format: Some(key) } => write!(f, "{base_url}#{key}"),
             Self::Queues(names) => write!(f, "sqs:{}", names.join(",")),
             Self::Buses(names) => write!(f, "events:{}", names.join(",")),
             Self::Functions { names, endpoint } => {
@@ -95,7 +106,7 @@ impl AgentTarget {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Http(_) => "http",
+            Self::Http { .. } => "http",
             Self::Queues(_) => "sqs",
             Self::Buses(_) => "events",
             Self::Functions { .. } => "lambda",
@@ -124,9 +135,14 @@ impl AgentTarget {
         let external = |service| aws.external_url(service).or(own_url);
         let no_endpoint = "an agent for an AWS service needs a host that listens";
         let (kind, arn_prefix, names, endpoint) = match self {
-            Self::Http(base_url) => {
-                let settings =
-                    HttpSettings { signer, payloads, ..HttpSettings::new(base_url.clone()) };
+            Self::Http { base_url, key_format } => {
+                let key_format = key_format.as_deref().unwrap_or_default().parse()?;
+                let settings = HttpSettings {
+                    signer,
+                    payloads,
+                    key_format,
+                    ..HttpSettings::new(base_url.clone())
+                };
                 return Ok(AnyService::Http(HttpService::new(settings)?));
             }
             Self::Queues(names) => {
@@ -169,6 +185,7 @@ mod tests {
     fn a_target_is_a_url_or_the_names_of_queues_buses_or_functions() {
         for text in [
             "http://127.0.0.1:8080",
+            "http://127.0.0.1:8080#Cko-Idempotency-Key/uuid",
             "sqs:orders,mails",
             "events:steward",
             "lambda:charge@http://127.0.0.1:3001",
@@ -182,6 +199,7 @@ mod tests {
     fn an_invalid_target_is_refused_with_what_is_expected() {
         for (text, problem) in [
             ("orders", "not an http or https URL"),
+            ("http://127.0.0.1:8080#Key/long", "`long` is not a form"),
             ("lambda:charge", "`lambda:charge` has no endpoint"),
             ("lambda:@http://127.0.0.1:3001", "`` is not the name of a Lambda function"),
             ("lambda:a,,b@http://127.0.0.1:3001", "`` is not the name of a Lambda function"),

@@ -76,7 +76,11 @@ fn show(report: &ForecastReport) {
     }
     outln!("{}", steps(report));
     outln!("alerts: {}; tasks that need an operator: {}", report.alerts, report.need_operator);
-    show_price(report);
+    match report.require_processed() {
+        Ok(()) => show_price(report),
+        // The price of failures is none of successful tasks.
+        Err(error) => outln!("no price: {error}"),
+    }
 }
 
 fn outcomes(report: &ForecastReport) -> comfy_table::Table {

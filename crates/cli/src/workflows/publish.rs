@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_definition_file::read_file;
@@ -72,6 +72,30 @@ pub(super) async fn warn_of_agents(workflow: &Workflow, deployment: &DeploymentA
             eprintln!("warning: {}: agent `{agent}` {problem}", workflow.name);
         }
     }
+}
+
+/// Publishes the content of an older version as the next version.
+pub(super) async fn roll_back(
+    (name, to): (&WorkflowName, u32),
+    json: bool,
+    deployment: &DeploymentArgs,
+) -> Result<()> {
+    let publisher = deployment.publisher().await;
+    let versions = publisher.definitions.definitions_of(name).await?;
+    let older = versions.iter().find(|stored| stored.workflow.version == to);
+    let older = older.with_context(|| format!("there is no workflow `{name}` version {to}"))?;
+    let newest = versions.iter().map(|stored| stored.workflow.version).max().unwrap_or(to);
+    ensure!(to < newest, "version {to} is the newest of workflow `{name}`");
+    let next = newest.checked_add(1).context("there is no higher version")?;
+    let workflow = Workflow { version: next, ..older.workflow.clone() };
+    publisher.publish(&workflow).await?;
+    if json {
+        outln!("{:#}", json!({ "workflow": name, "version": next, "content_of": to }));
+    } else {
+        outln!("{name} version {next}: published, with the content of version {to}");
+    }
+    warn_of_agents(&workflow, deployment).await;
+    Ok(())
 }
 
 /// Unpublishes a version.

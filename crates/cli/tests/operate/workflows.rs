@@ -118,6 +118,15 @@ async fn versions_are_published_listed_shown_and_unpublished() {
         .fails(&["workflow `parcel` has no version 7; stored versions: 1, 2"]);
     let none = harness.steward(&["workflow", "show", "nothing"]).await;
     none.fails(&["there is no workflow `nothing`"]);
+
+    let roll_back =
+        async |to: &str| harness.steward(&["workflow", "rollback", "parcel", "--to", to]).await;
+    roll_back("2").await.fails(&["version 2 is the newest of workflow `parcel`"]);
+    roll_back("9").await.fails(&["there is no workflow `parcel` version 9"]);
+    roll_back("1").await.has(&["parcel version 3: published, with the content of version 1"]);
+    let shown = harness.steward(&["workflow", "show", "parcel"]).await;
+    shown.has(&["# parcel version 3, published", "path: /packs"]);
+    assert!(!shown.out.contains("Order Placed"), "{}", shown.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
