@@ -145,12 +145,45 @@ fn a_step_that_is_repeated_after_the_service_forgot_its_key_is_found() {
     assert_eq!((case.state.as_str(), &case.more_than_once[..]), ("Processed", &charge[..]));
     let all = ["steps.charge", "steps.reserve", "steps.ship"].map(|at| (FindingKind::Repeated, at));
     assert_eq!(kinds(&found), all);
-    let limited =
-        long.replacen("attempts: 2, then: undo", "attempts: 2, give_up_after: 20h, then: undo", 1);
-    let found = report(&limited);
-    let case = single(&found, "charge", Fault::KeyForgotten);
-    assert_eq!((case.state.as_str(), case.more_than_once.len()), ("Undone", 0));
-    assert_eq!(kinds(&found), []);
+    assert!(found.findings[0].message.contains("`recovery.key_valid_for`"), "{:?}", found.findings);
+}
+
+/// The service keeps the key for as long as the step relies on it: also for longer than a day.
+#[test]
+fn with_key_valid_for_a_forgotten_key_never_repeats_the_effect() {
+    let long = ORDER.replace("complete_within: 5m", "complete_within: 60d");
+    for valid in ["30m", "31d"] {
+        let limit = format!("attempts: 2, key_valid_for: {valid}, then: undo");
+        let found = report(&long.replacen("attempts: 2, then: undo", &limit, 1));
+        for step in ["reserve", "charge", "ship"] {
+            let case = single(&found, step, Fault::KeyForgotten);
+            assert_eq!(
+                (case.state.as_str(), &case.more_than_once),
+                ("Undone", &Vec::new()),
+                "{valid}"
+            );
+        }
+        assert_eq!(kinds(&found), [], "{valid}");
+    }
+}
+
+/// A task has time to be repeated after each provider forgot the key.
+#[test]
+fn the_steps_for_well_known_providers_are_analysed_and_repeat_no_effect() {
+    let page = include_str!("../../../docs/providers.md");
+    let mut repeated = Vec::new();
+    for section in page.split("\n## ").skip(1) {
+        let (name, rest) = section.split_once('\n').unwrap();
+        let step = rest.split_once("```yaml\n").and_then(|(_, block)| block.split_once("```"));
+        let step: String = step.unwrap().0.lines().map(|line| format!("    {line}\n")).collect();
+        let text = format!("name: w\nversion: 1\ncomplete_within: 60d\nsteps:\n  call:\n{step}");
+        let report = report(&text);
+        assert!(report.singles.len() >= 5, "{name}");
+        let is_repeated = |finding: &(FindingKind, &str)| finding.0 == FindingKind::Repeated;
+        repeated.extend(kinds(&report).iter().any(is_repeated).then_some(name));
+    }
+    // They document no time.
+    assert_eq!(repeated, ["PayPal", "Square"]);
 }
 
 #[test]

@@ -43,13 +43,13 @@ use cel::{
 pub(super) use self::bounds::Operands;
 use self::{
     Form::{Either, Global, Member},
-    Operand::{ListOf, Of},
+    Operand::{ListOf, Of, TimeInNext},
     arguments::REFUSED,
     bounds::{Bound, Extra},
 };
 use super::{
     numbers::ORDERED,
-    value_kind::ValueKind::{self, Any, List, Number, Text, Time},
+    value_kind::ValueKind::{self, Any, Decimal, Json, List, Number, Text, Time},
 };
 use crate::hint;
 
@@ -65,12 +65,13 @@ enum Form {
 }
 
 /// What an operand must be.
-#[derive(Clone, Copy)]
 pub(super) enum Operand {
     /// A value of this kind.
     Of(ValueKind),
     /// A list of values of this kind.
     ListOf(ValueKind),
+    /// A text with a time, in the format that is the operand after it.
+    TimeInNext,
 }
 
 /// A function that expressions can call.
@@ -117,6 +118,7 @@ impl Function {
 }
 
 const NUMBERS: &[Operand] = &[Of(Number)];
+const DECIMALS: &[Operand] = &[Of(Decimal)];
 const TEXTS: &[Operand] = &[Of(Text)];
 const TEXT_THEN_NUMBERS: &[Operand] = &[Of(Text), Of(Number)];
 const TEXTS_THEN_NUMBER: &[Operand] = &[Of(Text), Of(Text), Of(Number)];
@@ -212,28 +214,28 @@ const FUNCTIONS: &[Function] = &[
     of_cel("math.@max", Global, (1, 2), NUMBERS, bounds::scalar),
     of_cel("math.@min", Global, (1, 2), NUMBERS, bounds::scalar),
     // Decimals.
-    own("decimal.add", Global, (2, 2), NUMBERS, bounds::short, decimals::add)
+    own("decimal.add", Global, (2, 2), DECIMALS, bounds::short, decimals::add)
         .with(bounds::decimals),
-    own("decimal.subtract", Global, (2, 2), NUMBERS, bounds::short, decimals::subtract)
+    own("decimal.subtract", Global, (2, 2), DECIMALS, bounds::short, decimals::subtract)
         .with(bounds::decimals),
-    own("decimal.multiply", Global, (2, 2), NUMBERS, bounds::short, decimals::multiply)
+    own("decimal.multiply", Global, (2, 2), DECIMALS, bounds::short, decimals::multiply)
         .with(bounds::decimals),
-    own("decimal.sum", Global, (1, 1), &[ListOf(Number)], bounds::short, decimals::sum)
+    own("decimal.sum", Global, (1, 1), &[ListOf(Decimal)], bounds::short, decimals::sum)
         .with(bounds::decimals),
-    own("decimal.compare", Global, (2, 2), NUMBERS, bounds::scalar, decimals::compare)
+    own("decimal.compare", Global, (2, 2), DECIMALS, bounds::scalar, decimals::compare)
         .with(bounds::decimals),
     own(
         "decimal.round",
         Global,
         (3, 3),
-        &[Of(Number), Of(Number), Of(Any)],
+        &[Of(Decimal), Of(Number), Of(Any)],
         bounds::short,
         decimals::round,
     )
     .with(bounds::decimals),
     // Encodings.
     own("json.encode", Global, (1, 1), ANY, bounds::encoded, encodings::json_encode),
-    own("json.decode", Global, (1, 1), TEXTS, bounds::decoded, encodings::json_decode),
+    own("json.decode", Global, (1, 1), &[Of(Json)], bounds::decoded, encodings::json_decode),
     own("base64.encode", Global, (1, 1), TEXTS, bounds::encoded, encodings::base64_encode),
     of_cel("base64.decode", Global, (1, 1), TEXTS, bounds::total),
     own("hash.sha256", Global, (1, 1), TEXTS, bounds::short, encodings::sha256)
@@ -241,7 +243,7 @@ const FUNCTIONS: &[Function] = &[
     own("hash.uuid", Global, (1, 1), TEXTS, bounds::short, encodings::uuid)
         .with(bounds::time_or_hash),
     // Times.
-    own("time.parse", Global, (3, 3), TEXTS, bounds::short, times::parse)
+    own("time.parse", Global, (3, 3), &[TimeInNext, Of(Text)], bounds::short, times::parse)
         .with(bounds::time_or_hash),
     own("time.format", Global, (3, 3), TIME_THEN_TEXTS, bounds::time_text, times::format)
         .with(bounds::time_or_hash),
@@ -403,9 +405,9 @@ pub(super) fn hint(name: &str) -> Option<String> {
 
 impl Function {
     /// What each of the operands of a call must be.
-    pub(super) fn operands(&self) -> impl Iterator<Item = Operand> {
-        let last = self.operands.last().copied();
-        self.operands.iter().copied().chain(iter::repeat_with(move || last).flatten())
+    pub(super) fn operands(&self) -> impl Iterator<Item = &'static Operand> {
+        let last = self.operands.last();
+        self.operands.iter().chain(iter::repeat_with(move || last).flatten())
     }
 }
 

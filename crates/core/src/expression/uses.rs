@@ -102,8 +102,13 @@ impl UseCollector {
         let literal = operands.iter().find_map(|operand| literal_kind(&operand.expr));
         let all = |kind| vec![kind; operands.len()];
         if let Some(function) = called(call) {
-            for (operand, must_be) in operands.iter().zip(function.operands()) {
-                self.operand(&operand.expr, must_be);
+            let next = operands.iter().skip(1).map(Some).chain([None]);
+            for ((operand, must_be), next) in operands.iter().zip(function.operands()).zip(next) {
+                self.operand(
+                    &operand.expr,
+                    must_be,
+                    next.and_then(|next| literal_text(&next.expr)),
+                );
             }
             return;
         }
@@ -112,7 +117,7 @@ impl UseCollector {
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
             | operators::NOT_STRICTLY_FALSE => all(ValueKind::Bool),
-            operators::CONDITIONAL => vec![ValueKind::Bool, kind, kind],
+            operators::CONDITIONAL => vec![ValueKind::Bool, kind.clone(), kind],
             operators::EQUALS | operators::NOT_EQUALS => all(literal.unwrap_or(ValueKind::Any)),
             operators::GREATER
             | operators::GREATER_EQUALS
@@ -135,14 +140,16 @@ impl UseCollector {
         }
     }
 
-    fn operand(&mut self, expr: &Expr, must_be: Operand) {
+    /// Visits an operand of a function. `next` is the text after it, if that is a literal.
+    fn operand(&mut self, expr: &Expr, must_be: &Operand, next: Option<String>) {
         let kind = match must_be {
-            Operand::Of(kind) => kind,
+            Operand::Of(kind) => kind.clone(),
+            Operand::TimeInNext => next.map_or(ValueKind::Text, ValueKind::TimeIn),
             Operand::ListOf(kind) => {
                 let elements = self.path(expr).flatten();
                 self.found.extend(elements.map(|mut path| {
                     path.push(PathKey::Element);
-                    ValueUse { path, kind }
+                    ValueUse { path, kind: kind.clone() }
                 }));
                 ValueKind::List
             }
@@ -235,6 +242,12 @@ fn is_decimal(expr: &Expr) -> bool {
     }
 }
 
+/// The text of a literal.
+fn literal_text(expr: &Expr) -> Option<String> {
+    let Expr::Literal(LiteralValue::String(text)) = expr else { return None };
+    Some(text.inner().to_owned())
+}
+
 /// The kind of a literal, or of the first literal in a list.
 fn literal_kind(expr: &Expr) -> Option<ValueKind> {
     match expr {
@@ -289,9 +302,12 @@ mod tests {
             ("input.a + '!'", vec!["input.a Text"]),
             ("input.a in ['x']", vec!["input.a Text"]),
             ("input.a.startsWith('x')", vec!["input.a Text"]),
-            ("decimal.add(input.a, '1')", vec!["input.a Number"]),
-            ("decimal.sum(input.a)", vec!["input.a[] Number", "input.a List"]),
-            ("decimal.round(input.a, 2, input.b)", vec!["input.a Number", "input.b Any"]),
+            ("decimal.add(input.a, '1')", vec!["input.a Decimal"]),
+            ("decimal.sum(input.a)", vec!["input.a[] Decimal", "input.a List"]),
+            ("decimal.round(input.a, 2, input.b)", vec!["input.a Decimal", "input.b Any"]),
+            ("json.decode(input.a)", vec!["input.a Json"]),
+            ("time.parse(input.a, '%d.%m.%Y', 'UTC')", vec!["input.a TimeIn(\"%d.%m.%Y\")"]),
+            ("time.parse(input.a, input.f, 'UTC')", vec!["input.a Text", "input.f Text"]),
             (
                 "input.a.padStart(input.n, input.f)",
                 vec!["input.a Text", "input.n Number", "input.f Text"],

@@ -51,7 +51,7 @@ pub(super) fn input(settings: &ForecastSettings) -> SampleValue {
         if let [PathKey::Field(root), path @ ..] = used.path.as_slice()
             && root == "input"
         {
-            shape.add_read(path, used.kind);
+            shape.add_read(path, &used.kind);
         }
     }
     // No expression reads the input.
@@ -76,7 +76,7 @@ pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepName, SampleValue)> {
             && root == "steps"
             && let Some((name, _)) = workflow.steps.get_key_value(step.as_str())
         {
-            shapes.entry(name).or_default().add_read(path, used.kind);
+            shapes.entry(name).or_default().add_read(path, &used.kind);
         }
     }
     let generated = shapes.into_iter().map(|(name, shape)| {

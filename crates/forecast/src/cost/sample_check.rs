@@ -15,7 +15,7 @@ use steward_core::{
         uses::ValueKind,
     },
     limits,
-    model::names::StepName,
+    model::{attempt::Action, names::StepName},
 };
 
 use super::{plan::ForecastPlan, sample::templates, settings::ForecastError};
@@ -89,6 +89,8 @@ impl SampleChecker<'_> {
             }
             let mut scope = scope(workflow, input, outputs);
             scope.item = scope_item.as_ref();
+            let key = sample_key(name, step, &at);
+            scope.request = key.as_deref();
             scope.callback =
                 Some(("task/step/i0mfvx3k5z", Some("https://host/callbacks/1.1.token.signature")));
             let place = format!("steps.{name}.{at}");
@@ -98,7 +100,7 @@ impl SampleChecker<'_> {
                 false => template.render(scope).map_err(|error| error.to_string()),
             }
             .map_err(error)?;
-            fits(kind, &at, &value).map_err(error)?;
+            fits(&kind, &at, &value).map_err(error)?;
             match (at.as_str(), value) {
                 ("for_each.items", Value::Array(items)) => {
                     count = Some(items.len());
@@ -135,8 +137,18 @@ fn scope<'a>(workflow: &'a Workflow, input: &'a Value, outputs: &'a Outputs<'a>)
     }
 }
 
+/// An idempotency key for the request that the template at this key of a step is part of. `None` if it is part of none.
+fn sample_key(name: &StepName, step: &StepDefinition, at: &str) -> Option<String> {
+    let (action, request) = match at.strip_prefix("undo.") {
+        Some(_) => (Action::Undo, step.undo.as_ref()?.request.as_ref()?),
+        None => (Action::Do, step.request.as_ref().filter(|_| at.starts_with("request."))?),
+    };
+    let form = request.idempotency_key.as_ref().and_then(|format| format.form);
+    Some(form.unwrap_or_default().of(&format!("task/{name}/{}", action.name())))
+}
+
 /// Checks that a value has the required kind.
-fn fits(kind: ValueKind, at: &str, value: &Value) -> Result<(), String> {
+fn fits(kind: &ValueKind, at: &str, value: &Value) -> Result<(), String> {
     match kind {
         ValueKind::Bool if !value.is_boolean() => Err(format!("`{at}` must be true or false")),
         ValueKind::List if !value.is_array() => Err(format!("`{at}` must be a list")),
@@ -148,7 +160,10 @@ fn fits(kind: ValueKind, at: &str, value: &Value) -> Result<(), String> {
         | ValueKind::Bool
         | ValueKind::Number
         | ValueKind::Divided
+        | ValueKind::Decimal
         | ValueKind::Text
+        | ValueKind::Json
+        | ValueKind::TimeIn(_)
         | ValueKind::Time
         | ValueKind::List => Ok(()),
     }

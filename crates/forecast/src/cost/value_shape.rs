@@ -1,6 +1,7 @@
 //! Generated values, of the shape that a schema describes and that expressions read.
 
 use indexmap::IndexMap;
+use jiff::{Timestamp, fmt::strtime, tz::TimeZone};
 use serde_json::{Value, json};
 use steward_core::{
     expression::uses::{PathKey, ValueKind},
@@ -9,6 +10,9 @@ use steward_core::{
 
 /// How many elements a list has, within the limits of its schema.
 const ELEMENTS: usize = 3;
+
+/// The value of a time.
+const TIME: &str = "2026-01-01T12:00:00Z";
 
 /// The value of a number without a schema.
 const NUMBER: i64 = 100;
@@ -22,13 +26,19 @@ pub(super) enum ValueShape {
     /// A random boolean.
     Bool,
     Number,
-    Text,
-    /// A text that is a duration.
-    Span,
+    /// A text whose content does not matter.
+    Text(TextLength),
     List(Box<ValueShape>, usize),
     Object(IndexMap<String, ValueShape>),
     /// Exactly this value.
     Fixed(Value),
+}
+
+/// The least and the greatest number of characters of a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TextLength {
+    least: usize,
+    most: usize,
 }
 
 /// How many nesting levels a `$ref` counts as. It ends the expansion of a schema that refers to itself before the value
@@ -87,20 +97,17 @@ impl ValueShape {
         Self::Object(fields.map(|(name, field)| (name.clone(), nested(field))).collect())
     }
 
-    /// Adds that an expression reads a value of `kind` at `path`. Known shapes do not change.
-    pub(super) fn add_read(&mut self, path: &[PathKey], kind: ValueKind) {
+    /// Adds that an expression reads a value of `kind` at `path`. Of known shapes, only a text changes: it gets a content that the
+    /// expression can read.
+    pub(super) fn add_read(&mut self, path: &[PathKey], kind: &ValueKind) {
         match path {
             [] => {
                 if *self == Self::Any {
-                    *self = match kind {
-                        ValueKind::Any => Self::Any,
-                        ValueKind::Bool => Self::Bool,
-                        ValueKind::Number | ValueKind::Divided => Self::Number,
-                        ValueKind::Text => Self::Text,
-                        ValueKind::Time => Self::Fixed(json!("2026-01-01T12:00:00Z")),
-                        ValueKind::DurationOrTime => Self::Span,
-                        ValueKind::List => Self::List(Box::default(), ELEMENTS),
-                    };
+                    *self = Self::of_kind(kind);
+                } else if let Self::Text(length) = self
+                    && let Some(text) = text_of_kind(kind).filter(|text| length.allows(text))
+                {
+                    *self = Self::Fixed(json!(text));
                 }
             }
             [PathKey::Field(name), rest @ ..] => {
@@ -122,6 +129,22 @@ impl ValueShape {
         }
     }
 
+    /// The shape of a value of which only the kind is known.
+    fn of_kind(kind: &ValueKind) -> Self {
+        match kind {
+            ValueKind::Any => Self::Any,
+            ValueKind::Bool => Self::Bool,
+            ValueKind::Number | ValueKind::Divided | ValueKind::Decimal => Self::Number,
+            ValueKind::List => Self::List(Box::default(), ELEMENTS),
+            ValueKind::Text
+            | ValueKind::Json
+            | ValueKind::Time
+            | ValueKind::TimeIn(_)
+            | ValueKind::DurationOrTime => text_of_kind(kind)
+                .map_or(Self::Text(TextLength::ANY), |text| Self::Fixed(json!(text))),
+        }
+    }
+
     /// The shape of the elements, if it is a list.
     pub(super) fn into_element(self) -> Self {
         match self {
@@ -129,8 +152,7 @@ impl ValueShape {
             Self::Any
             | Self::Bool
             | Self::Number
-            | Self::Text
-            | Self::Span
+            | Self::Text(_)
             | Self::Object(_)
             | Self::Fixed(_) => Self::Any,
         }
@@ -143,10 +165,10 @@ impl ValueShape {
 
     fn numbered(&self, name: &str, number: usize, draw: &mut fastrand::Rng) -> Value {
         match self {
-            Self::Any | Self::Text => json!(format!("{name}-{number}")),
+            Self::Any => json!(format!("{name}-{number}")),
+            Self::Text(length) => json!(length.sample(format!("{name}-{number}"))),
             Self::Bool => json!(draw.bool()),
             Self::Number => json!(NUMBER),
-            Self::Span => json!("1m"),
             Self::List(element, count) => {
                 (1..=*count).map(|number| element.numbered(name, number, draw)).collect()
             }
@@ -158,6 +180,39 @@ impl ValueShape {
             }
             Self::Fixed(value) => value.clone(),
         }
+    }
+}
+
+impl TextLength {
+    const ANY: Self = Self { least: 0, most: usize::MAX };
+
+    fn allows(self, text: &str) -> bool {
+        (self.least..=self.most).contains(&text.chars().count())
+    }
+
+    /// This text, or another one if its length is not allowed.
+    fn sample(self, text: String) -> String {
+        if self.allows(&text) { text } else { "x".repeat(self.least.max(8).min(self.most)) }
+    }
+}
+
+/// A text of this kind, unless any text is one.
+fn text_of_kind(kind: &ValueKind) -> Option<String> {
+    match kind {
+        ValueKind::Decimal => Some("12.50".to_owned()),
+        ValueKind::Json => Some("{}".to_owned()),
+        ValueKind::Time => Some(TIME.to_owned()),
+        ValueKind::TimeIn(format) => {
+            let time: Timestamp = TIME.parse().ok()?;
+            strtime::format(format, &time.to_zoned(TimeZone::UTC)).ok()
+        }
+        ValueKind::DurationOrTime => Some("1m".to_owned()),
+        ValueKind::Any
+        | ValueKind::Bool
+        | ValueKind::Number
+        | ValueKind::Divided
+        | ValueKind::Text
+        | ValueKind::List => None,
     }
 }
 
@@ -174,7 +229,7 @@ fn number(schema: &Value) -> Value {
 fn text(schema: &Value) -> ValueShape {
     let fixed = |text: &str| ValueShape::Fixed(json!(text));
     match schema.get("format").and_then(Value::as_str) {
-        Some("date-time") => return fixed("2026-01-01T12:00:00Z"),
+        Some("date-time") => return fixed(TIME),
         Some("date") => return fixed("2026-01-01"),
         Some("time") => return fixed("12:00:00Z"),
         Some("uuid") => return fixed("0b0e6f3c-6a51-4a0e-9d0c-6f2a4b8f1e55"),
@@ -182,14 +237,10 @@ fn text(schema: &Value) -> ValueShape {
         Some("uri") => return fixed("https://example.com/"),
         Some(_) | None => {}
     }
-    let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
-    let (least, most) = (limit("minLength"), limit("maxLength"));
-    if least.is_none_or(|least| least <= 3) && most.is_none_or(|most| most >= 40) {
-        return ValueShape::Text;
-    }
-    let most = most.unwrap_or(u64::MAX).min(limits::DOCUMENT_BYTES_MAX as u64);
-    let length = least.unwrap_or(0).max(8).min(most);
-    ValueShape::Fixed(json!("x".repeat(usize::try_from(length).unwrap_or_default())))
+    let limit = |key: &str| usize::try_from(schema.get(key)?.as_u64()?).ok();
+    // A longer text fits in no document.
+    let least = limit("minLength").unwrap_or(0).min(limits::DOCUMENT_BYTES_MAX);
+    ValueShape::Text(TextLength { least, most: limit("maxLength").unwrap_or(usize::MAX) })
 }
 
 #[cfg(test)]
@@ -204,9 +255,9 @@ mod tests {
     fn a_generated_value_has_the_fields_that_expressions_read() {
         let mut shape = ValueShape::Any;
         let field = |name: &str| PathKey::Field(name.to_owned());
-        shape.add_read(&[field("items")], ValueKind::List);
-        shape.add_read(&[field("items"), PathKey::Element, field("sku")], ValueKind::Any);
-        shape.add_read(&[field("amount")], ValueKind::Number);
+        shape.add_read(&[field("items")], &ValueKind::List);
+        shape.add_read(&[field("items"), PathKey::Element, field("sku")], &ValueKind::Any);
+        shape.add_read(&[field("amount")], &ValueKind::Number);
         assert_eq!(
             generated(&shape),
             json!({ "items": [{ "sku": "sku-1" }, { "sku": "sku-2" }, { "sku": "sku-3" }], "amount": 100 })
@@ -223,8 +274,8 @@ mod tests {
             "at": { "type": "string", "format": "date" },
         } });
         let mut shape = ValueShape::of_schema(&schema);
-        shape.add_read(&[PathKey::Field("amount".to_owned())], ValueKind::Text);
-        shape.add_read(&[PathKey::Field("more".to_owned())], ValueKind::Any);
+        shape.add_read(&[PathKey::Field("amount".to_owned())], &ValueKind::Text);
+        shape.add_read(&[PathKey::Field("more".to_owned())], &ValueKind::Any);
         assert_eq!(
             generated(&shape),
             json!({ "amount": 50, "tier": "gold", "note": "xxxxxxxxxxxx",
@@ -234,6 +285,35 @@ mod tests {
         assert_eq!(
             generated(&ValueShape::of_schema(&json!({ "examples": [7], "type": "string" }))),
             json!(7)
+        );
+    }
+
+    #[test]
+    fn a_text_of_a_schema_has_the_content_that_a_function_reads() {
+        let schema = json!({ "type": "object", "properties": {
+            "price": { "type": "string", "maxLength": 20 },
+            "prices": { "type": "array", "items": { "type": "string" } },
+            "paid": { "type": "string" },
+            "json": { "type": "string" },
+            "at": { "type": "string" },
+            "code": { "type": "string", "minLength": 30 },
+        } });
+        let mut shape = ValueShape::of_schema(&schema);
+        let field = |name: &str| PathKey::Field(name.to_owned());
+        shape.add_read(&[field("price")], &ValueKind::Decimal);
+        shape.add_read(&[field("prices"), PathKey::Element], &ValueKind::Decimal);
+        shape.add_read(&[field("paid")], &ValueKind::TimeIn("%d.%m.%Y".to_owned()));
+        shape.add_read(&[field("json")], &ValueKind::Json);
+        shape.add_read(&[field("at")], &ValueKind::Time);
+        // Too short for the schema.
+        shape.add_read(&[field("code")], &ValueKind::Json);
+        // Without a schema.
+        shape.add_read(&[field("answer")], &ValueKind::Json);
+        shape.add_read(&[field("tax")], &ValueKind::Decimal);
+        assert_eq!(
+            generated(&shape),
+            json!({ "price": "12.50", "prices": ["12.50", "12.50", "12.50"], "paid": "01.01.2026", "json": "{}",
+                    "at": "2026-01-01T12:00:00Z", "code": "x".repeat(30), "answer": "{}", "tax": 100 })
         );
     }
 

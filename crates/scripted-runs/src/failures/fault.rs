@@ -95,8 +95,8 @@ pub(super) struct Site {
 /// How long a call takes, in milliseconds.
 pub(super) const CALL_MS: u64 = 100;
 
-/// How long the services remember idempotency keys, in milliseconds: as long as most that document it.
-pub(super) const KEYS_KEPT_MS: Millis = 24 * 3_600_000;
+/// How long a service keeps idempotency keys if the step does not say: as long as most that document it.
+pub(super) const KEYS_KEPT: Duration = Duration::from_hours(24);
 
 /// A busy service asks for a pause of this share of the task's time.
 const BUSY_PAUSES: u32 = 10;
@@ -220,12 +220,12 @@ impl Fault {
         matches!(self, Self::KeyIgnored | Self::KeyForgotten)
     }
 
-    /// What the service does with an idempotency key that it got before.
-    pub(super) fn key_memory(self) -> KeyMemory {
+    /// What the service does with an idempotency key that it got before. `kept` is the time after which it may forget one.
+    pub(super) fn key_memory(self, kept: Duration) -> KeyMemory {
         if self == Self::KeyIgnored {
             KeyMemory::Ignored
         } else if self == Self::KeyForgotten {
-            KeyMemory::ForgottenAfter(KEYS_KEPT_MS)
+            KeyMemory::ForgottenAfter(Millis::try_from(kept.as_millis()).unwrap_or(Millis::MAX))
         } else {
             KeyMemory::Kept
         }

@@ -164,7 +164,7 @@ fn repeated(singles: &[FailureCase]) -> Vec<Finding> {
         kind: FindingKind::Repeated,
         at: format!("steps.{step}"),
         message: "it may be called again a day after its first call: if the service has forgotten the idempotency key, its side \
-            effect exists twice; limit it with `recovery.give_up_after`, in less time than the service keeps keys"
+            effect exists twice; set `recovery.key_valid_for` to a little less than the time for which the service keeps keys"
             .to_owned(),
     }
     };

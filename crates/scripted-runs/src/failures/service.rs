@@ -19,7 +19,7 @@ use steward_forecast::cost::scripted::{
     CallPlan, ChildCall, KeyMemory, Millis, Script, ScriptedCall, StepKeyRef,
 };
 
-use super::fault::{CALL_MS, Fault, KEYS_KEPT_MS, Site};
+use super::fault::{CALL_MS, Fault, KEYS_KEPT, Site};
 
 /// How long a healthy answer to a callback, an event or a child task takes.
 const LATER: Duration = Duration::from_secs(60);
@@ -94,6 +94,13 @@ impl FaultyServices {
         NEXT_ANSWER_MS * Millis::try_from(later).unwrap_or_default()
     }
 
+    /// How long the service of a step keeps idempotency keys: as long as the step relies on them.
+    fn keys_kept(&self, step: &StepKeyRef<'_>) -> Duration {
+        let steps = self.workflow(step).map(|workflow| &workflow.steps);
+        let step = steps.and_then(|steps| steps.get(step.step));
+        step.and_then(|step| step.recovery.key_valid_for).unwrap_or(KEYS_KEPT)
+    }
+
     fn fault(&self, site: &Site, part: &Part) -> Option<Fault> {
         let planned = self.faults.iter().find(|planned| planned.site == *site)?;
         (part.item.is_none() || part.item == planned.item).then_some(planned.fault)
@@ -102,8 +109,7 @@ impl FaultyServices {
     /// What a call meets of a fault.
     fn met(&self, fault: Fault, call: &ScriptedCall<'_>) -> Option<Fault> {
         let first_fault = self.state().first_fault.unwrap_or(call.at);
-        let is_forgotten =
-            call.at.saturating_sub(first_fault) > Duration::from_millis(KEYS_KEPT_MS);
+        let is_forgotten = call.at.saturating_sub(first_fault) > self.keys_kept(&call.step);
         let is_repeated = call.number > 1;
         let waits_for_key = fault == Fault::KeyForgotten && is_repeated && !is_forgotten;
         if fault.repeats_the_effect() && is_repeated && !waits_for_key {
@@ -141,7 +147,8 @@ impl Script for FaultyServices {
         let fault = self.fault(&site, &request.step);
         self.record_call(&site, &request.step, fault, call.at);
         let within = self.workflow(&call.step).map(|workflow| workflow.complete_within);
-        let key_memory = fault.map_or(KeyMemory::Kept, Fault::key_memory);
+        let key_memory =
+            fault.map_or(KeyMemory::Kept, |fault| fault.key_memory(self.keys_kept(&call.step)));
         let fault = fault.and_then(|fault| self.met(fault, call));
         let failure = fault.filter(|fault| !fault.comes_later());
         let failure =
@@ -203,4 +210,25 @@ impl Script for FaultyServices {
 
 fn site(step: &StepKeyRef<'_>, action: Action) -> Site {
     Site { workflow: step.workflow.clone(), step: step.step.clone(), action }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_keeps_a_key_for_as_long_as_its_step_relies_on_it() {
+        let text = "{ name: w, version: 1, steps: {
+            transfer: { agent: a, request: { path: / }, recovery: { key_valid_for: 30m } },
+            mail: { agent: a, request: { path: / } } } }";
+        let workflow = steward_definition_file::parse("w.yaml".as_ref(), text).unwrap();
+        let name = workflow.name.clone();
+        let services = FaultyServices::new(vec![workflow], Vec::new(), BTreeMap::new());
+        let minutes = ["transfer", "mail"].map(|step| {
+            let kept =
+                services.keys_kept(&StepKeyRef { workflow: &name, step: &step.parse().unwrap() });
+            kept.as_secs() / 60
+        });
+        assert_eq!(minutes, [30, 24 * 60]);
+    }
 }
