@@ -65,6 +65,8 @@ pub(super) struct Dispatch {
     pub(super) exclusive: bool,
     /// Whether an operator has stated that the attempt did not run, after a message had reported that it may have.
     pub(super) denied: bool,
+    /// Whether an operator has stated that the attempt did not run, whatever was reported before.
+    pub(super) settled: bool,
     /// Whether the agent has refused the attempt for certain. Then no delivery of the request makes a call.
     pub(super) refused: bool,
 }

@@ -47,6 +47,7 @@ pub(super) fn save(
             agent: None,
             exclusive: false,
             denied: false,
+            settled: false,
             refused: false,
         };
         after.dispatches.entry(attempt).or_insert(dispatch);
@@ -232,6 +233,7 @@ fn record_did_not_run(after: &mut ModelState, before: &Task, action: &CommandAct
         if is_direction && concerns(&attempt.step) && progress.is_some_and(stated) {
             dispatch.denied |= dispatch.known_outcome == KnownOutcome::MayHaveRun;
             dispatch.known_outcome = KnownOutcome::DidNotRun;
+            dispatch.settled = true;
         }
     }
 }

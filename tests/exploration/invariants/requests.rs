@@ -72,7 +72,7 @@ impl CheckedTransition<'_> {
         self.before.dispatches.iter().any(|(other, dispatch)| {
             (&other.step, other.action, &dispatch.edit) == (step, action, &own.edit)
                 && dispatch.sent
-                && !dispatch.denied
+                && !dispatch.settled
                 && self.after.dispatches[other].known_outcome != KnownOutcome::DidNotRun
                 && later(dispatch.decided_at, valid) < own.begins_by
         })
