@@ -17,6 +17,7 @@ use steward_supervisor::{SupervisorConfig, SweepSchedule};
 
 mod agent;
 mod alarms;
+mod capacity;
 mod commands;
 mod deployment_role;
 mod domain;
@@ -28,6 +29,16 @@ mod registrar;
 mod supervisor;
 mod tags;
 mod webhooks;
+
+/// Each finds what the other does not: `sam validate` reads the templates as SAM does.
+#[test]
+fn lint_template_runs_cfn_lint_and_sam_validate_over_every_template() {
+    let script = include_str!("../.ci/lint-template");
+    let sam = "for template in \"${templates[@]}\"; do\n    say \"sam validate --lint $template\"\n    \
+               .venv/bin/sam validate --lint --template \"$template\" ||";
+    assert!(script.contains(sam), "{script}");
+    assert!(script.contains(".venv/bin/cfn-lint -- \"${templates[@]}\""), "{script}");
+}
 
 /// The functions of `template.yaml`. Each agent has another function, in its own template.
 const FUNCTIONS: [&str; 7] = [

@@ -2,7 +2,7 @@
 
 use std::{env, fs, hint::black_box, path::Path, process::Command, thread};
 
-use crate::case::Case;
+use crate::case::{Case, Work};
 
 /// A stack that is large enough for any expression. With a smaller one the core switches to another stack, and callgrind,
 /// which follows calls by the stack, loses track.
@@ -11,10 +11,10 @@ const STACK_BYTES: usize = 256 * 1024 * 1024;
 /// Functions that differ only in their name: callgrind counts each case in its own function.
 macro_rules! counters {
     ($($name:ident)*) => {
-        const COUNTERS: &[(&str, fn(crate::case::Work))] = &[$((stringify!($name), $name)),*];
+        const COUNTERS: &[(&str, fn(Work))] = &[$((stringify!($name), $name)),*];
         $(
             #[inline(never)]
-            fn $name(work: crate::case::Work) {
+            fn $name(work: Work) {
                 work();
                 black_box(stringify!($name));
             }
@@ -30,12 +30,15 @@ counters! {
     count_36 count_37 count_38 count_39
 }
 
-/// Runs each case in its own function, under valgrind.
-pub(crate) fn count(cases: impl Fn() -> Vec<Case> + Send + 'static) {
+/// Runs each case in its own function, under valgrind: what `prepare` returns.
+pub(crate) fn count(
+    cases: impl Fn() -> Vec<Case> + Send + 'static,
+    prepare: impl Fn(&Case) -> Work + Send + 'static,
+) {
     let work = move || {
         let cases = cases();
         assert!(cases.len() <= COUNTERS.len(), "more cases than counters");
-        cases.iter().zip(COUNTERS).for_each(|(case, (_, count))| count(case.warm()));
+        cases.iter().zip(COUNTERS).for_each(|(case, (_, count))| count(prepare(case)));
     };
     thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap().join().unwrap();
 }
@@ -48,7 +51,7 @@ pub(crate) fn instructions(test: &str) -> Result<Vec<u64>, String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Err("valgrind is not installed".to_owned());
     }
-    let file = env::temp_dir().join(format!("steward-counted-{}", std::process::id()));
+    let file = env::temp_dir().join(format!("steward-counted-{}-{test}", std::process::id()));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*::count_*"])
         .arg(format!("--callgrind-out-file={}", file.display()))

@@ -25,7 +25,7 @@ use super::{
     agent_stacks::{delete_agent, deploy_agent},
     stack::{SECRET, Stack, secret},
     target::{TargetKind, deployment_target},
-    tls::{CA, TlsListener},
+    tls::{CA, CERTIFICATE, TlsListener},
 };
 
 const AGENT: &str = "courier";
@@ -129,7 +129,7 @@ impl Courier {
             let (base_url, secret) = (format!("{url}/inventory"), stack.secret.clone());
             return Self { base_url, secret, calls, _server: server };
         }
-        let listener = TlsListener::bind().await;
+        let listener = TlsListener::with_certificate(CERTIFICATE).await;
         let base_url = listener.url();
         let routes = Router::new()
             .route("/token", post(issue_token))

@@ -25,6 +25,7 @@ const FUNCTION_NAME_MAX: usize = 64 + 1 + 128;
 pub enum AgentTarget {
     /// An HTTP service.
     Http {
+        /// The base URL.
         base_url: BaseUrl,
         /// The header and the form of the idempotency key, as the parameter `IdempotencyKey` of the agent's stack has them.
         key_format: Option<String>,

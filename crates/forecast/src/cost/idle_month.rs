@@ -25,12 +25,22 @@ pub const POLLERS: u32 = 5;
 /// The pollers of an event source without a maximum concurrency, while it has little traffic.
 pub const POLLERS_WITHOUT_MAXIMUM: u32 = 2;
 
+/// The receives that deliver ticks end before their 20 seconds, so the pollers of that queue make at most this many more requests
+/// a minute: 9 instead of 6 with five ticks.
+const RECEIVES_OF_TICKS: f64 = 3.0;
+
+/// The bytes in the log for each invocation of the supervisor: Lambda's two lines, and those of the runs. An estimate.
+const LOG_BYTES: f64 = 650.0;
+
+/// The price of a GB of logs.
+const LOG_DOLLARS_A_GB: f64 = 0.50;
+
 /// The queues of the deployment that functions read, without the queue of ticks. Each has a dead-letter queue; so has that of each
 /// agent.
 pub const QUEUES: u32 = 4;
 
 /// The alarms, without the one of the callback function. Their number does not depend on the number of agents.
-pub const ALARMS: u32 = 12;
+pub const ALARMS: u32 = 11;
 
 /// What a run of the supervisor uses, without requests to count messages. An idle run takes 0.1 s, an estimate.
 pub const RUN: TaskUsage = TaskUsage {
@@ -86,11 +96,14 @@ impl IdleMonth {
             prices.of(usage).total * f64::from(a_minute) * MINUTES / 1e6
         };
         let pollers = queues * f64::from(POLLERS) + f64::from(POLLERS_WITHOUT_MAXIMUM);
+        let invocations = f64::from(1 + TICKS) * MINUTES;
         let parts = [
             ("pollers of empty queues", sqs_requests(pollers * POLLS_A_MINUTE)),
+            ("receives that deliver ticks", sqs_requests(RECEIVES_OF_TICKS)),
             ("counts of messages", sqs_requests(2.0 * queues)),
             ("runs of the supervisor", usage(&RUN, 1)),
             ("ticks of the supervisor", usage(&TICK, TICKS)),
+            ("logs of the supervisor", invocations * LOG_BYTES / 1e9 * LOG_DOLLARS_A_GB),
             ("alarms", dollars(&prices.cloudwatch_alarms, f64::from(ALARMS))),
             ("the metric of the supervisor's runs", dollars(&prices.cloudwatch_metrics, 1.0)),
             ("a secret", dollars(&prices.secrets, 1.0)),
@@ -163,7 +176,13 @@ mod tests {
     #[test]
     fn an_idle_month_costs_at_most_four_dollars_with_an_agent_and_six_with_eight() {
         let prices = Prices::listed().unwrap();
-        let [one, eight] = [1, 8].map(|agents| IdleMonth::of(&prices, agents).dollars);
-        assert!(one <= 4.0 && eight <= 6.0, "{one} {eight}");
+        let [one, eight] = [1, 8].map(|agents| IdleMonth::of(&prices, agents));
+        for known in ["receives that deliver ticks", "logs of the supervisor"] {
+            assert!(
+                one.parts.iter().any(|part| part.what == known && part.dollars > 0.0),
+                "{known}"
+            );
+        }
+        assert!(one.dollars <= 4.0 && eight.dollars <= 6.0, "{one:?} {eight:?}");
     }
 }

@@ -219,6 +219,34 @@ fn inputs_and_outputs_are_generated_from_the_expressions() {
 }
 
 #[test]
+fn an_expression_may_read_the_key_of_its_request() {
+    // An index out of range, unless the key has the form that the request asks for.
+    let body = "${ [1][request.idempotency_key.size() == 36 ? 0 : 1] }";
+    let key = |form: &str| json!({ "path": "/${ request.idempotency_key }", "body": body, "idempotency_key": { "form": form } });
+    let call =
+        json!({ "agent": "a", "request": key("hash36"), "undo": { "request": key("uuid") } });
+    assert_eq!(count(&run(steps(json!({ "call": call }))), "Processed"), 50);
+}
+
+#[test]
+fn a_text_of_the_schema_is_one_that_the_functions_of_the_workflow_can_read() {
+    let text = json!({ "type": "string" });
+    let input = json!({ "type": "object", "required": ["price", "prices", "note", "paid"], "properties": {
+        "price": text, "prices": { "type": "array", "items": text }, "note": text, "paid": text } });
+    let body = json!({
+        "price": "${ decimal.add(input.price, '1') }",
+        "sum": "${ decimal.sum(input.prices) }",
+        "note": "${ json.decode(input.note) }",
+        "answer": "${ json.decode(steps.ask.output.answer) }",
+        "paid": "${ time.parse(input.paid, '%d.%m.%Y', 'UTC') }",
+    });
+    let ask = json!({ "agent": "a", "request": { "path": "/x" } });
+    let steps = json!({ "ask": ask, "call": { "agent": "a", "after": ["ask"], "request": { "path": "/x", "body": body } } });
+    let settings = ForecastSettings::new(workflow("w", json!({ "input": input, "steps": steps })));
+    assert_eq!(count(&run(ForecastSettings { runs: 5, ..settings }), "Processed"), 5);
+}
+
+#[test]
 fn the_input_matches_the_schema() {
     let input = json!({ "type": "object", "required": ["amount", "tier"], "properties": {
         "amount": { "type": "integer", "maximum": 9 }, "tier": { "enum": ["gold"] } } });

@@ -26,11 +26,7 @@ pub(crate) struct TlsListener {
 }
 
 impl TlsListener {
-    pub(crate) async fn bind() -> Self {
-        Self::with_certificate(CERTIFICATE).await
-    }
-
-    /// The same, with another certificate of the same key.
+    /// With a certificate of the [key](KEY).
     pub(crate) async fn with_certificate(certificate: &str) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();

@@ -20,11 +20,14 @@ const MEMO_STEPS: usize = 8;
 /// The steps to match a short text with a pattern, beside those of the text: it takes as long as four rules.
 const MATCH_STEPS: usize = 4;
 
-/// The steps to read the digits of a number and divide it.
-const DIVISION_STEPS: usize = 20;
+/// The steps to divide an integer.
+const DIVISION_STEPS: usize = 40;
 
-/// The same for a quotient of hundreds of digits.
-const LONG_DIVISION_STEPS: usize = 100;
+/// The steps to read the digits of a float and divide it.
+const FLOAT_DIVISION_STEPS: usize = 140;
+
+/// The steps to divide if the quotient has hundreds of digits.
+const LONG_DIVISION_STEPS: usize = 160;
 
 /// The digits of the largest float.
 const FLOAT_BYTES_MAX: usize = 309;
@@ -301,9 +304,14 @@ impl<'a> Check<'a> {
                 })
             }
             Rule::MultipleOf { divisor, written } => {
+                let is_float = value.is_f64();
                 let value = Decimal::of(value);
                 let is_long = value.is_some_and(|value| value.has_long_quotient(*divisor));
-                self.spend(if is_long { LONG_DIVISION_STEPS } else { DIVISION_STEPS })?;
+                self.spend(match (is_long, is_float) {
+                    (true, _) => LONG_DIVISION_STEPS,
+                    (false, true) => FLOAT_DIVISION_STEPS,
+                    (false, false) => DIVISION_STEPS,
+                })?;
                 let holds = value.is_some_and(|value| value.is_multiple_of(*divisor));
                 self.leaf(holds, at, report, || format!("it is not a multiple of {written}"))
             }

@@ -14,12 +14,10 @@ pub(super) struct Decimal {
 impl Decimal {
     /// Reads a number: a whole one below 1e30 exactly, as `compare` does, another float with the fewest digits that denote it.
     pub(super) fn of(number: &Number) -> Option<Self> {
-        let text = whole(number).map_or_else(|| number.to_string(), |whole| whole.to_string());
-        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let mut digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let decimals = i32::try_from(fraction.len()).ok()?;
-        let mut exponent = exponent.parse::<i32>().ok()?.checked_sub(decimals)?;
+        let (mut digits, mut exponent) = match whole(number) {
+            Some(whole) => (whole, 0),
+            None => Self::read(&number.to_string())?,
+        };
         if digits == 0 {
             exponent = 0;
         }
@@ -28,6 +26,15 @@ impl Decimal {
             exponent += 1;
         }
         Some(Self { digits, exponent })
+    }
+
+    /// The digits and the exponent of a text such as `1.25e-7`.
+    fn read(text: &str) -> Option<(i128, i32)> {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}").parse().ok()?;
+        let decimals = i32::try_from(fraction.len()).ok()?;
+        Some((digits, exponent.parse::<i32>().ok()?.checked_sub(decimals)?))
     }
 
     pub(super) fn is_positive(self) -> bool {
