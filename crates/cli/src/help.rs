@@ -14,8 +14,19 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Operators",
         &[
-            "list", "show", "resubmit", "skip", "complete", "approve", "reject", "undo", "cancel",
-            "pause", "resume", "retry-all", "console",
+            "list",
+            "show",
+            "resubmit",
+            "skip",
+            "complete",
+            "approve",
+            "reject",
+            "undo",
+            "cancel",
+            "pause",
+            "resume",
+            "retry-all",
+            "console",
         ],
     ),
     ("Deployment", &["deployment", "dlq", "tenants", "forget", "restore", "help"]),
@@ -84,7 +95,8 @@ mod tests {
     #[test]
     fn every_command_is_in_one_group() {
         let command = command();
-        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter()).copied().collect();
+        let mut listed: Vec<_> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter()).copied().collect();
         let mut all: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
         listed.sort_unstable();
         all.sort_unstable();
@@ -104,7 +116,8 @@ mod tests {
 
     #[test]
     fn hidden_names_are_accepted() {
-        let found = command().try_get_matches_from(["steward", "show", "--tasks-table", "t", "o-1"]);
+        let found =
+            command().try_get_matches_from(["steward", "show", "--tasks-table", "t", "o-1"]);
         assert!(found.is_ok(), "{found:?}");
     }
 }

@@ -88,6 +88,8 @@ pub enum Body {
     Output,
     /// These bytes.
     Bytes(Vec<u8>),
+    /// These bytes, which say that the service did not begin the call, whatever the status.
+    NotBegun(Vec<u8>),
 }
 
 impl Reply {
@@ -136,7 +138,10 @@ impl Reply {
     /// Whether the service says that it did not look at the call.
     #[must_use]
     pub fn is_throttled(&self) -> bool {
-        matches!(self, Self::Http { status: 425 | 429, .. })
+        matches!(
+            self,
+            Self::Http { status: 425 | 429, .. } | Self::Http { body: Body::NotBegun(_), .. }
+        )
     }
 
     /// Whether it is a successful response with the output.
@@ -162,7 +167,7 @@ impl Reply {
         let is_read = request.responses.is_conditional(status)
             || request.responses.classify(status) == ClassifiedResponse::Completed;
         let body = match (body, output) {
-            (Body::Bytes(bytes), _) => bytes.clone(),
+            (Body::Bytes(bytes) | Body::NotBegun(bytes), _) => bytes.clone(),
             (Body::Output, Some(output)) if is_read => output.to_string().into_bytes(),
             (Body::Output, _) => Vec::new(),
         };

@@ -312,6 +312,13 @@ impl EffectLedger {
         request.idempotent && account.is_some_and(knows)
     }
 
+    /// Whether a call with this idempotency key took effect, even if the service has forgotten the key.
+    #[must_use]
+    pub fn had_effect(&self, request: &StepRequest) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.agent == request.agent && entry.key == request.idempotency_key)
+    }
+
     /// Applies the effect of a call. A repeated idempotency key has no effect. Returns the answer of the service: the first
     /// answer for a repeated key, else `answer`.
     pub fn take_effect(&mut self, request: &StepRequest, answer: Value, now: Millis) -> Value {

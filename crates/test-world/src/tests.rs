@@ -12,7 +12,7 @@ use steward_runtime::ports::{
 
 use super::{
     ExpiredItem, MemoryPorts,
-    service::{CallPlan, FakeService, KeyMemory, Reply},
+    service::{Body, CallPlan, FakeService, KeyMemory, Reply},
 };
 
 #[test]
@@ -154,6 +154,14 @@ async fn a_service_may_keep_ignore_or_forget_an_idempotency_key() {
     ] {
         assert_eq!(repeated_calls(key_memory, false).await, (effects, [true; 3]), "{key_memory:?}");
     }
+}
+
+#[test]
+fn a_service_may_say_in_the_body_of_a_200_that_it_did_not_begin_the_call() {
+    let body = || b"{}".to_vec();
+    assert!(Reply::success(Body::NotBegun(body())).is_throttled());
+    assert!(!Reply::success(Body::Bytes(body())).is_throttled());
+    assert!(Reply::status(429).is_throttled());
 }
 
 #[tokio::test(start_paused = true)]

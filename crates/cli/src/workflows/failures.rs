@@ -29,7 +29,7 @@ const PAIR_ROWS: usize = 10;
 pub(crate) struct FailureArgs {
     #[command(flatten)]
     assumptions: AssumptionArgs,
-    /// Exit with 1 if there is such a finding: leftovers, no-undo, half-done, short-deadline, never-runs. Repeatable, or
+    /// Exit with 1 if there is such a finding: leftovers, repeated, no-undo, half-done, short-deadline, never-runs. Repeatable, or
     /// separated by commas. Also exit with 1 if cases or variants were not run.
     #[arg(long, value_name = "FINDING", value_delimiter = ',')]
     fail_on: Vec<FindingKind>,

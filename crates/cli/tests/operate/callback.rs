@@ -61,7 +61,10 @@ async fn a_callback_can_fail_the_step() {
     let output = harness.steward(&["callback", "fail", &token, "--reason", "too dear"]).await;
     output.has(&[&format!("{token}: failed")]);
     harness.until_state("a-2", "Undone").await;
-    harness.steward(&["show", "a-2"]).await.has(&["step ask: too dear"]);
+    let shown = harness.steward(&["show", "a-2"]).await;
+    shown.has(&["step ask: the callback reported a failure"]);
+    assert!(!shown.out.contains("too dear"), "{}", shown.out);
+    harness.steward(&["show", "a-2", "--errors"]).await.has(&["too dear"]);
     assert_eq!(harness.shop.paths("a-2"), ["/ask", "/forget"]);
 }
 
@@ -179,5 +182,5 @@ async fn a_service_fails_a_step_by_signed_url() {
     let failed = post(&format!("{url}/fail"), r#"{ "reason": "no stock" }"#).await;
     assert_eq!(failed, accepted("failed"));
     harness.until_state("a-6", "Undone").await;
-    harness.steward(&["show", "a-6"]).await.has(&["step ask: no stock"]);
+    harness.steward(&["show", "a-6", "--errors"]).await.has(&["no stock"]);
 }

@@ -115,7 +115,8 @@ impl Facts<'_> {
         let wrong = self.replies_in(Case::LargeOutput).filter_map(|reply| {
             let failed = reply.status() == "failed" && reply.may_have_run();
             let left_out = reply.status() == "completed";
-            (!failed && !left_out).then(|| format!("the reply is {}{}", reply.status(), did_run(reply)))
+            (!failed && !left_out)
+                .then(|| format!("the reply is {}{}", reply.status(), did_run(reply)))
         });
         let missing = self.replies_in(Case::LargeOutput).next().is_none();
         Verdict::of(

@@ -27,8 +27,7 @@ pub struct KeyFormat {
     pub form: Option<KeyForm>,
 }
 
-/// The name of a header that can have the key: a letter, then letters, digits and `-`, at most 64. The headers that HTTP,
-/// authentication and tracing need are none.
+/// A header for the key: a letter, then letters, digits and `-`, at most 64; not one that HTTP, authentication or tracing needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(

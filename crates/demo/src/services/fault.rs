@@ -41,6 +41,13 @@ pub struct FaultPlan {
     pub empty_answer: f64,
     /// Share of keys whose calls take effect and get a 200 that is not JSON.
     pub not_json: f64,
+    /// Share of keys to which the service stores a 500 and repeats it for ever.
+    pub stored_error: f64,
+    /// Share of keys whose first one to three calls get a 200 whose body says that the service is too busy. Only the payment
+    /// service has it.
+    pub busy_body: f64,
+    /// Share of keys whose calls take effect and get a success with a byte order mark before the JSON.
+    pub byte_order_mark: f64,
     /// Whether a call gets 409 or 423 while another call with its key is in progress. Otherwise it is carried out
     /// independently: the call that finishes first takes effect, and the other one gets its response.
     pub conflict_in_progress: bool,
@@ -109,6 +116,18 @@ pub enum Fault {
     EmptyAnswer,
     /// The first call takes effect; every successful response is replaced by a 200 whose body is not JSON.
     NotJson,
+    /// Every call gets a 500, because the service stores its first response.
+    StoredError {
+        /// Whether the first call takes effect nevertheless.
+        takes_effect: bool,
+    },
+    /// The first calls get a 200 whose body says that the service is too busy. They have no effect; later calls succeed.
+    BusyBody {
+        /// How many calls, 1 to 3.
+        calls: u32,
+    },
+    /// The first call takes effect; every successful response has a byte order mark before its JSON.
+    ByteOrderMark,
 }
 
 /// The delay of a late answer or event.
@@ -152,6 +171,12 @@ pub enum FaultKind {
     EmptyAnswer,
     /// [`Fault::NotJson`]
     NotJson,
+    /// [`Fault::StoredError`]
+    StoredError,
+    /// [`Fault::BusyBody`]
+    BusyBody,
+    /// [`Fault::ByteOrderMark`]
+    ByteOrderMark,
     /// Another call with the same key is in progress.
     InProgress,
     /// The undo found nothing and got 404.
@@ -168,7 +193,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Slow,
         Self::Flaky,
         Self::Hang,
@@ -180,6 +205,9 @@ impl FaultKind {
         Self::Redirect,
         Self::EmptyAnswer,
         Self::NotJson,
+        Self::StoredError,
+        Self::BusyBody,
+        Self::ByteOrderMark,
         Self::InProgress,
         Self::NotFound,
         Self::Late,
@@ -208,6 +236,9 @@ impl FaultPlan {
             redirect: 0.0,
             empty_answer: 0.0,
             not_json: 0.0,
+            stored_error: 0.0,
+            busy_body: 0.0,
+            byte_order_mark: 0.0,
             conflict_in_progress: false,
             undo_not_found: false,
             late: 0.0,
@@ -236,7 +267,8 @@ impl FaultPlan {
     }
 
     /// High fault rates: more permanent refusals, also of undos, and the difficult behaviour of real services, such as
-    /// redirects, empty responses and calls that outlast the complete-by of their attempt.
+    /// redirects, empty responses, errors that are repeated for ever or answered with 200, and calls that outlast the
+    /// complete-by of their attempt.
     #[must_use]
     pub const fn chaos(seed: u64) -> Self {
         Self {
@@ -247,6 +279,9 @@ impl FaultPlan {
             redirect: 0.01,
             empty_answer: 0.01,
             not_json: 0.005,
+            stored_error: 0.01,
+            busy_body: 0.02,
+            byte_order_mark: 0.01,
             conflict_in_progress: true,
             ..Self::demo(seed)
         }
@@ -306,6 +341,12 @@ impl FaultPlan {
             Fault::EmptyAnswer
         } else if is_chosen(self.not_json) {
             Fault::NotJson
+        } else if is_chosen(self.stored_error) {
+            Fault::StoredError { takes_effect: random.bool() }
+        } else if is_chosen(self.busy_body) {
+            Fault::BusyBody { calls: random.u32(1..=3) }
+        } else if is_chosen(self.byte_order_mark) {
+            Fault::ByteOrderMark
         } else {
             Fault::Healthy
         }
@@ -348,7 +389,7 @@ mod tests {
         assert_eq!(plan.fault(&first_unhealthy), fault);
         // The hash of all faults of another plan, as text.
         let all: Vec<_> = keys().map(|key| FaultPlan::chaos(42).fault(&key)).collect();
-        assert_eq!(digest(0, &format!("{all:?}")), 6_461_878_976_919_555_847);
+        assert_eq!(digest(0, &format!("{all:?}")), 4_203_056_606_020_222_525);
     }
 
     #[test]
@@ -377,6 +418,9 @@ mod tests {
                     | Fault::Redirect { .. }
                     | Fault::EmptyAnswer
                     | Fault::NotJson
+                    | Fault::StoredError { .. }
+                    | Fault::BusyBody { .. }
+                    | Fault::ByteOrderMark
             )
         };
         for key in keys() {
@@ -393,6 +437,10 @@ mod tests {
             (|fault| fault == Fault::EmptyAnswer, 100),
             (|fault| fault == Fault::NotJson, 50),
             (|fault| fault == Fault::Outlive, 50),
+            (|fault| fault == Fault::StoredError { takes_effect: true }, 50),
+            (|fault| fault == Fault::StoredError { takes_effect: false }, 50),
+            (|fault| matches!(fault, Fault::BusyBody { .. }), 200),
+            (|fault| fault == Fault::ByteOrderMark, 100),
         ] {
             assert!(count(kind).abs_diff(about) < 50, "{}", count(kind));
         }

@@ -30,8 +30,8 @@ use super::{
     },
     ledger::{ServiceLedger, SideEffect, SubjectRecord},
     responses::{
-        ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect,
-        refusal, response,
+        ErrorResponse, broken_connection, busy_body, byte_order_mark, empty_body, failure,
+        in_progress, not_json, redirect, refusal, response, with_byte_order_mark,
     },
 };
 
@@ -205,7 +205,10 @@ impl MockService {
         let Ok(full) = execution.await else { return broken_connection() };
         // Only successes are replaced, not refusals or undos that found nothing.
         let is_full = reply.is_plain_success() || !full.status().is_success();
-        if is_full && reply != Reply::BrokenConnection { full } else { response(reply) }
+        if is_full && reply != Reply::BrokenConnection {
+            return full;
+        }
+        if reply == byte_order_mark() { with_byte_order_mark(full).await } else { response(reply) }
     }
 
     /// Carries a call out after a delay, unless the services are stopped meanwhile.
@@ -263,8 +266,30 @@ impl MockService {
         (plan, in_progress_call)
     }
 
-    /// What the service does with the `nth` call with a key that has this fault, and the kind of fault to count. A consumer
-    /// of a queue has no caller that it could refuse or redirect.
+    /// Whether the service has this fault. A consumer of a queue has no caller that it could refuse or redirect. An error in the
+    /// body of a 200 is for callers that judge it. Lambda's results are JSON without a byte order mark.
+    fn has(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::Refuse
+            | Fault::Redirect { .. }
+            | Fault::EmptyAnswer
+            | Fault::NotJson
+            | Fault::StoredError { .. } => self.service.queue().is_none(),
+            Fault::BusyBody { .. } => self.service == DemoService::Payment,
+            Fault::ByteOrderMark => {
+                self.service.queue().is_none() && self.service != DemoService::Finance
+            }
+            Fault::Healthy
+            | Fault::Slow { .. }
+            | Fault::Flaky { .. }
+            | Fault::Hang
+            | Fault::AnswerLost
+            | Fault::Long { .. }
+            | Fault::Outlive => true,
+        }
+    }
+
+    /// What the service does with the `nth` call with a key that has this fault, and the kind of fault to count.
     fn planned(&self, fault: Fault, nth: u32) -> (Option<FaultKind>, CallPlan) {
         let latency = self.plan.latency_ms;
         let fails = |after, reply| CallPlan::without_effect(latency + after, reply);
@@ -274,6 +299,7 @@ impl MockService {
         };
         let takes_effect = |after, reply| CallPlan { reply, ..success(after) };
         let (kind, plan) = match fault {
+            _ if !self.has(fault) => return (None, success(0)),
             Fault::Slow { delay_ms } => (FaultKind::Slow, success(delay_ms)),
             Fault::Flaky { calls, status, retry_after } if nth <= calls => {
                 (FaultKind::Flaky, fails(0, failure(status, retry_after)))
@@ -289,11 +315,6 @@ impl MockService {
                 (FaultKind::Outlive, fails(OUTLIVE_FAILURE_AFTER_MS, failure(503, false)))
             }
             Fault::Outlive if nth == 2 => (FaultKind::Outlive, success(OUTLIVE_CALL_MS)),
-            Fault::Refuse | Fault::Redirect { .. } | Fault::EmptyAnswer | Fault::NotJson
-                if self.service.queue().is_some() =>
-            {
-                return (None, success(0));
-            }
             Fault::Refuse => (FaultKind::Refuse, fails(0, refusal(self.service).into())),
             Fault::Redirect { status, commit_after_ms } => {
                 let after = if nth == 1 { commit_after_ms } else { 0 };
@@ -302,12 +323,23 @@ impl MockService {
             }
             Fault::EmptyAnswer => (FaultKind::EmptyAnswer, takes_effect(0, empty_body())),
             Fault::NotJson => (FaultKind::NotJson, takes_effect(0, not_json())),
+            Fault::StoredError { takes_effect: true } => {
+                (FaultKind::StoredError, takes_effect(0, failure(500, false)))
+            }
+            Fault::StoredError { takes_effect: false } => {
+                (FaultKind::StoredError, fails(0, failure(500, false)))
+            }
+            Fault::BusyBody { calls } if nth <= calls => {
+                (FaultKind::BusyBody, fails(0, busy_body()))
+            }
+            Fault::ByteOrderMark => (FaultKind::ByteOrderMark, takes_effect(0, byte_order_mark())),
             Fault::Healthy
             | Fault::Flaky { .. }
             | Fault::Hang
             | Fault::AnswerLost
             | Fault::Long { .. }
-            | Fault::Outlive => return (None, success(0)),
+            | Fault::Outlive
+            | Fault::BusyBody { .. } => return (None, success(0)),
         };
         (Some(kind), plan)
     }

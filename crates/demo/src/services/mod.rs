@@ -53,7 +53,8 @@
 //! even if its caller disconnects. Some calls take seconds, and some take longer than the step's deadline, but none
 //! takes more than ten seconds. While a call is in progress, a repeated call gets 409 (payment, shipping) or 423
 //! (inventory, whose 409 means out of stock, and the drone services), and an undo finds nothing to undo. A success may
-//! be a redirect, sent before or after the side effect, an empty 200, or a 200 that is not JSON.
+//! be a redirect, sent before or after the side effect, an empty 200, a 200 that is not JSON, or JSON after a byte order mark. Some
+//! keys get a 500 for ever, with or without a side effect. The payment service may be too busy, and says so in the body of a 200.
 //!
 //! A repeated request gets the same response as the first one, because each service remembers its responses. Header
 //! and error responses follow the IETF's `draft-ietf-httpapi-idempotency-key-header`, and error bodies RFC 9457.

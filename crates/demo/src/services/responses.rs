@@ -155,6 +155,28 @@ pub(super) fn not_json() -> Reply {
     reply(200, (CONTENT_TYPE, "text/html"), "<p>Thank you!</p>")
 }
 
+/// A 200 that says that the service is too busy to begin the call.
+pub(super) fn busy_body() -> Reply {
+    let body = json!({ "error": "busy" }).to_string();
+    Reply::success(Body::NotBegun(body.into_bytes()))
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Stands for a success with a byte order mark before its body.
+pub(super) fn byte_order_mark() -> Reply {
+    Reply::success(Body::Bytes(BYTE_ORDER_MARK.to_vec()))
+}
+
+/// The response with a byte order mark before its body.
+pub(super) async fn with_byte_order_mark(response: Response) -> Response {
+    let (head, body) = response.into_parts();
+    match axum::body::to_bytes(body, usize::MAX).await {
+        Ok(body) => Response::from_parts(head, [BYTE_ORDER_MARK, &body].concat().into()),
+        Err(_) => broken_connection(),
+    }
+}
+
 fn reply(status: u16, (name, value): (HeaderName, &'static str), body: &str) -> Reply {
     let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
     Reply::Http { status, headers, body: Body::Bytes(body.as_bytes().to_vec()) }
@@ -165,7 +187,7 @@ pub(super) fn response(reply: Reply) -> Response {
     let Reply::Http { status, headers, body } = reply else { return broken_connection() };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = match body {
-        Body::Bytes(bytes) => bytes,
+        Body::Bytes(bytes) | Body::NotBegun(bytes) => bytes,
         Body::Output => Vec::new(),
     };
     (status, headers, body).into_response()

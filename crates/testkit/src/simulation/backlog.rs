@@ -33,6 +33,7 @@ fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
         recovery: Some(json!({ "attempts": 5 })),
         undo: None,
         point_of_no_return: false,
+        judges_body: false,
     };
     let steps = [("a", step(&[])), ("b", step(&["a"])), ("c", step(&["b"]))];
     let blueprint = Blueprint {

@@ -64,6 +64,8 @@ pub(super) struct StepPlan {
     pub(super) recovery: Option<Value>,
     pub(super) undo: Option<UndoPlan>,
     pub(super) point_of_no_return: bool,
+    /// Whether it and its undo judge a 200 by its body.
+    pub(super) judges_body: bool,
 }
 
 /// A document that a step passes on. It may be a payload, or contain some.
@@ -206,6 +208,7 @@ impl StepPlan {
                 ("complete_within", self.complete_within.map(Into::into)),
                 ("recovery", self.recovery.clone()),
                 ("point_of_no_return", self.point_of_no_return.then_some(Value::Bool(true))),
+                ("responses", self.judges_body.then(|| json!({ "200": response_cases() }))),
                 ("undo", self.undo_definition(name)),
             ],
         );
@@ -295,7 +298,8 @@ impl StepPlan {
             put(&mut body, [("item", self.item()), ("own", own)]);
             let request = json!({ "path": "/undo", "body": body });
             // 404: there is nothing to undo.
-            let responses = json!({ "404": "completed" });
+            let mut responses = json!({ "404": "completed" });
+            put(&mut responses, [("200", self.judges_body.then(response_cases))]);
             put(&mut definition, [("request", Some(request)), ("responses", Some(responses))]);
         }
         Some(definition)
@@ -366,6 +370,19 @@ impl ItemsPlan {
             Self::NotAList => "${ input.amount }".to_owned(),
         })
     }
+}
+
+/// The cases of a 200 for a service that answers errors with it. Every other body is a success.
+fn response_cases() -> Value {
+    json!([
+        {
+            "when": "${ response.body.error == 'throttled' }",
+            "class": "retry",
+            "did_not_run": true,
+            "after": "${ response.body.seconds }",
+        },
+        { "when": "${ response.body.error == 'internal' }", "class": "retry" },
+    ])
 }
 
 fn outputs(steps: &[StepName]) -> Value {

@@ -155,11 +155,14 @@ impl Oracle {
         ledger: &EffectLedger,
         now: Millis,
     ) {
+        let (task_id, part) = (&request.task_id, &request.step);
+        let of = describe(task_id, part, request.action);
         if request.action == Action::Undo {
+            if ledger.had_effect(request) {
+                self.add_finding(format!("{of}: took effect twice with one idempotency key"));
+            }
             return;
         }
-        let (task_id, part) = (&request.task_id, &request.step);
-        let of = describe(task_id, part, Action::Do);
         let Some(expected) = TaskExpectations::of(self, ledger, task_id) else {
             return self.add_finding(format!("{of} took effect, but the task does not exist"));
         };

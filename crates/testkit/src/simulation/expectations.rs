@@ -22,7 +22,9 @@ use super::{
 };
 
 /// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
-pub(super) const FROM_OUTSIDE: [&str; 26] = [
+pub(super) const FROM_OUTSIDE: [&str; 27] = [
+    // The body says that the call failed.
+    "200 OK",
     "408",
     "409",
     "422",
@@ -41,7 +43,7 @@ pub(super) const FROM_OUTSIDE: [&str; 26] = [
     "the call that probed the service did not end in time",
     "the function's time was up",
     "no time is left for another call",
-    "declined",
+    "the callback reported a failure",
     "no reply by complete-by",
     "its child task ",
     "the task is being undone, so the callback",

@@ -101,6 +101,7 @@ fn step(then: &str, random: &mut SeededRandom) -> StepPlan {
             reads_own: false,
         }),
         point_of_no_return: false,
+        judges_body: false,
     }
 }
 

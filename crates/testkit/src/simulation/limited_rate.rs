@@ -30,6 +30,7 @@ fn plan(per_second: f64) -> SimulationPlan {
         recovery: Some(json!({ "attempts": 1 })),
         undo: None,
         point_of_no_return: false,
+        judges_body: false,
     };
     let blueprint = Blueprint {
         name: "first".parse().unwrap(),

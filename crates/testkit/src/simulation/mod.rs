@@ -60,6 +60,7 @@ mod payload_records;
 mod payload_sweeps;
 mod payload_values;
 mod plan;
+mod provider_rules;
 mod published_events;
 mod random;
 mod random_plan;
@@ -78,6 +79,8 @@ mod workflow_model;
 
 #[cfg(test)]
 mod backlog;
+#[cfg(test)]
+mod forgotten_keys;
 #[cfg(test)]
 mod limited_rate;
 #[cfg(test)]

@@ -187,6 +187,11 @@ impl Oracle {
         model.map_or(0, |model| model.call_within(&request.step.step, request.action))
     }
 
+    /// How long a service keeps the idempotency key of a call; `None` if for ever.
+    pub(super) fn key_valid_for(&self, request: &StepRequest) -> Option<Millis> {
+        self.model(&request.task_id)?.key_valid_for(&request.step.step, request.action)
+    }
+
     /// Whether an operator completed or skipped a part, or its undo.
     pub(super) fn is_decided_by_operator(
         &self,

@@ -92,6 +92,8 @@ pub(super) struct ServiceProfile {
     pub(super) unreachable: Vec<Range<Millis>>,
     /// The number of characters that are added to the reason of a refusal.
     pub(super) reason_chars: usize,
+    /// The share of steps for which the service asks for a pause of hours whenever it throttles or fails.
+    pub(super) long_pauses: f64,
     /// The quirks of the service; `None` in runs whose services have none.
     pub(super) quirks: Option<ServiceQuirks>,
 }

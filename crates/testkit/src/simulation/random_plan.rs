@@ -25,6 +25,7 @@ use super::{
         CommandPlan, InfrastructureFaults, InstancePlan, InstanceRole, ServiceProfile,
         ServiceQuirks, SimulationPlan, TaskPlan, operator_output,
     },
+    provider_rules,
     random::SeededRandom,
     random_workflows::{WorkflowBounds, blueprint, span},
     rate_limits,
@@ -57,6 +58,7 @@ impl SimulationPlan {
             event_wait_plan::choose_event_waits(seed, &mut blueprints);
         }
         let payloads = PayloadPlan::of(seed, &mut blueprints, faults_until);
+        provider_rules::choose_steps(seed, &mut blueprints);
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let mut tasks = tasks(&blueprints, faults_until, random)?;
         if payloads.is_some() {
@@ -68,7 +70,10 @@ impl SimulationPlan {
         let commands = commands(&tasks, &blueprints, faults_until, random)?;
         let agents: Vec<AgentName> =
             AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-        let services = services(&agents, faults_until, operators_edit_lists, random);
+        let mut services = services(&agents, faults_until, operators_edit_lists, random);
+        if !operators_edit_lists {
+            provider_rules::choose_long_pauses(seed, &mut services);
+        }
         let plan = Self {
             timing,
             shards: random.pick(1, &[2, 4]) as u32,

@@ -130,6 +130,7 @@ impl WorkflowStyle {
             }),
             undo: has_undo.then(|| self.undo(random)),
             point_of_no_return: false,
+            judges_body: false,
             after,
             work,
         }

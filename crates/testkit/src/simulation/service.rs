@@ -25,7 +25,7 @@ use super::{
     plan::{ServiceProfile, ServiceQuirks},
     random::{SeededRandom, is_chosen},
     task_record::describe,
-    virtual_time::{Millis, SECOND, since_start},
+    virtual_time::{HOUR, Millis, SECOND, since_start},
 };
 
 /// How long a client waits for a response.
@@ -60,11 +60,15 @@ impl SimulatedService {
         let now = deployment.now();
         let state = &mut *deployment.state();
         let longest = state.oracle.call_within(request);
+        let key_valid_for = state.oracle.key_valid_for(request);
         let caller_waits = profile.quirks.as_ref().map(|_| CLIENT_TIMEOUT);
         let plan = self.draw_with(profile, request, (now, longest), state);
         // A service that takes effect later breaks its contract.
         let commits_after = plan.commits_after.map(|after| after.min(longest));
-        CallPlan { commits_after, caller_waits, longest, ..plan }
+        let skew = deployment.plan.timing.clock_skew.as_millis() as Millis;
+        let key_memory =
+            key_valid_for.map_or(plan.key_memory, |valid| forgotten_after(valid, skew));
+        CallPlan { commits_after, caller_waits, longest, key_memory, ..plan }
     }
 
     fn draw_with(
@@ -86,12 +90,14 @@ impl SimulatedService {
         let plan = profile.draw(request, *faults_enabled, now, random);
         let Some(quirks) = &profile.quirks else { return plan };
         let mut plan = quirks.recall(plan, request, ledger, now);
+        let succeeds = plan.reply.is_plain_success();
         quirks.apply(&mut plan, request, longest, *faults_enabled, random);
         let account = ledger.account(&request.task_id, &request.step);
         let has_nothing_to_undo =
             account.is_none_or(|account| !account.has_remaining_effect_at(&self.agent));
         if request.action == Action::Undo
             && has_nothing_to_undo
+            && succeeds
             && matches!(plan.reply, Reply::Http { status: 200, .. })
             && is_chosen(&request.idempotency_key, "not found", 0.5)
         {
@@ -113,6 +119,18 @@ impl SimulatedService {
         (!excused && now + 1 < least).then(|| least - now)
     }
 }
+
+/// How long a service remembers a key that is valid for this time. A call at the last moment of this time is still repeated, and
+/// the clock of its caller may be behind by the skew.
+fn forgotten_after(valid: Millis, skew: Millis) -> KeyMemory {
+    KeyMemory::ForgottenAfter(valid + skew + 1)
+}
+
+/// The body of a 200 that says that the service did not begin the call.
+const THROTTLED_BODY: &str = r#"{ "error": "throttled", "seconds": 20 }"#;
+
+/// The body of a 200 that says that the call failed. It may have taken effect.
+const ERROR_BODY: &str = r#"{ "error": "internal" }"#;
 
 /// An error status, which may ask for a pause.
 fn failure(status: u16, random: &mut SeededRandom) -> Reply {
@@ -144,13 +162,13 @@ impl ServiceProfile {
         let (effect, reply) = if refuses {
             (false, Some(Reply::status(422)))
         } else if faults_enabled && self.down.iter().any(|down| down.contains(&now)) {
-            (false, random.chance(0.5).then(|| failure(503, random)))
+            (false, random.chance(0.5).then(|| self.error(request, 503, random)))
         } else if faults_enabled && random.chance(self.throttle) {
-            (false, Some(failure(429, random)))
+            (false, Some(self.error(request, 429, random)))
         } else if faults_enabled && random.chance(self.fail) {
-            (false, Some(failure(503, random)))
+            (false, Some(self.error(request, 503, random)))
         } else if faults_enabled && random.chance(self.false_error) {
-            (true, Some(failure(503, random)))
+            (true, Some(self.error(request, 503, random)))
         } else if faults_enabled && random.chance(self.no_response) {
             (random.chance(0.5), None)
         } else {
@@ -166,6 +184,23 @@ impl ServiceProfile {
             replies_after: reply.is_some().then_some(ends_after),
             after_disconnect,
             ..CallPlan::without_effect(ends_after, reply.unwrap_or(Reply::BrokenConnection))
+        }
+    }
+}
+
+impl ServiceProfile {
+    /// An error with this status, or a 200 whose body says the same.
+    fn error(&self, request: &StepRequest, status: u16, random: &mut SeededRandom) -> Reply {
+        if request.responses.is_conditional(200) && random.chance(0.5) {
+            return Reply::success(match status {
+                429 => Body::NotBegun(THROTTLED_BODY.into()),
+                _ => Body::Bytes(ERROR_BODY.into()),
+            });
+        }
+        let reply = failure(status, random);
+        match is_chosen(&request.idempotency_key, "long pause", self.long_pauses) {
+            true => reply.retry_after(random.pick(HOUR, &[3 * HOUR, 30 * HOUR]) / SECOND),
+            false => reply,
         }
     }
 }

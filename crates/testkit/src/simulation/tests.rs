@@ -43,6 +43,15 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn some_services_answer_errors_with_200() {
+    let has_error = |seed| {
+        let trace = simulate(seed, true).unwrap().trace;
+        trace.iter().any(|line| line.contains("has no effect; response: 200"))
+    };
+    assert!((0..40).any(has_error));
+}
+
+#[test]
 fn the_first_150_seeds_have_no_findings() {
     let mut totals = SimulationTotals::default();
     for seed in 0..150 {

@@ -119,6 +119,7 @@ fn step(after: &[&str], then: &str, attempts: u64, random: &mut SeededRandom) ->
             reads_own: false,
         }),
         point_of_no_return: false,
+        judges_body: false,
     })
 }
 

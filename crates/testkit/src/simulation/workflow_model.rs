@@ -44,6 +44,11 @@ impl WorkflowModel {
     /// How long one call of a step, or of its undo, may take at its service: as long as its attempt, up to the agents'
     /// maximum.
     pub(super) fn call_within(&self, step: &StepName, action: Action) -> Millis {
+        self.complete_within(step, action).min(CALL_WITHIN_MAX)
+    }
+
+    /// How long one attempt at a step, or at its undo, may take.
+    pub(super) fn complete_within(&self, step: &StepName, action: Action) -> Millis {
         let default = self.blueprint.defaults.as_ref();
         let of = |pointer: &str| default.and_then(|default| default.pointer(pointer)?.as_str());
         let (configured, default) = match (self.step(step), action) {
@@ -54,9 +59,18 @@ impl WorkflowModel {
                 of("/undo/complete_within"),
             ),
         };
-        let within = configured.or(default).and_then(|text| humantime::parse_duration(text).ok());
-        let within = within.map_or(MINUTE, |within| within.as_millis() as Millis);
-        within.min(CALL_WITHIN_MAX)
+        configured.or(default).and_then(duration).unwrap_or(MINUTE)
+    }
+
+    /// How long the service of a step keeps the idempotency keys of the step, or of its undo; `None` if for ever. No
+    /// defaults have it.
+    pub(super) fn key_valid_for(&self, step: &StepName, action: Action) -> Option<Millis> {
+        let step = self.step(step)?;
+        let recovery = match action {
+            Action::Do => step.recovery.as_ref(),
+            Action::Undo => step.undo.as_ref()?.recovery.as_ref(),
+        };
+        duration(recovery?.get("key_valid_for")?.as_str()?)
     }
 
     /// The steps after which a task is never undone.
@@ -82,4 +96,8 @@ impl WorkflowModel {
         }
         found
     }
+}
+
+fn duration(text: &str) -> Option<Millis> {
+    Some(humantime::parse_duration(text).ok()?.as_millis() as Millis)
 }

@@ -160,3 +160,58 @@ async fn an_outliving_call_fails_once_and_is_then_in_progress_for_seconds() {
     let record = harness.ledgers().record(DemoService::Payment, "order-1").cloned().unwrap();
     assert_eq!(record.carried_out.first().and_then(|call| call.ended_at), None);
 }
+
+#[tokio::test]
+async fn an_error_that_is_stored_for_a_key_is_repeated_with_or_without_an_effect() {
+    for takes_effect in [true, false] {
+        let plan = FaultPlan { stored_error: 1.0, ..healthy() };
+        let plan = match takes_effect {
+            true => {
+                plan_for(CHARGE, plan, |fault| fault == Fault::StoredError { takes_effect: true })
+            }
+            false => {
+                plan_for(CHARGE, plan, |fault| fault == Fault::StoredError { takes_effect: false })
+            }
+        };
+        let harness = ServiceHarness::start(plan).await;
+        for _ in 0..3 {
+            let response = harness.charge(CHARGE).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        assert_eq!(harness.charges(), usize::from(takes_effect));
+        assert_eq!(harness.ledgers().faults_total(FaultKind::StoredError), 3);
+    }
+}
+
+#[tokio::test]
+async fn the_payment_service_says_in_a_200_that_it_is_too_busy_and_then_charges() {
+    let harness = ServiceHarness::start(FaultPlan { busy_body: 1.0, ..healthy() }).await;
+    loop {
+        let response = harness.charge(CHARGE).await.unwrap();
+        if response.status() == StatusCode::CREATED {
+            break;
+        }
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(json_of(response).await, json!({ "error": "busy" }));
+        assert_eq!(harness.charges(), 0);
+    }
+    assert_eq!(harness.charges(), 1);
+    assert!((1..=3).contains(&harness.ledgers().faults_total(FaultKind::BusyBody)));
+    // The definitions of the others do not judge a body.
+    let body = json!({ "order": "order-1" });
+    let reservation = harness.post(DemoService::Inventory, "reservations", CHARGE, body).await;
+    assert_eq!(reservation.unwrap().status(), StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_success_may_begin_with_a_byte_order_mark() {
+    let harness = ServiceHarness::start(FaultPlan { byte_order_mark: 1.0, ..healthy() }).await;
+    for status in [StatusCode::CREATED, StatusCode::OK] {
+        let response = harness.charge(CHARGE).await.unwrap();
+        assert_eq!(response.status(), status);
+        let body = response.bytes().await.unwrap();
+        let json = body.strip_prefix(b"\xef\xbb\xbf").unwrap();
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(json).unwrap()["amount"], 4200);
+    }
+    assert_eq!(harness.charges(), 1);
+}
