@@ -280,8 +280,11 @@ fn record_revision(change: &mut TaskChange<'_>, part: &Part, revision: Option<u6
 /// remains: the undo counts as failed, and the task stops in Error.
 fn record_effect_after_undo(change: &mut TaskChange<'_>, part: &Part, revision: Option<u64>) {
     record_revision(change, part, revision);
-    if let Some(undo) = change.task.progress_mut(part, Action::Undo) {
+    if let Some(record) = change.task.part_record_mut(part)
+        && let Some(undo) = &mut record.undo
+    {
         undo.state = StepState::Failed { attempt: undo.state.newest_attempt() };
+        record.reopen_key_in_use();
     }
     change.task.undo_is_final = true;
     change.fail_task_again(&format!("the child task of step {part} took effect after its undo"));
