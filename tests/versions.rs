@@ -112,7 +112,7 @@ async fn a_version_with_unresolved_tasks_cannot_be_unpublished() {
     fixture.schedule(vec![wake_message("t-6")]).await;
     assert_eq!(
         fixture.unpublish(1).await.unwrap_err(),
-        "cannot unpublish workflow `line` version 1: 6 of its tasks are neither Processed nor Undone: t-1, t-2, t-3, t-4, t-5, …"
+        "cannot unpublish workflow `line` version 1: 6 of its tasks are neither Processed nor Undone: t-1, t-2, t-3, t-4, t-5, …; `steward workflow rollback` replaces a version at once"
     );
     fixture.submit("t-8", None).await;
     assert_eq!(fixture.recorded_version("t-8").await, Some(1), "version 1 is still published");

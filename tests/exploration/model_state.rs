@@ -213,6 +213,7 @@ impl ModelState {
             self.hash_task(task, workflow, to);
         }
         self.hash_dispatches(to);
+        self.hash_keys(workflow, to);
         self.children.iter().for_each(|(part, child)| {
             part.hash(to);
             child.hash(self.now, to);
@@ -263,6 +264,17 @@ impl ModelState {
             let output = progress.output(&step, action);
             let output = output.map(|key| (self.lacks(&key), self.document(&key)));
             output.map(|(lacks, body)| (lacks, body.map(|body| body.to_string()))).hash(to);
+        }
+    }
+
+    /// Hashes when the attempts were decided, of steps whose services forget keys.
+    fn hash_keys(&self, workflow: &ExploredWorkflow, to: &mut impl Hasher) {
+        for (of, dispatch) in &self.dispatches {
+            let action = workflow.definition.step(&of.step.step).action(of.action);
+            if let Some(valid) = action.and_then(|action| action.key_valid_for()) {
+                let left = self.seconds_until(later(dispatch.decided_at, valid), workflow);
+                (of, left, dispatch.sent, dispatch.known_outcome, dispatch.settled).hash(to);
+            }
         }
     }
 

@@ -23,8 +23,9 @@ ann resubmits                => refused: step charge may have run, and its servi
                                 since 1970-01-01T00:01:00Z: check there, then complete the step, or state that
                                 it did not run
 ann resubmits charge, it did not run
-                             => Processing; task by 1250s; charge running (failures 0, did not run); due 670s;
-                                request charge #3 by 670s; published: resubmit charge
+                             => Processing; task by 1250s; charge running (failures 0, did not run); input null
+                                kept; due 670s; request charge #3 by 670s under key o-1/charge/do/c-3;
+                                published: resubmit charge
 
 # A refusal is certain: nothing ran with the key.
 submit                       => Pending; due 670s
@@ -33,5 +34,6 @@ clock +10s
 agent fails charge #1 "no"   => Error; charge failed (failures 1, reason kept); due 690s; alert charge "step
                                 charge: no"
 clock +10m
-ann resubmits                => Processing; task by 1860s; charge running (failures 0); due 1280s; request
-                                charge #2 by 1280s; published: resubmit charge
+ann resubmits                => Processing; task by 1860s; charge running (failures 0); input null kept; due
+                                1280s; request charge #2 by 1280s under key o-1/charge/do/c-4; published:
+                                resubmit charge

@@ -8,7 +8,10 @@ wake                         => Processing; request check #1 by 60s
 agent completes check #1     => check completed (output kept); pay running, 3 items; request pay[0] #1 by 60s; request pay[1] #1 by 60s
 agent fails pay[0] #1 "HTTP 401" => Undoing because "step pay[0]: HTTP 401"; pay[0] failed (failures 1, reason kept)
 agent completes pay[0] #1 => Error; pay[0] completed (may have run, output kept); alert "not undone, past the point of no return pay: step pay[0]: HTTP 401"
-agent fails pay[1] #1 "HTTP 401" => pay[1] failed (failures 1, reason kept)
+agent fails pay[1] #1 "HTTP 401"
+                             => pay[1] failed (failures 1, reason kept); alert pay[1] "not undone, past the
+                                point of no return pay: step pay[1]: HTTP 401; not undone, past the point of no
+                                return pay: step p…"
 submit with {"items":["a","b","c"]} => Pending; due 30s
 wake                         => Processing; request check #1 by 60s
 agent completes check #1     => check completed (output kept); pay running, 3 items; request pay[0] #1 by 60s; request pay[1] #1 by 60s

@@ -125,9 +125,11 @@ impl Linter<'_> {
         for (action, at) in [(Action::Do, "recovery"), (Action::Undo, "undo.recovery")] {
             let Some(definition) = step.action(action) else { continue };
             // A callback is awaited after the call, so it does not use the key.
-            let call = definition.complete_within;
-            let attempts = [definition.longest_attempt(), call];
-            for ((key, limit), attempt) in definition.recovery.time_limits().iter().zip(attempts) {
+            let limits = [
+                ("give_up_after", definition.recovery.give_up_after, definition.longest_attempt()),
+                ("key_valid_for", definition.key_valid_for(), definition.complete_within),
+            ];
+            for (key, limit, attempt) in limits {
                 if limit.is_none_or(|limit| limit >= attempt) {
                     continue;
                 }
@@ -665,6 +667,13 @@ mod tests {
         assert!(
             step("9s")[0].contains("key_valid_for: shorter than one attempt, which may take 10s")
         );
+    }
+
+    #[test]
+    fn the_validity_of_keys_is_none_of_a_child_task() {
+        let recovery = json!({ "attempts": 1, "key_valid_for": "1h" });
+        let child = json!({ "workflow": { "name": "other" }, "recovery": recovery });
+        assert_eq!(findings(json!({ "steps": { "a": child } })), Vec::<String>::new());
     }
 
     #[test]

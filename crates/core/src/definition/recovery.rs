@@ -42,7 +42,7 @@ pub struct Recovery {
     #[schemars(with = "Option<duration::Text>")]
     pub give_up_after: Option<Duration>,
     /// How long the service surely keeps an idempotency key. An attempt that may have run is not repeated after this time, because
-    /// the service might not recognise the call. It counts from the request of that attempt.
+    /// the service might not recognise the call. It counts from the first request with the key.
     #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub key_valid_for: Option<Duration>,

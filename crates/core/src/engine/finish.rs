@@ -58,8 +58,8 @@ pub(crate) fn finish(
         effects.extend(end_of_task_effects(change.sources(), before.revision.saturating_add(1)));
     }
     let plan = change.plan();
-    if change.task.process_state != ProcessState::Error {
-        // Its sender may have died before it was sent.
+    if change.is_reopened {
+        // The sender of its alert may have died before it was sent.
         effects.extend(pending_alert(before, plan));
     }
     let TaskChange { mut task, documents, ended_during_call, notifications, wakes, .. } = *change;

@@ -499,7 +499,7 @@ fn apply_final_action(
             change.fail_task(&format!("undo of step {step}: {reason}"));
         }
         (ProcessState::Error, Action::Do) if action == FinalAction::Undo => {
-            undo_after_alert(change, &format!("step {step}: {reason}"));
+            undo_after_alert(change, step, &format!("step {step}: {reason}"));
         }
         (ProcessState::Error, direction) if direction == change.task.direction() => {
             alert_again(change, step, &format!("step {step}: {reason}"));
@@ -518,7 +518,12 @@ fn alert_again(change: &mut TaskChange<'_>, part: &Part, reason: &str) {
             && other != *part
             && progress.state.is_failed()
     };
-    let is_known = part.item.is_some() && change.task.started_actions().any(has_failed);
+    // An operator who has sent a command since waits for its result.
+    let is_awaited = change.task.commands.last().is_some_and(|command| {
+        command.refused.is_none() && Some(command.at) >= change.task.ended_at
+    });
+    let is_known =
+        part.item.is_some() && !is_awaited && change.task.started_actions().any(has_failed);
     if !is_known && change.task.stop_cause == StopCause::Failure {
         change.fail_task_again(reason);
     }
@@ -526,12 +531,19 @@ fn alert_again(change: &mut TaskChange<'_>, part: &Part, reason: &str) {
 
 /// Undoes a task that another step has stopped in Error: an undo wins over an alert, in whatever order the steps fail. What
 /// cannot be undone, or was halted, is left to the operator.
-fn undo_after_alert(change: &mut TaskChange<'_>, reason: &str) {
-    let point_of_no_return = graph::point_of_no_return(change.plan(), &change.task);
-    let is_passed = matches!(point_of_no_return, PointOfNoReturn::Passed(_));
-    if change.task.direction() == Action::Do && change.task.goes_on() && !is_passed {
-        change.reopen();
-        undo::begin(change, reason);
+fn undo_after_alert(change: &mut TaskChange<'_>, part: &Part, reason: &str) {
+    if change.task.direction() != Action::Do || !change.task.goes_on() {
+        return;
+    }
+    match graph::point_of_no_return(change.plan(), &change.task) {
+        PointOfNoReturn::Passed(step) => {
+            let passed = format!("not undone, past the point of no return {step}: {reason}");
+            alert_again(change, part, &passed);
+        }
+        PointOfNoReturn::Ahead | PointOfNoReturn::Running => {
+            change.reopen();
+            undo::begin(change, reason);
+        }
     }
 }
 

@@ -254,6 +254,9 @@ fn retry_part(
         // The statement was about the earlier keys.
         return Ok(false);
     }
+    let within = definition.action(action).map(|action| action.complete_within);
+    let is_forgotten = progress.key_valid_until.zip(within);
+    let is_forgotten = is_forgotten.is_some_and(|(until, within)| until < later(now, within));
     // While an attempt is in progress, the statement is about the agents before. What may have run at the agent in use stays.
     let goes_on = progress.state.reply_due_by().is_some() && !definition.awaits_event();
     let falls_back = definition.agents().is_some_and(StepAgents::falls_back);
@@ -286,13 +289,15 @@ fn retry_part(
         executor.change.task.steps.remove(&step.step);
         return Ok(false);
     }
+    // Its service does not recognise the key any more, or not for a whole attempt.
+    let has_another_key = is_forgotten && !progress.is_in_doubt() || !repeatable && known > Ran::No;
     progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
     progress.failure_count = 0;
     progress.give_up_at = None;
     if did_not_run && action == Action::Do {
         record.deny_key_in_use(known);
     }
-    Ok(action == Action::Do && !repeatable && known > Ran::No)
+    Ok(action == Action::Do && has_another_key)
 }
 
 /// What is known of the attempts before an operator ends the part, or states that they did not run.

@@ -64,6 +64,8 @@ pub(crate) struct TaskChange<'a> {
     pub(crate) wakes: Wakes,
     /// Whether to send the notifications of the end although the task had ended before.
     pub(crate) reports_end_again: bool,
+    /// Whether an ended task goes on, at least until another end.
+    pub(crate) is_reopened: bool,
     /// Whether to recompute `due`. Otherwise it can only move to an earlier time.
     pub(crate) recompute_due: bool,
 }
@@ -101,6 +103,7 @@ impl<'a> TaskChange<'a> {
             notifications: Vec::new(),
             wakes: Wakes { after: BTreeSet::new(), cause: WakeCause::Waited },
             reports_end_again: false,
+            is_reopened: false,
             recompute_due: false,
         })
     }
@@ -150,8 +153,8 @@ impl<'a> TaskChange<'a> {
         }
         let deferred = progress.state.deferred_by();
         progress.give_up_at = progress.give_up_at.or(new_limit);
-        if !progress.is_in_doubt() {
-            // Nothing ran with the key.
+        let is_valid = progress.key_valid_until.is_some_and(|until| now < until);
+        if !is_valid && !progress.is_in_doubt() {
             progress.key_valid_until = new_key_limit;
         }
         let limits = progress.give_up_at.into_iter().chain(progress.key_valid_until);
@@ -277,6 +280,7 @@ impl<'a> TaskChange<'a> {
         self.task.is_alert_due = false;
         self.task.ended_at = None;
         self.reports_end_again = true;
+        self.is_reopened = true;
     }
 
     /// Sends the subscriptions of the steps that wait for an event again. One may have been lost: a message that was

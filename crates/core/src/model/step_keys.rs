@@ -23,6 +23,7 @@ impl StepRecord {
         forward.agent = agent;
         forward.input_edit_id = edit;
         forward.key_since = Some(forward.state.attempt_count().saturating_add(1));
+        forward.key_valid_until = None;
     }
 
     /// The entry of the key in use among the others. There is one if the part has used the key before, and if its effect is

@@ -110,8 +110,14 @@ fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'sta
     let limit = old.and_then(|old| old.give_up_at).or(after.map(|after| later(context.now, after)));
     let commanded = matches!(event, Event::CommandReceived(_));
     let valid = step.action(*action).and_then(|definition| definition.key_valid_for());
-    let in_doubt = old.filter(|old| old.is_in_doubt() && !commanded);
-    let key_limit = match in_doubt {
+    let of_key = old.filter(|old| {
+        (old.key_since, old.agent, &old.input_edit_id)
+            == (new.key_since, new.agent, &new.input_edit_id)
+    });
+    let is_kept = |old: &&Progress| {
+        old.is_in_doubt() || old.key_valid_until.is_some_and(|until| context.now < until)
+    };
+    let key_limit = match of_key.filter(is_kept) {
         Some(old) => old.key_valid_until,
         None => valid.map(|valid| later(context.now, valid)),
     };
@@ -121,7 +127,7 @@ fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'sta
             !change.begins() || new.key_valid_until.is_none_or(|limit| context.now < limit),
         ),
         (
-            "the time of a key counts from the first attempt that may have run",
+            "the time of a key counts from its first request, or from one before which nothing ran",
             !change.begins() || commanded || new.key_valid_until == key_limit,
         ),
         (

@@ -10,7 +10,7 @@ use super::{
     },
 };
 use crate::{
-    definition::step::StepWork,
+    definition::{plan::Plan, step::StepWork},
     engine::{effect::Effect, event::Event},
     limits,
     model::{
@@ -250,13 +250,21 @@ fn report_invariants(decision: &Decision<'_>, ended: &ChildEnded) -> [(&'static 
     ]
 }
 
-/// An alert names the parts that failed, or those that are left to undo.
+/// An alert names the parts that failed, or those that are left to undo. That of the end before is sent again if it may be lost.
 fn event_invariants(decision: &Decision<'_>, event: &OperatorEvent) -> [(&'static str, bool); 3] {
-    let plan = decision.plan;
-    // The alert of the end before is sent again if it may be lost.
-    let is_alert = matches!(event.data, EventData::TaskInError(_) | EventData::UndoFailed(_));
-    let is_of_before = is_alert && decision.sends_pending_alert();
-    let task = if is_of_before { decision.before } else { decision.after };
+    let own = invariants_of_event(decision.plan, decision.after, event);
+    let holds = own.iter().all(|(_, holds)| *holds);
+    if holds || !decision.before.is_alert_due {
+        return own;
+    }
+    invariants_of_event(decision.plan, decision.before, event)
+}
+
+fn invariants_of_event(
+    plan: &Plan,
+    task: &Task,
+    event: &OperatorEvent,
+) -> [(&'static str, bool); 3] {
     let backward = task.undo_reason.is_some();
     let (alert, is_undo) = match &event.data {
         EventData::TaskInError(alert) => (alert, false),

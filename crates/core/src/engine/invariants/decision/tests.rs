@@ -488,7 +488,7 @@ fn each_invariant_of_attempts_can_be_violated() {
                 v(json!({ "s": "r", "a": 2, "b": 50_000, "m": true, "v": 60_000 })),
             )
             .sends([request("v", "do", 2)]),
-            "the time of a key counts from the first attempt that may have run",
+            "the time of a key counts from its first request, or from one before which nothing ran",
         ),
         (
             Facts::new(json!({}), g(limited(1, 60_001))).sends([request("g", "do", 1)]),
