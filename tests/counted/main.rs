@@ -114,7 +114,6 @@ fn assert_at_most(instructions_max: u64, cases: &[Case], test: &str) {
     };
     assert_eq!(counted.len(), cases.len(), "valgrind counts each case once");
     let figures: Vec<_> = cases.iter().map(|case| &case.name).zip(counted).collect();
-    println!("instructions: {figures:#?}");
     let exceeded = figures.iter().filter(|(_, instructions)| *instructions > instructions_max);
     assert_eq!(exceeded.collect::<Vec<_>>(), [] as [&(&String, u64); 0]);
 }
