@@ -76,7 +76,7 @@ async fn execute(machine: &Value, input: Value) -> Execution {
         supervise_every: Some(Duration::from_millis(500)),
         ..HostOptions::default()
     });
-    let host = host.await.unwrap();
+    let host = Box::pin(host).await.unwrap();
     let tasks = format!("http://{}/tasks", host.address.unwrap());
     let submission = json!({ "task_id": "t-1", "workflow": "machine", "input": input });
     let response = reqwest::Client::new().post(&tasks).body(submission.to_string());
