@@ -52,7 +52,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let scenario = args.workflow.scenario();
     let services = MockServices::start(scenario.services(), plan).await?;
     if let Some(run_for) = args.run_for {
-        return steady::run(&args, run_for, &services, &counters).await;
+        return Box::pin(steady::run(&args, run_for, &services, &counters)).await;
     }
     let host = start_host(scenario, &services, &args, HostOptions::default()).await?;
     if let Some(address) = host.address {

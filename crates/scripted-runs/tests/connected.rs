@@ -39,7 +39,7 @@ fn planned(settings: FailureSettings) -> (usize, usize) {
             resume_unwind(Box::new((found, run)));
         })
     }));
-    *result.expect_err("it plans before it runs").downcast().unwrap()
+    *result.unwrap_err().downcast().unwrap()
 }
 
 #[test]
