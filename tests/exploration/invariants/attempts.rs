@@ -24,8 +24,10 @@ impl CheckedTransition<'_> {
         let is_news = ran && old.is_some_and(|old| !old.may_have_run);
         // A second failure reports nothing new, unless it has a doubt about its own call.
         let is_effect = completed || reply.outcome.has_call_in_doubt();
-        // A success completes a part until its undo is requested. It comes beside what an operator has ended.
-        let no_undo = before.record(&reply.step).is_some_and(|record| record.undo.is_none());
+        // A success completes a part until the undo of its key is requested. It comes beside what an operator has ended.
+        let no_undo = before
+            .record(&reply.step)
+            .is_some_and(|record| record.undo.as_ref().is_none_or(|undo| undo.key_since.is_some()));
         let is_proof = completed
             && old.is_some_and(|old| match old.state {
                 StepState::Failed { .. }
