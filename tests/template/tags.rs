@@ -39,11 +39,11 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// A command without a configuration has the tag itself. Configurations have it: see the test below.
+/// A command without a configuration has the tag and the prefix itself. Configurations have it: see the test below.
 #[test]
 fn every_documented_deployment_passes_the_tag_or_a_configuration() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pages = ["docs", "infra"].into_iter().flat_map(|folder| pages(&root.join(folder)));
+    let pages = ["docs", "infra", "examples"].into_iter().flat_map(|folder| pages(&root.join(folder)));
     let commands = deploy_commands(pages.chain([root.join("README.md")]));
     for (page, command) in &commands {
         let words: Vec<_> = command.split_whitespace().collect();
@@ -60,6 +60,8 @@ fn every_documented_deployment_passes_the_tag_or_a_configuration() {
             let stack = stack.unwrap_or_else(|| panic!("{page}: {command}: no stack"));
             let tag = format!("steward:stack={stack}");
             assert_eq!(after("--tags"), Some(&*tag), "{page}: {command}");
+            // Otherwise the deletion of one stack would delete the code of another.
+            assert_eq!(after("--s3-prefix"), after("--stack-name"), "{page}: {command}");
         }
     }
     assert!(commands.len() >= 8, "{commands:?}");
