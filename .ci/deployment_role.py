@@ -19,7 +19,7 @@ from samcli.yamlhelper import yaml_parse
 
 # As long as names may be: IAM limits the size of a policy.
 REGION, ACCOUNT, STACKS = "ap-southeast-1", "123456789012", "orders-of-our-production1"
-# Characters without white space, by IAM's quotas.
+# Characters without white space, by IAM's quotas, with the longest partition.
 LIMITS = {"ExecutionRole": 10240, "PipelineRole": 10240, "FunctionBoundary": 6144}
 PSEUDO = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com",
           "AWS::NoValue": None}
@@ -219,7 +219,8 @@ def too_large(role):
     for name, limit in LIMITS.items():
         properties = role.properties(name)
         documents = [policy["PolicyDocument"] for policy in properties.get("Policies", [properties])]
-        size = sum(len(json.dumps(document, separators=(",", ":"))) for document in documents)
+        texts = [json.dumps(document, separators=(",", ":")) for document in documents]
+        size = sum(len(text.replace("arn:aws:", "arn:aws-us-gov:")) for text in texts)
         if size > limit:
             yield f"{name}: {size} characters, and IAM's limit is {limit}"
 
