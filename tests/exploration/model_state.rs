@@ -146,7 +146,7 @@ impl ModelState {
         let StepReply { step, action, attempt, outcome, .. } = reply;
         let is_effect =
             matches!(outcome, ReplyOutcome::Completed { .. }) || outcome.has_call_in_doubt();
-        let has_several = workflow.definition.steps[&step.step].agents().len() > 1;
+        let has_several = workflow.definition.steps[&step.step].agents().count() > 1;
         let of = |number| AttemptId { step: step.clone(), action: Action::Do, number };
         let own = self.dispatches.get(&of(*attempt)).and_then(|own| own.agent.as_ref());
         let mut later = self.dispatches.range(of(*attempt)..=of(u32::MAX));

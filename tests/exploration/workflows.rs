@@ -220,6 +220,7 @@ fn workflows() -> Vec<ExploredWorkflow> {
         time_limits(),
         time_limits_commanded(),
         key_valid(),
+        passed_over(),
         several_agents(),
         several_agents_commanded(),
         items_of_several_agents(),
@@ -266,6 +267,21 @@ fn not_idempotent() -> ExploredWorkflow {
         CommandAction::Undo,
     ];
     workflow
+}
+
+/// The task goes on without `b`, and calls `c` in its place; `d` is a way out, and undoes the task.
+fn passed_over() -> ExploredWorkflow {
+    let c = with(undoable(&["b"], 1, "undo"), "when", json!("${ steps.b.failed }"));
+    let d = json!({
+        "after": ["c"], "when": "${ steps.b.failed && has(input.strict) }", "fail": "b failed",
+        "recovery": { "then": "undo" },
+    });
+    let mut a = undoable(&[], 1, "undo");
+    a["undo"]["agent"] = json!("b");
+    let steps = json!({ "a": a, "b": undoable(&["a"], 2, "continue"), "c": c, "d": d });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::TaskInError];
+    let budget = Budget { deferrals: 1, ..ONE_CRASH };
+    workflow("passed_over", steps, budget, &endings)
 }
 
 /// Two extended waits: one of 15 minutes, which a queue can delay a message for, and one of 20 minutes, which it cannot.

@@ -136,12 +136,18 @@ const ACTION_OPTIONS: [&str; 8] = [
 /// Parses a step: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
 fn step(name: &str, text: &str) -> Result<Value, String> {
     let general = ["after", "then", "not idempotent", "point of no return", "undo"];
-    let kinds = ["when", "for each", "wait", "callback within", "workflow", "agents"];
+    let kinds = ["when", "for each", "wait", "fails with", "callback within", "workflow", "agents"];
     let mut found = options(text, &[&general[..], &kinds, &ACTION_OPTIONS].concat())?;
     let after = found.remove("after").unwrap_or_default();
     let after: Value = after.split(" and ").filter(|step| !step.is_empty()).collect();
     if let Some(wait) = found.remove("wait") {
         return Ok(with_when(&mut found, json!({ "after": after, "wait": wait })));
+    }
+    if let Some(reason) = found.remove("fails with") {
+        let then = found.remove("then").unwrap_or("alert".to_owned());
+        let recovery = json!({ "then": then });
+        let definition = json!({ "after": after, "fail": reason, "recovery": recovery });
+        return Ok(with_when(&mut found, definition));
     }
     let body = found.get("body").map(|body| json(body));
     let mut definition = action(&mut found, &format!("/{name}"))?;
@@ -165,8 +171,11 @@ fn step(name: &str, text: &str) -> Result<Value, String> {
     definition.extend(fields);
     if let Some(undo) = found.remove("undo") {
         let undo = undo.trim_start_matches('(').trim_end_matches(')');
-        let mut found = options(undo, &ACTION_OPTIONS)?;
-        definition.insert("undo".to_owned(), action(&mut found, &format!("/{name}/undo"))?.into());
+        let mut found = options(undo, &[&["at"][..], &ACTION_OPTIONS].concat())?;
+        let agent = found.remove("at");
+        let mut undo = action(&mut found, &format!("/{name}/undo"))?;
+        undo.extend(agent.map(|agent| ("agent".to_owned(), json!(agent))));
+        definition.insert("undo".to_owned(), undo.into());
     }
     if let Some(callback) = found.remove("callback within") {
         definition.insert("callback".to_owned(), parse_callback(&callback));

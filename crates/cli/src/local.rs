@@ -206,7 +206,7 @@ async fn warn_of_missing_agents(host: &Host, workflows: &[Workflow]) -> Result<(
     };
     for workflow in workflows {
         for (step, definition) in &workflow.steps {
-            for agent in definition.agents().iter().filter(|agent| !is_served(agent)) {
+            for agent in definition.agents().filter(|agent| !is_served(agent)) {
                 tracing::warn!(
                     workflow = %workflow.name, %step, %agent,
                     "no agent of this name is registered, so the step will fail: add --agent or --queue-agent"

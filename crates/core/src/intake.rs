@@ -223,7 +223,7 @@ impl Intake {
         let has_children = steps().any(|step| step.workflow.is_some());
         let counts = |name: &str| {
             let is_agent =
-                |step: &StepDefinition| step.agents().iter().any(|agent| agent.as_str() == name);
+                |step: &StepDefinition| step.agents().any(|agent| agent.as_str() == name);
             name == SCHEDULER || has_children || steps().any(is_agent)
         };
         let levels = self.0.iter().filter(|(name, _)| match name.split_once(OF_TENANT) {

@@ -33,6 +33,7 @@ pub fn compare_definitions(old: &Workflow, new: &Workflow) -> Vec<DefinitionChan
         schema::compare(&mut found, schema_old.as_ref(), schema_new.as_ref());
     }
     found.mask(&old.mask, &new.mask);
+    found.named_values(old, new);
     found.trigger(old.trigger.as_ref(), new.trigger.as_ref());
     found.time_limit("complete_within", old.complete_within, new.complete_within);
     found.overdue(old.overdue, new.overdue);
@@ -131,16 +132,27 @@ impl Changes {
     }
 
     fn overdue(&mut self, old: FinalAction, new: FinalAction) {
-        match (old, new) {
-            (FinalAction::Alert, FinalAction::Undo) => {
-                let why = "an overdue task is now undone automatically instead of waiting for an operator";
-                self.risky("overdue", "alert became undo", why);
+        let why = match new {
+            FinalAction::Undo => "an overdue task is now undone automatically",
+            FinalAction::Alert | FinalAction::Continue => "an overdue task now waits for an operator",
+        };
+        self.final_action("overdue", old, new, why);
+    }
+
+    /// Compares the named values.
+    fn named_values(&mut self, old: &Workflow, new: &Workflow) {
+        for (name, value) in &new.env {
+            let before = old.env.get(name);
+            if before.is_some_and(|before| before != value) {
+                let why = "new tasks use the new value; tasks of both versions run meanwhile";
+                self.risky(format!("env.{name}"), "changed", why);
             }
-            (FinalAction::Undo, FinalAction::Alert) => {
-                let why = "an overdue task now waits for an operator instead of being undone automatically";
-                self.risky("overdue", "undo became alert", why);
+        }
+        for (name, value) in &new.vars {
+            if old.vars.get(name).is_some_and(|before| before != value) {
+                let why = "what reads it changes; see where it is used";
+                self.risky(format!("vars.{name}"), "changed", why);
             }
-            (FinalAction::Alert, FinalAction::Alert) | (FinalAction::Undo, FinalAction::Undo) => {}
         }
     }
 

@@ -139,7 +139,7 @@ fn task_deadline(task: &Task, workflow: Option<&Workflow>) -> NextEvent {
     let overdue = workflow.map(|workflow| workflow.overdue);
     let (verb, then) = match (task.process_state, overdue) {
         (ProcessState::Undoing, _) => ("be undone", "or it stops in Error with an alert"),
-        (_, Some(FinalAction::Alert)) => ("complete", "or it stops in Error with an alert"),
+        (_, Some(FinalAction::Alert | FinalAction::Continue)) => ("complete", "or it stops in Error with an alert"),
         (_, Some(FinalAction::Undo)) => ("complete", "or it is undone"),
         (_, None) => ("complete", ""),
     };
@@ -300,6 +300,9 @@ impl OpenPart<'_> {
                 "the task stops in Error with an alert".to_owned()
             }
             RecoveryDecision::GiveUp(FinalAction::Undo) => "the task is undone".to_owned(),
+            RecoveryDecision::GiveUp(FinalAction::Continue) => {
+                "the task goes on without the step".to_owned()
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::{fmt, future::Future, pin::Pin};
 
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use steward_agent::{attempt::CallFault, http::interpret_answer, response::CallResponse};
 use steward_core::model::{
     messages::StepRequest,
@@ -92,6 +93,18 @@ pub enum Body {
     NotBegun(Vec<u8>),
 }
 
+/// The status with which a service says that the call took effect. A step that polls, or judges a success by what it says, would
+/// not take the generated output for one.
+fn status_of_success(request: &StepRequest, status: u16, output: &Value) -> u16 {
+    let response = json!({ "status": status, "headers": {}, "body": output });
+    let meaning = request.responses.meaning(status, &response, Timestamp::UNIX_EPOCH);
+    let is_taken = meaning.class == ClassifiedResponse::Completed;
+    if (200..300).contains(&status) && request.responses.is_conditional(status) && !is_taken {
+        return 203;
+    }
+    status
+}
+
 impl Reply {
     /// A successful response.
     #[must_use]
@@ -163,6 +176,10 @@ impl Reply {
             Self::NoConnection => return transient("no connection", false),
             Self::BrokenConnection => return transient("the connection broke", true),
             Self::Http { status, headers, body } => (*status, headers.clone(), body),
+        };
+        let status = match (body, &output) {
+            (Body::Output, Some(output)) => status_of_success(request, status, output),
+            _ => status,
         };
         let is_read = request.responses.is_conditional(status)
             || request.responses.classify(status) == ClassifiedResponse::Completed;

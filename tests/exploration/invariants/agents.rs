@@ -17,6 +17,11 @@ impl CheckedTransition<'_> {
             let may_have_run = |dispatch: &Dispatch| {
                 !dispatch.refused && dispatch.known_outcome != KnownOutcome::DidNotRun
             };
+            let own = self.workflow.definition.steps[&step.step].undo.as_ref();
+            let own = own.and_then(|undo| undo.agent.as_ref()).filter(|_| *action == Action::Undo);
+            if own.is_some_and(|own| own.names() == [agent.clone()]) {
+                continue;
+            }
             let is_other = |dispatch: &Dispatch| dispatch.agent.as_ref() != Some(agent);
             let may_have_run_elsewhere =
                 sent.filter(|(of, _)| *action == Action::Undo || of.number < *attempt).any(

@@ -101,6 +101,7 @@ fn expressions() -> Vec<Case> {
                         id: "order-4711",
                         workflow: "saga",
                         submitted_at: Timestamp::UNIX_EPOCH,
+                        complete_by: Timestamp::UNIX_EPOCH,
                     }),
                     ..Scope::default()
                 };

@@ -12,13 +12,15 @@ use templates::TemplateLocation;
 use crate::{
     definition::{
         problem::DefinitionProblem,
-        recovery::Recovery,
+        recovery::{FinalAction, Recovery},
         schema::PayloadSchema,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
         step_agents::StepAgents,
+        until::Until,
         wait::Wait,
         workflow::Workflow,
     },
+    expression::template::Template,
     limits,
     model::{
         attempt::Action,
@@ -78,6 +80,9 @@ impl Checker<'_> {
             self.report("version", "versions count from 1");
         }
         self.check_within("complete_within", workflow.complete_within, limits::TASK_WITHIN_MAX);
+        if workflow.overdue == FinalAction::Continue {
+            self.report("overdue", "must be `alert` or `undo`: a late task cannot go on");
+        }
         if let Some(retention) = workflow.retention {
             let (min, max) = (limits::RETENTION_MIN, limits::RETENTION_MAX);
             if !(min..=max).contains(&retention) {
@@ -98,6 +103,7 @@ impl Checker<'_> {
         if let Some(trigger) = &workflow.trigger {
             self.check_trigger(trigger);
         }
+        self.check_named_values();
         self.check_defaults();
         if workflow.steps.is_empty() {
             self.report("steps", "a workflow needs at least one step");
@@ -178,8 +184,24 @@ impl Checker<'_> {
                 );
             }
         }
+        if let Some(until) = &step.until {
+            self.check_until(name, step, until);
+        }
+        if let Some(reason) = &step.fail {
+            self.check_fail(name, step, reason);
+        }
         for action in [Action::Do, Action::Undo] {
             self.check_action(name, step, action);
+        }
+        if let Some(reason) = &step.no_undo_needed {
+            let max = limits::NO_UNDO_CHARS_MAX;
+            if !(1..=max).contains(&reason.chars().count()) {
+                self.report(at("no_undo_needed"), format!("must have from 1 to {max} characters"));
+            }
+            if step.undo.is_some() {
+                let hint = Some("remove one of them".to_owned());
+                self.report_with_hint(at("no_undo_needed"), "the step has an undo", hint);
+            }
         }
         if step.read_only == Some(true) && step.undo.is_some() {
             let hint = Some("remove one of them".to_owned());
@@ -215,13 +237,14 @@ impl Checker<'_> {
             ("agent", step.agent.is_some()),
             (wait_kind(step), step.wait.is_some()),
             ("workflow", step.workflow.is_some()),
+            ("fail", step.fail.is_some()),
         ];
         let present: Vec<_> =
             kinds.iter().filter(|(_, is_present)| *is_present).map(|(kind, _)| *kind).collect();
         let kind = match present.as_slice() {
             [kind] => *kind,
             [] => {
-                let hint = Some("it needs an `agent`, a `wait` or a `workflow`".to_owned());
+                let hint = Some("it needs an `agent`, a `wait`, a `workflow` or a `fail`".to_owned());
                 return self.report_with_hint(
                     format!("steps.{name}"),
                     "the step has no work",
@@ -242,18 +265,26 @@ impl Checker<'_> {
         if kind == "agent" && undo_request == Some(false) {
             self.report(at("undo"), "the undo of a step with an `agent` needs a `request`");
         }
+        let undo_agent = step.undo.as_ref().and_then(|undo| undo.agent.as_ref());
+        if undo_agent.is_some_and(|agent| !matches!(agent, StepAgents::One(_))) {
+            self.report(at("undo.agent"), "must be one name");
+        }
         for (key, message) in step.agent.iter().flat_map(StepAgents::list_problems) {
             self.report(at(&format!("agent{key}")), message);
         }
         let calls = ["agent"].as_slice();
         let both = ["agent", "workflow"].as_slice();
         let fallible = ["agent", "workflow", EVENT_WAIT].as_slice();
-        let waits = ["wait", EVENT_WAIT].contains(&kind);
+        let with_policy = ["agent", "workflow", EVENT_WAIT, "fail"].as_slice();
+        let waits = ["wait", EVENT_WAIT, "fail"].contains(&kind);
         let keys = [
             ("request", step.request.is_some(), calls),
             ("callback", step.callback.is_some(), calls),
             ("idempotent", !step.idempotent, calls),
             ("read_only", step.read_only.is_some(), calls),
+            ("no_undo_needed", step.no_undo_needed.is_some(), calls),
+            ("until", step.until.is_some(), calls),
+            ("undo.agent", undo_has_agent(step) && !waits, calls),
             ("undo.request", undo_request == Some(true) && !waits, calls),
             ("for_each", step.for_each.is_some(), fallible),
             ("call_within", step.call_within.is_some(), calls),
@@ -262,7 +293,7 @@ impl Checker<'_> {
             ("undo.call_within", undo_has_call_within(step) && !waits, calls),
             ("undo.responses", undo_has_responses(step) && !waits, calls),
             ("complete_within", step.complete_within.is_some(), both),
-            ("recovery", step.recovery != Recovery::default(), fallible),
+            ("recovery", step.recovery != Recovery::default(), with_policy),
             ("point_of_no_return", step.point_of_no_return, both),
             ("undo", step.undo.is_some(), both),
         ];
@@ -271,6 +302,49 @@ impl Checker<'_> {
         {
             let with = with.join("` or `");
             self.report(at(key), format!("allowed only with `{with}`, not with `{kind}`"));
+        }
+    }
+
+    /// Checks a step that polls.
+    fn check_until(&mut self, name: &StepName, step: &StepDefinition, until: &Until) {
+        let at = |key: &str| format!("steps.{name}.{key}");
+        let conditions = [("condition", Some(&until.condition)), ("fail", until.fail.as_ref())];
+        for (key, template) in conditions {
+            let Some(template) = template else { continue };
+            let at = at(&format!("until.{key}"));
+            self.check_of_response(template, &at);
+            if !template.is_expression() && template.problems().is_empty() {
+                self.report(at, "must consist of exactly one expression");
+            }
+        }
+        self.check_within(&at("until.every"), until.every, limits::WAIT_MAX);
+        if step.complete_within.is_some_and(|within| within > until.every) {
+            let message = "must not be longer than `until.every`: the agent would wait instead of the step";
+            self.report(at("complete_within"), message);
+        }
+        if step.recovery.give_up_after.is_none() {
+            let hint = Some("for example `give_up_after: 2h`".to_owned());
+            self.report_with_hint(at("recovery"), "polls need an end: `give_up_after`", hint);
+        }
+        if step.callback.is_some() {
+            self.report(at("until"), "a step with a `callback` is completed by it");
+        }
+        for status in Until::defined_twice(&step.responses) {
+            self.report(at(&format!("responses.{status}")), "`until` gives it a meaning");
+        }
+    }
+
+    /// Checks a step that only fails. It is never repeated, so its recovery policy is only a final action.
+    fn check_fail(&mut self, name: &StepName, step: &StepDefinition, reason: &Template) {
+        let text = reason.as_literal().and_then(|reason| reason.as_str());
+        let max = limits::REASON_CHARS_MAX;
+        if text.is_none_or(|text| !(1..=max).contains(&text.chars().count())) {
+            let message = format!("must be a text without expressions, from 1 to {max} characters: reasons are in logs");
+            self.report(format!("steps.{name}.fail"), message);
+        }
+        if step.recovery != (Recovery { then: step.recovery.then, ..Recovery::default() }) {
+            let message = "a step that only fails is never repeated: only `then` is allowed";
+            self.report(format!("steps.{name}.recovery"), message);
         }
     }
 
@@ -288,7 +362,7 @@ impl Checker<'_> {
         }
         if let Some(from) = from {
             let location = TemplateLocation {
-                names: step.for_each.iter().map(|_| "item").collect(),
+                names: step.for_each.iter().flat_map(|_| ["item", "item_index"]).collect(),
                 ..TemplateLocation::before_start(name, at("from"))
             };
             self.check_template(from, &location);
@@ -327,7 +401,7 @@ impl Checker<'_> {
         self.check_call_within(&at("call_within"), call_within);
         self.check_responses(&at("responses"), definition.responses);
         let mut names = Vec::new();
-        names.extend(step.for_each.is_some().then_some("item"));
+        names.extend(step.for_each.iter().flat_map(|_| ["item", "item_index"]));
         names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));
         names.extend(definition.work.is_call().then_some("request"));
         let own = action == Action::Undo;
@@ -361,6 +435,7 @@ impl Checker<'_> {
                 }
             }
             StepWork::Child(_) | StepWork::Event(_) => {}
+            StepWork::Wait(_) if step.fail.is_some() => {}
             StepWork::Wait(wait) => {
                 self.check_template(wait, &location("wait"));
                 let until = wait.as_literal().map(|wait| wait_until(wait, jiff::Timestamp::MAX));
@@ -458,6 +533,10 @@ fn wait_kind(step: &StepDefinition) -> &'static str {
         Some(Wait::Event(_)) => EVENT_WAIT,
         Some(Wait::Until(_)) | None => "wait",
     }
+}
+
+fn undo_has_agent(step: &StepDefinition) -> bool {
+    step.undo.as_ref().is_some_and(|undo| undo.agent.is_some())
 }
 
 fn undo_has_call_within(step: &StepDefinition) -> bool {

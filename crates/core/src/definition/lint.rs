@@ -398,7 +398,7 @@ fn duration_text(time: Duration) -> String {
 
 /// Whether a failure of the step can end the task. A wait for a time cannot fail.
 fn can_fail(step: &StepDefinition) -> bool {
-    !matches!(step.work(), None | Some(StepWork::Wait(_)))
+    step.fail.is_some() || !matches!(step.work(), None | Some(StepWork::Wait(_)))
 }
 
 /// The name of a value of the input that its schema calls a number, and not an integer.

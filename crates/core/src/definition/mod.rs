@@ -11,5 +11,6 @@ pub mod schema;
 pub mod size;
 pub mod step;
 pub mod step_agents;
+pub mod until;
 pub mod wait;
 pub mod workflow;

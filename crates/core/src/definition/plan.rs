@@ -138,7 +138,7 @@ pub struct CompiledStep {
     reason = "one for each step of a definition; nearly all of them are calls"
 )]
 enum CompiledWork {
-    Call { agents: StepAgents, request: RequestTemplate, undo: Option<RequestTemplate> },
+    Call { agents: StepAgents, request: RequestTemplate, undo: Option<(StepAgents, RequestTemplate)> },
     Child(ChildWorkflow),
     Wait(Template),
     Event(EventWait),
@@ -168,14 +168,16 @@ impl CompiledStep {
             Some(StepWork::Call { agents, request, .. }) => CompiledWork::Call {
                 agents: agents.clone(),
                 request: request.clone(),
-                undo: definition.undo.as_ref().and_then(|undo| undo.request.clone()),
+                undo: definition.undo.as_ref().and_then(|undo| {
+                    Some((undo.agents(agents).clone(), undo.request.clone()?))
+                }),
             },
             Some(StepWork::Child(child)) => CompiledWork::Child(child.clone()),
             Some(StepWork::Wait(wait)) => CompiledWork::Wait(wait.clone()),
             Some(StepWork::Event(wait)) => CompiledWork::Event(wait.clone()),
             None => {
                 let message =
-                    "a step needs exactly one of `agent` with `request`, `wait` and `workflow`";
+                    "a step needs exactly one of `agent` with `request`, `wait`, `workflow` and `fail`";
                 return Err(problem("", message.to_owned()));
             }
         };
@@ -211,8 +213,9 @@ impl CompiledStep {
     #[must_use]
     pub fn undo(&self) -> Option<ActionDefinition<'_>> {
         let work = match &self.work {
-            CompiledWork::Call { agents, undo, .. } => {
-                StepWork::Call { agents, request: undo.as_ref()?, output: None, callback: None }
+            CompiledWork::Call { undo, .. } => {
+                let (agents, request) = undo.as_ref()?;
+                StepWork::Call { agents, request, output: None, callback: None }
             }
             CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(_) | CompiledWork::Event(_) => return None,

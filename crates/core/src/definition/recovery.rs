@@ -133,6 +133,20 @@ pub enum FinalAction {
     Alert,
     /// The whole task is undone.
     Undo,
+    /// The task goes on without the step, whose output is null. If the task is undone later, what may have run is undone too.
+    Continue,
+}
+
+impl FinalAction {
+    /// Its name in a definition.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alert => "alert",
+            Self::Undo => "undo",
+            Self::Continue => "continue",
+        }
+    }
 }
 
 /// The decision of a recovery policy on a failed attempt.
@@ -229,11 +243,11 @@ impl Recovery {
             let wrong = limit.is_some_and(|limit| limit.is_zero() || limit > max);
             report(wrong, key, format!("must be from 1ms to {days}d"));
         }
-        let undoing = action == Action::Undo && self.then == FinalAction::Undo;
+        let undoing = action == Action::Undo && self.then != FinalAction::Alert;
         report(
             undoing,
             "then",
-            "an undo that fails cannot be undone; it ends in an alert".to_owned(),
+            "an undo that fails ends in an alert: nothing else would tell that something is not undone".to_owned(),
         );
         found
     }
@@ -296,6 +310,7 @@ impl fmt::Display for RecoveryDecision {
             }
             Self::GiveUp(FinalAction::Alert) => f.write_str("alert"),
             Self::GiveUp(FinalAction::Undo) => f.write_str("undo the task"),
+            Self::GiveUp(FinalAction::Continue) => f.write_str("go on without the step"),
         }
     }
 }

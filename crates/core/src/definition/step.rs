@@ -13,6 +13,7 @@ use crate::{
         recovery::Recovery,
         schema::PayloadSchema,
         step_agents::StepAgents,
+        until::Until,
         wait::{EventWait, Wait},
     },
     expression::template::Template,
@@ -56,14 +57,21 @@ pub struct StepDefinition {
     /// The call only starts the step. A callback with the token from the request completes it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<CallbackDefinition>,
+    /// The step polls: it calls until the response meets a condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
     /// The step only waits: for a duration, until a time, or for an event on the event bus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
     /// Runs a child task. If the child fails, the step fails. The undo of the step is the undo of the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<ChildWorkflow>,
+    /// The step only fails, for this reason, as a way out of a workflow: `recovery.then` follows. Give it a `when`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub fail: Option<Template>,
     /// How long one attempt may take; for an agent, including its time in the agent's queue. The default is `60s` for
-    /// an agent and `1d` for a workflow.
+    /// an agent and `1d` for a workflow; with `until`, at most `until.every`.
     // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
     // is read again.
     #[serde(default, with = "duration::optional")]
@@ -96,6 +104,11 @@ pub struct StepDefinition {
     /// others. It changes nothing in how the step runs; `steward workflow failures` counts what a task leaves behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
+    /// Why the side effect of the step needs no undo. It changes nothing in how the step runs: `steward workflow failures` does
+    /// not count what such a step leaves behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = limits::NO_UNDO_CHARS_MAX))]
+    pub no_undo_needed: Option<String>,
     /// Whether the task can no longer be undone after this step has completed. From then on, it can only continue
     /// forward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -192,9 +205,20 @@ pub struct UndoDefinition {
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
+    /// The agent that undoes the step, if it is not the one that ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<AgentName>")]
+    pub agent: Option<StepAgents>,
     /// The request of the agent to its remote service. Only for a step with an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestTemplate>,
+}
+
+impl UndoDefinition {
+    /// The agents that may undo a step that one of `run` has run.
+    pub(super) fn agents<'a>(&'a self, run: &'a StepAgents) -> &'a StepAgents {
+        self.agent.as_ref().unwrap_or(run)
+    }
 }
 
 /// The settings of one action: doing the step, or undoing it. Defaults are applied.
@@ -246,7 +270,7 @@ pub enum StepWork<'a> {
     },
     /// A child task runs, or is undone.
     Child(&'a ChildWorkflow),
-    /// The step waits until a time.
+    /// The step waits until a time, or only fails.
     Wait(&'a Template),
     /// The step waits for an event.
     Event(&'a EventWait),
@@ -298,6 +322,20 @@ static DEFAULT_RECOVERY: std::sync::LazyLock<Recovery> =
 static NO_RESPONSES: ResponseOverrides = ResponseOverrides::NONE;
 
 impl StepDefinition {
+    /// The templates that Steward renders. Those that its agent renders read only the response.
+    pub(super) fn templates_mut(&mut self) -> impl Iterator<Item = &mut Template> {
+        let undo = self.undo.as_mut().and_then(|undo| undo.request.as_mut());
+        let requests = self.request.iter_mut().chain(undo);
+        let choice = self.agent.as_mut().and_then(StepAgents::choice_mut);
+        let callback = self.callback.as_mut().and_then(|callback| callback.from.as_mut());
+        let child = self.workflow.as_mut().and_then(|child| child.input.as_mut());
+        let single = [self.when.as_mut(), choice, callback, child];
+        let items = self.for_each.iter_mut().map(|each| &mut each.items);
+        let waits = self.wait.iter_mut().flat_map(Wait::templates_mut);
+        let requests = requests.flat_map(RequestTemplate::templates_mut);
+        single.into_iter().flatten().chain(items).chain(waits).chain(requests)
+    }
+
     /// The settings for doing or undoing the step. Returns `None` if it has no undo, or if the definition has
     /// [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
@@ -305,13 +343,10 @@ impl StepDefinition {
         match (action, self.work()?) {
             (Action::Do, work) => Some(self.do_settings(work)),
             (Action::Undo, StepWork::Call { agents, .. }) => {
-                let request = self.undo.as_ref()?.request.as_ref()?;
-                Some(self.undo_settings(StepWork::Call {
-                    agents,
-                    request,
-                    output: None,
-                    callback: None,
-                }))
+                let undo = self.undo.as_ref()?;
+                let (agents, request) = (undo.agents(agents), undo.request.as_ref()?);
+                let (output, callback) = (None, None);
+                Some(self.undo_settings(StepWork::Call { agents, request, output, callback }))
             }
             (Action::Undo, work @ StepWork::Child(_)) => Some(self.undo_settings(work)),
             (Action::Undo, StepWork::Wait(_) | StepWork::Event(_)) => None,
@@ -324,7 +359,7 @@ impl StepDefinition {
         ActionDefinition {
             complete_within,
             call_within: call_within(self.call_within, complete_within),
-            responses: &self.responses,
+            responses: self.until.as_ref().map_or(&self.responses, Until::responses),
             recovery: &self.recovery,
             work,
         }
@@ -353,14 +388,15 @@ impl StepDefinition {
     /// The work of the step. Returns `None` in a definition that has [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn work(&self) -> Option<StepWork<'_>> {
-        match (&self.agent, &self.request, &self.wait, &self.workflow) {
-            (Some(agents), Some(request), None, None) => {
+        match (&self.agent, &self.request, &self.wait, &self.workflow, &self.fail) {
+            (Some(agents), Some(request), None, None, None) => {
                 let (output, callback) = (self.output.as_ref(), self.callback.as_ref());
                 Some(StepWork::Call { agents, request, output, callback })
             }
-            (None, None, Some(Wait::Until(until)), None) => Some(StepWork::Wait(until)),
-            (None, None, Some(Wait::Event(event)), None) => Some(StepWork::Event(event)),
-            (None, None, None, Some(child)) => Some(StepWork::Child(child)),
+            (None, None, Some(Wait::Until(until)), None, None) => Some(StepWork::Wait(until)),
+            (None, None, Some(Wait::Event(event)), None, None) => Some(StepWork::Event(event)),
+            (None, None, None, Some(child), None) => Some(StepWork::Child(child)),
+            (None, None, None, None, Some(reason)) => Some(StepWork::Wait(reason)),
             _ => None,
         }
     }
@@ -370,23 +406,31 @@ impl StepDefinition {
     pub fn has_side_effect(&self) -> bool {
         match self.work() {
             Some(StepWork::Call { request, .. }) => {
-                !self.read_only.unwrap_or(request.method == HttpMethod::Get)
+                let reads = request.method == HttpMethod::Get || self.until.is_some();
+                !self.read_only.unwrap_or(reads)
             }
             Some(StepWork::Child(_)) => true,
             Some(StepWork::Wait(_) | StepWork::Event(_)) | None => false,
         }
     }
 
-    /// The names of all agents that may execute the step.
+    /// Whether the step may have a side effect that remains unless it is undone.
     #[must_use]
-    pub fn agents(&self) -> &[AgentName] {
-        self.agent.as_ref().map_or(&[], StepAgents::names)
+    pub fn needs_undo(&self) -> bool {
+        self.has_side_effect() && self.no_undo_needed.is_none()
+    }
+
+    /// The names of all agents that may execute the step or its undo.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentName> {
+        let undo = self.undo.as_ref().and_then(|undo| undo.agent.as_ref());
+        self.agent.iter().chain(undo).flat_map(StepAgents::names)
     }
 
     fn complete_within_or_default(&self, configured: Option<Duration>) -> Duration {
         let event = self.wait.as_ref().and_then(Wait::event).map(|wait| wait.within);
         let default =
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
+        let default = self.until.as_ref().map_or(default, |until| until.every.min(default));
         event.or(configured).unwrap_or(default)
     }
 }
@@ -423,6 +467,10 @@ impl RequestTemplate {
     /// The templates of the request.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         std::iter::once(&self.path).chain(&self.body)
+    }
+
+    fn templates_mut(&mut self) -> impl Iterator<Item = &mut Template> {
+        std::iter::once(&mut self.path).chain(&mut self.body)
     }
 }
 

@@ -54,7 +54,9 @@ impl StepAgents {
     pub fn at(&self, position: Option<u32>) -> Option<&AgentName> {
         match (self, position) {
             (Self::Chosen(_), None) => None,
-            (Self::One(_) | Self::InOrder(_) | Self::Chosen(_), position) => {
+            // The position is that of an agent of the run, and an agent of its own undoes the step.
+            (Self::One(name), _) => Some(name),
+            (Self::InOrder(_) | Self::Chosen(_), position) => {
                 self.names().get(position.unwrap_or(0) as usize)
             }
         }
@@ -91,6 +93,14 @@ impl StepAgents {
     pub fn choice(&self) -> Option<&AgentChoice> {
         match self {
             Self::Chosen(choice) => Some(choice),
+            Self::One(_) | Self::InOrder(_) => None,
+        }
+    }
+
+    /// The template that chooses the agent, if there is one.
+    pub(super) fn choice_mut(&mut self) -> Option<&mut Template> {
+        match self {
+            Self::Chosen(choice) => Some(&mut choice.choose),
             Self::One(_) | Self::InOrder(_) => None,
         }
     }

@@ -65,6 +65,14 @@ impl AwaitedEvent {
 }
 
 impl Wait {
+    /// The templates that Steward renders for the task.
+    pub(super) fn templates_mut(&mut self) -> impl Iterator<Item = &mut Template> {
+        std::iter::once(match self {
+            Self::Event(wait) => &mut wait.event.equals,
+            Self::Until(until) => until,
+        })
+    }
+
     /// The event that is awaited, if it is one.
     #[must_use]
     pub fn event(&self) -> Option<&EventWait> {

@@ -32,12 +32,12 @@ use crate::{
         step::{StepDefinition, default_task_within},
         wait::{AwaitedEvent, Wait},
     },
-    expression::template::Template,
+    expression::{named_values::NamedValues, template::Template},
     limits,
     model::{
         attempt::Action,
         lifecycle::LifecycleEventKinds,
-        names::{AgentName, Part, StepName, WorkflowName},
+        names::{AgentName, Part, StepName, ValueName, WorkflowName},
         responses::ResponseOverrides,
         step::StepState,
         task::Task,
@@ -73,6 +73,14 @@ pub struct Workflow {
     /// The events that submit tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
+    /// Constants that differ between deployments, as `env.NAME` in expressions: a text, a number or a boolean.
+    /// `steward workflow publish --env NAME=VALUE` replaces one. One that is null has no value until then.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<ValueName, Value>,
+    /// Named expressions, as `vars.NAME` in expressions. Each may use the ones before it.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    #[schemars(with = "IndexMap<ValueName, String>")]
+    pub vars: IndexMap<ValueName, Template>,
     /// How long a task may take as a whole, such as `90s`, `15m`, `2h` or `1d`.
     #[serde(default = "default_task_within", with = "duration")]
     #[schemars(with = "duration::Text")]
@@ -229,7 +237,8 @@ impl<'de> Deserialize<'de> for Workflow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut definition = Value::deserialize(deserializer)?;
         apply_defaults(&mut definition);
-        Self::deserialize(definition).map_err(serde::de::Error::custom)
+        let read = Self::deserialize(definition).map_err(serde::de::Error::custom)?;
+        Ok(read.compile())
     }
 }
 
@@ -286,7 +295,7 @@ fn write_explicit_nulls(target: &mut Value, has_call_within: bool, responses: &R
 }
 
 /// Merges the defaults into the steps: `complete_within`, `call_within`, `responses` and `recovery` into a step with an
-/// agent, only `recovery` into a step with a workflow, only `recovery.then` into a wait for an event, none into another wait; and
+/// agent, only `recovery` into a step with a workflow, only `recovery.then` into a wait for an event or a `fail`, none into another wait; and
 /// the same for their undos. A step is a JSON
 /// merge patch (RFC 7396) of the defaults.
 fn apply_defaults(definition: &mut Value) {
@@ -300,12 +309,13 @@ fn apply_defaults(definition: &mut Value) {
     for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
         let has = |key: &str| step.get(key).is_some_and(|value| !value.is_null());
         let awaits_event = step.get("wait").is_some_and(Value::is_object);
+        let is_never_repeated = awaits_event || has("fail");
         let (waits, runs_task) = (has("wait") && !awaits_event, has("workflow"));
         // A child task makes no calls, and its default deadline is longer.
         let all_keys = &["complete_within", "call_within", "responses", "recovery"];
         let keys = if runs_task { &["recovery"][..] } else { all_keys };
-        let final_action = defaults.as_ref().and_then(final_action).filter(|_| awaits_event);
-        let of_step = if awaits_event { final_action.as_ref() } else { defaults.as_ref() };
+        let final_action = defaults.as_ref().and_then(final_action).filter(|_| is_never_repeated);
+        let of_step = if is_never_repeated { final_action.as_ref() } else { defaults.as_ref() };
         merge_defaults(of_step.filter(|_| !waits), step, keys);
         if let Some(undo) = step.get_mut("undo") {
             merge_defaults(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo, keys);
@@ -313,7 +323,7 @@ fn apply_defaults(definition: &mut Value) {
     }
 }
 
-/// The default that also applies to a wait for an event, which is never repeated: `recovery.then`.
+/// The default that also applies to a wait for an event and to a step that only fails: `recovery.then`.
 fn final_action(defaults: &Value) -> Option<Value> {
     Some(json!({ "recovery": { "then": defaults.get("recovery")?.get("then")? } }))
 }
@@ -347,10 +357,32 @@ impl Workflow {
         apply_defaults(&mut definition);
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(definition, &mut track);
-        Self::deserialize(tracked).map_err(|error| {
+        let read = Self::deserialize(tracked).map_err(|error| {
             let path: Vec<_> = track.path().iter().map(path_segment).collect();
             DefinitionProblem { at: path.join("."), message: error.to_string(), hint: None }
-        })
+        });
+        read.map(Self::compile)
+    }
+
+    /// Replaces what is a short form of something else: polls, and the named values in the templates that Steward renders.
+    fn compile(mut self) -> Self {
+        for step in self.steps.values_mut() {
+            if let Some(until) = &mut step.until {
+                until.compile(&step.responses);
+            }
+        }
+        if self.env.is_empty() && self.vars.is_empty() {
+            return self;
+        }
+        let mut named = NamedValues::default();
+        self.env.iter().for_each(|(name, value)| named.add_constant(name.as_str(), value));
+        for (name, template) in &mut self.vars {
+            template.resolve(&named);
+            named.add_expression(name.as_str(), template.expression().unwrap_or_default());
+        }
+        let steps = self.steps.values_mut().flat_map(StepDefinition::templates_mut);
+        steps.chain(&mut self.output).for_each(|template| template.resolve(&named));
+        self
     }
 
     /// The agents that steps name, each with the version of the messages that its steps need, as in

@@ -87,6 +87,9 @@ fn start_step(
     if let Some(each) = &step.definition.for_each {
         return start_items(change, name, each);
     }
+    if let Some(reason) = &step.definition.fail {
+        return Err(reason.as_literal().and_then(Value::as_str).unwrap_or_default().into());
+    }
     match step.work() {
         StepWork::Wait(wait) => start_wait(change, name, wait),
         StepWork::Call { .. } | StepWork::Child(_) | StepWork::Event(_) => {

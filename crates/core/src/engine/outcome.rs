@@ -172,7 +172,7 @@ pub(crate) fn fail(
     may_have_run: bool,
 ) {
     let action = final_action(change, &attempt);
-    let next = StepState::Failed { attempt: attempt.started() };
+    let next = given_up(change, &attempt, attempt.started(), action);
     count_failure(change, &attempt, next, reason, &RecoveryDecision::GiveUp(action), may_have_run);
     apply_final_action(change, &attempt, reason, action);
 }
@@ -203,9 +203,12 @@ pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: AttemptId, r
         verdict = RecoveryDecision::GiveUp(final_action(change, &attempt));
         reason = format!("no retry within {limit}: {reason}");
     }
-    let next = match verdict.pause() {
-        Some(pause) => StepState::waiting(Some(number), later(now, pause)),
-        None => StepState::Failed { attempt: Some(number) },
+    let next = match verdict {
+        RecoveryDecision::Retry { pause: wait, .. }
+        | RecoveryDecision::ExtendedWait { wait, .. } => {
+            StepState::waiting(Some(number), later(now, wait))
+        }
+        RecoveryDecision::GiveUp(then) => given_up(change, &attempt, Some(number), then),
     };
     count_failure(change, &attempt, next, &reason, &verdict, true);
     if let Some(failure) = change.documents.last_mut() {
@@ -230,10 +233,11 @@ pub(crate) fn give_up(change: &mut TaskChange<'_>, attempt: &AttemptId) {
     if let Some(complete_by) = progress.state.deferred_by() {
         change.block_undo_on_deferred_attempt(complete_by, step, *action);
     }
-    if let Some(progress) = change.task.progress_mut(step, *action) {
-        progress.state = StepState::Failed { attempt: Some(*number) };
-    }
     let then = final_action(change, attempt);
+    let next = given_up(change, attempt, Some(*number), then);
+    if let Some(progress) = change.task.progress_mut(step, *action) {
+        progress.state = next;
+    }
     apply_final_action(
         change,
         attempt,
@@ -450,6 +454,23 @@ fn is_abandoned(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
     attempt.action == Action::Do && change.task.direction() == Action::Undo
 }
 
+/// The state of a part that gives up. The task goes on without it, or it stays failed.
+fn given_up(
+    change: &TaskChange<'_>,
+    attempt: &AttemptId,
+    newest: Option<u32>,
+    then: FinalAction,
+) -> StepState {
+    match then {
+        FinalAction::Continue if !is_abandoned(change, attempt) => {
+            StepState::Skipped { attempt: newest }
+        }
+        FinalAction::Continue | FinalAction::Alert | FinalAction::Undo => {
+            StepState::Failed { attempt: newest }
+        }
+    }
+}
+
 fn count_failure(
     change: &mut TaskChange<'_>,
     attempt: &AttemptId,
@@ -493,6 +514,7 @@ fn apply_final_action(
             match action {
                 FinalAction::Alert => change.fail_task(&reason),
                 FinalAction::Undo => undo::begin(change, &reason),
+                FinalAction::Continue => {}
             }
         }
         (ProcessState::Undoing, Action::Undo) => {
@@ -501,6 +523,7 @@ fn apply_final_action(
         (ProcessState::Error, Action::Do) if action == FinalAction::Undo => {
             undo_after_alert(change, step, &format!("step {step}: {reason}"));
         }
+        (ProcessState::Error, Action::Do) if action == FinalAction::Continue => {}
         (ProcessState::Error, direction) if direction == change.task.direction() => {
             alert_again(change, step, &format!("step {step}: {reason}"));
         }

@@ -15,6 +15,7 @@
 //! | Processing                            | wake/step completed/resume/skip/complete              | Processing, Processed  | ready steps run              |
 //! | Processing                            | step completed, impossible                            | Undoing, Error         | the policy decides           |
 //! | Processing                            | step failed                                           | Undoing, Undone, Error | the policy decides           |
+//! | Processing                            | step failed                                           | Processing             | goes on without the step     |
 //! | Processing                            | step failed, impossible                               | Error                  | undo incomplete; alert       |
 //! | Processing                            | step deferred/step unknown                            | Processing             | waits; wake                  |
 //! | Processing                            | step deferred                                         | Undoing, Error         | too long: workflow decides   |

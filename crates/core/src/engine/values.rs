@@ -10,6 +10,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -31,6 +32,7 @@ use crate::{
         names::{CallbackToken, Part, StepName},
         step::{StepRecord, StepState},
         task::Task,
+        time::later,
     },
 };
 
@@ -86,9 +88,9 @@ pub(crate) enum ValueError {
     Invalid(String),
 }
 
-impl From<String> for ValueError {
-    fn from(reason: String) -> Self {
-        Self::Invalid(reason)
+impl<T: Into<String>> From<T> for ValueError {
+    fn from(reason: T) -> Self {
+        Self::Invalid(reason.into())
     }
 }
 
@@ -107,9 +109,12 @@ pub(crate) struct ValueSources<'s> {
 /// The values that templates read.
 pub(crate) struct TemplateValues<'s> {
     task: &'s Task,
+    complete_within: Duration,
     input: Option<Cow<'s, Value>>,
     outputs: BTreeMap<StepName, Cow<'s, Value>>,
+    failed: BTreeMap<StepName, Value>,
     item: Option<Value>,
+    item_index: Option<u32>,
     /// The idempotency key of the request that is rendered.
     pub(crate) key: Option<String>,
     token: Option<String>,
@@ -118,15 +123,19 @@ pub(crate) struct TemplateValues<'s> {
 
 impl TemplateValues<'_> {
     pub(crate) fn scope(&self) -> Scope<'_> {
+        let submitted_at = whole_milliseconds(self.task.submitted_at);
         Scope {
             input: self.input.as_deref(),
             outputs: Some(&self.outputs),
+            failed: Some(&self.failed),
             task: Some(TaskValues {
                 id: self.task.task_id.as_str(),
                 workflow: self.task.workflow.as_str(),
-                submitted_at: whole_milliseconds(self.task.submitted_at),
+                submitted_at,
+                complete_by: later(submitted_at, self.complete_within),
             }),
             item: self.item.as_ref(),
+            item_index: self.item_index,
             request: self.key.as_deref(),
             callback: self.token.as_deref().map(|token| (token, self.url.as_deref())),
             event: None,
@@ -212,17 +221,26 @@ impl<'s> ValueSources<'s> {
         Ok(values)
     }
 
-    /// The undo of an earlier key reads the output of that key, if there is one, as that of its step.
+    /// The undo of an earlier key reads the output of that key, if there is one, as that of its step. The undo of a step that
+    /// the task went on without reads none, like that of a step that failed.
     fn use_output_of_undone_key(
         self,
         part: &Part,
         templates: &[&Template],
         values: &mut TemplateValues<'s>,
     ) -> Result<(), ValueError> {
-        let key = self.task.record(part).and_then(StepRecord::key_of_undo);
+        let record = self.task.record(part);
         let reads_output =
             |template: &&Template| template.required_values().steps.contains(&part.step);
-        let Some(key) = key.filter(|_| templates.iter().any(reads_output)) else { return Ok(()) };
+        let Some(record) = record.filter(|_| templates.iter().any(reads_output)) else {
+            return Ok(());
+        };
+        let Some(key) = record.key_of_undo() else {
+            if matches!(record.forward.state, StepState::Skipped { .. }) {
+                values.outputs.remove(&part.step);
+            }
+            return Ok(());
+        };
         let attempt = |number| AttemptId { step: part.clone(), action: Action::Do, number };
         match key.output_of.map(|number| DocumentKey::Output(attempt(number))) {
             Some(document) => {
@@ -251,6 +269,7 @@ impl<'s> ValueSources<'s> {
             let done = self.task.record(part).map_or(edit, |record| record.edit(Action::Undo));
             values.item = Some(self.item(&part.step, each, place, done)?);
         }
+        values.item_index = part.item;
         if reads.names.contains("callback") {
             let (task_id, step) = (self.task.task_id.clone(), part.clone());
             let (incarnation, edit) = (self.task.incarnation, edit.cloned());
@@ -280,11 +299,18 @@ impl<'s> ValueSources<'s> {
             .filter_map(|step| Some((step.clone(), self.output(step, own)?)))
             .collect();
         let outputs = outputs.into_iter().map(|(step, output)| Ok((step, output?)));
+        let failed = reads.failed.iter().filter_map(|step| {
+            let record = self.task.steps.get(step)?;
+            Some((step.clone(), Value::Bool(record.is_passed_over())))
+        });
         Ok(TemplateValues {
             task: self.task,
+            complete_within: self.plan.complete_within,
             input: input.transpose()?,
             outputs: outputs.collect::<Result<_, ValueError>>()?,
+            failed: failed.collect(),
             item: None,
+            item_index: None,
             key: None,
             token: None,
             url: None,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use cel::{
-    Context, Env, ExecutionError, IdedExpr, Program,
+    Context, Env, ExecutionError, IdedExpr,
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue},
 };
 use serde_json::Value;
@@ -23,6 +23,7 @@ use crate::{
         functions::{self, InvalidCall},
         inputs::ExpressionInputs,
         json::from_cel,
+        named_values::{ENV, NamedValues, VARS},
         numbers,
         scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
         uses::{PathKey, ValueKind, ValueUse, operands, plain_path, uses},
@@ -40,7 +41,14 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 });
 
 /// The names that an expression can begin with, except `steps`.
-const ROOTS: [&str; 7] = ["input", "task", "item", "request", "callback", "event", "response"];
+const ROOTS: [&str; 10] = [
+    "input", "task", "item", "item_index", "request", "callback", "event", "response", VARS, ENV,
+];
+
+/// Whether this is the name of a value that expressions read.
+pub(super) fn is_root(name: &str) -> bool {
+    name == "steps" || ROOTS.contains(&name)
+}
 
 /// A parsed expression.
 #[derive(Debug, Clone)]
@@ -57,7 +65,7 @@ enum Code {
     Path(Vec<String>),
     /// Any other expression, for the interpreter.
     Program {
-        program: Arc<Program>,
+        tree: Arc<IdedExpr>,
         /// The same with the arithmetic of [`numbers`], which is evaluated.
         evaluated: Arc<IdedExpr>,
         /// The paths in the form `a.b.c` that it reads.
@@ -84,14 +92,25 @@ fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(limits::EXPRESSION_STACK_BYTES, limits::EXPRESSION_STACK_BYTES, work)
 }
 
-/// Parses an expression, and adds the values that it reads to `reads`.
+/// Parses an expression, puts the named values in their places, and adds the values that it reads to `reads`. Without `named`,
+/// the definition is still being read.
 ///
 /// # Errors
 /// The expression is too long, nests too deep, is not valid CEL, or uses unknown names.
 pub(super) fn parse(
     source: &str,
+    named: Option<&NamedValues>,
     reads: &mut RequiredValues,
 ) -> Result<Expression, InvalidTemplate> {
+    let code = with_large_stack(|| compile(source, named, reads))?;
+    Ok(Expression { source: source.to_owned(), code })
+}
+
+/// Parses an expression into its tree, as it is written.
+///
+/// # Errors
+/// The expression is too long, nests too deep, or is not valid CEL.
+pub(super) fn parse_tree(source: &str) -> Result<IdedExpr, InvalidTemplate> {
     let length = source.chars().count();
     if length > limits::EXPRESSION_CHARS_MAX {
         return Err(InvalidTemplate::TooLong(length));
@@ -100,24 +119,33 @@ pub(super) fn parse(
     if depth > limits::EXPRESSION_DEPTH_MAX {
         return Err(InvalidTemplate::TooNested(depth));
     }
-    let code = with_large_stack(|| compile(source, reads))?;
-    Ok(Expression { source: source.to_owned(), code })
-}
-
-fn compile(source: &str, reads: &mut RequiredValues) -> Result<Code, InvalidTemplate> {
-    let program = ENVIRONMENT.compile(source).map_err(|errors| InvalidTemplate::Syntax {
+    let parsed = with_large_stack(|| ENVIRONMENT.compile(source));
+    let parsed = parsed.map_err(|errors| InvalidTemplate::Syntax {
         expression: source.to_owned(),
         reason: errors.errors.first().map_or_else(String::new, |error| syntax_error(&error.msg)),
     })?;
+    Ok(parsed.expression().clone())
+}
+
+fn compile(
+    source: &str,
+    named: Option<&NamedValues>,
+    reads: &mut RequiredValues,
+) -> Result<Code, InvalidTemplate> {
+    let tree = parse_tree(source)?;
+    let tree = match named {
+        Some(named) => named.expand(tree, source)?,
+        None => tree,
+    };
     let mut collector =
         ReadCollector { source, reads, variables: Vec::new(), paths: BTreeSet::new() };
-    collector.visit(program.expression())?;
+    collector.visit(&tree)?;
     let paths = collector.paths.into_iter().collect();
-    Ok(match plain_path(&program.expression().expr) {
+    Ok(match plain_path(&tree.expr) {
         Some(keys) => Code::Path(keys),
         None => {
-            let evaluated = Arc::new(numbers::with_arithmetic(program.expression()));
-            Code::Program { program: Arc::new(program), evaluated, paths }
+            let evaluated = Arc::new(numbers::with_arithmetic(&tree));
+            Code::Program { tree: Arc::new(tree), evaluated, paths }
         }
     })
 }
@@ -228,7 +256,7 @@ impl ReadCollector<'_> {
     /// Checks the name and the arguments of a function.
     fn function(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
         let is_value =
-            |name: &str| name == "steps" || ROOTS.contains(&name) || self.is_variable(name);
+            |name: &str| is_root(name) || self.is_variable(name);
         let expression = || self.source.to_owned();
         functions::check(call, is_value).map_err(|invalid| match invalid {
             InvalidCall::Unknown(name) => {
@@ -297,12 +325,16 @@ impl ReadCollector<'_> {
         Ok(())
     }
 
-    /// Collects `steps.<step>.<field>`. The only valid field is `output`.
+    /// Collects `steps.<step>.<field>`. The valid fields are `output` and `failed`.
     fn step(&mut self, step: &str, field: &str) -> Result<(), InvalidTemplate> {
         let name = step.parse::<StepName>();
         match (name, field) {
             (Ok(name), "output") => {
                 self.reads.steps.insert(name);
+                Ok(())
+            }
+            (Ok(name), "failed") => {
+                self.reads.failed.insert(name);
                 Ok(())
             }
             (Ok(_) | Err(_), _) => Err(InvalidTemplate::StepsForm(self.source.to_owned())),
@@ -315,6 +347,11 @@ fn is_steps(expr: &Expr) -> bool {
 }
 
 impl Expression {
+    /// The expression as written.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Evaluates the expression with the values in `scope`, and deducts its cost from `budget`.
     ///
     /// # Errors
@@ -326,9 +363,9 @@ impl Expression {
     ) -> Result<Value, EvaluationError> {
         match &self.code {
             Code::Path(keys) => self.follow(keys, scope, budget),
-            Code::Program { program, evaluated, paths } => with_large_stack(|| {
+            Code::Program { tree, evaluated, paths } => with_large_stack(|| {
                 let inputs = ExpressionInputs::new(paths, scope);
-                self.spend_steps(CostEstimator::estimate(program.expression(), &inputs), budget)?;
+                self.spend_steps(CostEstimator::estimate(tree, &inputs), budget)?;
                 self.interpret(evaluated, &inputs, budget)
             }),
         }
@@ -341,9 +378,7 @@ impl Expression {
                 let path = keys.iter().map(|key| PathKey::Field(key.clone())).collect();
                 vec![ValueUse { path, kind }]
             }
-            Code::Program { program, .. } => {
-                with_large_stack(|| uses(&program.expression().expr, kind))
-            }
+            Code::Program { tree, .. } => with_large_stack(|| uses(&tree.expr, kind)),
         }
     }
 
@@ -366,9 +401,9 @@ impl Expression {
     ) -> Result<Value, EvaluationError> {
         let no_value = |key: &str| self.error(format!("there is no `{key}`"));
         let (root, rest) = match keys {
-            [steps, step, _, rest @ ..] if steps == "steps" => {
-                let output = scope.outputs.and_then(|outputs| outputs.get(step.as_str()));
-                (Cow::Borrowed(output.ok_or_else(|| no_value(step))?.as_ref()), rest)
+            [steps, step, field, rest @ ..] if steps == "steps" => {
+                let value = scope.of_step(step, field);
+                (Cow::Borrowed(value.ok_or_else(|| no_value(step))?), rest)
             }
             [root, rest @ ..] => (scope.root(root).ok_or_else(|| no_value(root))?, rest),
             [] => return Err(no_value(&self.source)),

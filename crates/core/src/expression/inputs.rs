@@ -21,10 +21,9 @@ impl<'v> ExpressionInputs<'v> {
         let mut roots: Vec<(Vec<&str>, Cow<'v, Value>)> = Vec::new();
         for path in paths {
             let (root, value) = match path.as_slice() {
-                [steps, step, output, ..] if steps == "steps" => {
-                    let value = scope.outputs.and_then(|outputs| outputs.get(step.as_str()));
-                    let root = vec![steps.as_str(), step.as_str(), output.as_str()];
-                    (root, value.map(|value| Cow::Borrowed(value.as_ref())))
+                [steps, step, field, ..] if steps == "steps" => {
+                    let root = vec![steps.as_str(), step.as_str(), field.as_str()];
+                    (root, scope.of_step(step, field).map(Cow::Borrowed))
                 }
                 [root, ..] => (vec![root.as_str()], scope.root(root)),
                 [] => continue,
@@ -58,14 +57,14 @@ impl<'v> ExpressionInputs<'v> {
     pub(super) fn variables(&self) -> Vec<(String, cel::Value)> {
         let mut variables: Vec<(String, cel::Value)> = Vec::new();
         // A step without an output is there, so that an expression can ask for it: `has(steps.charge.output)`.
-        let mut steps: HashMap<String, cel::Value> = self
+        let mut steps: HashMap<String, HashMap<String, cel::Value>> = self
             .paths
             .iter()
             .filter_map(|path| match path.as_slice() {
                 [root, step, ..] if root == "steps" => Some(step.clone()),
                 [..] => None,
             })
-            .map(|step| (step, HashMap::<String, cel::Value>::new().into()))
+            .map(|step| (step, HashMap::new()))
             .collect();
         for (root, value) in &self.roots {
             let paths_below = self.paths.iter().filter_map(|path| {
@@ -75,16 +74,16 @@ impl<'v> ExpressionInputs<'v> {
             });
             let copied = copy_paths(value, &paths_below.collect::<Vec<_>>());
             match root.as_slice() {
-                [_, step, output] => {
-                    let fields = HashMap::from([((*output).to_owned(), copied)]);
-                    steps.insert((*step).to_owned(), cel::Value::from(fields));
+                [_, step, field] => {
+                    steps.entry((*step).to_owned()).or_default().insert((*field).to_owned(), copied);
                 }
                 [root, ..] => variables.push(((*root).to_owned(), copied)),
                 [] => {}
             }
         }
         if self.paths.iter().any(|path| path.first().is_some_and(|root| root == "steps")) {
-            variables.push(("steps".to_owned(), steps.into()));
+            let steps = steps.into_iter().map(|(step, fields)| (step, cel::Value::from(fields)));
+            variables.push(("steps".to_owned(), steps.collect::<HashMap<_, _>>().into()));
         }
         variables
     }

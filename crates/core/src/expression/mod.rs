@@ -6,6 +6,7 @@
 //! | [`scope`] | the values that expressions can read, and errors |
 //! | [`uses`] | which values an expression reads, and of which kinds |
 //! | `compiled` | parsing and evaluation of one expression |
+//! | [`named_values`] | the values that a definition names |
 //! | `inputs` | the part of the scope that one expression reads |
 //! | `numbers` | arithmetic that does not depend on how a number is spelled |
 //! | `functions` | the functions, in one table |
@@ -14,12 +15,14 @@
 //! | `size_bound` | an upper bound for the result of a part of an expression |
 //! | `value_kind` | the kinds of values that operators and functions take |
 //! | `value_size` | the size of a value, as part of that cost |
+//! | `walk` | the parts of an expression |
 
 mod compiled;
 mod cost;
 mod functions;
 mod inputs;
 mod json;
+pub mod named_values;
 mod numbers;
 pub mod scope;
 mod size_bound;
@@ -27,6 +30,7 @@ pub mod template;
 pub mod uses;
 mod value_kind;
 mod value_size;
+mod walk;
 
 #[cfg(test)]
 mod tests;

@@ -14,12 +14,14 @@ use std::cmp::Ordering;
 use cel::{
     Env, ExecutionError, IdedExpr, Value,
     common::{
-        ast::{CallExpr, EntryExpr, Expr, operators},
+        ast::{CallExpr, Expr, operators},
         functions::Function,
         types::{CelDouble, CelInt, CelUInt, DYN_TYPE},
         value::{CowVal, Val},
     },
 };
+
+use crate::expression::walk::for_each_part;
 
 /// The operators, and the functions in their place. No expression can name these functions.
 const FUNCTIONS: [(&str, &str, Function); 5] = [
@@ -51,51 +53,21 @@ pub(super) fn with_arithmetic(expression: &IdedExpr) -> IdedExpr {
 }
 
 fn replace(node: &mut IdedExpr) {
-    match &mut node.expr {
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
-        Expr::Select(select) => replace(&mut select.operand),
-        Expr::Call(call) => {
-            // The interpreter recognises how macros such as `map` collect their result, and does not copy it.
-            let collects = call.args.first().is_some_and(|first| is_accumulator(&first.expr));
-            let function = FUNCTIONS.iter().find(|(operator, ..)| call.func_name == *operator);
-            if let Some((_, name, _)) = function.filter(|_| !collects && call.args.len() == 2) {
-                call.func_name = (*name).to_owned();
-            }
-            call.target.iter_mut().for_each(|target| replace(target));
-            call.args.iter_mut().for_each(replace);
-        }
-        Expr::List(list) => list.elements.iter_mut().for_each(replace),
-        Expr::Map(map) => map.entries.iter_mut().for_each(|entry| replace_in(&mut entry.expr)),
-        Expr::Struct(message) => {
-            message.entries.iter_mut().for_each(|entry| replace_in(&mut entry.expr));
-        }
-        Expr::Comprehension(comprehension) => {
-            let range = std::mem::take(&mut comprehension.iter_range);
-            let id = range.id;
-            let args = vec![range];
-            let call = CallExpr { func_name: ORDERED.to_owned(), target: None, args };
-            comprehension.iter_range = IdedExpr { id, expr: Expr::Call(call) };
-            for part in [
-                &mut comprehension.iter_range,
-                &mut comprehension.accu_init,
-                &mut comprehension.loop_cond,
-                &mut comprehension.loop_step,
-                &mut comprehension.result,
-            ] {
-                replace(part);
-            }
+    if let Expr::Call(call) = &mut node.expr {
+        // The interpreter recognises how macros such as `map` collect their result, and does not copy it.
+        let collects = call.args.first().is_some_and(|first| is_accumulator(&first.expr));
+        let function = FUNCTIONS.iter().find(|(operator, ..)| call.func_name == *operator);
+        if let Some((_, name, _)) = function.filter(|_| !collects && call.args.len() == 2) {
+            call.func_name = (*name).to_owned();
         }
     }
-}
-
-fn replace_in(entry: &mut EntryExpr) {
-    match entry {
-        EntryExpr::MapEntry(entry) => {
-            replace(&mut entry.key);
-            replace(&mut entry.value);
-        }
-        EntryExpr::StructField(field) => replace(&mut field.value),
+    if let Expr::Comprehension(comprehension) = &mut node.expr {
+        let range = std::mem::take(&mut comprehension.iter_range);
+        let id = range.id;
+        let call = CallExpr { func_name: ORDERED.to_owned(), target: None, args: vec![range] };
+        comprehension.iter_range = IdedExpr { id, expr: Expr::Call(call) };
     }
+    for_each_part(&mut node.expr, &mut replace);
 }
 
 /// Whether this is the variable in which a macro collects its result. No expression can name it.

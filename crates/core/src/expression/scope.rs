@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::{expression::functions, hint, limits, model::names::StepName};
 
 /// The names that an expression can begin with.
-pub(crate) const NAMES: [&str; 8] =
-    ["input", "steps", "task", "item", "request", "callback", "event", "response"];
+pub(crate) const NAMES: [&str; 11] = [
+    "input", "steps", "task", "vars", "env", "item", "item_index", "request", "callback", "event", "response",
+];
 
 /// A name whose values always have the same fields, and these fields.
 pub type KnownFields = (&'static str, &'static [&'static str]);
@@ -21,7 +22,7 @@ pub type KnownFields = (&'static str, &'static [&'static str]);
 /// The names whose fields are known. What is in a field may be anything. An `event` is what
 /// [EventBridge sends](https://docs.aws.amazon.com/eventbridge/latest/ref/events-structure.html).
 pub const FIELDS: [KnownFields; 5] = [
-    ("task", &["id", "workflow", "submitted_at"]),
+    ("task", &["id", "workflow", "submitted_at", "complete_by"]),
     ("request", &["idempotency_key"]),
     ("callback", &["token", "url"]),
     ("response", &["status", "headers", "body"]),
@@ -78,6 +79,19 @@ pub enum InvalidTemplate {
         /// The unknown name.
         name: String,
     },
+    /// The definition does not name this value.
+    #[error("expression `{expression}`: there is no `{name}`")]
+    UnknownValue {
+        /// The expression as written.
+        expression: String,
+        /// The value, such as `vars.total`.
+        name: String,
+        /// The values that there are.
+        hint: String,
+    },
+    /// The expression has too many parts, with the named values in their places.
+    #[error("expression `{0}`: its `vars` have more than {max} parts together", max = limits::EXPRESSION_PARTS_MAX)]
+    TooManyParts(String),
     /// The expression calls an unknown function.
     #[error("expression `{expression}`: unknown function `{name}`")]
     UnknownFunction {
@@ -87,7 +101,7 @@ pub enum InvalidTemplate {
         name: String,
     },
     /// `steps` is used in another form than `steps.<name>.output`.
-    #[error("expression `{0}`: `steps` can only be used as `steps.<name>.output`")]
+    #[error("expression `{0}`: `steps` can only be used as `steps.<name>.output` and `steps.<name>.failed`")]
     StepsForm(String),
     /// The template nests too deep.
     #[error("nested deeper than {max} levels", max = limits::JSON_DEPTH_MAX)]
@@ -102,15 +116,17 @@ impl InvalidTemplate {
             Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
             Self::UnknownName { name, .. } => {
                 Some(hint::closest_match(name, NAMES).map_or_else(
-                    || "there are `input`, `steps` and `task`, and in some places `item`, `request`, `callback`, `event` and `response`".to_owned(),
+                    || "there are `input`, `steps`, `task`, `vars` and `env`, and in some places `item`, `item_index`, `request`, `callback`, `event` and `response`".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 ))
             }
             Self::UnknownFunction { name, .. } => functions::hint(name),
+            Self::UnknownValue { hint, .. } => Some(hint.clone()),
             Self::StepsForm(_) => Some("for example `steps.charge.output.id`".to_owned()),
             Self::Syntax { .. }
             | Self::TooLong(_)
             | Self::TooNested(_)
+            | Self::TooManyParts(_)
             | Self::Pattern { .. }
             | Self::TooDeep => None,
         }
@@ -132,10 +148,14 @@ pub struct Scope<'a> {
     pub input: Option<&'a Value>,
     /// `steps.<name>.output`: the outputs of the completed steps.
     pub outputs: Option<&'a BTreeMap<StepName, Cow<'a, Value>>>,
+    /// `steps.<name>.failed`: whether the task goes on without the step. If absent, it goes on without none.
+    pub failed: Option<&'a BTreeMap<StepName, Value>>,
     /// `task`: what is known of the task when it is submitted.
     pub task: Option<TaskValues<'a>>,
     /// `item`: the current item of `for_each`.
     pub item: Option<&'a Value>,
+    /// `item_index`: its place in the list, from 0.
+    pub item_index: Option<u32>,
     /// `request.idempotency_key`: the key of the request, in the form that the request asks for.
     pub request: Option<&'a str>,
     /// `callback.token` and `callback.url`: the token with which a callback completes the step, and the signed URL for it
@@ -156,6 +176,8 @@ pub struct TaskValues<'a> {
     pub workflow: &'a str,
     /// When it was submitted, in the whole milliseconds that the state store keeps.
     pub submitted_at: Timestamp,
+    /// When it has to be done, as far as was known when it was submitted.
+    pub complete_by: Timestamp,
 }
 
 /// The values that a template reads. They must be loaded before it is rendered.
@@ -165,6 +187,8 @@ pub struct RequiredValues {
     pub names: BTreeSet<&'static str>,
     /// The steps whose output it reads.
     pub steps: BTreeSet<StepName>,
+    /// The steps of which it reads whether they failed.
+    pub failed: BTreeSet<StepName>,
     /// Whether it reads `callback.url`.
     pub callback_url: bool,
 }
@@ -174,7 +198,14 @@ impl RequiredValues {
     pub(crate) fn add(&mut self, other: &Self) {
         self.names.extend(&other.names);
         self.steps.extend(other.steps.iter().cloned());
+        self.failed.extend(other.failed.iter().cloned());
         self.callback_url |= other.callback_url;
+    }
+
+    /// Whether the template reads `steps`.
+    #[must_use]
+    pub fn reads_steps(&self) -> bool {
+        !self.steps.is_empty() || !self.failed.is_empty()
     }
 
     /// Whether the template reads `input`.
@@ -185,11 +216,20 @@ impl RequiredValues {
 }
 
 impl<'a> Scope<'a> {
+    /// `steps.<step>.<field>`, if it is present.
+    pub(super) fn of_step(&self, step: &str, field: &str) -> Option<&'a Value> {
+        match field {
+            "failed" => self.failed.map_or(Some(&Value::Bool(false)), |failed| failed.get(step)),
+            _ => self.outputs?.get(step).map(AsRef::as_ref),
+        }
+    }
+
     /// The value of a name other than `steps`, if it is present.
     pub(super) fn root(&self, name: &str) -> Option<Cow<'a, Value>> {
         match name {
             "input" => self.input.map(Cow::Borrowed),
             "item" => self.item.map(Cow::Borrowed),
+            "item_index" => self.item_index.map(|index| Cow::Owned(json!(index))),
             "event" => self.event.map(Cow::Borrowed),
             "response" => self.response.map(Cow::Borrowed),
             "request" => self.request.map(|key| Cow::Owned(json!({ "idempotency_key": key }))),
@@ -197,8 +237,10 @@ impl<'a> Scope<'a> {
                 let url = url.map(|url| ("url".to_owned(), json!(url)));
                 Cow::Owned(iter::once(("token".to_owned(), json!(token))).chain(url).collect())
             }),
-            "task" => self.task.map(|TaskValues { id, workflow, submitted_at }| {
-                Cow::Owned(json!({ "id": id, "workflow": workflow, "submitted_at": submitted_at }))
+            "task" => self.task.map(|TaskValues { id, workflow, submitted_at, complete_by }| {
+                Cow::Owned(json!({
+                    "id": id, "workflow": workflow, "submitted_at": submitted_at, "complete_by": complete_by,
+                }))
             }),
             _ => None,
         }

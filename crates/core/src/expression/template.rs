@@ -7,10 +7,11 @@
 //! | `input` | the input of the task |
 //! | `steps.<name>.output` | the output of an earlier step |
 //! | `task` | `task.id`, `task.workflow` and `task.submitted_at` |
-//! | `item` | the current item of `for_each` |
+//! | `item`, `item_index` | the current item of `for_each`, and its place from 0 |
 //! | `callback` | `callback.token` of a step with a callback |
 //! | `event` | the event, in a trigger |
 //! | `response` | the response of the remote service, in the `output` of a step |
+//! | `vars`, `env` | the [named values](super::named_values) of the definition |
 //!
 //! A text that consists of one expression has the type of the expression's value. In a longer text the value becomes text.
 //! `$${` is an escaped `${`.
@@ -35,6 +36,7 @@ use serde_json::Value;
 use self::{node::Node, parser::Parser, renderer::Renderer};
 use crate::{
     expression::{
+        named_values::{ENV, NamedValues, VARS},
         scope::{EvaluationError, FIELDS, InvalidTemplate, KnownFields, RequiredValues, Scope},
         uses::{PathKey, ValueKind, ValueUse},
     },
@@ -54,7 +56,24 @@ impl Template {
     /// Parses a template. Its errors are in [`problems`](Self::problems).
     #[must_use]
     pub fn parse(source: Value) -> Self {
-        let mut parser = Parser::default();
+        Self::parse_in(source, None)
+    }
+
+    /// The same for a template of a definition with named values.
+    #[must_use]
+    pub fn parse_with(source: Value, named: &NamedValues) -> Self {
+        Self::parse_in(source, Some(named))
+    }
+
+    /// Parses the template again if it reads a named value.
+    pub fn resolve(&mut self, named: &NamedValues) {
+        if [VARS, ENV].iter().any(|root| self.reads.names.contains(root)) {
+            *self = Self::parse_with(std::mem::take(&mut self.source), named);
+        }
+    }
+
+    fn parse_in(source: Value, named: Option<&NamedValues>) -> Self {
+        let mut parser = Parser { named, ..Parser::default() };
         let root = match limits::nests_too_deep(&source) {
             true => {
                 parser.errors.push((String::new(), InvalidTemplate::TooDeep));
@@ -62,7 +81,7 @@ impl Template {
             }
             false => parser.node(&source, ""),
         };
-        let Parser { reads_by_path, errors } = parser;
+        let Parser { reads_by_path, errors, .. } = parser;
         let root = root.filter(|_| errors.is_empty()).ok_or(errors);
         let mut reads = RequiredValues::default();
         for (_, of_text) in &reads_by_path {
@@ -82,6 +101,15 @@ impl Template {
     #[must_use]
     pub fn is_expression(&self) -> bool {
         matches!(self.root, Ok(Node::Expression(_)))
+    }
+
+    /// The expression as written, if it is a text that consists of one.
+    #[must_use]
+    pub fn expression(&self) -> Option<&str> {
+        match &self.root {
+            Ok(Node::Expression(expression)) => Some(expression.source()),
+            Ok(Node::Literal(_) | Node::Text(_) | Node::Array(_) | Node::Object(_)) | Err(_) => None,
+        }
     }
 
     /// The value, if it is a text without expressions, a number, a boolean or null.

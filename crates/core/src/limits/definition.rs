@@ -25,6 +25,12 @@ pub const AGENTS_PAUSE_MAX: Duration = Duration::from_mins(5);
 /// Agents of a step from which an expression chooses.
 pub const AGENTS_TO_CHOOSE_MAX: usize = 20;
 
+/// Characters of the reason why a step needs no undo.
+pub const NO_UNDO_CHARS_MAX: usize = 200;
+
+/// Named values of a definition: `vars`, and as many constants in `env`.
+pub const NAMED_VALUES_MAX: usize = 100;
+
 /// How deep child tasks may nest.
 pub const CHILD_DEPTH_MAX: u32 = 5;
 

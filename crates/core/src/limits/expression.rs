@@ -7,6 +7,9 @@ pub const EXPRESSION_CHARS_MAX: usize = 1_000;
 /// stack space, so without a limit a deeply nested expression would overflow the stack and end the process.
 pub const EXPRESSION_DEPTH_MAX: usize = 16;
 
+/// Parts, such as operators and names, that named values put into one expression. A part in another one takes stack space.
+pub const EXPRESSION_PARTS_MAX: usize = 1_000;
+
 /// Stack for parsing and evaluating one expression: twice the measured need of the longest and deepest expression in a
 /// debug build. It is allocated only if the current thread has less stack left. Only the touched pages use memory.
 pub const EXPRESSION_STACK_BYTES: usize = 64 * 1024 * 1024;

@@ -144,6 +144,15 @@ checked_text!(
 );
 
 checked_text!(
+    /// The name of a value in `vars` or `env`. It is part of expressions such as `vars.total`.
+    ValueName, "name of a value", NAME_CHARS_MAX,
+    |c| c.is_ascii_alphabetic(),
+    |c| c.is_ascii_alphanumeric() || c == '_',
+    "[A-Za-z][A-Za-z0-9_]",
+    "a letter, then letters, digits and `_`"
+);
+
+checked_text!(
     /// The id of an operator's command. It is short because it can be part of an idempotency key.
     CommandId, "command id", COMMAND_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),

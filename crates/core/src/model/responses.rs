@@ -246,6 +246,13 @@ impl ResponseOverrides {
         self.0.iter().map(|(status, meaning)| (*status, meaning))
     }
 
+    /// These overrides, with others in place of those of the same statuses.
+    #[must_use]
+    pub fn with(mut self, others: impl IntoIterator<Item = (u16, StatusMeaning)>) -> Self {
+        self.0.extend(others);
+        self
+    }
+
     /// Whether the step defines the meaning of this status.
     #[must_use]
     pub fn contains(&self, status: u16) -> bool {

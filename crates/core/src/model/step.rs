@@ -100,7 +100,7 @@ pub enum StepState {
         #[serde(rename = "a", with = "attempt_or_zero")]
         attempt: Option<u32>,
     },
-    /// Its `when` was false, or an operator skipped it.
+    /// Its `when` was false, an operator skipped it, or it failed and the task goes on without it.
     #[serde(rename = "k")]
     Skipped {
         /// The last attempt. `None` if the step never started.
@@ -375,6 +375,22 @@ impl StepRecord {
         // The task waits for an unfinished undo in any case.
         let undo = self.undo.as_ref().filter(|undo| undo.state.is_completed_or_skipped());
         self.forward.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)))
+    }
+
+    /// Whether the task goes on without the step, or without one of its items, which did not complete.
+    #[must_use]
+    pub fn is_passed_over(&self) -> bool {
+        let is_so = |run: &Progress| match run.state {
+            StepState::Skipped { attempt } => attempt.is_some() || run.failure_count > 0,
+            StepState::Running { .. }
+            | StepState::AwaitingCallback { .. }
+            | StepState::RunningItems
+            | StepState::Waiting { .. }
+            | StepState::Completed { .. }
+            | StepState::Failed { .. } => false,
+        };
+        let items = self.items.iter().flat_map(ItemRecords::spans);
+        is_so(&self.forward) || items.into_iter().any(|(_, item)| is_so(&item.forward))
     }
 
     /// Creates the record of a step or item that has not been undone.

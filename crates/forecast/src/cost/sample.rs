@@ -71,9 +71,9 @@ pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepName, SampleValue)> {
         shapes.extend(schema.map(|schema| (name, ValueShape::of_schema(schema.source()))));
     }
     for used in all_uses(workflow) {
-        if let [PathKey::Field(root), PathKey::Field(step), PathKey::Field(_), path @ ..] =
+        if let [PathKey::Field(root), PathKey::Field(step), PathKey::Field(field), path @ ..] =
             used.path.as_slice()
-            && root == "steps"
+            && (root.as_str(), field.as_str()) == ("steps", "output")
             && let Some((name, _)) = workflow.steps.get_key_value(step.as_str())
         {
             shapes.entry(name).or_default().add_read(path, &used.kind);

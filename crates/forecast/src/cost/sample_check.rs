@@ -80,7 +80,8 @@ impl SampleChecker<'_> {
         let mut count = None;
         for (at, template, kind) in templates(step) {
             // An empty list has no item for the expression.
-            if count == Some(0) && template.required_values().names.contains("item") {
+            let reads = |name| template.required_values().names.contains(name);
+            if count == Some(0) && (reads("item") || reads("item_index")) {
                 continue;
             }
             // An undo may read the output of its step.
@@ -89,6 +90,7 @@ impl SampleChecker<'_> {
             }
             let mut scope = scope(workflow, input, outputs);
             scope.item = scope_item.as_ref();
+            scope.item_index = scope_item.is_some().then_some(0);
             let key = sample_key(name, step, &at);
             scope.request = key.as_deref();
             scope.callback =
@@ -132,6 +134,7 @@ fn scope<'a>(workflow: &'a Workflow, input: &'a Value, outputs: &'a Outputs<'a>)
             id: "task",
             workflow: workflow.name.as_str(),
             submitted_at: Timestamp::UNIX_EPOCH,
+            complete_by: Timestamp::UNIX_EPOCH + workflow.complete_within,
         }),
         ..Scope::default()
     }

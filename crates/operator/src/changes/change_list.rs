@@ -59,6 +59,19 @@ impl Changes {
         }
     }
 
+    /// Compares what happens finally.
+    pub(super) fn final_action(
+        &mut self,
+        at: impl Into<String>,
+        old: FinalAction,
+        new: FinalAction,
+        why: &str,
+    ) {
+        if old != new {
+            self.risky(at, format!("{} became {}", old.name(), new.name()), why);
+        }
+    }
+
     /// Compares the recovery policies of a step or an undo.
     pub(super) fn recovery(&mut self, at: &str, old: &Recovery, new: &Recovery) {
         let at = |key: &str| format!("{at}.recovery.{key}");
@@ -99,17 +112,12 @@ impl Changes {
                 Ordering::Equal => {}
             }
         }
-        match (old.then, new.then) {
-            (FinalAction::Alert, FinalAction::Undo) => {
-                let why = "a task that fails here is now undone automatically instead of waiting for an operator";
-                self.risky(at("then"), "alert became undo", why);
-            }
-            (FinalAction::Undo, FinalAction::Alert) => {
-                let why = "a task that fails here now waits for an operator instead of being undone automatically";
-                self.risky(at("then"), "undo became alert", why);
-            }
-            (FinalAction::Alert, FinalAction::Alert) | (FinalAction::Undo, FinalAction::Undo) => {}
-        }
+        let why = match new.then {
+            FinalAction::Undo => "a task that fails here is now undone automatically",
+            FinalAction::Alert => "a task that fails here now waits for an operator",
+            FinalAction::Continue => "a task that fails here now goes on; readers of the output get null",
+        };
+        self.final_action(at("then"), old.then, new.then, why);
     }
 }
 

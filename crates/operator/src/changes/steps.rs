@@ -41,7 +41,7 @@ pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
     for (name, step) in &new.steps {
         let was_named = renamed.iter().find(|(_, to)| **to == name).map(|(from, _)| *from);
         let before = old.steps.get(name).or_else(|| old.steps.get(was_named?));
-        for agent in step.agents().iter().filter(|agent| !agents.contains(agent)) {
+        for agent in step.agents().filter(|agent| !agents.contains(agent)) {
             let why = "deploy the agent and its queue before you publish";
             found.risky(format!("steps.{name}.agent"), format!("new agent `{agent}`"), why);
         }
@@ -160,6 +160,9 @@ impl StepComparison<'_> {
         if old.read_only != new.read_only {
             self.safe("read_only", "changed", "only `steward workflow failures` reads it");
         }
+        if old.no_undo_needed != new.no_undo_needed {
+            self.safe("no_undo_needed", "changed", "only `steward workflow failures` reads it");
+        }
         match (old.point_of_no_return, new.point_of_no_return) {
             (false, true) => {
                 let why = "after it completes, the task can no longer be undone";
@@ -272,7 +275,20 @@ impl StepComparison<'_> {
             (None, Some(_)) => self.risky("wait", "added", "the step does something different"),
             (Some(_), Some(_)) | (None, None) => {}
         }
+        let why = "the step ends with other responses, or asks at other times";
+        self.changed("until", &old.until, &new.until, why);
+        self.changed("fail", &old.fail, &new.fail, "the step fails with another reason");
         self.child(old.workflow.as_ref(), new.workflow.as_ref());
+    }
+
+    /// Reports that a key was added, changed or removed.
+    fn changed<T: PartialEq>(&mut self, key: &str, old: &Option<T>, new: &Option<T>, why: &str) {
+        match (old, new) {
+            (Some(old), Some(new)) if old != new => self.risky(key, "changed", why),
+            (Some(_), None) => self.risky(key, "removed", "the step does something different"),
+            (None, Some(_)) => self.risky(key, "added", "the step does something different"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
     }
 
     fn child(&mut self, old: Option<&ChildWorkflow>, new: Option<&ChildWorkflow>) {

@@ -87,9 +87,9 @@ impl Drawing {
     /// The picture of a workflow, which must be valid.
     pub(super) fn of(workflow: &Workflow) -> Self {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
-        let undoes = |step: &StepDefinition| step.recovery.then == FinalAction::Undo;
-        let shows_policies =
-            workflow.steps.values().any(undoes) && !workflow.steps.values().all(undoes);
+        let mut policies = workflow.steps.values().map(|step| step.recovery.then);
+        let first = policies.next();
+        let shows_policies = policies.any(|then| Some(then) != first);
         // The first and the last node of each step: they differ if the step has a condition.
         let (mut entries, mut exits) = (HashMap::new(), HashMap::new());
         for (name, step) in &workflow.steps {
@@ -146,7 +146,8 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
             NodeKind::Child
         }
         Some(StepWork::Wait(wait)) => {
-            lines.push(format!("wait {}", template_text(wait)));
+            let what = if step.fail.is_some() { "fail: " } else { "wait " };
+            lines.push(format!("{what}{}", template_text(wait)));
             NodeKind::Wait
         }
         Some(StepWork::Event(wait)) => {
@@ -166,10 +167,15 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
     } else if kind == NodeKind::Child {
         lines.push("undo: undoes the child task".to_owned());
     }
-    if shows_policies && !matches!(step.work(), Some(StepWork::Wait(_))) {
+    if let Some(until) = &step.until {
+        let every = humantime::format_duration(until.every);
+        lines.push(format!("every {every} until {}", template_text(&until.condition)));
+    }
+    if shows_policies && (step.fail.is_some() || !matches!(step.work(), Some(StepWork::Wait(_)))) {
         let then = match step.recovery.then {
             FinalAction::Undo => "undo the task",
             FinalAction::Alert => "alert",
+            FinalAction::Continue => "go on",
         };
         lines.push(format!("if it fails: {then}"));
     }

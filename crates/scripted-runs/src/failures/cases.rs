@@ -104,16 +104,25 @@ pub(super) fn run_case(
         FaultyServices::new(workflows.to_vec(), faults.to_vec(), variant.outputs.clone());
     let (run, observed) = run_task(plan, variant.seed, services)?;
     let state = run.task.as_ref().map(|task| task.process_state.to_string()).unwrap_or_default();
-    let effects = run.effects.iter().filter(|(of, part)| has_side_effect(workflows, of, part));
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    for (workflow, Part { step, item }) in effects {
+    let mut need_undo = BTreeSet::new();
+    for (workflow, Part { step, item }) in &run.effects {
+        let definition = workflows.iter().find(|found| found.name == *workflow);
+        let definition = definition.and_then(|workflow| workflow.steps.get(step));
+        let runs_child = definition.is_some_and(|step| step.workflow.is_some());
+        if !runs_child && !definition.is_some_and(StepDefinition::has_side_effect) {
+            continue;
+        }
         let (workflow, step) = (workflow.clone(), step.clone());
         let label = label(&Site { workflow, step, action: Action::Do });
         let label = item.map_or(label.clone(), |item| format!("{label}[{item}]"));
+        if runs_child || definition.is_some_and(StepDefinition::needs_undo) {
+            need_undo.insert(label.clone());
+        }
         *times.entry(label).or_default() += 1;
     }
     let is_processed = state == "Processed";
-    let left_behind = times.keys().filter(|_| !is_processed).cloned().collect();
+    let left_behind = need_undo.into_iter().filter(|_| !is_processed).collect();
     let more_than_once = times.into_iter().filter(|(_, times)| *times > 1);
     let (alerts, alerted) = alerts(&run, &observed, sweep_every);
     Ok(FailureCase {
@@ -134,13 +143,6 @@ pub(super) fn run_case(
         all_occurred: faults.iter().all(|planned| observed.occurred.contains(&planned.site)),
         state,
     })
-}
-
-/// Whether the part has side effects: it is a child task, or a call that does not only read.
-fn has_side_effect(workflows: &[Workflow], workflow: &WorkflowName, part: &Part) -> bool {
-    let workflow = workflows.iter().find(|found| found.name == *workflow);
-    let step = workflow.and_then(|workflow| workflow.steps.get(&part.step));
-    step.is_some_and(|step| step.workflow.is_some() || step.has_side_effect())
 }
 
 /// The failures, by the names of their steps.

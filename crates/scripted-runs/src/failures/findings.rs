@@ -10,6 +10,7 @@ use serde::Serialize;
 use steward_core::{
     definition::{
         lint::Severity,
+        recovery::FinalAction,
         step::{StepDefinition, StepWork},
         workflow::Workflow,
     },
@@ -144,7 +145,7 @@ fn leftovers(singles: &[FailureCase], pairs: &[FailureCase]) -> Vec<Finding> {
         kind: FindingKind::Leftovers,
         at: format!("steps.{step}"),
         message: format!(
-            "its side effect remains although the task is Undone, if {}; give it an `undo`, or mark it `read_only`",
+            "its side effect remains although the task is Undone, if {}; give it an `undo`, or say why it needs none: `no_undo_needed`",
             listed(&causes)
         ),
     };
@@ -208,7 +209,7 @@ fn no_undo(workflow: &Workflow) -> Vec<Finding> {
         })
     };
     let without = workflow.steps.iter().filter(|(name, step)| {
-        step.has_side_effect() && step.action(Action::Undo).is_none() && !past_return(name)
+        step.needs_undo() && step.action(Action::Undo).is_none() && !past_return(name)
     });
     let findings = without.filter_map(|(name, _)| {
         let later = workflow.steps.iter().filter(|(other, step)| {
@@ -219,7 +220,7 @@ fn no_undo(workflow: &Workflow) -> Vec<Finding> {
             kind: FindingKind::NoUndo,
             at: format!("steps.{name}"),
             message: format!(
-                "it has a side effect and no `undo`, and {} can fail after it: then nothing can undo it; give it an `undo`, move it to the end, or mark it `read_only`",
+                "it has a side effect and no `undo`, and {} can fail after it: then nothing can undo it; give it an `undo`, move it to the end, or say why it needs none: `no_undo_needed`",
                 later.join(", ")
             ),
         })
@@ -237,9 +238,10 @@ fn past_return_before(workflow: &Workflow, name: &StepName) -> bool {
 }
 
 fn can_fail(step: &StepDefinition) -> bool {
+    let ends_task = step.recovery.then != FinalAction::Continue;
     match step.work() {
-        Some(StepWork::Call { .. } | StepWork::Child(_) | StepWork::Event(_)) => true,
-        Some(StepWork::Wait(_)) | None => false,
+        Some(StepWork::Call { .. } | StepWork::Child(_) | StepWork::Event(_)) => ends_task,
+        Some(StepWork::Wait(_)) | None => step.fail.is_some() && ends_task,
     }
 }
 

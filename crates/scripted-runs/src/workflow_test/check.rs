@@ -127,7 +127,7 @@ impl Checker<'_> {
         self.answers(&format!("{at}.undo"), script.undo.as_ref());
         self.callbacks(at, &script.callback);
         for (name, answers) in &script.agents {
-            if !step.agents().iter().any(|agent| agent.as_str() == name) {
+            if !step.agents().any(|agent| agent.as_str() == name) {
                 self.report(
                     format!("{at}.agents.{name}"),
                     format!("the step has no agent `{name}`"),

@@ -43,7 +43,7 @@ impl Checker<'_> {
         self.check_syntax(template, at);
         for (inside, reads) in template.required_values_by_location() {
             let others = reads.names.iter().filter(|name| **name != "event").copied();
-            for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
+            for name in others.chain(reads.reads_steps().then_some("steps")) {
                 let message = format!("`{name}`: {what} reads nothing but `event`");
                 self.report(format!("{at}{inside}"), message);
             }

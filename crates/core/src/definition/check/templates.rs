@@ -20,7 +20,8 @@ pub(super) struct TemplateLocation<'p> {
 /// Where a name is available that is not available everywhere.
 fn availability(name: &str) -> &'static str {
     match name {
-        "item" => "in a step with `for_each`, in its request, input and undo",
+        "vars" | "env" => "in templates that Steward renders, as `vars.NAME` and `env.NAME`",
+        "item" | "item_index" => "in a step with `for_each`, in its request, input and undo",
         "request" => "in the request of a step with an `agent`, or of its undo",
         "callback" => "in a step with `callback`, in its request",
         "response" => "in the `output` of a step with an `agent`",
@@ -36,6 +37,31 @@ impl<'p> TemplateLocation<'p> {
 }
 
 impl Checker<'_> {
+    /// Checks `env` and `vars`. What a variable reads is checked where it is used.
+    pub(super) fn check_named_values(&mut self) {
+        let workflow = self.workflow;
+        let max = limits::NAMED_VALUES_MAX;
+        for (key, count) in [("env", workflow.env.len()), ("vars", workflow.vars.len())] {
+            if count > max {
+                self.report(key, format!("{count} names; the limit is {max}"));
+            }
+        }
+        for (name, value) in &workflow.env {
+            if value.is_array() || value.is_object() {
+                let message = "must be a text, a number, `true`, `false` or null";
+                self.report(format!("env.{name}"), message);
+            }
+        }
+        for (name, template) in &workflow.vars {
+            let at = format!("vars.{name}");
+            self.check_syntax(template, &at);
+            if template.problems().is_empty() && !template.is_expression() {
+                let hint = Some("for example `${ input.price * input.count }`".to_owned());
+                self.report_with_hint(at, "must consist of exactly one expression", hint);
+            }
+        }
+    }
+
     pub(super) fn check_expression(
         &mut self,
         template: &Template,
@@ -65,8 +91,9 @@ impl Checker<'_> {
                 let only = availability(name);
                 self.report(&at, format!("`{name}` is available only {only}"));
             }
-            for read in &reads.steps {
-                self.check_read(read, &at, location);
+            let fields = [("output", &reads.steps), ("failed", &reads.failed)];
+            for (field, steps) in fields {
+                steps.iter().for_each(|read| self.check_read(read, field, &at, location));
             }
         }
     }
@@ -90,16 +117,22 @@ impl Checker<'_> {
         self.check_syntax(template, at);
         for (inside, reads) in template.required_values_by_location() {
             let others = reads.names.iter().copied().filter(|name| *name != "response");
-            for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
+            for name in others.chain(reads.reads_steps().then_some("steps")) {
                 let message = format!("`{name}` is not available here: only `response` is");
                 self.report(format!("{at}{inside}"), message);
             }
         }
     }
 
-    fn check_read(&mut self, read: &StepName, at: &str, location: &TemplateLocation<'_>) {
+    fn check_read(
+        &mut self,
+        read: &StepName,
+        field: &str,
+        at: &str,
+        location: &TemplateLocation<'_>,
+    ) {
         if !self.workflow.steps.contains_key(read) {
-            let message = format!("`steps.{read}.output`: there is no step `{read}`");
+            let message = format!("`steps.{read}.{field}`: there is no step `{read}`");
             return self.report_with_hint(at, message, self.similar_step(read));
         }
         let Some(step) = location.step else { return };
@@ -112,9 +145,9 @@ impl Checker<'_> {
         let comes_before = before.is_some_and(|before| before.contains(read));
         if !(comes_before || location.own && read == step) {
             let message = match read == step {
-                true => format!("`steps.{read}.output`: a step has no output before it completes"),
+                true => format!("`steps.{read}.{field}`: a step has no {field} before it completes"),
                 false => {
-                    format!("`steps.{read}.output`: step `{read}` does not come before this one")
+                    format!("`steps.{read}.{field}`: step `{read}` does not come before this one")
                 }
             };
             let hint = (read != step).then(|| format!("add `{read}` to `after`"));

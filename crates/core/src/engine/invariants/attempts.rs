@@ -6,7 +6,7 @@ use super::{
     record::{ViolatedInvariant, awaited_by, has_passed, is_awaited, require},
 };
 use crate::{
-    definition::plan::CompiledStep,
+    definition::{plan::CompiledStep, recovery::FinalAction},
     engine::{decision::IgnoreReason, event::Event},
     model::{
         attempt::{Action, AttemptId},
@@ -149,7 +149,7 @@ fn limit_invariants(decision: &Decision<'_>, change: &PartChange<'_>) -> [(&'sta
 fn abandon_invariants(
     decision: &Decision<'_>,
     change: &PartChange<'_>,
-) -> [(&'static str, bool); 6] {
+) -> [(&'static str, bool); 7] {
     let Decision { before, after, event, .. } = decision;
     let PartChange { part, action, step, old, new } = change;
     let by = change.was_awaited_by();
@@ -176,8 +176,13 @@ fn abandon_invariants(
     });
     let again = repeatable && wanted && new.failure_count < allowed;
     let ended = !was_undoing && (undoes || after.process_state.has_stopped());
+    let is_skipped =
+        |run: &Progress| matches!(run.state, StepState::Skipped { attempt: Some(_) });
+    let goes_on = step.action(*action).is_some_and(|of| of.recovery.then == FinalAction::Continue);
+    let is_passed_over = is_skipped(new) && !old.is_some_and(is_skipped) && !commanded;
+    let has_given_up = new.state.is_failed() || is_passed_over;
     let has_limit = old.is_some_and(|old| old.no_attempt_from().or(old.key_valid_until).is_some());
-    let is_out_of_time = has_limit && new.state.is_failed();
+    let is_out_of_time = has_limit && has_given_up;
     let keeps_callback = step.definition.point_of_no_return
         && old.is_some_and(|old| old.state.awaiting_callback().is_some());
     [
@@ -199,7 +204,11 @@ fn abandon_invariants(
         ("a silent attempt is one failure", !is_silent || new.failure_count == failures + 1),
         (
             "a silent step is repeated as its policy allows",
-            !is_silent || new.state.is_failed() != again || ended || is_out_of_time,
+            !is_silent || has_given_up != again || ended || is_out_of_time,
+        ),
+        (
+            "the task goes on without a step only if its policy says so, and forward",
+            !is_passed_over || goes_on && wanted,
         ),
     ]
 }

@@ -193,11 +193,11 @@ fn agent_request_invariants(
     let edit = edit.map(|edit| format!("/{edit}")).unwrap_or_default();
     let key = format!("{task_id}/{step}/{}{edit}", action.name());
     let definition = decision.plan.find(&step.step);
-    let agents = definition.and_then(|of| of.agents()).map_or(&[][..], |of| of.names());
-    let method = definition.and_then(|of| of.action(*action)).and_then(|of| match of.work {
-        StepWork::Call { request, .. } => Some(request.method),
-        StepWork::Child(_) | StepWork::Wait(_) | StepWork::Event(_) => None,
-    });
+    let work = definition.and_then(|of| of.action(*action)).map(|of| of.work);
+    let (agents, method) = match work {
+        Some(StepWork::Call { agents, request, .. }) => (agents.names(), Some(request.method)),
+        Some(StepWork::Child(_) | StepWork::Wait(_) | StepWork::Event(_)) | None => (&[][..], None),
+    };
     let is_running = progress.is_some_and(|progress| progress.state == running);
     [
         ("it is of a running attempt", *task_id == decision.after.task_id && is_running),

@@ -6,6 +6,7 @@ use super::node::{Node, TextSegment};
 use crate::{
     expression::{
         compiled,
+        named_values::NamedValues,
         scope::{InvalidTemplate, RequiredValues},
     },
     limits,
@@ -14,12 +15,14 @@ use crate::{
 /// Parses the texts of a template. Collects what they read and which errors they have, each with the path of the text in
 /// the template, such as `.body.amount`.
 #[derive(Default)]
-pub(super) struct Parser {
+pub(super) struct Parser<'n> {
+    /// The named values of the definition, if it was read.
+    pub(super) named: Option<&'n NamedValues>,
     pub(super) reads_by_path: Vec<(String, RequiredValues)>,
     pub(super) errors: Vec<(String, InvalidTemplate)>,
 }
 
-impl Parser {
+impl Parser<'_> {
     /// Parses `source`, which has this path in the template. Returns `None` if it has errors, or if more errors are known than
     /// a check reports.
     pub(super) fn node(&mut self, source: &Value, path: &str) -> Option<Node> {
@@ -29,7 +32,7 @@ impl Parser {
         Some(match source {
             Value::String(text) => {
                 let mut reads = RequiredValues::default();
-                let parsed = parse_text(text, &mut reads);
+                let parsed = parse_text(text, self.named, &mut reads);
                 if reads != RequiredValues::default() {
                     self.reads_by_path.push((path.to_owned(), reads));
                 }
@@ -62,7 +65,11 @@ impl Parser {
 }
 
 /// Parses a text, and adds the values that its expressions read to `reads`.
-fn parse_text(text: &str, reads: &mut RequiredValues) -> Result<Node, InvalidTemplate> {
+fn parse_text(
+    text: &str,
+    named: Option<&NamedValues>,
+    reads: &mut RequiredValues,
+) -> Result<Node, InvalidTemplate> {
     let mut segments = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -80,7 +87,7 @@ fn parse_text(text: &str, reads: &mut RequiredValues) -> Result<Node, InvalidTem
         if !literal.is_empty() {
             segments.push(TextSegment::Literal(std::mem::take(&mut literal)));
         }
-        let expression = compiled::parse(after.get(..end).unwrap_or("").trim(), reads)?;
+        let expression = compiled::parse(after.get(..end).unwrap_or("").trim(), named, reads)?;
         segments.push(TextSegment::Expression(expression));
         rest = after.get(end + 1..).unwrap_or("");
     }

@@ -12,7 +12,7 @@ use super::*;
 use crate::expression::scope::{FIELDS, RequiredValues, TaskValues};
 
 const TASK: TaskValues<'static> =
-    TaskValues { id: "order-1", workflow: "order", submitted_at: Timestamp::UNIX_EPOCH };
+    TaskValues { id: "order-1", workflow: "order", submitted_at: Timestamp::UNIX_EPOCH, complete_by: Timestamp::UNIX_EPOCH };
 
 fn render(template: Value) -> Result<Value, String> {
     let charge = json!({ "id": "ch-1" });
@@ -163,7 +163,7 @@ fn values_that_a_template_reads_are_known_before_it_is_rendered() {
     let steps = BTreeSet::from(["charge".parse().unwrap()]);
     assert_eq!(
         template.required_values(),
-        &RequiredValues { names: BTreeSet::from(["input"]), steps, callback_url: false }
+        &RequiredValues { names: BTreeSet::from(["input"]), steps, ..RequiredValues::default() }
     );
     let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 }));
     assert!(!plain.required_values().input() && plain.required_values().steps.is_empty());
@@ -216,11 +216,11 @@ fn invalid_template_has_an_error_with_the_reason() {
         (json!("${ inptu.x }"), "expression `inptu.x`: unknown name `inptu`"),
         (
             json!("${ steps.charge }"),
-            "expression `steps.charge`: `steps` can only be used as `steps.<name>.output`",
+            "expression `steps.charge`: `steps` can only be used as `steps.<name>.output` and `steps.<name>.failed`",
         ),
         (
             json!("${ steps['charge'].output }"),
-            "expression `steps['charge'].output`: `steps` can only be used as `steps.<name>.output`",
+            "expression `steps['charge'].output`: `steps` can only be used as `steps.<name>.output` and `steps.<name>.failed`",
         ),
     ] {
         assert_eq!(render(template), Err(reason.to_owned()));
