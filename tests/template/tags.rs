@@ -43,7 +43,8 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn every_documented_deployment_passes_the_tag_or_a_configuration() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pages = ["docs", "infra", "examples"].into_iter().flat_map(|folder| pages(&root.join(folder)));
+    let pages =
+        ["docs", "infra", "examples"].into_iter().flat_map(|folder| pages(&root.join(folder)));
     let commands = deploy_commands(pages.chain([root.join("README.md")]));
     for (page, command) in &commands {
         let words: Vec<_> = command.split_whitespace().collect();

@@ -78,7 +78,8 @@ impl FromStr for JsonOrFile {
 impl AssumptionArgs {
     /// The settings of a forecast that runs this many tasks.
     pub(crate) fn settings(self, runs: u32) -> Result<ForecastSettings> {
-        let with = self.with.iter().map(|file| read_file(file)).collect::<Result<_, _>>()?;
+        let with = self.with.iter().map(|file| Ok(read_file(file)?.with_sample_env()));
+        let with = with.collect::<Result<_>>()?;
         Ok(ForecastSettings {
             with,
             runs,
@@ -86,7 +87,7 @@ impl AssumptionArgs {
             call_timeout: self.call_timeout,
             input: self.input.map(|input| input.0),
             output: self.output,
-            ..ForecastSettings::new(read_file(&self.file)?)
+            ..ForecastSettings::new(read_file(&self.file)?.with_sample_env())
         })
     }
 }

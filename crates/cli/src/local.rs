@@ -24,6 +24,7 @@ use steward_runtime::{agents, ports::Ports};
 
 use crate::{
     endpoint::{self, EndpointArgs},
+    env_args::EnvArgs,
     log::LogFormat,
     stop_signal,
 };
@@ -34,6 +35,8 @@ pub(crate) struct LocalArgs {
     /// A folder of workflow definitions (YAML or JSON) to publish at startup.
     #[arg(long, default_value = "workflows")]
     workflows: PathBuf,
+    #[command(flatten)]
+    env: EnvArgs,
     /// An agent and what it calls, as NAME=BASE_URL, with the header and form of its idempotency key as NAME=BASE_URL#HEADER/FORM;
     /// repeatable. Also NAME=sqs:QUEUE,… and NAME=events:BUS,… for queues,
     /// which are created, and event buses of this process, and NAME=lambda:FUNCTION,…@URL for Lambda functions that an
@@ -130,7 +133,7 @@ fn parse_rate(text: &str) -> Result<(AgentName, RateLimit)> {
 
 /// Runs the functions until Ctrl-C.
 pub(crate) async fn run(args: LocalArgs) -> Result<()> {
-    let workflows = read_dir(&args.workflows)?;
+    let workflows = args.env.apply(read_dir(&args.workflows)?)?;
     let published: Vec<_> = workflows
         .iter()
         .map(|workflow| format!("{} {}", workflow.name, workflow.version))

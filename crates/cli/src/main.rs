@@ -25,6 +25,7 @@ mod cost;
 mod dead_letters;
 mod demo;
 mod endpoint;
+mod env_args;
 mod failure;
 mod forget;
 mod help;

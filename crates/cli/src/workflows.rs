@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use steward_core::{definition::workflow::json_schema, model::names::WorkflowName};
 
-use crate::client::DeploymentArgs;
+use crate::{client::DeploymentArgs, env_args::EnvArgs};
 
 mod check;
 mod check_formats;
@@ -32,6 +32,8 @@ pub(crate) enum WorkflowCommand {
         /// Definition files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        #[command(flatten)]
+        env: EnvArgs,
         /// Print JSON: what was published. Warnings and errors are on standard error.
         #[arg(long)]
         json: bool,
@@ -89,8 +91,8 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
     match command {
         WorkflowCommand::Check(args) => check::run(&args).await?,
         WorkflowCommand::Schema => outln!("{}", serde_json::to_string_pretty(&json_schema())?),
-        WorkflowCommand::Publish { files, json, deployment } => {
-            publish::publish(&files, json, &deployment).await?;
+        WorkflowCommand::Publish { files, env, json, deployment } => {
+            publish::publish(&files, &env, json, &deployment).await?;
         }
         WorkflowCommand::Rollback { name, to, json, deployment } => {
             publish::roll_back((&name, to), json, &deployment).await?;

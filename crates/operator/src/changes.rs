@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use steward_core::{
     definition::{
         mask::Mask,
-        recovery::FinalAction,
+        recovery::Overdue,
         workflow::{Trigger, Workflow},
     },
     model::lifecycle::LifecycleEventKinds,
@@ -131,12 +131,18 @@ impl Changes {
         }
     }
 
-    fn overdue(&mut self, old: FinalAction, new: FinalAction) {
-        let why = match new {
-            FinalAction::Undo => "an overdue task is now undone automatically",
-            FinalAction::Alert | FinalAction::Continue => "an overdue task now waits for an operator",
-        };
-        self.final_action("overdue", old, new, why);
+    fn overdue(&mut self, old: Overdue, new: Overdue) {
+        match (old, new) {
+            (Overdue::Alert, Overdue::Undo) => {
+                let why = "an overdue task is now undone automatically instead of waiting for an operator";
+                self.risky("overdue", "alert became undo", why);
+            }
+            (Overdue::Undo, Overdue::Alert) => {
+                let why = "an overdue task now waits for an operator instead of being undone automatically";
+                self.risky("overdue", "undo became alert", why);
+            }
+            (Overdue::Alert, Overdue::Alert) | (Overdue::Undo, Overdue::Undo) => {}
+        }
     }
 
     /// Compares the named values.

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use steward_core::{
     definition::{
-        recovery::{FinalAction, Recovery, RecoveryDecision},
+        recovery::{FinalAction, Overdue, Recovery, RecoveryDecision},
         step::{StepDefinition, StepWork},
         workflow::Workflow,
     },
@@ -139,8 +139,8 @@ fn task_deadline(task: &Task, workflow: Option<&Workflow>) -> NextEvent {
     let overdue = workflow.map(|workflow| workflow.overdue);
     let (verb, then) = match (task.process_state, overdue) {
         (ProcessState::Undoing, _) => ("be undone", "or it stops in Error with an alert"),
-        (_, Some(FinalAction::Alert | FinalAction::Continue)) => ("complete", "or it stops in Error with an alert"),
-        (_, Some(FinalAction::Undo)) => ("complete", "or it is undone"),
+        (_, Some(Overdue::Alert)) => ("complete", "or it stops in Error with an alert"),
+        (_, Some(Overdue::Undo)) => ("complete", "or it is undone"),
         (_, None) => ("complete", ""),
     };
     let what = format!("The task must {verb} by");

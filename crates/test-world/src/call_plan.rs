@@ -2,8 +2,8 @@
 
 use std::{fmt, future::Future, pin::Pin};
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
 use jiff::Timestamp;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::{Value, json};
 use steward_agent::{attempt::CallFault, http::interpret_answer, response::CallResponse};
 use steward_core::model::{

@@ -58,6 +58,10 @@ pub fn validated_json(workflow: &Workflow) -> Result<String, PublishError> {
     if let Some(problem) = workflow.problems().first() {
         return Err(PublishError::Invalid(problem.to_string()));
     }
+    if let Some(name) = workflow.unset_env().next() {
+        let missing = format!("env.{name} has no value: give it one, with `--env {name}=VALUE`");
+        return Err(PublishError::Invalid(missing));
+    }
     let operation = || format!("publish workflow {} version {}", workflow.name, workflow.version);
     let definition =
         serde_json::to_string(workflow).map_err(|error| corrupt(operation())(error.into()))?;

@@ -9,18 +9,19 @@ use steward_definition_file::read_file;
 use steward_operator::agents::problems;
 use steward_runtime::{agents, ports::error_chain};
 
-use crate::client::DeploymentArgs;
+use crate::{client::DeploymentArgs, env_args::EnvArgs};
 
 /// Publishes each file in turn. If one fails, the earlier ones stay published.
 pub(super) async fn publish(
     files: &[PathBuf],
+    env: &EnvArgs,
     json: bool,
     deployment: &DeploymentArgs,
 ) -> Result<()> {
     let publisher = deployment.publisher().await;
     let mut all = Vec::new();
-    for file in files {
-        let workflow = read_file(file)?;
+    let workflows = files.iter().map(|file| Ok(read_file(file)?)).collect::<Result<_>>()?;
+    for (file, workflow) in files.iter().zip(env.apply(workflows)?) {
         warn(file, &workflow);
         let published = publisher.publish(&workflow).await;
         if published.is_err() && json {

@@ -12,7 +12,7 @@ use templates::TemplateLocation;
 use crate::{
     definition::{
         problem::DefinitionProblem,
-        recovery::{FinalAction, Recovery},
+        recovery::Recovery,
         schema::PayloadSchema,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
         step_agents::StepAgents,
@@ -80,9 +80,6 @@ impl Checker<'_> {
             self.report("version", "versions count from 1");
         }
         self.check_within("complete_within", workflow.complete_within, limits::TASK_WITHIN_MAX);
-        if workflow.overdue == FinalAction::Continue {
-            self.report("overdue", "must be `alert` or `undo`: a late task cannot go on");
-        }
         if let Some(retention) = workflow.retention {
             let (min, max) = (limits::RETENTION_MIN, limits::RETENTION_MAX);
             if !(min..=max).contains(&retention) {
@@ -244,7 +241,8 @@ impl Checker<'_> {
         let kind = match present.as_slice() {
             [kind] => *kind,
             [] => {
-                let hint = Some("it needs an `agent`, a `wait`, a `workflow` or a `fail`".to_owned());
+                let hint =
+                    Some("it needs an `agent`, a `wait`, a `workflow` or a `fail`".to_owned());
                 return self.report_with_hint(
                     format!("steps.{name}"),
                     "the step has no work",
@@ -318,10 +316,6 @@ impl Checker<'_> {
             }
         }
         self.check_within(&at("until.every"), until.every, limits::WAIT_MAX);
-        if step.complete_within.is_some_and(|within| within > until.every) {
-            let message = "must not be longer than `until.every`: the agent would wait instead of the step";
-            self.report(at("complete_within"), message);
-        }
         if step.recovery.give_up_after.is_none() {
             let hint = Some("for example `give_up_after: 2h`".to_owned());
             self.report_with_hint(at("recovery"), "polls need an end: `give_up_after`", hint);
@@ -339,7 +333,9 @@ impl Checker<'_> {
         let text = reason.as_literal().and_then(|reason| reason.as_str());
         let max = limits::REASON_CHARS_MAX;
         if text.is_none_or(|text| !(1..=max).contains(&text.chars().count())) {
-            let message = format!("must be a text without expressions, from 1 to {max} characters: reasons are in logs");
+            let message = format!(
+                "must be a text without expressions, from 1 to {max} characters: logs show it"
+            );
             self.report(format!("steps.{name}.fail"), message);
         }
         if step.recovery != (Recovery { then: step.recovery.then, ..Recovery::default() }) {
@@ -399,7 +395,12 @@ impl Checker<'_> {
             Action::Undo => step.undo.as_ref().and_then(|undo| undo.call_within),
         };
         self.check_call_within(&at("call_within"), call_within);
-        self.check_responses(&at("responses"), definition.responses);
+        // Those of a poll are checked as `until`.
+        let responses = match action {
+            Action::Do => &step.responses,
+            Action::Undo => definition.responses,
+        };
+        self.check_responses(&at("responses"), responses);
         let mut names = Vec::new();
         names.extend(step.for_each.iter().flat_map(|_| ["item", "item_index"]));
         names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));

@@ -24,7 +24,7 @@ use crate::{
     definition::{
         duration,
         problem::DefinitionProblem,
-        recovery::FinalAction,
+        recovery::{FinalAction, Overdue},
         step::{ActionDefinition, RequestTemplate, StepDefinition, StepWork},
         wait::Wait,
         workflow::Workflow,
@@ -207,7 +207,7 @@ impl Linter<'_> {
         }
         let others =
             self.workflow.steps.values().any(|other| other.recovery.then == FinalAction::Undo);
-        if others || self.workflow.overdue == FinalAction::Undo {
+        if others || self.workflow.overdue == Overdue::Undo {
             let hint = "give it an `undo`, unless it has no effect to undo";
             self.report(
                 Severity::Warning,

@@ -138,7 +138,11 @@ pub struct CompiledStep {
     reason = "one for each step of a definition; nearly all of them are calls"
 )]
 enum CompiledWork {
-    Call { agents: StepAgents, request: RequestTemplate, undo: Option<(StepAgents, RequestTemplate)> },
+    Call {
+        agents: StepAgents,
+        request: RequestTemplate,
+        undo: Option<(StepAgents, RequestTemplate)>,
+    },
     Child(ChildWorkflow),
     Wait(Template),
     Event(EventWait),
@@ -168,16 +172,16 @@ impl CompiledStep {
             Some(StepWork::Call { agents, request, .. }) => CompiledWork::Call {
                 agents: agents.clone(),
                 request: request.clone(),
-                undo: definition.undo.as_ref().and_then(|undo| {
-                    Some((undo.agents(agents).clone(), undo.request.clone()?))
-                }),
+                undo: definition
+                    .undo
+                    .as_ref()
+                    .and_then(|undo| Some((undo.agents(agents).clone(), undo.request.clone()?))),
             },
             Some(StepWork::Child(child)) => CompiledWork::Child(child.clone()),
             Some(StepWork::Wait(wait)) => CompiledWork::Wait(wait.clone()),
             Some(StepWork::Event(wait)) => CompiledWork::Event(wait.clone()),
             None => {
-                let message =
-                    "a step needs exactly one of `agent` with `request`, `wait`, `workflow` and `fail`";
+                let message = "a step needs exactly one of `agent` with `request`, `wait`, `workflow` and `fail`";
                 return Err(problem("", message.to_owned()));
             }
         };

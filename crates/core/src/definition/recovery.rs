@@ -137,6 +137,17 @@ pub enum FinalAction {
     Continue,
 }
 
+/// What happens to a task that misses its deadline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overdue {
+    /// It stops in Error, with an alert.
+    #[default]
+    Alert,
+    /// It is undone.
+    Undo,
+}
+
 impl FinalAction {
     /// Its name in a definition.
     #[must_use]
@@ -247,7 +258,7 @@ impl Recovery {
         report(
             undoing,
             "then",
-            "an undo that fails ends in an alert: nothing else would tell that something is not undone".to_owned(),
+            "an undo that fails cannot be undone; it ends in an alert".to_owned(),
         );
         found
     }

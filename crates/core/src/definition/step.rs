@@ -71,7 +71,7 @@ pub struct StepDefinition {
     #[schemars(with = "Option<String>")]
     pub fail: Option<Template>,
     /// How long one attempt may take; for an agent, including its time in the agent's queue. The default is `60s` for
-    /// an agent and `1d` for a workflow; with `until`, at most `until.every`.
+    /// an agent and `1d` for a workflow. A poll takes at most `until.every`.
     // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
     // is read again.
     #[serde(default, with = "duration::optional")]
@@ -430,8 +430,9 @@ impl StepDefinition {
         let event = self.wait.as_ref().and_then(Wait::event).map(|wait| wait.within);
         let default =
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
-        let default = self.until.as_ref().map_or(default, |until| until.every.min(default));
-        event.or(configured).unwrap_or(default)
+        let within = event.or(configured).unwrap_or(default);
+        // With more time, the agent would wait for the next poll, instead of the step.
+        self.until.as_ref().map_or(within, |until| until.every.min(within))
     }
 }
 

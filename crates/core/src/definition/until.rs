@@ -82,7 +82,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{definition::workflow::Workflow, model::{attempt::Action, responses::ClassifiedResponse}};
+    use crate::{
+        definition::workflow::Workflow,
+        model::{attempt::Action, responses::ClassifiedResponse},
+    };
 
     #[test]
     fn a_poll_goes_on_until_its_condition_or_its_failure() {
@@ -105,10 +108,8 @@ mod tests {
             let meaning = job.responses.meaning(status, &response, Timestamp::UNIX_EPOCH);
             (meaning.class, meaning.pause)
         };
-        let again = (
-            ClassifiedResponse::Retry { may_have_run: false },
-            Some(Duration::from_secs(30)),
-        );
+        let again =
+            (ClassifiedResponse::Retry { may_have_run: false }, Some(Duration::from_secs(30)));
         assert_eq!(meaning(200, json!({ "state": "running" })), again);
         assert_eq!(meaning(202, Value::Null), again);
         assert_eq!(meaning(200, json!({ "state": "done" })).0, ClassifiedResponse::Completed);

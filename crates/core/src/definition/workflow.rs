@@ -27,13 +27,13 @@ use crate::{
         duration,
         mask::Mask,
         problem::DefinitionProblem,
-        recovery::{FinalAction, Recovery},
+        recovery::{Overdue, Recovery},
         schema::PayloadSchema,
         step::{StepDefinition, default_task_within},
         wait::{AwaitedEvent, Wait},
     },
     expression::{named_values::NamedValues, template::Template},
-    limits,
+    hint, limits,
     model::{
         attempt::Action,
         lifecycle::LifecycleEventKinds,
@@ -87,7 +87,7 @@ pub struct Workflow {
     pub complete_within: Duration,
     /// What happens to a task that exceeds `complete_within`: an alert, or its undo. The undo may take as long again.
     #[serde(default)]
-    pub overdue: FinalAction,
+    pub overdue: Overdue,
     /// How long a task and its documents are kept after its end. If absent, the deployment's retention applies.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
@@ -383,6 +383,52 @@ impl Workflow {
         let steps = self.steps.values_mut().flat_map(StepDefinition::templates_mut);
         steps.chain(&mut self.output).for_each(|template| template.resolve(&named));
         self
+    }
+
+    /// The same definition with these values of constants in `env`, given as text.
+    ///
+    /// # Errors
+    /// The definition has no such constant, or the value is not of the same type as the one in the definition.
+    pub fn with_env<'v>(
+        &self,
+        values: impl IntoIterator<Item = (&'v ValueName, &'v str)>,
+    ) -> Result<Self, String> {
+        let mut changed = self.clone();
+        for (name, text) in values {
+            let known = self.env.keys().map(ValueName::as_str);
+            let value = changed.env.get_mut(name).ok_or_else(|| {
+                let hint = hint::suggestion(name.as_str(), known).unwrap_or_default();
+                format!("`env` has no `{name}`; {hint}")
+            })?;
+            *value = match value {
+                Value::Number(_) | Value::Bool(_) => {
+                    let is_same = |given: &Value| given.is_number() == value.is_number();
+                    let given = serde_json::from_str(text).ok().filter(is_same);
+                    let given =
+                        given.filter(|given: &Value| given.is_number() || given.is_boolean());
+                    given.ok_or_else(|| format!("env.{name} must be like {value}, not `{text}`"))?
+                }
+                Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => text.into(),
+            };
+        }
+        // Read again, so that the templates have the new values.
+        let definition = serde_json::to_value(&changed).map_err(|error| error.to_string())?;
+        Self::read(definition).map_err(|problem| problem.to_string())
+    }
+
+    /// The constants in `env` without a value.
+    pub fn unset_env(&self) -> impl Iterator<Item = &ValueName> {
+        self.env.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name)
+    }
+
+    /// The same definition, in which each constant without a value has its name for one, for runs without a deployment.
+    #[must_use]
+    pub fn with_sample_env(self) -> Self {
+        let samples: Vec<_> = self.unset_env().map(|name| (name, name.as_str())).collect();
+        if samples.is_empty() {
+            return self;
+        }
+        self.with_env(samples).unwrap_or(self)
     }
 
     /// The agents that steps name, each with the version of the messages that its steps need, as in

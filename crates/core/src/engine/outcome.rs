@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     definition::{
-        recovery::{FinalAction, RecoveryDecision, seed},
+        recovery::{FinalAction, Overdue, RecoveryDecision, seed},
         step::CallbackDefinition,
     },
     engine::{
@@ -255,7 +255,7 @@ pub(crate) fn expire(change: &mut TaskChange<'_>) {
 /// Ends a task that is not done, or not undone, by its complete-by.
 fn end_late(change: &mut TaskChange<'_>, reason: &str) {
     match (change.task.process_state, change.plan().overdue) {
-        (ProcessState::Pending | ProcessState::Processing, FinalAction::Undo) => {
+        (ProcessState::Pending | ProcessState::Processing, Overdue::Undo) => {
             undo::begin(change, reason);
         }
         (ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing, _) => {

@@ -41,9 +41,8 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 });
 
 /// The names that an expression can begin with, except `steps`.
-const ROOTS: [&str; 10] = [
-    "input", "task", "item", "item_index", "request", "callback", "event", "response", VARS, ENV,
-];
+const ROOTS: [&str; 10] =
+    ["input", "task", "item", "item_index", "request", "callback", "event", "response", VARS, ENV];
 
 /// Whether this is the name of a value that expressions read.
 pub(super) fn is_root(name: &str) -> bool {
@@ -255,8 +254,7 @@ impl ReadCollector<'_> {
 
     /// Checks the name and the arguments of a function.
     fn function(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
-        let is_value =
-            |name: &str| is_root(name) || self.is_variable(name);
+        let is_value = |name: &str| is_root(name) || self.is_variable(name);
         let expression = || self.source.to_owned();
         functions::check(call, is_value).map_err(|invalid| match invalid {
             InvalidCall::Unknown(name) => {

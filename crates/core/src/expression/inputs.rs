@@ -75,7 +75,10 @@ impl<'v> ExpressionInputs<'v> {
             let copied = copy_paths(value, &paths_below.collect::<Vec<_>>());
             match root.as_slice() {
                 [_, step, field] => {
-                    steps.entry((*step).to_owned()).or_default().insert((*field).to_owned(), copied);
+                    steps
+                        .entry((*step).to_owned())
+                        .or_default()
+                        .insert((*field).to_owned(), copied);
                 }
                 [root, ..] => variables.push(((*root).to_owned(), copied)),
                 [] => {}

@@ -111,8 +111,9 @@ impl Expansion<'_> {
         } else if hides {
             self.error = Some(InvalidTemplate::Syntax {
                 expression: self.source.to_owned(),
-                reason: "the variable of a macro hides what a named value may read; call it differently"
-                    .to_owned(),
+                reason:
+                    "the variable of a macro hides what a named value may read; call it differently"
+                        .to_owned(),
             });
         }
         found

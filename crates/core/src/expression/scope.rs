@@ -13,7 +13,17 @@ use crate::{expression::functions, hint, limits, model::names::StepName};
 
 /// The names that an expression can begin with.
 pub(crate) const NAMES: [&str; 11] = [
-    "input", "steps", "task", "vars", "env", "item", "item_index", "request", "callback", "event", "response",
+    "input",
+    "steps",
+    "task",
+    "vars",
+    "env",
+    "item",
+    "item_index",
+    "request",
+    "callback",
+    "event",
+    "response",
 ];
 
 /// A name whose values always have the same fields, and these fields.
@@ -101,7 +111,9 @@ pub enum InvalidTemplate {
         name: String,
     },
     /// `steps` is used in another form than `steps.<name>.output`.
-    #[error("expression `{0}`: `steps` can only be used as `steps.<name>.output` and `steps.<name>.failed`")]
+    #[error(
+        "expression `{0}`: `steps` can only be used as `steps.<name>.output` and `steps.<name>.failed`"
+    )]
     StepsForm(String),
     /// The template nests too deep.
     #[error("nested deeper than {max} levels", max = limits::JSON_DEPTH_MAX)]

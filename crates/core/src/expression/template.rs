@@ -108,7 +108,9 @@ impl Template {
     pub fn expression(&self) -> Option<&str> {
         match &self.root {
             Ok(Node::Expression(expression)) => Some(expression.source()),
-            Ok(Node::Literal(_) | Node::Text(_) | Node::Array(_) | Node::Object(_)) | Err(_) => None,
+            Ok(Node::Literal(_) | Node::Text(_) | Node::Array(_) | Node::Object(_)) | Err(_) => {
+                None
+            }
         }
     }
 

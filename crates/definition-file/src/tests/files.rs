@@ -184,7 +184,7 @@ steps:
 9:22: steps.reserve.complete_within: `soon` is not a duration; write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`
 10:17: steps.reserve.recovery: unknown key `atempts`; did you mean `attempts`?
 10:26: steps.reserve.recovery.attempts: must be from 1 to 100
-10:37: steps.reserve.recovery.then: must be one of `alert`, `undo`; did you mean `undo`?
+10:37: steps.reserve.recovery.then: must be one of `alert`, `undo`, `continue`; did you mean `undo`?
 14:19: steps.reserve.request.body.list.1: expression `inptu.x`: unknown name `inptu`; did you mean `input`?
 16:5: steps.charge: unknown key `agnt`; did you mean `agent`?
 17:5: steps.charge: `decide_2` is a mark of `steward workflow import`; do what its text says, then delete the key
@@ -193,7 +193,7 @@ steps:
 19:5: steps.charge.request: missing key `path`
 20:13: steps.charge.request.body: `steps.shop.output`: there is no step `shop`; did you mean `ship`?
 21:9: steps.ship: must be a mapping, not a number
-22:3: steps.empty: the step has no work; it needs an `agent`, a `wait` or a `workflow`"
+22:3: steps.empty: the step has no work; it needs an `agent`, a `wait`, a `workflow` or a `fail`"
         )
     );
 }
@@ -220,7 +220,7 @@ fn consequences_of_a_problem_are_not_reported() {
         (
             "name: order",
             "title: order",
-            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `mask`, `trigger`, `complete_within`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
+            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `mask`, `trigger`, `env`, `vars`, `complete_within`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
         ),
     ] {
         assert_eq!(errors_after_edit(from, to), expected, "{to}");
@@ -255,7 +255,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ x }",
-            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps` and `task`, and in some places `item`, `request`, `callback`, `event` and `response`",
+            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps`, `task`, `vars` and `env`, and in some places `item`, `item_index`, `request`, `callback`, `event` and `response`",
         ),
         (
             "${ input.amount",
@@ -267,7 +267,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ steps.reserve }",
-            "17:17: steps.charge.request.body.amount: expression `steps.reserve`: `steps` can only be used as `steps.<name>.output`; for example `steps.charge.output.id`",
+            "17:17: steps.charge.request.body.amount: expression `steps.reserve`: `steps` can only be used as `steps.<name>.output` and `steps.<name>.failed`; for example `steps.charge.output.id`",
         ),
         (
             "${ 'x'.matches('(') }",
@@ -283,7 +283,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ steps.charge.output }",
-            "17:17: steps.charge.request.body.amount: `steps.charge.output`: a step has no output before it completes",
+            "17:17: steps.charge.request.body.amount: `steps.charge.output`: there is none before the step has ended",
         ),
     ] {
         assert_eq!(errors_after_edit("${ input.amount }", to), expected, "{to}");

@@ -63,8 +63,30 @@ steps:
     after: [pack]
     wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }' }, within: 1d }
     recovery: { then: undo }
+  job:
+    agent: reports
+    after: [paid]
+    request: { method: GET, path: '/jobs/${ env.table }' }
+    until: { condition: '${ response.body.percent >= 100 }', every: 30s, fail: '${ response.body.has_failed }' }
+    recovery: { give_up_after: 2h, then: continue }
+  tell:
+    agent: mail
+    after: [job]
+    when: ${ steps.job.failed && vars.dear }
+    request: { path: /mails, body: '${ task.complete_by }' }
+    no_undo_needed: a mail stays sent
+  stop:
+    after: [tell]
+    fail: the job failed
+  book:
+    agent: hotel
+    after: [tell]
+    request: { path: /bookings }
+    undo: { agent: desk, request: { path: /cancellations } }
 output: { sent: '${ steps.send.output }' }
 mask: [/card/number, '/items/*/secret']
+env: { table: orders, tries: 3, strict: false, account: null }
+vars: { total: '${ input.price * input.count }', dear: '${ vars.total > 100 && env.strict }' }
 ";
 
 /// The errors in [`EVERYTHING`] after `from` is replaced by `to`.

@@ -59,19 +59,6 @@ impl Changes {
         }
     }
 
-    /// Compares what happens finally.
-    pub(super) fn final_action(
-        &mut self,
-        at: impl Into<String>,
-        old: FinalAction,
-        new: FinalAction,
-        why: &str,
-    ) {
-        if old != new {
-            self.risky(at, format!("{} became {}", old.name(), new.name()), why);
-        }
-    }
-
     /// Compares the recovery policies of a step or an undo.
     pub(super) fn recovery(&mut self, at: &str, old: &Recovery, new: &Recovery) {
         let at = |key: &str| format!("{at}.recovery.{key}");
@@ -112,12 +99,21 @@ impl Changes {
                 Ordering::Equal => {}
             }
         }
-        let why = match new.then {
-            FinalAction::Undo => "a task that fails here is now undone automatically",
-            FinalAction::Alert => "a task that fails here now waits for an operator",
-            FinalAction::Continue => "a task that fails here now goes on; readers of the output get null",
-        };
-        self.final_action(at("then"), old.then, new.then, why);
+        if old.then != new.then {
+            let why = match new.then {
+                FinalAction::Undo => {
+                    "a task that fails here is now undone automatically instead of waiting for an operator"
+                }
+                FinalAction::Alert => {
+                    "a task that fails here now waits for an operator instead of being undone automatically"
+                }
+                FinalAction::Continue => {
+                    "a task that fails here now goes on; readers of the output get null"
+                }
+            };
+            let what = format!("{} became {}", old.then.name(), new.then.name());
+            self.risky(at("then"), what, why);
+        }
     }
 }
 

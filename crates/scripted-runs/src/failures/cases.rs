@@ -11,7 +11,7 @@ use steward_core::{
     model::{
         attempt::Action,
         events::BusEvent,
-        names::{Part, StepName, WorkflowName},
+        names::{Part, StepName},
         step::StepState,
         task::{ProcessState, Task},
     },

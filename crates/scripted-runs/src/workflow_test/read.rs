@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use steward_core::definition::workflow::Workflow;
 use steward_definition_file::{DefinitionError, ParsedFile, read_file, read_parsed};
 
 use super::{
@@ -35,9 +36,9 @@ pub fn read_tests(path: &Path) -> Result<WorkflowTests, TestFileError> {
         Some(name) => dir.join(name),
         None => tested_by(path).ok_or_else(|| TestFileError::NoWorkflow(path.to_owned()))?,
     };
-    let workflow = read_file(&tested)?;
+    let workflow = read_file(&tested)?.with_sample_env();
     let with = file.content.with.iter().map(|name| read_file(&dir.join(name)));
-    let with = with.collect::<Result<_, _>>()?;
+    let with = with.map(|read| read.map(Workflow::with_sample_env)).collect::<Result<_, _>>()?;
     let tests = WorkflowTests { file, workflow, with };
     let problems = check::problems(&tests);
     match problems.is_empty() {

@@ -145,7 +145,7 @@ impl Checker<'_> {
         let comes_before = before.is_some_and(|before| before.contains(read));
         if !(comes_before || location.own && read == step) {
             let message = match read == step {
-                true => format!("`steps.{read}.{field}`: a step has no {field} before it completes"),
+                true => format!("`steps.{read}.{field}`: there is none before the step has ended"),
                 false => {
                     format!("`steps.{read}.{field}`: step `{read}` does not come before this one")
                 }

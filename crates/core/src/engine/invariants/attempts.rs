@@ -176,8 +176,7 @@ fn abandon_invariants(
     });
     let again = repeatable && wanted && new.failure_count < allowed;
     let ended = !was_undoing && (undoes || after.process_state.has_stopped());
-    let is_skipped =
-        |run: &Progress| matches!(run.state, StepState::Skipped { attempt: Some(_) });
+    let is_skipped = |run: &Progress| matches!(run.state, StepState::Skipped { attempt: Some(_) });
     let goes_on = step.action(*action).is_some_and(|of| of.recovery.then == FinalAction::Continue);
     let is_passed_over = is_skipped(new) && !old.is_some_and(is_skipped) && !commanded;
     let has_given_up = new.state.is_failed() || is_passed_over;

@@ -215,7 +215,9 @@ impl<'a> Decision<'a> {
             let is_new = old != Some(until) || before.paused_at.is_some();
             let has_started = progress.state.newest_attempt().is_some();
             let goes_on = is_active || has_started && until < after.complete_by;
-            (is_new && goes_on).then_some(until)
+            // A wait that goes on during an undo starts nothing until the undo is cancelled.
+            let starts = action == after.direction();
+            (is_new && goes_on && starts).then_some(until)
         });
         let longest = later(now, limits::QUEUE_DELAY_MAX);
         [

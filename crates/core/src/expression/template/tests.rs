@@ -11,8 +11,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::expression::scope::{FIELDS, RequiredValues, TaskValues};
 
-const TASK: TaskValues<'static> =
-    TaskValues { id: "order-1", workflow: "order", submitted_at: Timestamp::UNIX_EPOCH, complete_by: Timestamp::UNIX_EPOCH };
+const TASK: TaskValues<'static> = TaskValues {
+    id: "order-1",
+    workflow: "order",
+    submitted_at: Timestamp::UNIX_EPOCH,
+    complete_by: Timestamp::UNIX_EPOCH,
+};
 
 fn render(template: Value) -> Result<Value, String> {
     let charge = json!({ "id": "ch-1" });

@@ -125,17 +125,17 @@ fn recovery_policies() {
         (
             "then: undo",
             "then: retry",
-            "12:93: defaults.recovery.then: must be one of `alert`, `undo`",
+            "12:93: defaults.recovery.then: must be one of `alert`, `undo`, `continue`",
         ),
         (
             "then: undo",
             "then: allert",
-            "12:93: defaults.recovery.then: must be one of `alert`, `undo`; did you mean `alert`?",
+            "12:93: defaults.recovery.then: must be one of `alert`, `undo`, `continue`; did you mean `alert`?",
         ),
         (
             "then: undo }",
             "then: [undo] }",
-            "12:93: defaults.recovery.then: must be one of `alert`, `undo`",
+            "12:93: defaults.recovery.then: must be one of `alert`, `undo`, `continue`",
         ),
         (
             "wait: 15m, times: 2",
@@ -209,8 +209,8 @@ fn time_limits() {
             "26:91: steps.pack.recovery.key_valid_for: must be from 1ms to 366d",
         ),
         (
-            "    recovery: { then: undo }\noutput",
-            "    recovery: { then: undo, key_valid_for: 2d }\noutput",
+            "    recovery: { then: undo }\n  job",
+            "    recovery: { then: undo, key_valid_for: 2d }\n  job",
             "54:5: steps.paid.recovery: a wait for an event is never repeated: only `then` is allowed",
         ),
         ("recovery: { attempts: 2 }", "recovery: { give_up_after: 30s }", ""),
@@ -230,8 +230,8 @@ fn time_limits() {
             "26:72: steps.pack.recovery.give_up_after: `soon` is not a duration; write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`",
         ),
         (
-            "    recovery: { then: undo }\noutput",
-            "    recovery: { then: undo, give_up_after: 2d }\noutput",
+            "    recovery: { then: undo }\n  job",
+            "    recovery: { then: undo, give_up_after: 2d }\n  job",
             "54:5: steps.paid.recovery: a wait for an event is never repeated: only `then` is allowed",
         ),
     ]);

@@ -100,7 +100,7 @@ fn waits() {
         (
             "wait: 12h",
             "wait: 12h\n    recovery: { attempts: 2 }",
-            "41:5: steps.rest.recovery: allowed only with `agent` or `workflow` or `wait.event`, not with `wait`",
+            "41:5: steps.rest.recovery: allowed only with `agent` or `workflow` or `wait.event` or `fail`, not with `wait`",
         ),
         (
             "wait: 12h",
@@ -261,18 +261,18 @@ fn waits_for_an_event() {
             "53:108: steps.paid.wait.event: unknown key `where`; there are `source`, `detail_type`, `key` and `equals`",
         ),
         (
-            "    recovery: { then: undo }\noutput",
-            "    recovery: { then: undo, attempts: 2 }\noutput",
+            "    recovery: { then: undo }\n  job",
+            "    recovery: { then: undo, attempts: 2 }\n  job",
             "54:5: steps.paid.recovery: a wait for an event is never repeated: only `then` is allowed",
         ),
         (
-            "    recovery: { then: undo }\noutput",
-            "    undo: { request: { path: /x } }\noutput",
+            "    recovery: { then: undo }\n  job",
+            "    undo: { request: { path: /x } }\n  job",
             "54:5: steps.paid.undo: allowed only with `agent` or `workflow`, not with `wait.event`",
         ),
         (
-            "    recovery: { then: undo }\noutput",
-            "    complete_within: 1h\noutput",
+            "    recovery: { then: undo }\n  job",
+            "    complete_within: 1h\n  job",
             "54:22: steps.paid.complete_within: allowed only with `agent` or `workflow`, not with `wait.event`",
         ),
         (
@@ -280,6 +280,59 @@ fn waits_for_an_event() {
             "    for_each: { items: '${ input.items }' }\n    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ item.id }'",
             "",
         ),
-        ("    recovery: { then: undo }\noutput", "output", ""),
+        ("    recovery: { then: undo }\n  job", "  job", ""),
+    ]);
+}
+
+#[test]
+fn polls_and_failures() {
+    let until = "until: { condition: '${ response.body.percent >= 100 }'";
+    check(&[
+        (
+            until,
+            "until: { condition: '${ input.x }'",
+            "59:25: steps.job.until.condition: `input` is not available here: only `response` is",
+        ),
+        (
+            until,
+            "until: { condition: done",
+            "59:25: steps.job.until.condition: must consist of exactly one expression",
+        ),
+        ("every: 30s", "every: 31d", "59:69: steps.job.until.every: must be from 100ms to 30d"),
+        (
+            "recovery: { give_up_after: 2h, then: continue }",
+            "complete_within: 31s",
+            "55:3: steps.job.recovery: polls need an end: `give_up_after`; for example `give_up_after: 2h`",
+        ),
+        (
+            "recovery: { give_up_after: 2h, then: continue }",
+            "recovery: { give_up_after: 2h }\n    responses: { 201: completed }",
+            "61:23: steps.job.responses.201: `until` gives it a meaning",
+        ),
+        (
+            "fail: the job failed",
+            "fail: 'x ${ input.y }'",
+            "69:11: steps.stop.fail: must be a text without expressions, from 1 to 2000 characters: logs show it",
+        ),
+        (
+            "fail: the job failed",
+            "fail: late\n    recovery: { attempts: 2 }",
+            "70:5: steps.stop.recovery: a step that only fails is never repeated: only `then` is allowed",
+        ),
+        (
+            "fail: the job failed",
+            "fail: late\n    wait: 1s",
+            "67:3: steps.stop: a step cannot have `wait` and `fail` together; split it into several steps",
+        ),
+        (
+            "no_undo_needed: a mail stays sent",
+            "no_undo_needed: ''",
+            "66:21: steps.tell.no_undo_needed: must have from 1 to 200 characters",
+        ),
+        (
+            "undo: { agent: desk,",
+            "no_undo_needed: x\n    undo: { agent: [a, b],",
+            "74:21: steps.book.no_undo_needed: the step has an undo; remove one of them\n75:20: steps.book.undo.agent: must be a string, not a list",
+        ),
     ]);
 }

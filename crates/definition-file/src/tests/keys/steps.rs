@@ -8,13 +8,13 @@ fn step_names_and_order() {
     let long_name = "r".repeat(41);
     let long_step = format!("  {long_name}:");
     let long_name_errors = format!(
-        "38:3: steps: `{long_name}` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask`, `send`, `look` and `paid`"
+        "38:3: steps: `{long_name}` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask`, `send`, `look`, `paid`, `job`, `tell`, `stop` and `book`"
     );
     check(&[
         (
             "  reserve:\n    description: One call",
             "  Reserve-Now:\n    description: One call",
-            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look` and `paid`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look` and `paid`",
+            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look`, `paid`, `job`, `tell`, `stop` and `book`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest`, `send`, `look`, `paid`, `job`, `tell`, `stop` and `book`",
         ),
         ("  rest:", &long_step, &long_name_errors),
         (
@@ -66,7 +66,7 @@ fn step_kinds() {
         (
             "    wait: 12h",
             "    description: nothing",
-            "38:3: steps.rest: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
+            "38:3: steps.rest: the step has no work; it needs an `agent`, a `wait`, a `workflow` or a `fail`",
         ),
         (
             "    wait: 12h",
@@ -107,7 +107,7 @@ fn when() {
         (
             "when: ${ input.amount > 0 }",
             "when: ${ steps.reserve.output }",
-            "18:11: steps.reserve.when: `steps.reserve.output`: a step has no output before it completes",
+            "18:11: steps.reserve.when: `steps.reserve.output`: there is none before the step has ended",
         ),
         (
             "when: ${ input.amount > 0 }",
@@ -173,7 +173,7 @@ fn agents_and_requests() {
         (
             "    agent: inventory\n",
             "",
-            "15:3: steps.reserve: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
+            "15:3: steps.reserve: the step has no work; it needs an `agent`, a `wait`, a `workflow` or a `fail`",
         ),
         (
             "    request: { path: /questions, body: '${ callback.token }', auth: aws, idempotency_key: { header: X-Key, form: uuid } }\n",
@@ -239,7 +239,7 @@ fn agents_and_requests() {
         (
             "path: '/reservations/${ task.id }'",
             "path: '/reservations/${ task.idempotency_key }'",
-            "21:35: steps.reserve.request.path: `task` has no `idempotency_key`, only `id`, `workflow`, `submitted_at`",
+            "21:35: steps.reserve.request.path: `task` has no `idempotency_key`, only `id`, `workflow`, `submitted_at`, `complete_by`",
         ),
         (
             "path: '/reservations/${ task.id }'",
