@@ -1,11 +1,6 @@
 //! Batches through the handler: which messages are acknowledged, and which replies the scheduler gets.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     collections::HashMap,

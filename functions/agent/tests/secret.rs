@@ -1,11 +1,6 @@
 //! The agent's secret, read with the SDK's client from a server that implements the Secrets Manager protocol.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     sync::{Arc, Mutex},

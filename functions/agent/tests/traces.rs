@@ -1,12 +1,7 @@
 //! The spans of a task, from its submission to the remote service, as an OpenTelemetry collector receives them. The tests
 //! call the handlers of all functions, on embedded AWS.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     collections::BTreeMap,

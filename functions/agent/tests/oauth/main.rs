@@ -1,12 +1,7 @@
 //! Calls with OAuth 2.0 access tokens, and to servers with a certificate of a custom CA. One server of the tests is both
 //! the token endpoint and the service.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::time::Duration;
 
