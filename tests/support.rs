@@ -113,7 +113,7 @@ impl TestDeployment {
     }
 
     pub(crate) fn ports_with_faults(&self, role: &str, injector: SdkFaultInjector) -> AdapterPorts {
-        self.ports_with_interceptors(role, vec![SharedInterceptor::new(injector)])
+        self.ports_with_sdk(role, &injector.wrap(&self.aws.sdk_config()))
     }
 
     pub(crate) async fn task(&self, id: &str) -> Task {
