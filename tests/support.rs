@@ -41,6 +41,14 @@ pub(crate) struct TestDeployment {
 /// The real adapters with the test's clock.
 pub(crate) type AdapterPorts = PortsOf<AwsPorts>;
 
+/// Serves a router on an unused port. Returns its URL.
+pub(crate) async fn serve(router: axum::Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
+
 /// A time with the precision of events: whole milliseconds.
 pub(crate) fn truncate_to_millis(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap()
