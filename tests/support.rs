@@ -26,6 +26,7 @@ use steward_core::{
 use steward_emulator::{contract_check::ContractCheck, embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
+pub(crate) use steward_test_world::sqs_event;
 use steward_test_world::{PortsOf, WorldClock};
 
 pub(crate) use fault_injection::{InjectedFault, SdkFaultInjector};
@@ -223,21 +224,6 @@ pub(crate) fn completed_reply(request: &StepRequest) -> String {
         "outcome": { "status": "completed", "output": { "id": format!("{step}-1") } },
     })
     .to_string()
-}
-
-/// An SQS event as Lambda passes it to a function; the message ids are `m-0`, `m-1` and so on.
-pub(crate) fn sqs_event(bodies: impl IntoIterator<Item = String>, receives: u32) -> SqsEvent {
-    let records: Vec<_> = bodies
-        .into_iter()
-        .enumerate()
-        .map(|(n, body)| {
-            json!({
-                "messageId": format!("m-{n}"), "body": body,
-                "attributes": { "ApproximateReceiveCount": receives.to_string() },
-            })
-        })
-        .collect();
-    serde_json::from_value(json!({ "Records": records })).unwrap()
 }
 
 /// The name of the commands queue in [`commands_event`].
