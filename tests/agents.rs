@@ -21,15 +21,9 @@ use steward_agent::{
     http::{HttpService, HttpSettings},
     response::CallResponse,
 };
-use steward_core::{
-    breaker::BreakerSettings,
-    model::{
-        attempt::Action,
-        messages::{HttpMethod, StepRequest},
-        names::Incarnation,
-    },
-};
+use steward_core::{breaker::BreakerSettings, model::messages::StepRequest};
 use steward_runtime::ports::{Clock, Ports};
+use steward_test_world::step_request;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use crate::support::{
@@ -108,30 +102,11 @@ async fn deployment_with_agent() -> (TestDeployment, AdapterPorts) {
 
 /// A request to agent `a`, one minute before its complete-by.
 fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
-    StepRequest {
-        task_id: task.parse().unwrap(),
-        step: "step_1".parse().unwrap(),
-        action: Action::Do,
-        attempt: 3,
-        complete_by: millis_from_now(ports, 60_000),
-        idempotency_key: format!("{task}/step_1/do"),
-        idempotent: true,
-        call_within_ms: 100_000,
-        responses: steward_core::model::responses::ResponseOverrides::NONE,
-        exclusive: false,
-        may_have_run: false,
-        callback: false,
-        agent: "a".parse().unwrap(),
-        method: HttpMethod::Post,
-        path: path.to_owned(),
-        body: Some(json!({ "order": task }).into()),
-        auth: None,
-        key_format: None,
-        output: None,
-        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
-        tenant: None,
-        payload_place: None,
-    }
+    step_request(&json!({
+        "task_id": task, "step": "step_1", "attempt": 3, "complete_by": millis_from_now(ports, 60_000),
+        "idempotency_key": format!("{task}/step_1/do"), "path": path, "body": { "order": task },
+    }))
+    .unwrap()
 }
 
 fn millis_from_now(ports: &AdapterPorts, ms: i64) -> Timestamp {

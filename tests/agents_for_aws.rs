@@ -22,6 +22,8 @@ use steward_emulator::{
 };
 use steward_runtime::ports::{Ports, StateStore};
 
+use crate::support::serve;
+
 async fn start_host(workflow: Value, agents: &[(&str, &str)]) -> Host {
     let workflow: Workflow = serde_json::from_value(workflow).unwrap();
     assert_eq!(workflow.problems(), []);
@@ -123,10 +125,8 @@ async fn a_path_that_names_no_target_fails_the_step() {
 async fn an_error_body_is_in_the_failure_and_in_nothing_that_leaves_steward() {
     const SAID: &str = "said-by-the-service";
     let refuse = || async { (StatusCode::PAYMENT_REQUIRED, format!(r#"{{"no":"{SAID}"}}"#)) };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let router = Router::new().fallback(refuse);
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(router).await;
     let workflow = json!({
         "name": "w", "version": 1, "lifecycle_events": ["step_failed", "error"],
         "steps": { "charge": { "agent": "payment", "request": { "path": "/charges" } } },

@@ -2,15 +2,8 @@
 //! exploration of small workflows. They belong to the package `steward-core`, so that they build without the AWS SDK:
 //! `cargo test -p steward-core`. The stories are the test target `stories`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers; the clock \
-              is only for the report"
-)]
+#![cfg(test)]
+#![allow(clippy::disallowed_methods, reason = "the clock is only for the report")]
 
 mod exploration;
 #[path = "stories/harness.rs"]

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 use aws_sdk_sqs::{
     Client,
-    types::{Message, MessageAttributeValue, QueueAttributeName},
+    types::{MessageAttributeValue, QueueAttributeName},
 };
 use jiff::Timestamp;
-use steward_aws::queues::SCHEDULER;
 use steward_aws::{
     batch::ReceivedMessage,
     dead_letters::{DeadLetterQueue, DeadLettersError, RedriveRequest},
+    polling::record,
+    queues::SCHEDULER,
 };
 use steward_core::model::events::BusEvent;
 use steward_emulator::{embedded::EmbeddedAws, resources::create_queue};
@@ -138,10 +138,12 @@ async fn a_redriven_message_counts_as_redelivered_and_keeps_its_attributes() {
         queue.redrive(&bus, Timestamp::now(), &redrive_of_at_most(10), |_| true).await.unwrap();
     assert_eq!((redriven.count(), redriven.problems()), (2, Vec::new()));
     let shop = sqs.get_queue_url().queue_name("shop").send().await.unwrap().queue_url.unwrap();
-    let request = sqs.receive_message().queue_url(shop).max_number_of_messages(10);
+    let request = sqs.receive_message().queue_url(&shop).max_number_of_messages(10);
     let response =
         request.message_attribute_names("All").wait_time_seconds(1).send().await.unwrap();
-    let mut received: Vec<_> = response.messages().iter().map(as_received_by_function).collect();
+    let messages = response.messages.unwrap().into_iter();
+    let received = messages.map(|message| ReceivedMessage::new(record(message, &shop)));
+    let mut received: Vec<_> = received.collect();
     received.sort_by(|a, b| b.body.cmp(&a.body));
     let deliveries: Vec<_> = received
         .iter()
@@ -149,17 +151,4 @@ async fn a_redriven_message_counts_as_redelivered_and_keeps_its_attributes() {
         .collect();
     assert_eq!(deliveries, [("{}", true, true), ("full", false, true)]);
     assert_eq!(received[0].traceparent.as_deref(), Some("00-1-2-01"));
-}
-
-/// A message as Lambda passes it to a function.
-fn as_received_by_function(message: &Message) -> ReceivedMessage {
-    let mut record = SqsMessage::default();
-    record.body = message.body.clone();
-    let attributes = message.message_attributes().into_iter().flatten().map(|(name, value)| {
-        let mut attribute = SqsMessageAttribute::default();
-        attribute.string_value = value.string_value.clone();
-        (name.clone(), attribute)
-    });
-    record.message_attributes = attributes.collect();
-    ReceivedMessage::new(record)
 }

@@ -5,8 +5,6 @@
 //! Most of the time is spent waiting for the supervisor, which runs every minute. So the checks run concurrently on one
 //! stack, each with its own tasks.
 
-#![expect(clippy::print_stderr, reason = "it takes minutes and prints its progress")]
-
 use std::{collections::HashMap, rc::Rc};
 
 use tokio::task::{Id, JoinError, JoinSet, LocalSet};

@@ -21,7 +21,7 @@ use steward_emulator::{
 };
 use steward_runtime::ports::{Ports, StateStore};
 
-use crate::support::LogBuffer;
+use crate::support::{LogBuffer, serve};
 
 /// Other tests also log; the unique id selects the lines of this test.
 const TASK: &str = "logged-task";
@@ -38,9 +38,7 @@ async fn start_service() -> (String, Calls) {
         Json(json!({ "charge": "never-to-be-logged" }))
     };
     let router = Router::new().route("/charges", post(handler)).with_state(calls.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(router).await;
     (url, calls)
 }
 

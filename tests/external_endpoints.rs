@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::serve;
 use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use steward_core::{
@@ -21,15 +22,6 @@ use steward_emulator::{
     resources,
 };
 use steward_runtime::ports::{Ports, StateStore};
-use tokio::net::TcpListener;
-
-/// Serves a router on an unused port; returns the URL.
-async fn serve(router: Router) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    url
-}
 
 /// Starts a service that charges; returns its URL and its number of calls.
 async fn start_charging_service() -> (String, Arc<AtomicU32>) {

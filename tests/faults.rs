@@ -3,7 +3,6 @@
 //! into calls of the SDK.
 
 use jiff::Timestamp;
-use steward_aws::ports::SharedInterceptor;
 use steward_core::model::{names::Incarnation, step::StepState, task::ProcessState};
 
 use crate::support::{
@@ -305,11 +304,7 @@ async fn a_panic_over_one_task_does_not_affect_the_others_of_its_batch() {
     // Without shared requests, so that only one task panics.
     let sdk = without_operation("BatchExecuteStatement", &deployment.aws.sdk_config());
     let injector = SdkFaultInjector::always("PutItem", "\"t-3\"", InjectedFault::CrashBefore);
-    let ports = deployment.ports_with_sdk_and_interceptors(
-        "scheduler",
-        &sdk,
-        vec![SharedInterceptor::new(injector)],
-    );
+    let ports = deployment.ports_with_sdk("scheduler", &injector.wrap(&sdk));
     let wakes = ids(10).iter().map(|id| wake_message(id)).collect();
     assert_eq!(schedule(ports, wakes, 1).await, Some(vec!["m-3".to_owned()]));
     assert_eq!(deployment.take_agent_requests().await.len(), 9);

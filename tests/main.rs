@@ -9,13 +9,7 @@
 //! - `counted/` is a second test of this package.
 //! - `browser/` tests the console in Chromium: `.ci/browser`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in test functions, but not in their helpers"
-)]
+#![cfg(test)]
 
 mod agent_contract;
 mod agents;

@@ -27,7 +27,7 @@ use steward_test_world::{
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::support::{sequential_workflow, submission_message};
+use crate::support::{sequential_workflow, sqs_event, submission_message};
 
 mod ten_minutes;
 
@@ -99,14 +99,12 @@ impl Deployment {
     /// A batch of messages that are delivered for the first time, and were sent `waited_s` seconds ago.
     fn event(&self, bodies: impl IntoIterator<Item = String>, waited_s: i64) -> SqsEvent {
         let sent_at = self.ports.clock().now() - SignedDuration::from_secs(waited_s);
-        let sent_at = sent_at.as_millisecond().to_string();
-        let records = bodies.into_iter().enumerate().map(|(n, body)| {
-            json!({
-                "messageId": format!("m-{n}"), "body": body, "messageAttributes": {},
-                "attributes": { "ApproximateReceiveCount": "1", "SentTimestamp": sent_at },
-            })
-        });
-        serde_json::from_value(json!({ "Records": records.collect::<Vec<_>>() })).unwrap()
+        let mut event = sqs_event(bodies, 1);
+        for record in &mut event.records {
+            let sent_at = sent_at.as_millisecond().to_string();
+            record.attributes.insert("SentTimestamp".to_owned(), sent_at);
+        }
+        event
     }
 
     /// Serves the HTTP API while the returned server lives. Returns its URL for submissions.

@@ -29,6 +29,8 @@ use self::imitation::{
     Provider, Rules,
 };
 
+use crate::support::serve;
+
 const PAGE: &str = include_str!("../docs/providers.md");
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -239,7 +241,7 @@ fn workflow(n: usize, section: &str) -> Workflow {
     steward_definition_file::parse(Path::new("providers.md"), &text).unwrap()
 }
 
-async fn serve(provider: Arc<Mutex<Provider>>) -> String {
+async fn serve_provider(provider: Arc<Mutex<Provider>>) -> String {
     let handler = move |request: Request| {
         let provider = provider.clone();
         async move {
@@ -249,12 +251,7 @@ async fn serve(provider: Arc<Mutex<Provider>>) -> String {
             response(provider.lock().unwrap().call(&parts.headers, &body))
         }
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(
-        async move { axum::serve(listener, Router::new().fallback(handler)).await.unwrap() },
-    );
-    url
+    serve(Router::new().fallback(handler)).await
 }
 
 fn response(answer: Option<Answer>) -> Response<Body> {
@@ -305,7 +302,7 @@ async fn each_documented_step_does_what_the_rules_of_its_provider_ask_for() {
     for (n, trial) in trials.iter().enumerate() {
         let rules = Rules { keeps_keys: trial.keeps_keys, ..rules_of(trial.section) };
         let provider = Arc::new(Mutex::new(Provider::new(rules, trial.events.clone())));
-        let url = serve(provider.clone()).await;
+        let url = serve_provider(provider.clone()).await;
         let mut workflow = workflow(n, trial.section);
         (trial.shorten)(&mut workflow);
         agents.push((format!("a-{n}").parse().unwrap(), url.parse().unwrap()));

@@ -21,6 +21,8 @@ use steward_runtime::{
     ports::{Ports, StateStore},
 };
 
+use crate::support::serve;
+
 const TASKS: usize = 25;
 
 /// Starts a remote service that records the times of its calls.
@@ -31,9 +33,7 @@ async fn start_service() -> (String, Arc<Mutex<Vec<Instant>>>) {
         Json(json!({}))
     };
     let router = Router::new().route("/charges", post(handler)).with_state(calls.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(router).await;
     (url, calls)
 }
 

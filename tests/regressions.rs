@@ -3,21 +3,7 @@
 
 use std::io::Write;
 
-use aws_smithy_runtime_api::{
-    box_error::BoxError,
-    client::{
-        interceptors::{
-            Intercept,
-            context::{
-                BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
-            },
-        },
-        orchestrator::HttpResponse,
-        runtime_components::RuntimeComponents,
-    },
-    http::StatusCode,
-};
-use aws_smithy_types::{body::SdkBody, config_bag::ConfigBag};
+use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_core::{
@@ -34,7 +20,9 @@ use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore, shar
 use steward_supervisor::run_once;
 
 use crate::support::{
-    TestDeployment, completed_reply, sequential_workflow, sqs_event, wake_message,
+    TestDeployment, completed_reply,
+    http_client::{json_body, json_response},
+    sequential_workflow, sqs_event, wake_message, with_request_handler,
 };
 
 /// A workflow with long step names, each with up to a hundred items.
@@ -190,61 +178,6 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     );
 }
 
-/// Forwards the selected requests, and replaces their responses.
-struct ResponseOverride {
-    /// Selects requests by their body.
-    selects: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// The status and the body of the response.
-    response: Box<dyn Fn() -> (u16, &'static str) + Send + Sync>,
-}
-
-impl std::fmt::Debug for ResponseOverride {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ResponseOverride")
-    }
-}
-
-impl Intercept for ResponseOverride {
-    fn name(&self) -> &'static str {
-        "response override"
-    }
-
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        bag: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let body = String::from_utf8_lossy(context.request().body().bytes().unwrap_or_default());
-        if (self.selects)(&body) {
-            bag.interceptor_state().store_put(OverridePending);
-        }
-        Ok(())
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _: &RuntimeComponents,
-        bag: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        if bag.load::<OverridePending>().is_some() {
-            bag.interceptor_state().unset::<OverridePending>();
-            let (status, body) = (self.response)();
-            let status = StatusCode::try_from(status)?;
-            *context.response_mut() = HttpResponse::new(status, SdkBody::from(body));
-        }
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-struct OverridePending;
-
-impl aws_smithy_types::config_bag::Storable for OverridePending {
-    type Storer = aws_smithy_types::config_bag::StoreReplace<Self>;
-}
-
 /// The response to a save is lost, another scheduler saves the next revision, and the SDK repeats the first save, which
 /// conflicts with that revision. The scheduler sends the effects of the first save nonetheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -260,7 +193,7 @@ async fn effects_are_sent_if_the_response_to_their_save_is_lost_and_another_save
         "mail": step(json!(["left"]), json!({ "idempotent": false })),
     } }))
         .unwrap();
-    let deployment = std::sync::Arc::new(TestDeployment::new(&workflow).await);
+    let deployment = TestDeployment::new(&workflow).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
     deployment.take_scheduler_messages().await;
     let second = std::sync::Arc::new(deployment.ports("second"));
@@ -270,28 +203,21 @@ async fn effects_are_sent_if_the_response_to_their_save_is_lost_and_another_save
         |step: &str| completed_reply(requests.iter().find(|r| r.step.to_string() == step).unwrap());
     let (left, right) = (reply("left"), reply("right"));
     let done = std::sync::atomic::AtomicBool::new(false);
-    let lost_response = ResponseOverride {
-        selects: Box::new(move |body| {
-            let is_save = body.contains("\"revision\"") && body.contains(":before");
-            is_save && !done.swap(true, std::sync::atomic::Ordering::SeqCst)
-        }),
-        response: Box::new({
-            let second = second.clone();
-            move || {
-                tokio::task::block_in_place(|| {
-                    tokio::runtime::Handle::current().block_on(steward_scheduler::handle(
-                        &*second,
-                        sqs_event([right.clone()], 1),
-                    ))
-                });
-                (503, "{}")
-            }
-        }),
-    };
-    let first = deployment.ports_with_interceptors(
-        "first",
-        vec![steward_aws::ports::SharedInterceptor::new(lost_response)],
-    );
+    let sdk = with_request_handler(&deployment.aws.sdk_config(), move |request, aws| {
+        let body = json_body(&request).to_string();
+        let is_save = body.contains("\"revision\"") && body.contains(":before");
+        let response = aws.call(request);
+        if !is_save || done.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            return response;
+        }
+        let (second, right) = (second.clone(), right.clone());
+        HttpConnectorFuture::new(async move {
+            response.await?;
+            steward_scheduler::handle(&*second, sqs_event([right], 1)).await;
+            Ok(json_response(503, &json!({})))
+        })
+    });
+    let first = deployment.ports_with_sdk("first", &sdk);
     steward_scheduler::handle(&first, sqs_event([left], 1)).await;
     let sent = deployment.take_agent_requests().await;
     assert_eq!(sent.len(), 1, "the request was not sent, although its message is acknowledged");
@@ -323,15 +249,6 @@ async fn a_journal_with_an_attribute_of_a_later_release_is_rejected() {
     assert!(remaining == 100 || opened.is_err(), "{remaining} of 100 messages remain");
 }
 
-/// Rejects sends to the client's queue, as SQS does if the queue's KMS key is disabled.
-fn disabled_key() -> ResponseOverride {
-    let error = r#"{"__type":"com.amazonaws.sqs#KmsDisabled","message":"The key is disabled."}"#;
-    ResponseOverride {
-        selects: Box::new(|body| body.contains("client-a\"") && body.contains("Entries")),
-        response: Box::new(move || (400, error)),
-    }
-}
-
 /// The KMS key of a client's queue is disabled, and the client's task ends in Error: the scheduler abandons the notification
 /// and sends the alert.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,12 +265,17 @@ async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
         json!({ "task_id": "t", "workflow": "line", "input": {}, "reply_to": url }).to_string();
     steward_submission::handle(&deployment.ports("submission"), &queues, sqs_event([body], 1))
         .await;
-    let ports = |role| {
-        deployment.ports_with_interceptors(
-            role,
-            vec![steward_aws::ports::SharedInterceptor::new(disabled_key())],
-        )
-    };
+    let sdk = with_request_handler(&deployment.aws.sdk_config(), |request, aws| {
+        let body = json_body(&request);
+        let queue = body["QueueUrl"].as_str().unwrap_or_default();
+        if !queue.ends_with("/client-a") || body["Entries"].is_null() {
+            return aws.call(request);
+        }
+        let error =
+            json!({ "__type": "com.amazonaws.sqs#KmsDisabled", "message": "The key is disabled." });
+        HttpConnectorFuture::ready(Ok(json_response(400, &error)))
+    });
+    let ports = |role| deployment.ports_with_sdk(role, &sdk);
     for receives in 1..=10 {
         steward_scheduler::handle(&ports("scheduler"), sqs_event([wake_message("t")], receives))
             .await;

@@ -19,6 +19,8 @@ use steward_core::model::task::{ProcessState, Task};
 use steward_emulator::host::{Host, HostOptions};
 use steward_runtime::ports::{Ports, StateStore};
 
+use crate::support::serve;
+
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Functions that return `{ "of": NAME, "got": BODY }`. The function `refused` fails.
@@ -36,9 +38,7 @@ async fn start_functions() -> (String, Calls) {
         Json(json!({ "of": name, "got": body })).into_response()
     };
     let router = Router::new().fallback(handler).with_state(calls.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(router).await;
     (url, calls)
 }
 

@@ -21,6 +21,8 @@ use steward_core::{
 use steward_emulator::host::{Host, HostOptions};
 use steward_runtime::ports::{Ports, StateStore};
 
+use crate::support::serve;
+
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A remote service that returns a part of its request, and fails if the request asks for it. Records its calls.
@@ -34,9 +36,7 @@ async fn start_service() -> (String, Calls) {
         Json(json!({ "did": body["what"] })).into_response()
     };
     let router = Router::new().fallback(handler).with_state(calls.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(router).await;
     (url, calls)
 }
 

@@ -26,6 +26,7 @@ use steward_core::{
 use steward_emulator::{contract_check::ContractCheck, embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
+pub(crate) use steward_test_world::sqs_event;
 use steward_test_world::{PortsOf, WorldClock};
 
 pub(crate) use fault_injection::{InjectedFault, SdkFaultInjector};
@@ -40,6 +41,14 @@ pub(crate) struct TestDeployment {
 
 /// The real adapters with the test's clock.
 pub(crate) type AdapterPorts = PortsOf<AwsPorts>;
+
+/// Serves a router on an unused port. Returns its URL.
+pub(crate) async fn serve(router: axum::Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
 
 /// A time with the precision of events: whole milliseconds.
 pub(crate) fn truncate_to_millis(time: Timestamp) -> Timestamp {
@@ -113,7 +122,7 @@ impl TestDeployment {
     }
 
     pub(crate) fn ports_with_faults(&self, role: &str, injector: SdkFaultInjector) -> AdapterPorts {
-        self.ports_with_interceptors(role, vec![SharedInterceptor::new(injector)])
+        self.ports_with_sdk(role, &injector.wrap(&self.aws.sdk_config()))
     }
 
     pub(crate) async fn task(&self, id: &str) -> Task {
@@ -215,21 +224,6 @@ pub(crate) fn completed_reply(request: &StepRequest) -> String {
         "outcome": { "status": "completed", "output": { "id": format!("{step}-1") } },
     })
     .to_string()
-}
-
-/// An SQS event as Lambda passes it to a function; the message ids are `m-0`, `m-1` and so on.
-pub(crate) fn sqs_event(bodies: impl IntoIterator<Item = String>, receives: u32) -> SqsEvent {
-    let records: Vec<_> = bodies
-        .into_iter()
-        .enumerate()
-        .map(|(n, body)| {
-            json!({
-                "messageId": format!("m-{n}"), "body": body,
-                "attributes": { "ApproximateReceiveCount": receives.to_string() },
-            })
-        })
-        .collect();
-    serde_json::from_value(json!({ "Records": records })).unwrap()
 }
 
 /// The name of the commands queue in [`commands_event`].

@@ -17,7 +17,7 @@ use steward_emulator::{
 };
 use steward_runtime::ports::{Definitions, Ports, StateStore, error_chain};
 
-use crate::support::{TestDeployment, sequential_workflow, sqs_event};
+use crate::support::{TestDeployment, sequential_workflow, serve, sqs_event};
 
 /// A workflow, with this trigger unless it is null.
 fn workflow(name: &str, version: u32, trigger: Value) -> Workflow {
@@ -39,9 +39,7 @@ fn order_placed_trigger(task_id: &str) -> Value {
 /// A host with an agent whose service responds immediately.
 async fn start_host(workflows: Vec<Workflow>) -> Host {
     let router = Router::new().route("/pack", post(|| async { Json(json!({ "packed": true })) }));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(router).await;
     let agents = vec![("a".parse().unwrap(), url.parse().unwrap())];
     Host::start(HostOptions { workflows, agents, ..HostOptions::default() }).await.unwrap()
 }

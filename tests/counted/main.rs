@@ -14,12 +14,7 @@
 //! Figures that cannot be compared pass: without valgrind, with another compiler than the baseline's, or on a processor
 //! architecture without a baseline. The output then has a line that begins with `counted: NOT COMPARED:`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in test functions, but not in their helpers"
-)]
+#![cfg(test)]
 
 #[path = "../../crates/core/benches/core/case.rs"]
 mod case;

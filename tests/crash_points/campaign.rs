@@ -26,7 +26,6 @@ const PROBLEMS_SHOWN: usize = 5;
 /// Runs a scenario with the faults of `firsts` at its calls: each at every third call, or at every call if the environment says
 /// `CRASH_POINTS=all`. Then combines each of these runs with each fault of `seconds` at every later call. Fails if any run
 /// does not end as expected.
-#[expect(clippy::print_stdout, reason = "prints the number of runs")]
 pub(super) fn inject_at_calls(
     scenario: &Scenario,
     firsts: &[InjectedFault],

@@ -1,7 +1,7 @@
 //! The environment of a scenario's runs: a deployment on the embedded AWS, and the test's own clients. Several runs use
 //! the same environment; the task ids of each run have a different suffix.
 
-use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::{
@@ -11,10 +11,12 @@ use aws_sdk_sqs::{
     },
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
+use steward_aws::polling;
 use steward_core::model::{names::TaskId, task::Task};
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Clock, Ports, StateStore};
+use steward_test_world::event_of;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -189,30 +191,17 @@ impl Environment {
 
     /// Converts messages to Lambda's event. By the test's clock, a message has waited for as long as by the clock of the queues.
     pub(super) fn event(&self, queue: &str, messages: &[Message]) -> SqsEvent {
-        let name = queue.rsplit('/').next().unwrap();
         let ahead = self.deployment.clock.now().duration_since(self.queue_time()).as_millis();
-        let records: Vec<_> = messages
-            .iter()
-            .map(|message| {
-                let attributes = message.attributes.iter().flatten();
-                let mut attributes: BTreeMap<_, _> =
-                    attributes.map(|(name, value)| (name.as_str(), value.clone())).collect();
-                for name in ["SentTimestamp", "ApproximateFirstReceiveTimestamp"] {
-                    if let Some(time) = attributes.get_mut(name) {
-                        let shifted = time.parse::<i128>().unwrap() + ahead;
-                        *time = shifted.max(answered_at(message).into()).to_string();
-                    }
+        event_of(messages.iter().map(|message| {
+            let mut record = polling::record(message.clone(), queue);
+            for name in ["SentTimestamp", "ApproximateFirstReceiveTimestamp"] {
+                if let Some(time) = record.attributes.get_mut(name) {
+                    let shifted = time.parse::<i128>().unwrap() + ahead;
+                    *time = shifted.max(answered_at(message).into()).to_string();
                 }
-                json!({
-                    "messageId": message.message_id,
-                    "receiptHandle": message.receipt_handle,
-                    "body": message.body,
-                    "attributes": attributes,
-                    "eventSourceARN": format!("arn:aws:sqs:us-east-1:000000000000:{name}"),
-                })
-            })
-            .collect();
-        serde_json::from_value(json!({ "Records": records })).unwrap()
+            }
+            record
+        }))
     }
 
     /// The time by the clock of the queues.

@@ -4,8 +4,8 @@
 //! or out of time: no panic is caught, no error is returned, and no concurrent work continues.
 //!
 //! ```text
-//! function ── SDK client ── FaultInjector ── embedded AWS
-//!                               └── CallLog: #1 submission Query steward-workflows, #2 ...
+//! function ── SDK client ── with_faults ── embedded AWS
+//!                              └── CallLog: #1 submission Query steward-workflows, #2 ...
 //! ```
 
 use std::{
@@ -18,24 +18,20 @@ use std::{
 };
 
 use aws_config::SdkConfig;
-use aws_smithy_runtime_api::{
-    client::{
-        http::{
-            HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings,
-            SharedHttpClient, SharedHttpConnector,
-        },
-        orchestrator::{HttpRequest, HttpResponse},
-        result::ConnectorError,
-        runtime_components::RuntimeComponents,
-    },
-    http::StatusCode,
+use aws_smithy_runtime_api::client::{
+    http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector},
+    orchestrator::{HttpRequest, HttpResponse},
+    result::ConnectorError,
 };
-use aws_smithy_types::body::SdkBody;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_emulator::resources::TASKS_TABLE;
 use tokio::sync::Notify;
 
-use crate::support::throttling;
+use crate::support::{
+    fault_injection::no_response,
+    http_client::{json_body, json_response, operation_of, with_request_handler},
+    throttling,
+};
 
 /// The function that makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,13 +57,7 @@ pub(super) struct AwsCall {
 
 impl AwsCall {
     fn of(role: FunctionRole, invocation: usize, request: &HttpRequest) -> Self {
-        let target = request.headers().get("x-amz-target").unwrap_or_default();
-        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let body: Value = request
-            .body()
-            .bytes()
-            .and_then(|body| serde_json::from_slice(body).ok())
-            .unwrap_or_default();
+        let (operation, body) = (operation_of(request).to_owned(), json_body(request));
         let resource = body["TableName"].as_str().or(body["QueueUrl"].as_str()).unwrap_or_default();
         let resource = resource.rsplit('/').next().unwrap_or_default().to_owned();
         let mut statements = body["Statements"].as_array().into_iter().flatten();
@@ -176,98 +166,56 @@ impl SimulatedProcess {
     }
 }
 
-/// The HTTP client of one process.
-#[derive(Debug, Clone)]
-pub(super) struct FaultInjector {
+/// A configuration whose clients call AWS as the process of a function, with the faults of the log.
+pub(super) fn with_faults(
+    sdk: &SdkConfig,
     role: FunctionRole,
     call_log: Arc<CallLog>,
     process: Arc<SimulatedProcess>,
-    inner: SharedHttpClient,
+) -> SdkConfig {
+    with_request_handler(sdk, move |request, aws| {
+        let (call_log, process, aws) = (call_log.clone(), process.clone(), aws.clone());
+        HttpConnectorFuture::new(async move {
+            if process.is_dead.load(Ordering::SeqCst) {
+                return pending().await;
+            }
+            match call_log.record(role, &request) {
+                Some(fault) => call_with_fault(fault, request, &process, &aws).await,
+                None => aws.call(request).await,
+            }
+        })
+    })
 }
 
-impl FaultInjector {
-    /// A configuration whose clients call AWS through the fault injector.
-    pub(super) fn wrap(
-        sdk: SdkConfig,
-        role: FunctionRole,
-        call_log: Arc<CallLog>,
-        process: Arc<SimulatedProcess>,
-    ) -> SdkConfig {
-        let inner = sdk.http_client().unwrap();
-        let injector = Self { role, call_log, process, inner };
-        sdk.into_builder().http_client(injector).build()
-    }
-}
-
-impl HttpClient for FaultInjector {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        let inner = self.inner.http_connector(settings, components);
-        SharedHttpConnector::new(FaultInjectingConnector { injector: self.clone(), inner })
-    }
-}
-
-/// The fault injector with the connector to AWS.
-#[derive(Debug, Clone)]
-struct FaultInjectingConnector {
-    injector: FaultInjector,
-    inner: SharedHttpConnector,
-}
-
-impl HttpConnector for FaultInjectingConnector {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let connector = self.clone();
-        HttpConnectorFuture::new(async move { connector.send(request).await })
-    }
-}
-
-impl FaultInjectingConnector {
-    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
-        let FaultInjector { role, call_log, process, .. } = &self.injector;
-        if process.is_dead.load(Ordering::SeqCst) {
-            return pending().await;
+async fn call_with_fault(
+    fault: InjectedFault,
+    request: HttpRequest,
+    process: &SimulatedProcess,
+    aws: &SharedHttpConnector,
+) -> Result<HttpResponse, ConnectorError> {
+    match fault {
+        InjectedFault::Throttle | InjectedFault::ThrottleLong | InjectedFault::ThrottlePart => {
+            let all = fault != InjectedFault::ThrottlePart;
+            throttling::throttle(request, all, |part| aws.call(part)).await
         }
-        let Some(fault) = call_log.record(*role, &request) else {
-            return self.inner.call(request).await;
-        };
-        match fault {
-            InjectedFault::Throttle | InjectedFault::ThrottleLong | InjectedFault::ThrottlePart => {
-                let all = fault != InjectedFault::ThrottlePart;
-                throttling::throttle(request, all, |part| self.inner.call(part)).await
-            }
-            InjectedFault::DieBefore => process.die().await,
-            InjectedFault::HangBefore => pending().await,
-            InjectedFault::HangAfter => {
-                self.inner.call(request).await?;
-                pending().await
-            }
-            InjectedFault::FailBefore => Err(connection_error()),
-            InjectedFault::DieAfter | InjectedFault::KillAll | InjectedFault::Outage => {
-                self.inner.call(request).await?;
-                process.die().await
-            }
-            InjectedFault::FailAfter => {
-                self.inner.call(request).await?;
-                Err(connection_error())
-            }
-            InjectedFault::RepeatAfter => {
-                self.inner.call(request).await?;
-                let unavailable =
-                    StatusCode::try_from(503_u16).map_err(|e| error_without_retry(e.into()))?;
-                Ok(HttpResponse::new(unavailable, SdkBody::from("{}")))
-            }
+        InjectedFault::DieBefore => process.die().await,
+        InjectedFault::HangBefore => pending().await,
+        InjectedFault::HangAfter => {
+            aws.call(request).await?;
+            pending().await
+        }
+        InjectedFault::FailBefore => Err(no_response()),
+        InjectedFault::DieAfter | InjectedFault::KillAll | InjectedFault::Outage => {
+            aws.call(request).await?;
+            process.die().await
+        }
+        InjectedFault::FailAfter => {
+            aws.call(request).await?;
+            Err(no_response())
+        }
+        InjectedFault::RepeatAfter => {
+            aws.call(request).await?;
+            Ok(json_response(503, &json!({})))
         }
     }
-}
-
-fn connection_error() -> ConnectorError {
-    error_without_retry("injected fault: no connection".into())
-}
-
-/// An error after which the SDK does not repeat the call.
-fn error_without_retry(cause: Box<dyn std::error::Error + Send + Sync>) -> ConnectorError {
-    ConnectorError::other(cause, None)
 }

@@ -43,7 +43,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     environment::{AGENT_QUEUE, CLIENT_QUEUE, Environment, acknowledge, receives},
     fault_injection::{
-        AwsCall, CallLog, FaultAt, FaultInjector, FunctionRole, InjectedFault, SimulatedProcess,
+        AwsCall, CallLog, FaultAt, FunctionRole, InjectedFault, SimulatedProcess, with_faults,
     },
     scripted_service::ScriptedService,
 };
@@ -202,7 +202,7 @@ impl ScenarioRun<'_> {
         let start = || {
             let process = Arc::new(SimulatedProcess::default());
             let sdk = deployment.aws.sdk_config();
-            let sdk = FaultInjector::wrap(sdk, role, call_log.clone(), process.clone());
+            let sdk = with_faults(&sdk, role, call_log.clone(), process.clone());
             let ports = deployment.ports_with_sdk(&format!("{role:?}").to_lowercase(), &sdk);
             Arc::new(RunningFunction { ports, sqs: Client::new(&sdk), process })
         };

@@ -15,6 +15,8 @@ use axum::{
 };
 use reqwest::{Client, StatusCode};
 
+use crate::support::serve;
+
 /// The base URLs of the services on this machine, by the first segment of the public path.
 type Services = Arc<RwLock<HashMap<String, String>>>;
 
@@ -69,7 +71,6 @@ async fn forward(
 async fn a_service_of_a_check_is_reached_below_the_public_url() {
     use axum::extract::DefaultBodyLimit;
     use steward_demo::services::{DemoService, FaultPlan, MockServices};
-    use tokio::net::TcpListener;
 
     let echo = |request: Request| async move {
         let (parts, body) = request.into_parts();
@@ -78,10 +79,8 @@ async fn a_service_of_a_check_is_reached_below_the_public_url() {
         let answer = format!("{} {} {:?}", parts.method, parts.uri, header("idempotency-key"));
         (StatusCode::CREATED, [("x-bytes", body.len().to_string())], answer)
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let local = format!("http://{}", listener.local_addr().unwrap());
     let service = Router::new().fallback(echo).layer(DefaultBodyLimit::disable());
-    tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
+    let local = serve(service).await;
 
     let forwarder = Forwarder::to(Some("https://services.example.com".to_owned()));
     let any_port = ([127, 0, 0, 1], 0).into();

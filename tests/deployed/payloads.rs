@@ -10,7 +10,6 @@ use axum::{Router, body::Bytes, extract::DefaultBodyLimit, http::HeaderMap, rout
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 
 use super::{
     agent_stacks::{delete_agent, deploy_agent},
@@ -19,6 +18,8 @@ use super::{
     stack::Stack,
     target::{TargetKind, deployment_target},
 };
+
+use crate::support::serve;
 
 const AGENT: &str = "archive";
 
@@ -105,9 +106,7 @@ async fn start_service() -> (String, Received) {
         .route("/store", record("/store", vec![b'x'; RESPONSE_BYTES]))
         .route("/again", record("/again", b"{}".to_vec()))
         .layer(DefaultBodyLimit::disable());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    let url = serve(routes).await;
     (url, received)
 }
 

@@ -21,6 +21,8 @@ use super::{
     target::deployment_target,
 };
 
+use crate::support::serve;
+
 /// A text in every order's input, which must not be in any log.
 const PAYLOAD: &str = "1 Main Street";
 
@@ -111,10 +113,8 @@ impl Collector {
             }
             std::future::ready(())
         };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().route("/v1/traces", post(store_spans));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = serve(router).await;
         Self { url, spans }
     }
 

@@ -12,8 +12,6 @@
 //!
 //! `.ci/upgrade-drill` builds the previous release and runs the drills.
 
-#![expect(clippy::print_stdout, reason = "it takes minutes and prints what it counted")]
-
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

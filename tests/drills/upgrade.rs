@@ -2,8 +2,6 @@
 //! In each phase tasks are submitted, and the next phase begins while they are in flight. The services misbehave as in
 //! `steward demo --chaos`. In the end the demo's audit decides.
 
-#![expect(clippy::print_stdout, reason = "it takes minutes and prints what it counted")]
-
 use std::{
     collections::BTreeSet,
     path::PathBuf,

@@ -191,17 +191,9 @@ impl CheckedTransition<'_> {
     }
 
     fn requests(&self) -> impl Iterator<Item = &StepRequest> {
-        self.effects.iter().filter_map(|effect| match effect {
-            Effect::Request(request) => Some(request),
-            Effect::Submit(_)
-            | Effect::AwaitEvent(_)
-            | Effect::ParentRequest(_)
-            | Effect::ChildEnded(_)
-            | Effect::Reply(_)
-            | Effect::Wake { .. }
-            | Effect::Notification { .. }
-            | Effect::Reject { .. }
-            | Effect::Publish(_) => None,
+        self.effects.iter().filter_map(|effect| {
+            let Effect::Request(request) = effect else { return None };
+            Some(request)
         })
     }
 
@@ -213,17 +205,9 @@ impl CheckedTransition<'_> {
 
     /// The times of the wakes that are sent.
     fn wakes(&self) -> BTreeSet<Timestamp> {
-        let wakes = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Wake { after, .. } => Some(later(self.after.now, *after)),
-            Effect::Request(_)
-            | Effect::Submit(_)
-            | Effect::AwaitEvent(_)
-            | Effect::ParentRequest(_)
-            | Effect::ChildEnded(_)
-            | Effect::Reply(_)
-            | Effect::Notification { .. }
-            | Effect::Reject { .. }
-            | Effect::Publish(_) => None,
+        let wakes = self.effects.iter().filter_map(|effect| {
+            let Effect::Wake { after, .. } = effect else { return None };
+            Some(later(self.after.now, *after))
         });
         wakes.collect()
     }

@@ -27,15 +27,12 @@ pub(super) fn is_running(progress: &Progress) -> bool {
 
 /// The deadline of the awaited reply or callback, if there is one.
 pub(super) fn awaited_by(progress: &Progress) -> Option<Timestamp> {
-    match progress.state {
-        StepState::Running { complete_by, .. }
-        | StepState::AwaitingCallback { complete_by, .. } => Some(complete_by),
-        StepState::RunningItems
-        | StepState::Waiting { .. }
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    }
+    let (StepState::Running { complete_by, .. } | StepState::AwaitingCallback { complete_by, .. }) =
+        progress.state
+    else {
+        return None;
+    };
+    Some(complete_by)
 }
 
 pub(super) fn is_awaited(progress: &Progress) -> bool {
@@ -48,13 +45,6 @@ pub(super) fn is_failed(progress: &Progress) -> bool {
 
 /// The end of a wait, if the part waits.
 pub(super) fn waits_until(progress: &Progress) -> Option<Timestamp> {
-    match progress.state {
-        StepState::Waiting { until, .. } => Some(until),
-        StepState::Running { .. }
-        | StepState::AwaitingCallback { .. }
-        | StepState::RunningItems
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    }
+    let StepState::Waiting { until, .. } = progress.state else { return None };
+    Some(until)
 }

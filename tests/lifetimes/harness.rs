@@ -210,19 +210,13 @@ impl MemoryDeployment {
 
     /// The reasons of the alerts about a task.
     pub(super) fn alert_reasons(&self, task: &str) -> Vec<String> {
-        let reasons = self.events.iter().filter_map(|event| match &event.operator_event()?.data {
-            EventData::TaskInError(trouble) | EventData::UndoFailed(trouble) => {
-                (trouble.task_id.as_str() == task).then(|| trouble.reason.clone())
-            }
-            EventData::BreakerOpened(_)
-            | EventData::BreakerClosed(_)
-            | EventData::SubmissionRefused { .. }
-            | EventData::MessageCorrupt { .. }
-            | EventData::DeadLetterSeen { .. }
-            | EventData::AgentMissing { .. }
-            | EventData::AgentClockWrong { .. }
-            | EventData::OperatorCommand { .. }
-            | EventData::OperatorRedrive { .. } => None,
+        let reasons = self.events.iter().filter_map(|event| {
+            let (EventData::TaskInError(trouble) | EventData::UndoFailed(trouble)) =
+                &event.operator_event()?.data
+            else {
+                return None;
+            };
+            (trouble.task_id.as_str() == task).then(|| trouble.reason.clone())
         });
         reasons.collect()
     }

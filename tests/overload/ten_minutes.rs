@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use aws_lambda_events::sqs::SqsEvent;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 use steward_core::{model::task::ProcessState, submission::ReplyQueues};
 use steward_runtime::ports::{Clock, OutgoingMessage, Ports, Queue};
 use steward_submission::handle_with_intake;
+use steward_test_world::{event_of, sent_record};
 
 use super::Deployment;
 use crate::support::submission_message;
@@ -79,22 +79,12 @@ impl Queues {
 }
 
 fn event(batch: Vec<Queued>) -> SqsEvent {
-    let records = batch.into_iter().enumerate().map(|(n, Queued { message, sent_at })| {
-        let attributes = message.attributes.into_iter();
-        let attributes: serde_json::Map<_, _> = attributes
-            .map(|(name, value)| {
-                (name.to_owned(), json!({ "stringValue": value, "dataType": "String" }))
-            })
-            .collect();
-        json!({
-            "messageId": format!("m-{n}"), "body": message.body, "messageAttributes": attributes,
-            "attributes": {
-                "ApproximateReceiveCount": "1",
-                "SentTimestamp": sent_at.as_millisecond().to_string(),
-            },
-        })
-    });
-    serde_json::from_value(json!({ "Records": records.collect::<Vec<_>>() })).unwrap()
+    event_of(batch.iter().enumerate().map(|(n, Queued { message, sent_at })| {
+        let mut record = sent_record(format!("m-{n}"), message, 1);
+        let sent_at = sent_at.as_millisecond().to_string();
+        record.attributes.insert("SentTimestamp".to_owned(), sent_at);
+        record
+    }))
 }
 
 /// The deployment and its queues.

@@ -22,6 +22,8 @@ use steward_emulator::{
 };
 use steward_runtime::ports::{Ports, StateStore};
 
+use crate::support::serve;
+
 /// A call: the bytes of its body, their digest and their type.
 pub(crate) type Call = (usize, String, String);
 
@@ -173,9 +175,7 @@ impl Fixture {
         let service = Service::default();
         let routes = Router::new().fallback(post(respond)).with_state(service.clone());
         let routes = routes.layer(axum::extract::DefaultBodyLimit::disable());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        let url = serve(routes).await;
         let host = Host::start(HostOptions {
             listen: Some("127.0.0.1:0".parse().unwrap()),
             workflows: workflows(),

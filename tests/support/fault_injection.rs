@@ -1,28 +1,19 @@
-//! An interceptor for the AWS SDK that injects faults into selected calls.
+//! Faults in selected calls of the AWS SDK.
 
 use std::sync::{
     Arc,
     atomic::{AtomicI32, Ordering},
 };
 
-use aws_smithy_runtime_api::{
-    box_error::BoxError,
-    client::{
-        interceptors::{
-            Intercept,
-            context::{
-                BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
-            },
-        },
-        orchestrator::{HttpResponse, Metadata},
-        runtime_components::RuntimeComponents,
-    },
-    http::StatusCode,
+use aws_config::SdkConfig;
+use aws_smithy_runtime_api::client::{
+    http::{HttpConnector, HttpConnectorFuture},
+    orchestrator::HttpRequest,
+    result::ConnectorError,
 };
-use aws_smithy_types::{
-    body::SdkBody,
-    config_bag::{ConfigBag, Storable, StoreReplace},
-};
+use serde_json::json;
+
+use super::http_client::{json_response, operation_of, with_request_handler};
 
 /// A fault in one call to AWS. A panic simulates a crash of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,72 +63,38 @@ impl SdkFaultInjector {
         self.remaining.load(Ordering::SeqCst) <= 0
     }
 
-    /// Whether to inject the fault into the current call; counts the call if so.
-    fn selects(&self, bag: &ConfigBag, request: &[u8]) -> bool {
-        bag.load::<Metadata>().is_some_and(|metadata| metadata.name() == self.operation)
-            && String::from_utf8_lossy(request).contains(&self.request_contains)
+    /// Whether to inject the fault into a call; counts the call if so.
+    fn selects(&self, request: &HttpRequest) -> bool {
+        let body = request.body().bytes().unwrap_or_default();
+        operation_of(request) == self.operation
+            && String::from_utf8_lossy(body).contains(&self.request_contains)
             && self.remaining.fetch_sub(1, Ordering::SeqCst) > 0
     }
 
-    fn inject(&self) -> Result<(), BoxError> {
-        match self.fault {
-            InjectedFault::CrashBefore | InjectedFault::CrashAfter => {
-                panic!("injected fault: the process crashes at {}", self.operation)
+    /// The SDK configuration `sdk` with these faults.
+    pub(crate) fn wrap(self, sdk: &SdkConfig) -> SdkConfig {
+        with_request_handler(sdk, move |request, aws| {
+            if !self.selects(&request) {
+                return aws.call(request);
             }
-            InjectedFault::FailBefore | InjectedFault::FailAfter | InjectedFault::RetryAfter => {
-                Err("injected fault: the call fails".into())
-            }
-        }
+            let (fault, operation, aws) = (self.fault, self.operation, aws.clone());
+            HttpConnectorFuture::new(async move {
+                if !matches!(fault, InjectedFault::CrashBefore | InjectedFault::FailBefore) {
+                    aws.call(request).await?;
+                }
+                match fault {
+                    InjectedFault::CrashBefore | InjectedFault::CrashAfter => {
+                        panic!("injected fault: the process crashes at {operation}")
+                    }
+                    InjectedFault::FailBefore | InjectedFault::FailAfter => Err(no_response()),
+                    InjectedFault::RetryAfter => Ok(json_response(503, &json!({}))),
+                }
+            })
+        })
     }
 }
 
-/// Marks a call that gets its fault after it took effect.
-#[derive(Debug)]
-struct FaultPending;
-
-impl Storable for FaultPending {
-    type Storer = StoreReplace<Self>;
-}
-
-impl Intercept for SdkFaultInjector {
-    fn name(&self) -> &'static str {
-        "fault injector"
-    }
-
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        bag: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let request = context.request().body().bytes().unwrap_or_default();
-        if !self.selects(bag, request) {
-            return Ok(());
-        }
-        match self.fault {
-            InjectedFault::CrashBefore | InjectedFault::FailBefore => self.inject(),
-            InjectedFault::CrashAfter | InjectedFault::FailAfter | InjectedFault::RetryAfter => {
-                bag.interceptor_state().store_put(FaultPending);
-                Ok(())
-            }
-        }
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _: &RuntimeComponents,
-        bag: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        if bag.load::<FaultPending>().is_none() {
-            return Ok(());
-        }
-        bag.interceptor_state().unset::<FaultPending>();
-        if self.fault != InjectedFault::RetryAfter {
-            return self.inject();
-        }
-        let unavailable = StatusCode::try_from(503_u16)?;
-        *context.response_mut() = HttpResponse::new(unavailable, SdkBody::from("{}"));
-        Ok(())
-    }
+/// The error of a call without a response, which the SDK does not repeat.
+pub(crate) fn no_response() -> ConnectorError {
+    ConnectorError::other("injected fault: no response".into(), None)
 }

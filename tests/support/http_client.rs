@@ -7,11 +7,9 @@ use aws_config::SdkConfig;
 use aws_smithy_runtime_api::{
     client::{
         http::{
-            HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings,
-            SharedHttpClient, SharedHttpConnector,
+            HttpClient, HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
         },
         orchestrator::{HttpRequest, HttpResponse},
-        runtime_components::RuntimeComponents,
     },
     http::StatusCode,
 };
@@ -26,7 +24,11 @@ pub(crate) fn with_request_handler(
     sdk: &SdkConfig,
     handler: impl Fn(HttpRequest, &SharedHttpConnector) -> HttpConnectorFuture + Send + Sync + 'static,
 ) -> SdkConfig {
-    let client = HandlerClient { handler: Arc::new(handler), inner: sdk.http_client().unwrap() };
+    let (handler, inner): (Arc<Handler>, _) = (Arc::new(handler), sdk.http_client().unwrap());
+    let client = http_client_fn(move |settings, components| {
+        let inner = inner.http_connector(settings, components);
+        SharedHttpConnector::new(HandlerConnector { handler: handler.clone(), inner })
+    });
     sdk.clone().into_builder().http_client(client).build()
 }
 
@@ -68,29 +70,6 @@ pub(crate) fn set_json_body(request: &mut HttpRequest, body: &Value) {
 /// A response with this status and JSON body.
 pub(crate) fn json_response(status: u16, body: &Value) -> HttpResponse {
     HttpResponse::new(StatusCode::try_from(status).unwrap(), SdkBody::from(body.to_string()))
-}
-
-#[derive(Clone)]
-struct HandlerClient {
-    handler: Arc<Handler>,
-    inner: SharedHttpClient,
-}
-
-impl fmt::Debug for HandlerClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HandlerClient")
-    }
-}
-
-impl HttpClient for HandlerClient {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        let inner = self.inner.http_connector(settings, components);
-        SharedHttpConnector::new(HandlerConnector { handler: self.handler.clone(), inner })
-    }
 }
 
 struct HandlerConnector {

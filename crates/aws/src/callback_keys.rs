@@ -6,36 +6,11 @@ use aws_config::SdkConfig;
 use jiff::Timestamp;
 use steward_core::callback_url::{CallbackUrls, InvalidCallbackKeys};
 
-use crate::{
-    ports::SharedCallbackUrls,
-    secret::{SecretNotRead, StoredSecret},
-};
+use crate::secret::{RefreshedSecret, SecretError};
 
-/// The current keys of a deployment.
-#[derive(Debug)]
-pub struct CallbackKeyring {
-    /// The address of the callback endpoint. Empty in the function that only verifies.
-    base: String,
-    urls: SharedCallbackUrls,
-    secret: StoredSecret,
-}
-
-/// Why there are no keys. The error contains no part of the secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallbackKeysError {
-    /// The secret cannot be read.
-    #[error(transparent)]
-    NotRead(#[from] SecretNotRead),
-    /// The secret contains no keys.
-    #[error("secret `{arn}`")]
-    Invalid {
-        /// The ARN of the secret.
-        arn: String,
-        /// What is wrong.
-        #[source]
-        source: InvalidCallbackKeys,
-    },
-}
+/// The current keys of a deployment, with the address of the callback endpoint. The address is empty in the function that
+/// only verifies.
+pub type CallbackKeyring = RefreshedSecret<CallbackUrls, InvalidCallbackKeys>;
 
 impl CallbackKeyring {
     /// Reads the keys from the secret `arn`. `None` if `arn` is empty: the deployment has no callback endpoint. `base` is the
@@ -48,52 +23,12 @@ impl CallbackKeyring {
         arn: &str,
         base: &str,
         now: Timestamp,
-    ) -> Result<Option<Self>, CallbackKeysError> {
+    ) -> Result<Option<Self>, SecretError<InvalidCallbackKeys>> {
         if arn.is_empty() {
             return Ok(None);
         }
-        let secret = StoredSecret::new(sdk, arn.to_owned(), now);
-        let urls = SharedCallbackUrls::new(read(&secret, base).await?);
-        Ok(Some(Self { base: base.to_owned(), urls, secret }))
+        let base = base.to_owned();
+        let parse = move |text: &str| Ok(CallbackUrls::new(&base, text.parse()?));
+        Ok(Some(Self::of(sdk, arn, now, parse, Err).await?))
     }
-
-    /// The current keys, with the address of the endpoint.
-    #[must_use]
-    pub fn urls(&self) -> &SharedCallbackUrls {
-        &self.urls
-    }
-
-    /// Reads the secret again if it is due. If the read fails, the keys stay as they are.
-    pub async fn refresh(&self, now: Timestamp) {
-        if self.secret.claim_read(now) {
-            self.replace(now).await;
-        }
-    }
-
-    /// Reads the secret because a URL names an unknown key, at most twice a minute. Returns whether it was read.
-    pub async fn refresh_for_unknown_key(&self, now: Timestamp) -> bool {
-        self.secret.claim_extra_read(now) && self.replace(now).await
-    }
-
-    async fn replace(&self, now: Timestamp) -> bool {
-        match read(&self.secret, &self.base).await {
-            Ok(urls) => {
-                self.secret.was_read(now);
-                self.urls.replace(urls);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "keys for callbacks not refreshed; the keys that were read before stay in use");
-                false
-            }
-        }
-    }
-}
-
-async fn read(secret: &StoredSecret, base: &str) -> Result<CallbackUrls, CallbackKeysError> {
-    let text = secret.read().await?;
-    let keys = text
-        .parse()
-        .map_err(|source| CallbackKeysError::Invalid { arn: secret.arn().to_owned(), source })?;
-    Ok(CallbackUrls::new(base, keys))
 }

@@ -32,9 +32,8 @@ pub async fn receive(sqs: &Client, queue_url: &str) -> Result<Vec<SqsMessage>, P
     let no_limits = Config::builder().timeout_config(TimeoutConfig::disabled());
     let response = request.customize().config_override(no_limits).send().await;
     let response = response.map_err(failed(format!("receive from {queue_url}")))?;
-    let arn = queue_arn(queue_url);
     let messages = response.messages.unwrap_or_default().into_iter();
-    Ok(messages.map(|message| record(message, &arn)).collect())
+    Ok(messages.map(|message| record(message, queue_url)).collect())
 }
 
 /// Deletes received messages, at most ten, by their receipt handles.
@@ -69,10 +68,11 @@ fn queue_arn(queue_url: &str) -> String {
     format!("arn:aws:sqs:us-east-1:{}:{}", account.unwrap_or_default(), name.unwrap_or_default())
 }
 
-/// Converts a message to the form in Lambda's event.
-fn record(message: Message, queue_arn: &str) -> SqsMessage {
+/// Converts a message of a queue to the form in Lambda's event.
+#[must_use]
+pub fn record(message: Message, queue_url: &str) -> SqsMessage {
     let mut record = SqsMessage::default();
-    record.event_source_arn = Some(queue_arn.to_owned());
+    record.event_source_arn = Some(queue_arn(queue_url));
     record.message_id = message.message_id;
     record.receipt_handle = message.receipt_handle;
     record.body = message.body;

@@ -45,25 +45,28 @@ pub struct AwsPorts {
 }
 
 /// The current keys of callback URLs, shared by those who use and replace them.
-#[derive(Debug, Clone)]
-pub struct SharedCallbackUrls(Arc<RwLock<Arc<CallbackUrls>>>);
+pub type SharedCallbackUrls = Shared<CallbackUrls>;
 
-impl SharedCallbackUrls {
-    /// Shares these keys.
+/// A value that is replaced while others use it.
+#[derive(Debug, Clone)]
+pub struct Shared<T>(Arc<RwLock<Arc<T>>>);
+
+impl<T> Shared<T> {
+    /// Shares this value.
     #[must_use]
-    pub fn new(urls: CallbackUrls) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(urls))))
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(value))))
     }
 
-    /// The current keys.
+    /// The current value.
     #[must_use]
-    pub fn current(&self) -> Arc<CallbackUrls> {
+    pub fn current(&self) -> Arc<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the keys.
-    pub fn replace(&self, urls: CallbackUrls) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(urls);
+    /// Replaces the value.
+    pub fn replace(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }
 }
 

@@ -16,6 +16,8 @@ use jiff::Timestamp;
 use steward_core::model::time::later;
 use steward_runtime::ports::error_chain;
 
+use crate::ports::Shared;
+
 /// The age at which a secret is read again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -24,6 +26,79 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time limit of a read, including retries. Lambda limits the start of a function to ten seconds.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Parser<T, E> = dyn Fn(&str) -> Result<T, E> + Send + Sync;
+
+/// The value in a secret. Each read of the secret replaces it.
+pub struct RefreshedSecret<T, E> {
+    secret: StoredSecret,
+    parse: Box<Parser<T, E>>,
+    current: Shared<T>,
+}
+
+/// Why a secret has no value. The error contains no part of the secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError<E: std::error::Error + 'static> {
+    /// The secret cannot be read.
+    #[error(transparent)]
+    NotRead(#[from] SecretNotRead),
+    /// The secret does not contain such a value.
+    #[error("secret `{arn}`")]
+    Invalid {
+        /// The ARN of the secret.
+        arn: String,
+        /// What is wrong.
+        #[source]
+        source: E,
+    },
+}
+
+impl<T, E: std::error::Error + 'static> RefreshedSecret<T, E> {
+    /// Reads the value from the secret `arn`. If that fails, `otherwise` returns the value, or an error.
+    pub(crate) async fn of<F>(
+        sdk: &SdkConfig,
+        arn: &str,
+        now: Timestamp,
+        parse: impl Fn(&str) -> Result<T, E> + Send + Sync + 'static,
+        otherwise: impl FnOnce(SecretError<E>) -> Result<T, F>,
+    ) -> Result<Self, F> {
+        let secret = StoredSecret::new(sdk, arn.to_owned(), now);
+        let value = secret.read_value(&parse).await.or_else(otherwise)?;
+        Ok(Self { secret, parse: Box::new(parse), current: Shared::new(value) })
+    }
+
+    /// The value, shared with those who use it.
+    #[must_use]
+    pub fn shared(&self) -> &Shared<T> {
+        &self.current
+    }
+
+    /// Reads the secret again if it is due. If the read fails, the value stays as it is.
+    pub async fn refresh(&self, now: Timestamp) {
+        if self.secret.claim_read(now) {
+            self.replace(now).await;
+        }
+    }
+
+    /// Reads the secret because its value does not suffice, at most twice a minute. Returns whether it was read.
+    pub async fn refresh_early(&self, now: Timestamp) -> bool {
+        self.secret.claim_extra_read(now) && self.replace(now).await
+    }
+
+    async fn replace(&self, now: Timestamp) -> bool {
+        match self.secret.read_value(&self.parse).await {
+            Ok(value) => {
+                self.secret.was_read(now);
+                self.current.replace(value);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "secret not refreshed; what was read before stays in use");
+                false
+            }
+        }
+    }
+}
 
 /// A secret, and when to read it next.
 #[derive(Debug)]
@@ -76,6 +151,14 @@ impl StoredSecret {
         let response = self.client.get_secret_value().secret_id(&self.arn).send().await;
         let secret = response.map_err(|error| self.not_read(&error))?;
         Ok(secret.secret_string.unwrap_or_default())
+    }
+
+    async fn read_value<T, E: std::error::Error + 'static>(
+        &self,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<T, SecretError<E>> {
+        let invalid = |source| SecretError::Invalid { arn: self.arn.clone(), source };
+        parse(&self.read().await?).map_err(invalid)
     }
 
     /// Whether the secret is due. If it is, this moves the next read to the time after a failure, so that concurrent

@@ -1,9 +1,6 @@
 //! Commands for authors that need no deployment: `steward workflow import` and `test`, with their files and exit codes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     fs,

@@ -1,11 +1,7 @@
 //! `steward bench`: each kind of case runs to its end and prints its measurements. The tests do not check how fast it
 //! was.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path, process::Command};
 

@@ -1,10 +1,6 @@
 //! `steward cost` with an example workflow.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::process::Command;
 

@@ -1,10 +1,6 @@
 //! `steward demo --json`: the audit passes, and standard output is one JSON object with the expected fields.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::process::Command;
 

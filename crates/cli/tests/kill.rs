@@ -1,13 +1,7 @@
 //! `steward local --data DIR` is killed while it runs hundreds of orders, and started again: every accepted order ends,
 //! and none is charged twice. The tests kill the real binary with SIGKILL.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     io::{BufRead, BufReader},

@@ -1,13 +1,7 @@
 //! What `steward local` writes about itself: a log without colours, warnings of missing agents, and, as the functions on AWS, a
 //! log in JSON with metrics, and traces. The tests run the real binary.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -162,15 +162,8 @@ impl Recorder {
 /// How often SQS delivered a request.
 #[must_use]
 pub fn delivery_count(observations: &[Observation], request: &SentRequest) -> usize {
-    let delivered = observations.iter().filter(|observation| match &observation.event {
-        ObservedEvent::Delivered { body } => is_message(body, request),
-        ObservedEvent::Requested(_)
-        | ObservedEvent::Polled
-        | ObservedEvent::Replied(_)
-        | ObservedEvent::Called(_)
-        | ObservedEvent::CallEnded { .. }
-        | ObservedEvent::Sent { .. }
-        | ObservedEvent::Deleted { .. } => false,
+    let delivered = observations.iter().filter(|observation| {
+        matches!(&observation.event, ObservedEvent::Delivered { body } if is_message(body, request))
     });
     delivered.count()
 }

@@ -278,15 +278,9 @@ impl Check<'_> {
             return;
         }
         let are_redelivered = |observations: &[Observation]| {
-            let requests = observations.iter().filter_map(|observation| match &observation.event {
-                ObservedEvent::Requested(request) => Some(request),
-                ObservedEvent::Polled
-                | ObservedEvent::Delivered { .. }
-                | ObservedEvent::Replied(_)
-                | ObservedEvent::Called(_)
-                | ObservedEvent::CallEnded { .. }
-                | ObservedEvent::Sent { .. }
-                | ObservedEvent::Deleted { .. } => None,
+            let requests = observations.iter().filter_map(|observation| {
+                let ObservedEvent::Requested(request) = &observation.event else { return None };
+                Some(request)
             });
             let mut losing = requests.filter(|request| request.case.loses_reply());
             losing.all(|request| delivery_count(observations, request) > 1)

@@ -1,11 +1,6 @@
 //! The whole kit against a tiny agent: all rules hold, and each planted fault breaks exactly the rules that it concerns.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::time::Duration;
 

@@ -1,10 +1,6 @@
 //! Steward's own agent for HTTP services obeys the contract.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 #![recursion_limit = "256"]
 
 use std::sync::Arc;

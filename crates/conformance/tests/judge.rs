@@ -1,10 +1,6 @@
 //! The verdicts on evidence that is written by hand: that of a faultless agent, and changes of it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::time::Duration;
 

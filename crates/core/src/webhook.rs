@@ -57,13 +57,10 @@ pub struct Webhook {
     /// The source of the event.
     source: String,
     /// The detail-type of the event. Either this or `detail_type_from`.
-    #[serde(default)]
     detail_type: Option<String>,
     /// Where the body has the detail-type of the event: a JSON pointer, such as `/type`.
-    #[serde(default)]
     detail_type_from: Option<String>,
     /// Where the body has the id of the webhook: a JSON pointer. Without it, equal bodies are the same webhook.
-    #[serde(default)]
     id_from: Option<String>,
 }
 

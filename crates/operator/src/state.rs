@@ -102,19 +102,7 @@ impl PartState {
     /// Whether the step or item needs no more work, and was not undone.
     #[must_use]
     pub fn is_done(self) -> bool {
-        match self {
-            Self::Completed | Self::Skipped => true,
-            Self::NotStarted
-            | Self::Running
-            | Self::AwaitingCallback
-            | Self::Waiting
-            | Self::Failed
-            | Self::Undoing
-            | Self::UndoWaiting
-            | Self::Undone
-            | Self::UndoFailed
-            | Self::UndoSkipped => false,
-        }
+        matches!(self, Self::Completed | Self::Skipped)
     }
 
     /// The rank of the state among those of many items. If there are too many to show, items with a lower rank come first.

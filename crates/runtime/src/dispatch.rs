@@ -47,18 +47,8 @@ pub struct OutgoingEffect {
 impl OutgoingEffect {
     /// The end time of the task, if this effect is the alert that a task in Error stays due for.
     fn alerted_end(&self) -> Option<Timestamp> {
-        match &self.effect {
-            Effect::Publish(event) => event.alerted_end(),
-            Effect::Request(_)
-            | Effect::Submit(_)
-            | Effect::AwaitEvent(_)
-            | Effect::ParentRequest(_)
-            | Effect::ChildEnded(_)
-            | Effect::Reply(_)
-            | Effect::Wake { .. }
-            | Effect::Notification { .. }
-            | Effect::Reject { .. } => None,
-        }
+        let Effect::Publish(event) = &self.effect else { return None };
+        event.alerted_end()
     }
 }
 

@@ -1,11 +1,7 @@
 //! The analysis of failures of the most expensive workflow: a hundred steps, each after all before it. What it plans by default ends
 //! within half a minute, which is what the budget of work stands for.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "clippy.toml allows these in test functions, but not in their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

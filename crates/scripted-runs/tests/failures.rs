@@ -1,11 +1,6 @@
 //! The analysis of failures: what it runs, and what it finds in definitions with a planted mistake.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{collections::BTreeSet, path::Path, sync::Mutex, time::Duration};
 

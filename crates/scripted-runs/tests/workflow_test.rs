@@ -1,5 +1,7 @@
 //! Tests of a workflow: what is read, what runs, what is compared, what is written.
 
+#![cfg(test)]
+
 mod common;
 
 use std::time::Instant;

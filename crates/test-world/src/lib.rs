@@ -23,6 +23,8 @@ pub mod ledger;
 mod payloads;
 mod ports;
 pub mod service;
+mod sqs;
+mod step_request;
 mod storage;
 mod store;
 #[cfg(test)]
@@ -34,4 +36,6 @@ pub use definitions::MemoryDefinitions;
 pub use interceptor::{Intercepted, Interceptor, PortCall, PortReply};
 pub use payloads::MemoryPayloads;
 pub use ports::{InterceptedPorts, MemoryPorts, PortsOf, WorldPorts};
+pub use sqs::{event_of, sent_record, sqs_event};
+pub use step_request::step_request;
 pub use store::{ExpiredItem, MemoryStore};

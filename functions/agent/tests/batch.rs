@@ -1,11 +1,6 @@
 //! Batches through the handler: which messages are acknowledged, and which replies the scheduler gets.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     collections::HashMap,
@@ -29,23 +24,21 @@ use steward_runtime::ports::{Ports, Queue};
 use steward_test_world::{
     MemoryPorts,
     service::{CallPlan, FakeService, Reply},
+    sqs_event,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn event(messages: u32) -> SqsEvent {
-    let record = |n: u32| {
+    let request = |n: u32| {
         let body = json!({
             "task_id": format!("t-{n}"), "step": "s", "attempt": 1,
             "complete_by": Timestamp::UNIX_EPOCH + 60 * SECOND, "idempotency_key": "k",
             "incarnation": 7, "call_within_ms": 100_000, "agent": "a", "method": "POST", "path": "/",
         });
-        let (attributes, none) = (json!({ "ApproximateReceiveCount": "1" }), json!({}));
-        json!({ "messageId": format!("m-{n}"), "body": body.to_string(),
-                "attributes": attributes, "messageAttributes": none })
+        body.to_string()
     };
-    let records: Vec<_> = (0..messages).map(record).collect();
-    serde_json::from_value(json!({ "Records": records })).unwrap()
+    sqs_event((0..messages).map(request), 1)
 }
 
 fn outcomes(ports: &MemoryPorts) -> Vec<ReplyOutcome> {

@@ -1,11 +1,6 @@
 //! The agent's secret, read with the SDK's client from a server that implements the Secrets Manager protocol.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     sync::{Arc, Mutex},
@@ -26,7 +21,7 @@ use steward_agent::{
     http::{HttpService, HttpSettings},
     secret::{Secret, SecretError},
 };
-use steward_core::model::messages::StepRequest;
+use steward_test_world::step_request;
 use tempfile::NamedTempFile;
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -99,11 +94,7 @@ impl SecretsServer {
 
     /// The values of a header in one call.
     async fn sent(&self, service: &HttpService, name: &str) -> Vec<String> {
-        let request: StepRequest = serde_json::from_value(json!({
-            "task_id": "t", "step": "s", "attempt": 1, "complete_by": START,
-            "idempotency_key": "k", "incarnation": 7, "call_within_ms": 100_000, "agent": "a", "method": "POST", "path": "/",
-        }))
-        .unwrap();
+        let request = step_request(&json!({})).unwrap();
         service.call(&request, None).await.unwrap();
         let called = self.called.lock().unwrap();
         called.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()

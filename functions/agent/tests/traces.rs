@@ -1,12 +1,7 @@
 //! The spans of a task, from its submission to the remote service, as an OpenTelemetry collector receives them. The tests
 //! call the handlers of all functions, on embedded AWS.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +28,7 @@ use steward_agent::{
     http::{HttpService, HttpSettings},
 };
 use steward_aws::{
-    AwsPorts, Config,
+    AwsPorts, Config, polling,
     telemetry::{flush_after, traces},
 };
 use steward_core::{breaker::BreakerSettings, submission::ReplyQueues};
@@ -227,11 +222,10 @@ impl TracedDeployment {
         let sqs = aws_sdk_sqs::Client::new(&self.aws.sdk_config());
         let request = sqs.receive_message().queue_url(queue).message_attribute_names("All");
         let messages = request.send().await.unwrap().messages.unwrap();
-        event(messages.into_iter().map(|message| {
-            let attributes = message.message_attributes.unwrap_or_default();
-            let traceparent = attributes.get("traceparent").and_then(|t| t.string_value.clone());
-            (message.body.unwrap(), traceparent)
-        }))
+        let mut event = SqsEvent::default();
+        event.records =
+            messages.into_iter().map(|message| polling::record(message, queue)).collect();
+        event
     }
 
     async fn traceparent(&self, task: &str) -> Option<String> {

@@ -94,11 +94,11 @@ impl CallbackKeySource for SharedCallbackUrls {
 #[cfg(feature = "secrets")]
 impl CallbackKeySource for steward_aws::callback_keys::CallbackKeyring {
     fn urls(&self) -> &SharedCallbackUrls {
-        self.urls()
+        self.shared()
     }
 
     async fn refresh_for_unknown_key(&self, now: Timestamp) -> KeyRefresh {
-        match self.refresh_for_unknown_key(now).await {
+        match self.refresh_early(now).await {
             true => KeyRefresh::Done,
             false => KeyRefresh::NotNow,
         }
@@ -109,12 +109,6 @@ impl CallbackKeySource for steward_aws::callback_keys::CallbackKeyring {
 struct ApiState<P, K> {
     ports: Arc<P>,
     keys: Arc<K>,
-}
-
-impl<P, K> Clone for ApiState<P, K> {
-    fn clone(&self) -> Self {
-        Self { ports: self.ports.clone(), keys: self.keys.clone() }
-    }
 }
 
 type PathToken = Result<Path<String>, PathRejection>;
@@ -135,37 +129,20 @@ pub fn routes<P: Ports + 'static, K: CallbackKeySource + 'static>(
     ports: Arc<P>,
     keys: Arc<K>,
 ) -> Router {
+    let answer = |read: Answer| {
+        post(
+            move |State(api): State<Arc<ApiState<P, K>>>, token: PathToken, body: Body| async move {
+                api.answer(token, body, read).await
+            },
+        )
+    };
     Router::new()
-        .route("/callbacks/{token}", post(complete::<P, K>))
-        .route("/callbacks/{token}/fail", post(fail::<P, K>))
-        .route("/callbacks/{token}/heartbeat", post(heartbeat::<P, K>))
+        .route("/callbacks/{token}", answer(read_output))
+        .route("/callbacks/{token}/fail", answer(read_failure))
+        .route("/callbacks/{token}/heartbeat", answer(|_| Ok(CallbackOutcome::Heartbeat)))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::DOCUMENT_BYTES_MAX))
-        .with_state(ApiState { ports, keys })
-}
-
-async fn complete<P: Ports, K: CallbackKeySource>(
-    State(api): State<ApiState<P, K>>,
-    token: PathToken,
-    body: Body,
-) -> Response {
-    api.answer(token, body, read_output).await
-}
-
-async fn fail<P: Ports, K: CallbackKeySource>(
-    State(api): State<ApiState<P, K>>,
-    token: PathToken,
-    body: Body,
-) -> Response {
-    api.answer(token, body, read_failure).await
-}
-
-async fn heartbeat<P: Ports, K: CallbackKeySource>(
-    State(api): State<ApiState<P, K>>,
-    token: PathToken,
-    body: Body,
-) -> Response {
-    api.answer(token, body, |_| Ok(CallbackOutcome::Heartbeat)).await
+        .with_state(Arc::new(ApiState { ports, keys }))
 }
 
 /// Why a URL is not accepted.

@@ -25,7 +25,7 @@ async fn main() -> Result<(), Error> {
         None
     } else {
         let secrets = StoredWebhookSecrets::open(&sdk, &config.webhook_secret, now).await;
-        for webhook in config.webhooks.without_secret(&secrets.current()) {
+        for webhook in config.webhooks.without_secret(&secrets.shared().current()) {
             tracing::warn!(webhook, "the webhook has no secret: all its requests are refused");
         }
         Some(Arc::new(secrets))

@@ -72,11 +72,11 @@ impl WebhookSecretSource for Arc<WebhookSecrets> {
 #[cfg(feature = "secrets")]
 impl WebhookSecretSource for steward_aws::webhook_secrets::StoredWebhookSecrets {
     fn current(&self) -> Arc<WebhookSecrets> {
-        self.current()
+        self.shared().current()
     }
 
     async fn refresh_after_wrong_signature(&self, now: Timestamp) -> bool {
-        self.refresh_after_wrong_signature(now).await
+        self.refresh_early(now).await
     }
 }
 
@@ -103,15 +103,8 @@ pub(crate) struct AcceptedWebhook {
 
 struct ApiState<P, S> {
     ports: Arc<P>,
-    webhooks: Arc<Webhooks>,
+    webhooks: Webhooks,
     secrets: Arc<S>,
-}
-
-impl<P, S> Clone for ApiState<P, S> {
-    fn clone(&self) -> Self {
-        let (ports, webhooks) = (self.ports.clone(), self.webhooks.clone());
-        Self { ports, webhooks, secrets: self.secrets.clone() }
-    }
 }
 
 /// The route of webhooks.
@@ -125,11 +118,11 @@ where
         .route("/webhooks/{name}", post(receive::<P, S>))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::DOCUMENT_BYTES_MAX))
-        .with_state(ApiState { ports, webhooks: Arc::new(webhooks), secrets })
+        .with_state(Arc::new(ApiState { ports, webhooks, secrets }))
 }
 
 async fn receive<P, S>(
-    State(api): State<ApiState<P, S>>,
+    State(api): State<Arc<ApiState<P, S>>>,
     name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,

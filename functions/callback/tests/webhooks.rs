@@ -1,10 +1,6 @@
 //! Signed webhooks, over HTTP and on embedded AWS: what is refused, and that one event reaches the event bus.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     sync::Arc,

@@ -15,7 +15,7 @@ use steward_core::{
         awaited_callback::callback_from,
         documents::{LoadedDocuments, NeededDocuments},
     },
-    model::{names::Part, step::StepState, task::Task},
+    model::{names::Part, task::Task},
 };
 use steward_operator::masked_documents::{HiddenValues, masked_document};
 use steward_runtime::ports::{Definitions, Ports, StateStore};
@@ -107,14 +107,9 @@ async fn rows_of(console: &Console, task: Task) -> Result<Vec<AwaitedCallback>, 
 
 /// The parts that await a callback, with their deadlines.
 fn awaited(task: &Task) -> impl Iterator<Item = (Part, Timestamp)> {
-    task.started_parts().filter_map(|(part, record)| match record.forward.state {
-        StepState::AwaitingCallback { complete_by, .. } => Some((part, complete_by)),
-        StepState::Running { .. }
-        | StepState::RunningItems
-        | StepState::Waiting { .. }
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
+    task.started_parts().filter_map(|(part, record)| {
+        let state = &record.forward.state;
+        state.awaiting_callback().and(state.reply_due_by()).map(|complete_by| (part, complete_by))
     })
 }
 

@@ -25,7 +25,6 @@ pub(crate) struct CustomResourceEvent {
     #[serde(default)]
     pub(crate) logical_resource_id: String,
     /// The id that the answer to the creation gave to the resource. Absent in a creation.
-    #[serde(default)]
     pub(crate) physical_resource_id: Option<String>,
     /// The properties of the resource.
     #[serde(default)]

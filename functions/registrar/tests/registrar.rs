@@ -1,11 +1,6 @@
 //! The registrar on the embedded AWS: each event of CloudFormation is answered, and changes the registry or does not.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     collections::HashMap,

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Error> {
     let keys = CallbackKeyring::from_secret(&sdk, callback_secret, callback_url, now).await;
     let keys =
         &keys.inspect_err(|error| tracing::error!(%error, "the scheduler does not start"))?;
-    let ports = &ports.with_callback_urls(keys.as_ref().map(|keys| keys.urls().clone()));
+    let ports = &ports.with_callback_urls(keys.as_ref().map(|keys| keys.shared().clone()));
     let (sightings, commands) = (AgentSightings::default(), CommandAuthority::of(&config));
     let instance = &SchedulerInstance { sightings, commands };
     run(service_fn(|invocation: LambdaEvent<SqsEvent>| async move {

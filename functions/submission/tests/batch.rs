@@ -1,9 +1,6 @@
 //! A batch of submissions on embedded AWS: one submission does not hold up the others.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "clippy.toml allows these in test functions, but not in their helpers"
-)]
+#![cfg(test)]
 
 use std::{sync::mpsc, thread, time::Duration};
 

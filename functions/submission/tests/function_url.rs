@@ -1,11 +1,6 @@
 //! The HTTP API with events of a function URL (payload format 2.0), through the same adapter as in Lambda, on embedded AWS.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::{
     sync::Arc,

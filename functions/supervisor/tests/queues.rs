@@ -1,10 +1,6 @@
 //! The supervisor's checks of the queues: what it counts, and when a run is not complete.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use jiff::Timestamp;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};

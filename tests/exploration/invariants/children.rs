@@ -140,17 +140,9 @@ impl CheckedTransition<'_> {
 
     /// A child reports its end again if its parent requests it, with its output.
     pub(super) fn check_reports_to_parent(&self, after: &Task, violated: &mut Vec<String>) {
-        let reports = self.effects.iter().filter_map(|effect| match effect {
-            Effect::ChildEnded(ended) => Some(ended),
-            Effect::Request(_)
-            | Effect::Submit(_)
-            | Effect::AwaitEvent(_)
-            | Effect::ParentRequest(_)
-            | Effect::Reply(_)
-            | Effect::Wake { .. }
-            | Effect::Notification { .. }
-            | Effect::Reject { .. }
-            | Effect::Publish(_) => None,
+        let reports = self.effects.iter().filter_map(|effect| {
+            let Effect::ChildEnded(ended) = effect else { return None };
+            Some(ended)
         });
         let mut check = |text: &str, holds: bool| {
             if !holds {

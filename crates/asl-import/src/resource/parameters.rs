@@ -6,15 +6,8 @@ use crate::symbol::Symbol;
 
 /// The parameter with this key, if the parameters are an object that has it.
 pub(super) fn field(input: &Symbol, key: &str) -> Option<Symbol> {
-    match input {
-        Symbol::Object { fields, .. } => fields.get(key).cloned(),
-        Symbol::Scalar(_)
-        | Symbol::Cel(_)
-        | Symbol::List(_)
-        | Symbol::Merged { .. }
-        | Symbol::Either { .. }
-        | Symbol::Unknown(_) => None,
-    }
+    let Symbol::Object { fields, .. } = input else { return None };
+    fields.get(key).cloned()
 }
 
 /// A text that is known at the import; of a substitution of the deployment, the text with it.

@@ -20,12 +20,7 @@
 //! program again. The blocks that need a server are marked `served`. Servers get free ports in place of those of the page. A page in a folder
 //! with a README begins with the blocks of that README: the pages of `docs/operations` share a deployment.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 mod blocks;
 mod output;

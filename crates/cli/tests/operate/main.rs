@@ -1,12 +1,6 @@
 //! Operator commands: the real binary, over HTTP, against a host with the real handlers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 mod agents;
 mod callback;

@@ -112,65 +112,24 @@ pub fn check_callback(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        definition::plan::Plan,
-        engine::{
-            decision::{DecisionContext, Transition},
-            documents::LoadedDocuments,
-            event::Event,
-            transition::transition,
-        },
-        model::{
-            attempt::AttemptTimes,
-            messages::{ReplyOutcome, StepReply},
-            names::Incarnation,
-            time::Timing,
-        },
-        submission::{accept, parse},
+    use crate::engine::{
+        event::Event,
+        tests::{TaskDriver, at, completed, reply},
     };
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    /// A task after these events, each at a time in seconds. Its step has 30 seconds for a call, and an hour for the answer.
-    fn task_after(events: &[(i64, Event)]) -> Task {
-        let plan: Plan = serde_json::from_value(json!({
-            "name": "w", "version": 1, "complete_within": "2h",
-            "steps": { "a": {
-                "agent": "a", "complete_within": "30s", "callback": { "within": "1h" },
-                "request": { "path": "/a", "body": "${ callback.token }" },
-            } },
-        }))
-        .unwrap();
-        let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
-        let timing = Timing {
-            pickup_within: Duration::ZERO,
-            clock_skew: Duration::ZERO,
-            retention: Timing::RETENTION,
-        };
-        let (mut task, submitted) = accept(&submission, &plan, None, at(0), timing);
-        let loaded = LoadedDocuments::from_iter(submitted);
-        for (seconds, event) in events {
-            let context = DecisionContext {
-                now: at(*seconds),
-                actor: "test",
-                redelivered: false,
-                lost_starts: None,
-                timing,
-                callback_urls: None,
-            };
-            match transition(&plan, &task, &loaded, event, context).unwrap() {
-                Transition::Apply { task: next, .. } => task = *next,
-                other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
-            }
-        }
-        task
+    /// A task whose step has 30 seconds for a call, and an hour for the answer. It started at second 5.
+    fn started() -> TaskDriver {
+        let steps = json!({ "a": {
+            "agent": "a", "complete_within": "30s", "callback": { "within": "1h" },
+            "request": { "path": "/a", "body": "${ callback.token }" },
+        } });
+        let definition = json!({ "complete_within": "2h", "steps": steps });
+        let mut driver = TaskDriver::new(definition, &Value::Null);
+        driver.apply_at(5, &Event::Wake);
+        driver
     }
 
     /// The refusal of an answer at a time in seconds, as text.
@@ -181,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_not_refused_for_good_while_the_step_may_be_attempted_again() {
-        let started = task_after(&[(5, Event::Wake)]);
+        let TaskDriver { task: started, .. } = started();
         assert_eq!(refusal(&started, 34), None);
         let overdue = refusal(&started, 36).unwrap();
         assert!(overdue.starts_with("the call of attempt 1 of step a is overdue."), "{overdue}");
@@ -189,17 +148,10 @@ mod tests {
 
     #[test]
     fn an_answer_after_the_deadline_of_a_recorded_call_is_too_late() {
-        let reply = StepReply {
-            task_id: "t".parse().unwrap(),
-            step: "a".parse().unwrap(),
-            action: Action::Do,
-            attempt: 1,
-            outcome: ReplyOutcome::Completed { output: json!(null), may_continue: false },
-            incarnation: Incarnation::recorded_at(at(0)),
-            times: AttemptTimes::default(),
-            agent: None,
-        };
-        let awaiting = task_after(&[(5, Event::Wake), (6, Event::ReplyReceived(reply))]);
+        let mut driver = started();
+        let called = reply("a", Action::Do, 1, completed(Value::Null));
+        driver.apply_at(6, &Event::ReplyReceived(called));
+        let awaiting = driver.task;
         assert_eq!(refusal(&awaiting, 3_000), None);
         assert!(refusal(&awaiting, 4_000).unwrap().starts_with("too late, step a awaited"));
     }

@@ -58,3 +58,6 @@ mod task_change;
 pub mod transition;
 mod undo;
 mod values;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -302,7 +302,7 @@ fn over_limit(what: fmt::Arguments<'_>, bytes: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, time::Duration};
+    use std::collections::BTreeSet;
 
     use jiff::Timestamp;
     use serde_json::json;
@@ -311,19 +311,14 @@ mod tests {
     use crate::{
         definition::plan::Plan,
         engine::{
-            decision::{DecisionContext, Transition},
-            documents::LoadedDocuments,
-            event::Event,
-            transition::transition,
-            values::DocumentCache,
+            documents::LoadedDocuments, event::Event, tests::TaskDriver, values::DocumentCache,
         },
         model::{
             document::DocumentKey,
             json_text::escape_for_sqs,
             step::{Progress, StepRecord},
-            time::Timing,
         },
-        submission::{accept, parse},
+        submission::parse,
     };
 
     fn task_with_id(id: &str, part: &Part, edit: Option<&str>) -> Task {
@@ -375,55 +370,38 @@ mod tests {
         assert_ne!(id(&all[0], &step, None), all[0]);
     }
 
-    const TIMING: Timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-
-    fn submitted_task(plan: &Plan, input: &Value) -> (Task, LoadedDocuments) {
-        let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
-        let submission = parse(&submission).unwrap();
-        let (task, submitted) = accept(&submission, plan, None, Timestamp::UNIX_EPOCH, TIMING);
-        (task, LoadedDocuments::from_iter(submitted))
+    /// A task of a workflow with this step, before and after its first wake.
+    struct Woken {
+        plan: Plan,
+        /// The documents that are stored with the submission.
+        submitted: LoadedDocuments,
+        after: Task,
+        /// The documents that the wake stores.
+        stored: LoadedDocuments,
+        effects: Vec<Effect>,
     }
 
-    fn wake(
-        plan: &Plan,
-        task: &Task,
-        loaded: &LoadedDocuments,
-    ) -> (Task, LoadedDocuments, Vec<Effect>) {
-        let now = Timestamp::from_second(1).unwrap();
-        let context = DecisionContext {
-            now,
-            actor: "test",
-            redelivered: false,
-            lost_starts: None,
-            timing: TIMING,
-            callback_urls: None,
-        };
-        match transition(plan, task, loaded, &Event::Wake, context).unwrap() {
-            Transition::Apply { task, documents, effects } => {
-                let stored = task.documents.iter().chain(documents).collect();
-                (*task, stored, effects)
-            }
-            other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
-        }
+    fn wake(step: &Value, input: &Value) -> Woken {
+        let mut driver = TaskDriver::new(json!({ "steps": { "a": step } }), input);
+        let submitted = driver.stored.clone();
+        let (documents, effects) = driver.apply_at(1, &Event::Wake);
+        let stored = driver.task.documents.iter().chain(documents).collect();
+        Woken { plan: driver.plan, submitted, after: driver.task, stored, effects }
     }
 
-    fn plan_of(step: &Value) -> Plan {
-        serde_json::from_value(json!({ "name": "w", "version": 1, "steps": { "a": step } }))
-            .unwrap()
+    fn requests(effects: &[Effect]) -> impl Iterator<Item = &StepRequest> {
+        effects.iter().filter_map(|effect| {
+            let Effect::Request(request) = effect else { return None };
+            Some(request)
+        })
     }
 
     #[test]
     fn a_request_above_the_limit_of_a_document_is_a_permanent_failure_of_its_step() {
-        let plan =
-            plan_of(&json!({ "agent": "a", "request": { "path": "/x", "body": "${ input }" } }));
+        let step = json!({ "agent": "a", "request": { "path": "/x", "body": "${ input }" } });
         // Each of these characters has three bytes, and six in a message.
         let text = "\u{ffff}".repeat(limits::DOCUMENT_BYTES_MAX / 4);
-        let (task, loaded) = submitted_task(&plan, &json!(text));
-        let (after, stored, effects) = wake(&plan, &task, &loaded);
+        let Woken { after, stored, effects, .. } = wake(&step, &json!(text));
         let sent = effects.iter().any(|effect| matches!(effect, Effect::Request(_)));
         assert!(!sent, "a request is sent");
         assert!(after.steps["a"].forward.state.is_failed());
@@ -455,7 +433,7 @@ mod tests {
     #[test]
     fn a_child_task_of_any_size_is_accepted_in_every_submission_or_fails_its_step() {
         let input = json!({ "head": "${ input.head }", "again": "${ input.head }", "tail": "${ input.tail }" });
-        let plan = plan_of(&json!({ "workflow": { "name": "kid", "input": input } }));
+        let step = json!({ "workflow": { "name": "kid", "input": input } });
         let head = "x".repeat(60_000);
         let rendered = |tail: &str| json!({ "head": head, "again": head, "tail": tail });
         let least = bytes_in_message(&rendered("\u{ffff}").to_string());
@@ -463,8 +441,8 @@ mod tests {
         for bytes in limits::DOCUMENT_BYTES_MAX - 400..=limits::DOCUMENT_BYTES_MAX + 1 {
             let tail = format!("\u{ffff}{}", "x".repeat(bytes - least));
             assert_eq!(bytes_in_message(&rendered(&tail).to_string()), bytes);
-            let (task, loaded) = submitted_task(&plan, &json!({ "head": head, "tail": tail }));
-            let (mut after, stored, effects) = wake(&plan, &task, &loaded);
+            let woken = wake(&step, &json!({ "head": head, "tail": tail }));
+            let Woken { plan, submitted, mut after, stored, effects } = woken;
             if after.steps["a"].forward.state.is_failed() {
                 let (_, failure) = stored.first_key_value().unwrap();
                 let reason = failure["reason"].as_str().unwrap();
@@ -473,13 +451,13 @@ mod tests {
                 continue;
             }
             accepted.insert(bytes);
-            parse(&child_submission(&plan, &after, &loaded, Action::Do)).unwrap();
+            parse(&child_submission(&plan, &after, &submitted, Action::Do)).unwrap();
             let complete_by = Timestamp::UNIX_EPOCH;
             let last = StepState::Running { attempt: limits::ATTEMPTS_MAX * 1_001, complete_by };
             let record = after.steps.get_mut("a").unwrap();
             record.forward.state = StepState::Completed { attempt: Some(1) };
             record.undo = Some(Progress::new(last));
-            let undo = child_submission(&plan, &after, &loaded, Action::Undo);
+            let undo = child_submission(&plan, &after, &submitted, Action::Undo);
             assert!(parse(&undo).unwrap().undo, "{bytes}");
         }
         let least = limits::DOCUMENT_BYTES_MAX - 400;
@@ -492,10 +470,9 @@ mod tests {
     #[test]
     fn the_path_of_a_request_is_measured_as_in_its_message() {
         let path = "${ '/x?q=' + input + input }";
-        let plan = plan_of(&json!({ "agent": "a", "request": { "path": path } }));
-        let (task, loaded) =
-            submitted_task(&plan, &json!("\"".repeat(limits::DOCUMENT_BYTES_MAX / 3)));
-        let (_, stored, effects) = wake(&plan, &task, &loaded);
+        let step = json!({ "agent": "a", "request": { "path": path } });
+        let input = json!("\"".repeat(limits::DOCUMENT_BYTES_MAX / 3));
+        let Woken { stored, effects, .. } = wake(&step, &input);
         assert!(!effects.iter().any(|effect| matches!(effect, Effect::Request(_))));
         let (_, failure) = stored.first_key_value().unwrap();
         assert_eq!(failure["reason"], "a request of 174765 bytes; the limit is 131072");
@@ -504,17 +481,12 @@ mod tests {
     #[test]
     fn a_request_can_contain_its_own_key_in_the_form_that_its_service_takes() {
         for (form, expected) in [(json!(null), "t/a/do".len()), (json!("hash36"), 36)] {
-            let plan = plan_of(&json!({ "agent": "a", "request": {
+            let step = json!({ "agent": "a", "request": {
                 "path": "/x/${ request.idempotency_key }", "idempotency_key": { "form": form },
                 "body": { "key": "${ request.idempotency_key }" },
-            } }));
-            let (task, loaded) = submitted_task(&plan, &Value::Null);
-            let (_, _, effects) = wake(&plan, &task, &loaded);
-            let request = effects.iter().find_map(|effect| {
-                let Effect::Request(request) = effect else { return None };
-                Some(request)
-            });
-            let request = request.unwrap();
+            } });
+            let woken = wake(&step, &Value::Null);
+            let request = requests(&woken.effects).next().unwrap();
             let key = request.body.as_ref().unwrap().value()["key"].as_str().unwrap().to_owned();
             assert_eq!((request.idempotency_key.as_str(), key.len()), ("t/a/do", expected));
             assert_eq!(request.path, format!("/x/{}", key.replace('/', "%2F")));
@@ -524,41 +496,33 @@ mod tests {
     #[test]
     fn a_request_has_the_output_template_of_its_step_and_an_undo_has_none() {
         let output = json!({ "id": "${ response.body.id }" });
-        let plan = plan_of(&json!({
+        let step = json!({
             "agent": "a", "request": { "path": "/x" }, "output": output,
             "undo": { "request": { "path": "/y" } },
-        }));
-        let (task, loaded) = submitted_task(&plan, &Value::Null);
-        let (_, _, effects) = wake(&plan, &task, &loaded);
-        let request = effects.iter().find_map(|effect| {
-            let Effect::Request(request) = effect else { return None };
-            Some(request)
         });
-        assert_eq!(request.unwrap().output.as_deref().map(Template::source), Some(&output));
+        let Woken { plan, effects, .. } = wake(&step, &Value::Null);
+        assert_eq!(
+            requests(&effects).next().unwrap().output.as_deref().map(Template::source),
+            Some(&output)
+        );
         let undo = plan.steps["a"].action(Action::Undo).unwrap();
         assert!(matches!(undo.work, StepWork::Call { output: None, .. }));
     }
 
     #[test]
     fn requests_over_the_memory_limit_of_a_decision_start_in_later_decisions() {
-        let plan = plan_of(&json!({
+        let step = json!({
             "agent": "a", "for_each": { "items": "${ input.items }", "at_once": 100 },
             "request": { "path": "/x", "body": "${ input }" },
-        }));
+        });
         let text = "x".repeat(100_000);
         let input = json!({ "items": (0..50).collect::<Vec<_>>(), "text": text });
-        let (mut task, loaded) = submitted_task(&plan, &input);
+        let mut driver = TaskDriver::new(json!({ "steps": { "a": step } }), &input);
         let (mut started, mut decisions) = (BTreeSet::new(), 0);
         loop {
-            let (after, _, effects) = wake(&plan, &task, &loaded);
+            let (_, effects) = driver.apply_at(1, &Event::Wake);
             decisions += 1;
-            let requests: Vec<_> = effects
-                .iter()
-                .filter_map(|effect| {
-                    let Effect::Request(request) = effect else { return None };
-                    Some(request)
-                })
-                .collect();
+            let requests: Vec<_> = requests(&effects).collect();
             let bytes: usize =
                 requests.iter().map(|r| r.body.as_ref().unwrap().as_str().len()).sum();
             assert!(bytes < limits::DECISION_BYTES_MAX + limits::DOCUMENT_BYTES_MAX);
@@ -566,7 +530,6 @@ mod tests {
                 assert_eq!(request.attempt, 1);
                 assert!(started.insert(request.step.clone()), "{} is sent twice", request.step);
             }
-            task = after;
             let woken_again = effects
                 .iter()
                 .any(|effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero()));
@@ -575,7 +538,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!((started.len(), task.running_attempts().count()), (50, 50));
+        assert_eq!((started.len(), driver.task.running_attempts().count()), (50, 50));
         assert_eq!(decisions, 5, "each decision starts as many as fit");
     }
 }

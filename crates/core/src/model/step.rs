@@ -159,58 +159,32 @@ impl StepState {
     /// The attempt whose callback is awaited, if one is.
     #[must_use]
     pub fn awaiting_callback(&self) -> Option<u32> {
-        match self {
-            Self::AwaitingCallback { attempt, .. } => Some(*attempt),
-            Self::Running { .. }
-            | Self::RunningItems
-            | Self::Waiting { .. }
-            | Self::Completed { .. }
-            | Self::Failed { .. }
-            | Self::Skipped { .. } => None,
-        }
+        let Self::AwaitingCallback { attempt, .. } = self else { return None };
+        Some(*attempt)
     }
 
     /// The deadline of the awaited reply, callback or heartbeat, if one is awaited.
     #[must_use]
     pub fn reply_due_by(&self) -> Option<Timestamp> {
-        match self {
-            Self::Running { complete_by, .. } | Self::AwaitingCallback { complete_by, .. } => {
-                Some(*complete_by)
-            }
-            Self::RunningItems
-            | Self::Waiting { .. }
-            | Self::Completed { .. }
-            | Self::Failed { .. }
-            | Self::Skipped { .. } => None,
-        }
+        let (Self::Running { complete_by, .. } | Self::AwaitingCallback { complete_by, .. }) = self
+        else {
+            return None;
+        };
+        Some(*complete_by)
     }
 
     /// The end of the wait, if the state is waiting.
     #[must_use]
     pub fn waiting_until(&self) -> Option<Timestamp> {
-        match self {
-            Self::Waiting { until, .. } => Some(*until),
-            Self::Running { .. }
-            | Self::AwaitingCallback { .. }
-            | Self::RunningItems
-            | Self::Completed { .. }
-            | Self::Failed { .. }
-            | Self::Skipped { .. } => None,
-        }
+        let Self::Waiting { until, .. } = self else { return None };
+        Some(*until)
     }
 
     /// By when a deferred attempt had to be complete: until then another delivery of its request may act.
     #[must_use]
     pub fn deferred_by(&self) -> Option<Timestamp> {
-        match self {
-            Self::Waiting { complete_by, .. } => *complete_by,
-            Self::Running { .. }
-            | Self::AwaitingCallback { .. }
-            | Self::RunningItems
-            | Self::Completed { .. }
-            | Self::Failed { .. }
-            | Self::Skipped { .. } => None,
-        }
+        let Self::Waiting { complete_by, .. } = self else { return None };
+        *complete_by
     }
 
     /// Whether it failed and only an operator can retry it.

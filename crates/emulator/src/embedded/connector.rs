@@ -2,11 +2,10 @@
 //! network.
 
 use aws_smithy_runtime_api::client::http::{
-    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+    HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
 };
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
-use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use super::{
     response::ServiceResponse,
 };
 
-/// The HTTP client for the SDK.
+/// Calls the embedded services for the SDK.
 #[derive(Debug, Clone)]
 pub(super) struct InProcess {
     aws: EmbeddedAws,
@@ -27,15 +26,9 @@ impl InProcess {
     pub(super) fn new(aws: EmbeddedAws) -> Self {
         Self { aws }
     }
-}
 
-impl HttpClient for InProcess {
-    fn http_connector(
-        &self,
-        _settings: &HttpConnectorSettings,
-        _components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        SharedHttpConnector::new(self.clone())
+    pub(super) fn client(self) -> SharedHttpClient {
+        http_client_fn(move |_, _| SharedHttpConnector::new(self.clone()))
     }
 }
 

@@ -1,20 +1,19 @@
 //! The HTTP client for SDKs when some services are external. It routes requests by service; nothing else changes.
 //!
 //! ```text
-//! SDK client ── RoutingClient ─┬─ DynamoDB ──► http://127.0.0.1:5000   an emulator
-//!                              └─ the others ► connector.rs            embedded
+//! SDK client ── RoutingConnector ─┬─ DynamoDB ──► http://127.0.0.1:5000   an emulator
+//!                                 └─ the others ► connector.rs            embedded
 //! ```
 //!
 //! Requests are signed with made-up credentials, so AWS itself refuses them.
 
 use aws_smithy_runtime_api::client::{
     http::{
-        HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
-        SharedHttpConnector,
+        HttpClient, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector,
+        http_client_fn,
     },
     orchestrator::HttpRequest,
     result::ConnectorError,
-    runtime_components::RuntimeComponents,
 };
 
 use super::{
@@ -23,42 +22,23 @@ use super::{
 };
 
 /// An HTTP client that sends a request to the endpoint of its service, or to the embedded service.
-#[derive(Debug, Clone)]
-pub(super) struct RoutingClient {
+pub(super) fn routing_client(
     endpoints: ExternalEndpoints,
-    http: SharedHttpClient,
     embedded: Option<InProcess>,
-}
-
-impl RoutingClient {
-    pub(super) fn new(endpoints: ExternalEndpoints, embedded: Option<InProcess>) -> Self {
-        let http = aws_smithy_http_client::Builder::new().build_http();
-        Self { endpoints, http, embedded }
-    }
-}
-
-impl HttpClient for RoutingClient {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        SharedHttpConnector::new(RoutingConnector {
-            endpoints: self.endpoints.clone(),
-            http: self.http.http_connector(settings, components),
-            embedded: self
-                .embedded
-                .as_ref()
-                .map(|client| client.http_connector(settings, components)),
-        })
-    }
+) -> SharedHttpClient {
+    let http = aws_smithy_http_client::Builder::new().build_http();
+    http_client_fn(move |settings, components| {
+        let (endpoints, embedded) = (endpoints.clone(), embedded.clone());
+        let http = http.http_connector(settings, components);
+        SharedHttpConnector::new(RoutingConnector { endpoints, http, embedded })
+    })
 }
 
 #[derive(Debug)]
 struct RoutingConnector {
     endpoints: ExternalEndpoints,
     http: SharedHttpConnector,
-    embedded: Option<SharedHttpConnector>,
+    embedded: Option<InProcess>,
 }
 
 impl HttpConnector for RoutingConnector {

@@ -11,7 +11,7 @@ use super::{
     aws::EmbeddedAws,
     connector::InProcess,
     external::ExternalEndpoints,
-    routing_client::RoutingClient,
+    routing_client::routing_client,
 };
 
 impl EmbeddedAws {
@@ -39,7 +39,7 @@ impl EmbeddedAws {
             .behavior_version(BehaviorVersion::latest())
             .region(Region::from_static(REGION))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
-            .http_client(InProcess::new(self.clone()))
+            .http_client(InProcess::new(self.clone()).client())
             // A long poll would count as a stalled stream.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             // These settings save work in every request: there is one endpoint, so its rules need no
@@ -65,7 +65,7 @@ pub(super) fn external_config(
         .behavior_version(BehaviorVersion::latest())
         .region(Region::from_static(REGION))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .http_client(RoutingClient::new(endpoints.clone(), embedded))
+        .http_client(routing_client(endpoints.clone(), embedded))
         .endpoint_url(format!("http://{REGION}.external.invalid"))
         .build()
 }

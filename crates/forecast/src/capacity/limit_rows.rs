@@ -2,7 +2,12 @@
 
 use serde::Serialize;
 
-use super::{limit_kind::LimitKind, model::QueueModel, scaling_limits, settings::ScaleSettings};
+use super::{
+    limit_kind::LimitKind,
+    model::QueueModel,
+    scaling_limits::{self, PollerScaling, TableThroughput},
+    settings::ScaleSettings,
+};
 use crate::cost::Resource;
 
 /// A limit, and what the peak rate needs of it.
@@ -37,14 +42,11 @@ pub(super) fn rows(settings: &ScaleSettings, model: &QueueModel) -> Vec<LimitRow
         }
     };
     let limits = &settings.limits;
+    let pollers = PollerScaling::of(settings);
     for stage in &model.stages {
         let (role, busy_s) = (&stage.role, stage.busy_s(model.batch));
         row(LimitKind::Concurrency(role.clone()), busy_s, stage.concurrency);
-        row(
-            LimitKind::Pollers(role.clone()),
-            busy_s,
-            scaling_limits::PollerScaling::of(settings).max,
-        );
+        row(LimitKind::Pollers(role.clone()), busy_s, pollers.max);
         let in_flight = stage.messages * stage.invocation_s;
         row(LimitKind::InFlight(role.clone()), in_flight, limits.queue_in_flight.value);
     }
@@ -53,13 +55,13 @@ pub(super) fn rows(settings: &ScaleSettings, model: &QueueModel) -> Vec<LimitRow
     let a_second = account * limits.invocations_per_concurrency.value;
     row(LimitKind::Invocations, model.invocations(), a_second);
     for resource in scaling_limits::TABLES {
-        let table = scaling_limits::TableThroughput::of(settings, resource);
-        row(LimitKind::Warm(resource), model.units_per_task(resource), table.warm);
-        row(LimitKind::Quota(resource), model.units_per_task(resource), table.quota);
-        if let Some(partition_limit) = table.partition_limit() {
-            row(LimitKind::Shards, model.units_per_task(resource), partition_limit);
-        }
+        let (units, table) =
+            (model.units_per_task(resource), TableThroughput::of(settings, resource));
+        row(LimitKind::Warm(resource), units, table.warm);
+        row(LimitKind::Quota(resource), units, table.quota);
     }
+    let index_writes = model.units_per_task(Resource::IndexWrites);
+    row(LimitKind::Shards, index_writes, scaling_limits::index_writes_max(settings));
     let requests = model.units_per_task(Resource::Events) / limits.events_per_request.value;
     row(LimitKind::Bus, requests, limits.events_per_second.value);
     rows.sort_by(|one, other| one.sustained_rate.total_cmp(&other.sustained_rate));
@@ -75,10 +77,10 @@ pub(super) fn done_by_s(settings: &ScaleSettings, model: &QueueModel) -> f64 {
         .into_iter()
         .filter(|row| !matches!(row.bound, LimitKind::Concurrency(_) | LimitKind::Pollers(_)));
     let shared = steady.map(|row| total / row.sustained_rate);
-    let pollers = scaling_limits::PollerScaling::of(settings);
+    let pollers = PollerScaling::of(settings);
     let stages = model.stages.iter().map(|stage| {
         let work_s = total * stage.busy_s(model.batch);
         pollers.time_for(work_s, stage.concurrency)
     });
-    shared.chain(stages).fold(settings.load.lasts_s, f64::max) + model.unloaded_s()
+    shared.chain(stages).fold(settings.load.lasts_s, f64::max) + model.unloaded_s
 }

@@ -1,10 +1,9 @@
-//! A deployment as a network of queues: its stages, the demand of a task on each, and the order in which its messages
-//! pass them.
+//! A deployment as a network of queues: its stages, and the demand of a task on each.
 
 use std::collections::BTreeMap;
 
 use super::settings::ScaleSettings;
-use crate::cost::{DELIVERY_LATENCY, Demand, FunctionRole, Resource};
+use crate::cost::{DELIVERY_LATENCY, Demand, FunctionRole, HopMessages, Resource};
 
 /// A queue and its function.
 #[derive(Debug, Clone)]
@@ -20,25 +19,11 @@ pub(super) struct Stage {
     pub(super) concurrency: f64,
 }
 
-/// The routes of the messages of one hop.
-#[derive(Debug, Clone, Default)]
-pub(super) struct HopRoutes {
-    pub(super) routes: Vec<Route>,
-}
-
-/// One route of a hop.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Route {
-    /// The index of the stage.
-    pub(super) stage: usize,
-    /// Seconds until the function can receive them.
-    pub(super) delay_s: f64,
-}
-
 #[derive(Debug, Clone)]
 pub(super) struct QueueModel {
     pub(super) stages: Vec<Stage>,
-    pub(super) hops: Vec<HopRoutes>,
+    /// The duration of a task in seconds, if nothing waits: the sum of the slowest message of each hop.
+    pub(super) unloaded_s: f64,
     /// The number of messages that share an invocation.
     pub(super) batch: f64,
 }
@@ -48,16 +33,14 @@ impl QueueModel {
         let batch = f64::from(settings.forecast.batch);
         let stages: Vec<_> =
             demand.roles.keys().map(|role| stage(settings, demand, role, batch)).collect();
-        let hops = demand.hops.iter().map(|by_role| {
-            let routes = by_role.iter().filter_map(|(role, hop)| {
-                let stage = stages.iter().position(|stage| stage.role == *role)?;
-                let delay_s = DELIVERY_LATENCY.as_secs_f64() + hop.delay_ms / 1_000.0;
-                Some(Route { stage, delay_s })
-            });
-            HopRoutes { routes: routes.collect() }
-        });
-        let hops = hops.collect();
-        Self { stages, hops, batch }
+        let duration_s = |(role, hop): (&FunctionRole, &HopMessages)| {
+            let stage = stages.iter().find(|stage| stage.role == *role);
+            let delay_s = DELIVERY_LATENCY.as_secs_f64() + hop.delay_ms / 1_000.0;
+            delay_s + stage.map_or(0.0, |stage| stage.invocation_s)
+        };
+        let slowest = |hop: &BTreeMap<_, _>| hop.iter().map(duration_s).fold(0.0, f64::max);
+        let unloaded_s = demand.hops.iter().map(slowest).sum();
+        Self { stages, unloaded_s, batch }
     }
 
     /// The units of a resource that a task uses, over all stages.
@@ -73,18 +56,6 @@ impl QueueModel {
     /// Seconds of invocations of a task.
     pub(super) fn busy_s(&self) -> f64 {
         self.stages.iter().map(|stage| stage.busy_s(self.batch)).sum()
-    }
-
-    /// The duration of a task in seconds, if nothing waits: the sum of the slowest route of each hop.
-    pub(super) fn unloaded_s(&self) -> f64 {
-        let slowest = |hop: &HopRoutes| {
-            let ways = hop
-                .routes
-                .iter()
-                .filter_map(|to| Some(to.delay_s + self.stages.get(to.stage)?.invocation_s));
-            ways.fold(0.0, f64::max)
-        };
-        self.hops.iter().map(slowest).sum()
     }
 }
 

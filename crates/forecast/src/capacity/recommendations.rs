@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::{
     limit_kind::LimitKind,
     limit_rows::LimitRow,
-    scaling_limits::TableThroughput,
-    settings::{SHARDS_MAX, ScaleSettings},
+    scaling_limits,
+    settings::{DeploymentSizing, SHARDS_MAX, ScaleSettings},
 };
 use crate::cost::{FunctionRole, Resource};
 
@@ -125,18 +125,16 @@ fn at_once(settings: &ScaleSettings, role: &FunctionRole, to: f64) -> (String, V
 }
 
 fn units(resource: Resource) -> (&'static str, &'static str) {
-    match resource {
-        Resource::TasksReads | Resource::DocumentsReads => ("read", "ReadUnitsPerSecond"),
-        Resource::TasksWrites
-        | Resource::IndexWrites
-        | Resource::DocumentsWrites
-        | Resource::Events => ("write", "WriteUnitsPerSecond"),
+    match resource.is_read() {
+        true => ("read", "ReadUnitsPerSecond"),
+        false => ("write", "WriteUnitsPerSecond"),
     }
 }
 
 /// The recommended warm throughput in write units: the need of the busiest table.
 fn warmest(rows: &[LimitRow]) -> f64 {
-    let warm = |row: &&LimitRow| matches!(row.bound, LimitKind::Warm(resource) if units(resource).0 == "write");
+    let warm =
+        |row: &&LimitRow| matches!(row.bound, LimitKind::Warm(resource) if !resource.is_read());
     let warm = rows.iter().filter(warm).map(|row| rounded_up(row.needed / UTILISATION_MAX));
     warm.fold(0.0, f64::max)
 }
@@ -146,10 +144,8 @@ fn shards(settings: &ScaleSettings, rows: &[LimitRow], row: &LimitRow) -> Option
     let wanted = row.needed / UTILISATION_MAX;
     let warm = settings.deployment.warm_writes.max(warmest(rows));
     let sustained_rate = |shards: u32| {
-        let mut settings = settings.clone();
-        settings.deployment.shards = shards;
-        settings.deployment.warm_writes = warm;
-        TableThroughput::of(&settings, Resource::IndexWrites).partition_limit().unwrap_or(f64::MAX)
+        let deployment = DeploymentSizing { shards, warm_writes: warm, ..settings.deployment };
+        scaling_limits::index_writes_max(&ScaleSettings { deployment, ..settings.clone() })
     };
     let mut to = settings.deployment.shards.next_power_of_two();
     while to < SHARDS_RECOMMENDED_MAX && sustained_rate(to) < wanted {

@@ -110,7 +110,7 @@ impl ScaleReport {
             submitted: load.total(),
             backlog_max: load.backlog_max(sustained_rate),
             drained_after_s: limit_rows::done_by_s(settings, model) - load.lasts_s,
-            unloaded_ms: model.unloaded_s() * 1_000.0,
+            unloaded_ms: model.unloaded_s * 1_000.0,
             let_in: intake_cap(settings, model, &limits),
             raises: recommendations::recommendations(settings, &limits),
             limits,

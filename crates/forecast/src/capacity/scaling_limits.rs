@@ -16,69 +16,45 @@ pub(super) const TABLES: [Resource; 5] = [
 /// How often the assignment of shards to partitions is drawn. The median is used.
 const DRAWS: usize = 101;
 
-/// The write or read units per second of a table or an index.
-#[derive(Debug, Clone)]
+/// The units per second that a table or the index has.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct TableThroughput {
     pub(super) quota: f64,
     pub(super) warm: f64,
-    shards: Option<IndexShards>,
-}
-
-/// The partition keys of the due index.
-#[derive(Debug, Clone, Copy)]
-struct IndexShards {
-    count: u32,
-    rehearsed: bool,
-    partition: f64,
-    partition_reads: f64,
-    warm_reads: f64,
 }
 
 impl TableThroughput {
     pub(super) fn of(settings: &ScaleSettings, resource: Resource) -> Self {
         let (limits, deployment) = (&settings.limits, &settings.deployment);
-        let writes = (
-            limits.table_writes_quota.value,
-            limits.table_writes_at_start.value.max(deployment.warm_writes),
-        );
-        let reads = (
-            limits.table_reads_quota.value,
-            limits.table_reads_at_start.value.max(deployment.warm_reads),
-        );
-        let (quota, warm) = match resource {
-            Resource::TasksReads | Resource::DocumentsReads => reads,
-            Resource::TasksWrites
-            | Resource::IndexWrites
-            | Resource::DocumentsWrites
-            | Resource::Events => writes,
+        let (quota, at_start, warm) = match resource.is_read() {
+            true => {
+                (&limits.table_reads_quota, &limits.table_reads_at_start, deployment.warm_reads)
+            }
+            false => {
+                (&limits.table_writes_quota, &limits.table_writes_at_start, deployment.warm_writes)
+            }
         };
-        let shards = (resource == Resource::IndexWrites).then_some(IndexShards {
-            count: deployment.shards,
-            rehearsed: deployment.rehearsed,
-            partition: limits.partition_writes.value,
-            partition_reads: limits.partition_reads.value,
-            warm_reads: reads.1,
-        });
-        Self { quota, warm, shards }
+        Self { quota: quota.value, warm: at_start.value.max(warm) }
     }
+}
 
-    /// The units per second of the whole index at which its busiest partition is full. `None` for a table, whose keys are
-    /// spread evenly.
-    pub(super) fn partition_limit(&self) -> Option<f64> {
-        let shards = self.shards?;
-        let partitions =
-            (self.warm / shards.partition).max(shards.warm_reads / shards.partition_reads);
-        let busiest = match shards.rehearsed {
-            true => 1,
-            false => busiest(shards.count, partitions.ceil() as u32),
-        };
-        Some(shards.partition * f64::from(shards.count) / f64::from(busiest))
-    }
+/// The write units per second of the whole due index at which its busiest partition is full. The keys of the tables are
+/// spread evenly.
+pub(super) fn index_writes_max(settings: &ScaleSettings) -> f64 {
+    let (limits, deployment) = (&settings.limits, &settings.deployment);
+    let warm = |resource| TableThroughput::of(settings, resource).warm;
+    let partitions = (warm(Resource::IndexWrites) / limits.partition_writes.value)
+        .max(warm(Resource::TasksReads) / limits.partition_reads.value);
+    let busiest = match deployment.rehearsed {
+        true => 1,
+        false => busiest(deployment.shards, partitions.ceil() as u32),
+    };
+    limits.partition_writes.value * f64::from(deployment.shards) / f64::from(busiest)
 }
 
 /// The number of keys on the busiest partition: the median of random assignments. AWS hashes keys, so the assignment
 /// cannot be known.
-pub(super) fn busiest(keys: u32, partitions: u32) -> u32 {
+fn busiest(keys: u32, partitions: u32) -> u32 {
     let partitions = partitions.max(1) as usize;
     let mut draw = fastrand::Rng::with_seed(u64::from(keys));
     let mut most: Vec<_> = (0..DRAWS)
@@ -99,24 +75,25 @@ pub(super) fn busiest(keys: u32, partitions: u32) -> u32 {
 /// How many concurrent invocations the pollers of a queue support over time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PollerScaling {
-    pub(super) start: f64,
-    pub(super) more_per_s: f64,
+    start: f64,
+    more_per_s: f64,
     pub(super) max: f64,
 }
 
 impl PollerScaling {
     pub(super) fn of(settings: &ScaleSettings) -> Self {
         let (limits, pollers) = (&settings.limits, settings.deployment.pollers);
-        let (start, more, max) = if pollers > 0.0 {
-            let start = pollers * limits.provisioned_invocations_per_poller.value;
-            (
-                start,
+        let (start, more, max) = match pollers > 0.0 {
+            true => (
+                pollers * limits.provisioned_invocations_per_poller.value,
                 &limits.provisioned_invocations_added_per_minute,
                 &limits.provisioned_invocations_max,
-            )
-        } else {
-            let start = limits.invocations_at_start.value;
-            (start, &limits.invocations_added_per_minute, &limits.invocations_max)
+            ),
+            false => (
+                limits.invocations_at_start.value,
+                &limits.invocations_added_per_minute,
+                &limits.invocations_max,
+            ),
         };
         Self { start, more_per_s: more.value / 60.0, max: max.value }
     }

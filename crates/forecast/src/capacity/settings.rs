@@ -48,15 +48,6 @@ impl Load {
         if self.spike_lasts_s > 0.0 { self.rate.max(self.spike) } else { self.rate }
     }
 
-    /// The number of submissions from the start until `at_s` seconds.
-    #[must_use]
-    pub fn by(&self, at_s: f64) -> f64 {
-        let at = at_s.clamp(0.0, self.lasts_s);
-        let from = (self.lasts_s - self.spike_lasts_s) / 2.0;
-        let spiked = (at - from).clamp(0.0, self.spike_lasts_s);
-        self.rate * (at - spiked) + self.spike * spiked
-    }
-
     /// The largest number of submissions that have arrived beyond `sustained` submissions per second: at the end of the spike or
     /// at the end of the load.
     #[must_use]
@@ -72,7 +63,7 @@ impl Load {
     /// The number of all submissions.
     #[must_use]
     pub fn total(&self) -> f64 {
-        self.by(self.lasts_s)
+        self.rate * (self.lasts_s - self.spike_lasts_s) + self.spike * self.spike_lasts_s
     }
 }
 
@@ -137,12 +128,9 @@ impl FromStr for Size {
     type Err = ScaleError;
 
     fn from_str(text: &str) -> Result<Self, ScaleError> {
-        match text {
-            "small" => Ok(Self::Small),
-            "medium" => Ok(Self::Medium),
-            "large" => Ok(Self::Large),
-            _ => Err(ScaleError::Size(text.to_owned())),
-        }
+        let mut all = [Self::Small, Self::Medium, Self::Large].into_iter();
+        let found = all.find(|size| size.to_string() == text);
+        found.ok_or_else(|| ScaleError::Size(text.to_owned()))
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
+use aws_lambda_events::sqs::SqsEvent;
 use jiff::Timestamp;
 use steward_agent::attempt::RateLimiter;
 use steward_aws::channel::redelivery;
 use steward_core::{model::time::later, submission::ReplyQueues};
 use steward_runtime::ports::{OutgoingMessage, Queue};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
-use steward_test_world::service::FakeService;
+use steward_test_world::{event_of, sent_record, service::FakeService};
 use tokio::time::Instant;
 
 use super::{
@@ -112,24 +112,11 @@ fn deadline(simulation: &TaskSimulation, limit: Duration) -> Timestamp {
 }
 
 fn event(message: &OutgoingMessage, receive_count: u32) -> SqsEvent {
-    let mut record = SqsMessage::default();
-    record.message_id = Some("1".to_owned());
-    record.body = Some(message.body.clone());
-    let receives = ("ApproximateReceiveCount".to_owned(), receive_count.to_string());
-    record.attributes = std::iter::once(receives).collect();
+    let mut record = sent_record("1".to_owned(), message, receive_count);
     if message.queue == Queue::Commands {
         record.event_source_arn =
             Some(format!("arn:aws:sqs:us-east-1:000000000000:{COMMANDS_QUEUE}"));
         record.attributes.insert("SenderId".to_owned(), OPERATOR.to_owned());
     }
-    let attribute = |(name, value): &(&'static str, String)| {
-        let mut attribute = SqsMessageAttribute::default();
-        attribute.string_value = Some(value.clone());
-        attribute.data_type = Some("String".to_owned());
-        ((*name).to_owned(), attribute)
-    };
-    record.message_attributes = message.attributes.iter().map(attribute).collect();
-    let mut event = SqsEvent::default();
-    event.records.push(record);
-    event
+    event_of([record])
 }

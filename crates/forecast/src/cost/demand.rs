@@ -34,6 +34,14 @@ pub enum Resource {
     Events,
 }
 
+impl Resource {
+    /// Whether it is counted in read units.
+    #[must_use]
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::TasksReads | Self::DocumentsReads)
+    }
+}
+
 /// The average demand of a task.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Demand {

@@ -170,13 +170,9 @@ fn alerts(
         (!matches!(name, "breaker_closed" | "operator_command" | "operator_redrive"))
             .then_some(name)
     };
-    let alerts = run.log.iter().filter_map(|entry| match &entry.item {
-        LogItem::Published(event) => Some((entry.at, name(event)?)),
-        LogItem::Called(_)
-        | LogItem::CallbackSent(..)
-        | LogItem::ChildRequested(..)
-        | LogItem::Notified(_)
-        | LogItem::Sent(_) => None,
+    let alerts = run.log.iter().filter_map(|entry| {
+        let LogItem::Published(event) = &entry.item else { return None };
+        Some((entry.at, name(event)?))
     });
     let alerts: Vec<_> = alerts.collect();
     let since = observed.first_fault.unwrap_or_default();

@@ -1,12 +1,5 @@
 //! Writes a workflow and its tests into a temporary folder.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
-
 use std::{fs, path::PathBuf};
 
 use steward_scripted_runs::workflow_test::{

@@ -7,10 +7,8 @@ use serde_json::json;
 
 use super::{
     SimulationTotals,
-    agents_plan::AgentsPlan,
-    blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
-    late_message_plan::LateMessagePlan,
-    plan::{InfrastructureFaults, ServiceProfile, SimulationPlan, TaskPlan},
+    blueprint::{Blueprint, StepPlan},
+    plan::{InfrastructureFaults, ServiceProfile, SimulationPlan},
     simulate_plan,
     virtual_time::{HOUR, MINUTE, Millis, SECOND},
 };
@@ -23,55 +21,20 @@ const BEGINS: Millis = 5 * MINUTE;
 /// Tasks with three sequential steps, all submitted within a few seconds before the backlog.
 fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
     let step = |after: &[&str]| StepPlan {
-        after: after.iter().map(|name| name.parse().unwrap()).collect(),
-        when: None,
-        each: None,
-        work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent: true, callback: None },
-        reads: Vec::new(),
-        document: None,
         complete_within: Some("30s"),
         recovery: Some(json!({ "attempts": 5 })),
-        undo: None,
-        point_of_no_return: false,
-        judges_body: false,
+        ..StepPlan::call("blue", after.iter().map(|name| name.parse().unwrap()).collect())
     };
     let steps = [("a", step(&[])), ("b", step(&["a"])), ("c", step(&["b"]))];
-    let blueprint = Blueprint {
-        name: "first".parse().unwrap(),
-        complete_within: HOUR,
-        overdue: "alert",
-        retention_h: None,
-        defaults: None,
-        steps: steps.map(|(name, step)| (name.parse().unwrap(), step)).into(),
-        output: OutputPlan::Nothing,
-        lifecycle_events: Default::default(),
-    };
-    let task = |n: u64| TaskPlan {
-        task_id: format!("order-{n}").parse().unwrap(),
-        workflow: "first".to_owned(),
-        at: BEGINS - 3 * SECOND + n * 10,
-        repeated_at: Vec::new(),
-        input: json!({ "amount": 1, "items": [], "wait": "1s" }),
-        id_collision: false,
-        tenant: None,
-    };
-    let usual = SimulationPlan::of(0).unwrap();
-    let kind = |_| ServiceProfile { latency_max: 5 * SECOND, ..ServiceProfile::default() };
+    let steps = steps.map(|(name, step)| (name.parse().unwrap(), step)).into();
+    let workflow = Blueprint::of("first".parse().unwrap(), HOUR, steps);
+    let profile = ServiceProfile { latency_max: 5 * SECOND, ..ServiceProfile::default() };
     SimulationPlan {
         faults_until: 10 * MINUTE,
         // A small fault rate: in a run without faults the oracle reports late waits as findings.
         faults: InfrastructureFaults { duplicate: 0.001, ..InfrastructureFaults::default() },
-        services: usual.services.keys().map(|name| (name.clone(), kind(name))).collect(),
-        workflows: vec![blueprint.workflow().unwrap()],
-        blueprints: vec![blueprint],
-        tasks: (0..TASKS).map(task).collect(),
-        commands: Vec::new(),
-        operators_act_when_quiet: false,
-        operator_delay: 0,
         outage,
-        late_messages: LateMessagePlan::default(),
-        payloads: None,
-        ..usual
+        ..SimulationPlan::of_tasks(workflow, TASKS, BEGINS - 3 * SECOND, &profile)
     }
 }
 

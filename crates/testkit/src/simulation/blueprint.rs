@@ -148,7 +148,48 @@ pub(super) struct UndoPlan {
     pub(super) reads_own: bool,
 }
 
+impl StepPlan {
+    /// A step that calls this agent, after these steps. It has no undo.
+    pub(super) fn call(agent: &'static str, after: Vec<StepName>) -> Self {
+        Self {
+            after,
+            when: None,
+            each: None,
+            work: WorkPlan::Call {
+                agents: AgentsPlan::One(agent),
+                idempotent: true,
+                callback: None,
+            },
+            reads: Vec::new(),
+            document: None,
+            complete_within: None,
+            recovery: None,
+            undo: None,
+            point_of_no_return: false,
+            judges_body: false,
+        }
+    }
+}
+
 impl Blueprint {
+    /// A workflow without an output, which alerts when it is overdue.
+    pub(super) fn of(
+        name: WorkflowName,
+        complete_within: Millis,
+        steps: BTreeMap<StepName, StepPlan>,
+    ) -> Self {
+        Self {
+            name,
+            complete_within,
+            overdue: "alert",
+            retention_h: None,
+            defaults: None,
+            steps,
+            output: OutputPlan::Nothing,
+            lifecycle_events: BTreeSet::new(),
+        }
+    }
+
     /// The definition as JSON, as a user would write it.
     pub(super) fn definition(&self) -> Value {
         let steps: Map<_, _> = self

@@ -215,12 +215,5 @@ impl TaskCheck<'_> {
 }
 
 fn has_passed(state: &StepState) -> bool {
-    match state {
-        StepState::Completed { .. } | StepState::Skipped { .. } => true,
-        StepState::Running { .. }
-        | StepState::AwaitingCallback { .. }
-        | StepState::RunningItems
-        | StepState::Waiting { .. }
-        | StepState::Failed { .. } => false,
-    }
+    matches!(state, StepState::Completed { .. } | StepState::Skipped { .. })
 }

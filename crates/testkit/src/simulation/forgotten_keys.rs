@@ -1,13 +1,11 @@
 //! A service that forgets idempotency keys, and a deployment that does not know it: the invariants must report each second effect.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use steward_core::model::attempt::Action;
 
 use super::{
-    agents_plan::AgentsPlan,
-    blueprint::{Blueprint, OutputPlan, StepPlan, UndoPlan, WorkPlan},
-    late_message_plan::LateMessagePlan,
-    plan::{InfrastructureFaults, ServiceProfile, SimulationPlan, TaskPlan},
+    blueprint::{Blueprint, StepPlan, UndoPlan},
+    plan::{ServiceProfile, SimulationPlan},
     simulate_plan,
     virtual_time::HOUR,
 };
@@ -24,55 +22,26 @@ fn blueprint(forgotten: &[Action]) -> Blueprint {
         }
         recovery
     };
-    let step = |after: &[&str], recovery: Value, undo| StepPlan {
-        after: after.iter().map(|name| name.parse().unwrap()).collect(),
-        when: None,
-        each: None,
-        work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent: true, callback: None },
-        reads: Vec::new(),
-        document: None,
+    let step = |after: &[&str], undo| StepPlan {
         complete_within: Some("5s"),
-        recovery: Some(recovery),
+        recovery: Some(recovery(Action::Do, "undo")),
         undo,
-        point_of_no_return: false,
-        judges_body: false,
+        ..StepPlan::call("blue", after.iter().map(|name| name.parse().unwrap()).collect())
     };
     let undo = UndoPlan {
         complete_within: Some("5s"),
         recovery: Some(recovery(Action::Undo, "alert")),
         reads_own: false,
     };
-    Blueprint {
-        name: "first".parse().unwrap(),
-        complete_within: 4 * HOUR,
-        overdue: "alert",
-        retention_h: None,
-        defaults: None,
-        steps: [
-            ("a", step(&[], recovery(Action::Do, "undo"), Some(undo))),
-            ("b", step(&["a"], recovery(Action::Do, "undo"), None)),
-        ]
-        .map(|(name, step)| (name.parse().unwrap(), step))
-        .into(),
-        output: OutputPlan::Nothing,
-        lifecycle_events: Default::default(),
-    }
+    let steps = [("a", step(&[], Some(undo))), ("b", step(&["a"], None))];
+    let steps = steps.map(|(name, step)| (name.parse().unwrap(), step)).into();
+    Blueprint::of("first".parse().unwrap(), 4 * HOUR, steps)
 }
 
 /// Tasks at a service whose calls take effect, but are often answered with an error. It refuses some, and forgets the keys of these actions; the
 /// published definition knows it or not.
 fn plan(forgotten: &[Action], is_published: bool) -> SimulationPlan {
-    let task = |n: u64| TaskPlan {
-        task_id: format!("order-{n}").parse().unwrap(),
-        workflow: "first".to_owned(),
-        at: n * 10,
-        repeated_at: Vec::new(),
-        input: json!({ "amount": 1, "items": [], "wait": "1s" }),
-        id_collision: false,
-        tenant: None,
-    };
     let published = if is_published { forgotten } else { &[] };
-    let usual = SimulationPlan::of(0).unwrap();
     let profile = ServiceProfile {
         latency_max: 50,
         refuse: 0.3,
@@ -81,19 +50,8 @@ fn plan(forgotten: &[Action], is_published: bool) -> SimulationPlan {
     };
     SimulationPlan {
         faults_until: 4 * HOUR,
-        faults: InfrastructureFaults::default(),
-        services: usual.services.keys().map(|name| (name.clone(), profile.clone())).collect(),
-        rate_limits: Default::default(),
         workflows: vec![blueprint(published).workflow().unwrap()],
-        blueprints: vec![blueprint(forgotten)],
-        tasks: (0..TASKS).map(task).collect(),
-        commands: Vec::new(),
-        operators_act_when_quiet: false,
-        operator_delay: 0,
-        outage: None,
-        late_messages: LateMessagePlan::default(),
-        payloads: None,
-        ..usual
+        ..SimulationPlan::of_tasks(blueprint(forgotten), TASKS, 0, &profile)
     }
 }
 

@@ -13,8 +13,8 @@ use steward_core::{
 };
 
 use super::{
-    agents_plan::{AGENTS, AgentsPlan},
-    blueprint::{Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan},
+    agents_plan::AGENTS,
+    blueprint::{Blueprint, ForEachPlan, ItemsPlan, StepPlan, UndoPlan},
     late_message_plan::LateMessagePlan,
     plan::{CommandPlan, ServiceProfile, SimulationPlan, TaskPlan, operator_output},
     random::SeededRandom,
@@ -64,16 +64,7 @@ pub(super) fn enlarge(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan>
 }
 
 fn blueprint(items: u64, random: &mut SeededRandom) -> Result<Blueprint> {
-    let mut blueprint = Blueprint {
-        name: WORKFLOW.parse()?,
-        complete_within: 20 * MINUTE,
-        overdue: "alert",
-        retention_h: None,
-        defaults: None,
-        steps: Default::default(),
-        output: OutputPlan::Nothing,
-        lifecycle_events: Default::default(),
-    };
+    let mut blueprint = Blueprint::of(WORKFLOW.parse()?, 20 * MINUTE, Default::default());
     let then = random.pick("alert", &["alert", "undo"]);
     for n in 1..=PARTS_MAX / items {
         let name = format!("step_{n:_>width$}", width = limits::NAME_CHARS_MAX - "step_".len());
@@ -87,12 +78,7 @@ fn step(then: &str, random: &mut SeededRandom) -> StepPlan {
     let agent = random.pick(agent, &others);
     let each = ForEachPlan { items: ItemsPlan::Input, at_once: limits::ITEMS_AT_ONCE_MAX as usize };
     StepPlan {
-        after: Vec::new(),
-        when: None,
         each: Some(each),
-        work: WorkPlan::Call { agents: AgentsPlan::One(agent), idempotent: true, callback: None },
-        reads: Vec::new(),
-        document: None,
         complete_within: Some("5m"),
         recovery: Some(recovery(then, random)),
         undo: Some(UndoPlan {
@@ -100,8 +86,7 @@ fn step(then: &str, random: &mut SeededRandom) -> StepPlan {
             recovery: Some(recovery("alert", random)),
             reads_own: false,
         }),
-        point_of_no_return: false,
-        judges_body: false,
+        ..StepPlan::call(agent, Vec::new())
     }
 }
 
@@ -118,15 +103,8 @@ fn task(n: u64, items: u64, random: &mut SeededRandom) -> Result<TaskPlan> {
     let input = json!({
         "amount": random.within(1..=99), "items": list, "wait": "1s", "note": words(bytes / 3),
     });
-    Ok(TaskPlan {
-        task_id: format!("order-{n:-<width$}").parse()?,
-        workflow: WORKFLOW.to_owned(),
-        at: random.skewed(MINUTE),
-        repeated_at: Vec::new(),
-        input,
-        id_collision: false,
-        tenant: None,
-    })
+    let task_id = format!("order-{n:-<width$}").parse()?;
+    Ok(TaskPlan::once(task_id, WORKFLOW, random.skewed(MINUTE), input))
 }
 
 /// Resubmit commands with edited input, completed items, and an undo.

@@ -8,9 +8,8 @@ use steward_core::rate::RateLimit;
 
 use super::{
     agents_plan::AgentsPlan,
-    blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
-    late_message_plan::LateMessagePlan,
-    plan::{InfrastructureFaults, ServiceProfile, SimulationPlan, TaskPlan},
+    blueprint::{Blueprint, StepPlan, WorkPlan},
+    plan::{ServiceProfile, SimulationPlan},
     simulate_plan,
     virtual_time::{HOUR, Millis, SECOND},
 };
@@ -20,59 +19,19 @@ const TASKS: u64 = 60;
 /// Tasks with two parallel steps, of which one is not idempotent.
 fn plan(per_second: f64) -> SimulationPlan {
     let step = |idempotent| StepPlan {
-        after: Vec::new(),
-        when: None,
-        each: None,
         work: WorkPlan::Call { agents: AgentsPlan::One("blue"), idempotent, callback: None },
-        reads: Vec::new(),
-        document: None,
         complete_within: Some("30s"),
         recovery: Some(json!({ "attempts": 1 })),
-        undo: None,
-        point_of_no_return: false,
-        judges_body: false,
+        ..StepPlan::call("blue", Vec::new())
     };
-    let blueprint = Blueprint {
-        name: "first".parse().unwrap(),
-        complete_within: HOUR,
-        overdue: "alert",
-        retention_h: None,
-        defaults: None,
-        steps: [("a", step(true)), ("b", step(false))]
-            .map(|(name, step)| (name.parse().unwrap(), step))
-            .into(),
-        output: OutputPlan::Nothing,
-        lifecycle_events: Default::default(),
-    };
-    let task = |n: u64| TaskPlan {
-        task_id: format!("order-{n}").parse().unwrap(),
-        workflow: "first".to_owned(),
-        at: n * 10,
-        repeated_at: Vec::new(),
-        input: json!({ "amount": 1, "items": [], "wait": "1s" }),
-        id_collision: false,
-        tenant: None,
-    };
-    let usual = SimulationPlan::of(0).unwrap();
+    let steps = [("a", step(true)), ("b", step(false))];
+    let steps = steps.map(|(name, step)| (name.parse().unwrap(), step)).into();
+    let workflow = Blueprint::of("first".parse().unwrap(), HOUR, steps);
     let profile = ServiceProfile { latency_max: 50, ..ServiceProfile::default() };
+    let limit = RateLimit::new(per_second.try_into().unwrap(), None);
     SimulationPlan {
-        faults_until: 0,
-        faults: InfrastructureFaults::default(),
-        services: usual.services.keys().map(|name| (name.clone(), profile.clone())).collect(),
-        rate_limits: BTreeMap::from([(
-            "blue".parse().unwrap(),
-            RateLimit::new(per_second.try_into().unwrap(), None),
-        )]),
-        workflows: vec![blueprint.workflow().unwrap()],
-        blueprints: vec![blueprint],
-        tasks: (0..TASKS).map(task).collect(),
-        commands: Vec::new(),
-        operators_act_when_quiet: false,
-        operator_delay: 0,
-        outage: None,
-        late_messages: LateMessagePlan::default(),
-        payloads: None,
-        ..usual
+        rate_limits: BTreeMap::from([("blue".parse().unwrap(), limit)]),
+        ..SimulationPlan::of_tasks(workflow, TASKS, 0, &profile)
     }
 }
 

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
+use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use steward_core::model::names::AgentName;
 use steward_runtime::ports::{OutgoingMessage, Queue};
+use steward_test_world::sent_record;
 
 use super::{
     late_message_plan::is_late,
@@ -153,14 +154,11 @@ impl Network {
 }
 
 fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
-    let mut record = SqsMessage::default();
-    record.message_id = Some(number.to_string());
-    record.body = Some(message.sent.body.clone());
-    let receives = ("ApproximateReceiveCount".to_owned(), message.receives.to_string());
+    let mut record = sent_record(number.to_string(), &message.sent, message.receives);
     let sent_at = ("SentTimestamp".to_owned(), epoch_millis(message.sent_at).to_string());
     let tenant = message.sent.tenant.as_ref();
     let group = tenant.map(|tenant| ("MessageGroupId".to_owned(), tenant.to_string()));
-    record.attributes = [receives, sent_at].into_iter().chain(group).collect();
+    record.attributes.extend(std::iter::once(sent_at).chain(group));
     if message.sent.queue == Queue::Events {
         record.event_source_arn = Some(EVENTS_QUEUE_ARN.to_owned());
     }
@@ -168,13 +166,6 @@ fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
         record.event_source_arn = Some(COMMANDS_QUEUE_ARN.to_owned());
         record.attributes.insert("SenderId".to_owned(), "AIDAOPERATOR".to_owned());
     }
-    let attribute = |(name, value): &(&'static str, String)| {
-        let mut attribute = SqsMessageAttribute::default();
-        attribute.string_value = Some(value.clone());
-        attribute.data_type = Some("String".to_owned());
-        ((*name).to_owned(), attribute)
-    };
-    record.message_attributes = message.sent.attributes.iter().map(attribute).collect();
     record
 }
 

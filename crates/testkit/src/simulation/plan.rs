@@ -135,6 +135,21 @@ pub(super) struct TaskPlan {
     pub(super) tenant: Option<Tenant>,
 }
 
+impl TaskPlan {
+    /// A task that is submitted once, for no tenant.
+    pub(super) fn once(task_id: TaskId, workflow: &str, at: Millis, input: Value) -> Self {
+        Self {
+            task_id,
+            workflow: workflow.to_owned(),
+            at,
+            repeated_at: Vec::new(),
+            input,
+            id_collision: false,
+            tenant: None,
+        }
+    }
+}
+
 /// A command that an operator sends.
 #[derive(Debug, Clone)]
 pub(super) struct CommandPlan {
@@ -187,6 +202,41 @@ pub(super) struct SimulationPlan {
     pub(super) operators_edit_lists: bool,
     /// Whether the tasks are close to the size limits.
     pub(super) tasks_near_size_limits: bool,
+}
+
+#[cfg(test)]
+impl SimulationPlan {
+    /// A run without faults, operators and late messages: so many tasks of a workflow, one every ten milliseconds from this time on,
+    /// at services that all have this profile.
+    pub(super) fn of_tasks(
+        workflow: Blueprint,
+        tasks: u64,
+        from: Millis,
+        profile: &ServiceProfile,
+    ) -> Self {
+        let input = json!({ "amount": 1, "items": [], "wait": "1s" });
+        let task = |n: u64| {
+            let task_id = format!("order-{n}").parse().unwrap();
+            TaskPlan::once(task_id, workflow.name.as_str(), from + n * 10, input.clone())
+        };
+        let usual = Self::of(0).unwrap();
+        Self {
+            faults_until: 0,
+            faults: InfrastructureFaults::default(),
+            services: usual.services.keys().map(|name| (name.clone(), profile.clone())).collect(),
+            rate_limits: BTreeMap::new(),
+            workflows: vec![workflow.workflow().unwrap()],
+            tasks: (0..tasks).map(task).collect(),
+            blueprints: vec![workflow],
+            commands: Vec::new(),
+            operators_act_when_quiet: false,
+            operator_delay: 0,
+            outage: None,
+            late_messages: LateMessagePlan::default(),
+            payloads: None,
+            ..usual
+        }
+    }
 }
 
 /// The output that operators give when they complete a step.

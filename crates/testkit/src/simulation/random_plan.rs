@@ -308,15 +308,10 @@ fn id_collision(
     let runs_task = |(_, step): &(&StepName, &StepPlan)| matches!(step.work, WorkPlan::Child(_));
     let Some((name, step)) = blueprint.steps.iter().find(runs_task) else { return Ok(None) };
     let item = step.each.as_ref().map(|_| ":0").unwrap_or_default();
-    Ok(Some(TaskPlan {
-        task_id: format!("{}:{name}{item}", task.task_id).parse()?,
-        workflow: "leaf".to_owned(),
-        at: (task.at + random.skewed(MINUTE)).saturating_sub(random.skewed(MINUTE)),
-        repeated_at: Vec::new(),
-        input: input(random),
-        id_collision: true,
-        tenant: None,
-    }))
+    let task_id = format!("{}:{name}{item}", task.task_id).parse()?;
+    let at = (task.at + random.skewed(MINUTE)).saturating_sub(random.skewed(MINUTE));
+    let client_task = TaskPlan::once(task_id, "leaf", at, input(random));
+    Ok(Some(TaskPlan { id_collision: true, ..client_task }))
 }
 
 /// Two of three tasks have a tenant. It needs no random number, so that a seed keeps its plan.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use steward_core::model::{command::CommandAction, names::Part};
 
 use super::{
-    agents_plan::{AGENTS, AgentsPlan},
-    blueprint::{Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan},
+    agents_plan::AGENTS,
+    blueprint::{Blueprint, ForEachPlan, ItemsPlan, StepPlan, UndoPlan},
     late_message_plan::LateMessagePlan,
     plan::{CommandPlan, ServiceProfile, SimulationPlan, TaskPlan, operator_output},
     random::SeededRandom,
@@ -37,15 +37,10 @@ pub(super) fn lengthen(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan
     let attempts = if operators_edit_lists { 2 } else { 4 };
     let blueprint = blueprint(attempts, random)?;
     let count = random.within(150..=400);
-    let task = TaskPlan {
-        task_id: "order-1".parse()?,
-        workflow: WORKFLOW.to_owned(),
-        at: random.skewed(MINUTE),
-        repeated_at: Vec::new(),
-        input: json!({ "amount": random.within(1..=99), "items": list(count, random), "wait": "1s" }),
-        id_collision: false,
-        tenant: None,
-    };
+    let at = random.skewed(MINUTE);
+    let input =
+        json!({ "amount": random.within(1..=99), "items": list(count, random), "wait": "1s" });
+    let task = TaskPlan::once("order-1".parse()?, WORKFLOW, at, input);
     let commands = commands(&task, count, random)?;
     let mut plan = SimulationPlan {
         workflows: vec![blueprint.workflow()?],
@@ -87,16 +82,7 @@ fn blueprint(attempts: u64, random: &mut SeededRandom) -> Result<Blueprint> {
     steps.insert(STEP.parse()?, items);
     let reads = vec![STEP.parse()?];
     steps.insert("c".parse()?, StepPlan { reads, ..step(&[STEP], then, attempts, random)? });
-    Ok(Blueprint {
-        name: WORKFLOW.parse()?,
-        complete_within: 12 * HOUR,
-        overdue: "alert",
-        retention_h: None,
-        defaults: None,
-        steps,
-        output: OutputPlan::Nothing,
-        lifecycle_events: Default::default(),
-    })
+    Ok(Blueprint::of(WORKFLOW.parse()?, 12 * HOUR, steps))
 }
 
 fn step(after: &[&str], then: &str, attempts: u64, random: &mut SeededRandom) -> Result<StepPlan> {
@@ -105,12 +91,6 @@ fn step(after: &[&str], then: &str, attempts: u64, random: &mut SeededRandom) ->
     let backoff = json!({ "first": "1s", "rate": 1.0, "max": "1s", "jitter": false });
     let recovery = |then| json!({ "attempts": attempts, "backoff": backoff, "then": then });
     Ok(StepPlan {
-        after: after.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
-        when: None,
-        each: None,
-        work: WorkPlan::Call { agents: AgentsPlan::One(agent), idempotent: true, callback: None },
-        reads: Vec::new(),
-        document: None,
         complete_within: Some("60s"),
         recovery: Some(recovery(then)),
         undo: Some(UndoPlan {
@@ -118,8 +98,7 @@ fn step(after: &[&str], then: &str, attempts: u64, random: &mut SeededRandom) ->
             recovery: Some(recovery("alert")),
             reads_own: false,
         }),
-        point_of_no_return: false,
-        judges_body: false,
+        ..StepPlan::call(agent, after.iter().map(|name| name.parse()).collect::<Result<_, _>>()?)
     })
 }
 

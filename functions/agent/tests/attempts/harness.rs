@@ -11,7 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_agent::attempt::{
     AttemptResult, CallFault, CircuitBreaker, DeliveredRequest, RateLimiter, RemoteService,
     run_attempt,
@@ -20,12 +20,9 @@ use steward_agent::response::CallResponse;
 use steward_core::{
     breaker::BreakerSettings,
     model::{
-        attempt::Action,
         error_detail::ErrorDetail,
         events::BusEvent,
-        messages::{HttpMethod, ReplyOutcome, StepRequest},
-        names::Incarnation,
-        responses::ResponseOverrides,
+        messages::{ReplyOutcome, StepRequest},
         time::Timing,
     },
     rate::RateLimit,
@@ -34,7 +31,7 @@ use steward_runtime::ports::{
     Clock, EventBus, PortError, SharedRecord, SharedRecordKey, SharedRecordKind, StateStore,
 };
 use steward_test_world::{
-    InterceptedPorts, Interceptor, MemoryPorts, PortCall, PortReply, WorldClock,
+    InterceptedPorts, Interceptor, MemoryPorts, PortCall, PortReply, WorldClock, step_request,
 };
 use tokio::time::Instant;
 
@@ -139,30 +136,12 @@ impl AgentInstance {
     }
 
     pub(crate) fn request(&self, task: &str, attempt: u32) -> StepRequest {
-        StepRequest {
-            task_id: task.parse().unwrap(),
-            step: "s".parse().unwrap(),
-            action: Action::Do,
-            attempt,
-            complete_by: self.ports.clock.now() + 60 * SECOND,
-            idempotency_key: format!("{task}/s/do"),
-            idempotent: true,
-            call_within_ms: 60_000,
-            responses: ResponseOverrides::NONE,
-            exclusive: false,
-            may_have_run: false,
-            callback: false,
-            agent: "a".parse().unwrap(),
-            method: HttpMethod::Post,
-            path: "/".into(),
-            body: None,
-            auth: None,
-            key_format: None,
-            output: None,
-            incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
-            tenant: None,
-            payload_place: None,
-        }
+        let complete_by = self.ports.clock.now() + 60 * SECOND;
+        let request = step_request(&json!({
+            "task_id": task, "step": "s", "attempt": attempt, "idempotency_key": format!("{task}/s/do"),
+            "call_within_ms": 60_000,
+        }));
+        StepRequest { complete_by, ..request.unwrap() }
     }
 
     pub(crate) fn request_once(&self, task: &str, attempt: u32) -> StepRequest {

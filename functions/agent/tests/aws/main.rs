@@ -1,13 +1,7 @@
 //! Signed calls: to services with `auth: aws`, and of the agents for Lambda, SQS and EventBridge. A layer before each
 //! server verifies the signatures by its own computation.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 mod events;
 mod http_auth;

@@ -16,7 +16,7 @@ use axum::{
     response::IntoResponse,
 };
 use envconfig::Envconfig;
-use serde_json::{Value, json};
+use serde_json::Value;
 use steward_agent::{
     AgentConfig,
     attempt::{CallFault, RemoteService},
@@ -24,6 +24,7 @@ use steward_agent::{
     signed::AwsSigner,
 };
 use steward_core::model::messages::StepRequest;
+use steward_test_world::step_request;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::sigv4::{ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, verify};
@@ -109,13 +110,7 @@ fn credentials() -> Credentials {
 
 /// A request to an agent, with more keys.
 pub(crate) fn request(path: &str, more: Value) -> StepRequest {
-    let mut request = json!({
-        "task_id": "order-1", "step": "charge", "attempt": 1, "complete_by": "2026-11-20T12:00:00Z",
-        "idempotency_key": "order-1/charge/do", "agent": "a", "method": "POST", "path": path,
-        "incarnation": 7, "call_within_ms": 100_000,
-    });
-    request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    serde_json::from_value(request).unwrap()
+    StepRequest { path: path.to_owned(), ..step_request(&more).unwrap() }
 }
 
 pub(crate) fn respond(status: u16, body: impl Into<Body>) -> Response<Body> {

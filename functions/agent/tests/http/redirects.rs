@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 
 use aws_lambda_events::sqs::SqsEvent;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 use steward_agent::{Agent, handle};
 use steward_core::{
     breaker::BreakerSettings,
@@ -14,16 +13,12 @@ use steward_core::{
     },
 };
 use steward_runtime::ports::{Ports, Queue};
-use steward_test_world::{MemoryPorts, WorldClock};
+use steward_test_world::{MemoryPorts, WorldClock, sqs_event};
 
 use crate::test_server::{TestServer, get, redirect};
 
 fn event(request: &StepRequest) -> SqsEvent {
-    let record = json!({
-        "messageId": "m", "body": serde_json::to_string(request).unwrap(),
-        "attributes": { "ApproximateReceiveCount": "1" }, "messageAttributes": {},
-    });
-    serde_json::from_value(json!({ "Records": [record] })).unwrap()
+    sqs_event([serde_json::to_string(request).unwrap()], 1)
 }
 
 /// A failure would undo the task, and its undo would fail too.

@@ -11,16 +11,11 @@ use axum::{
     extract::Request,
     http::{HeaderMap, Response, Uri},
 };
-use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::http::{HttpService, HttpSettings};
-use steward_core::model::{
-    attempt::Action,
-    messages::{HttpMethod, StepRequest},
-    names::Incarnation,
-    responses::ResponseOverrides,
-};
+use steward_core::model::messages::StepRequest;
+use steward_test_world::step_request;
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
@@ -136,30 +131,7 @@ pub(crate) fn service(base_url: &str, headers: &str, call_timeout: Duration) -> 
 }
 
 pub(crate) fn get(path: &str) -> StepRequest {
-    StepRequest {
-        task_id: "order-1".parse().unwrap(),
-        step: "charge".parse().unwrap(),
-        action: Action::Do,
-        attempt: 1,
-        complete_by: "2026-11-20T12:00:00Z".parse().unwrap(),
-        idempotency_key: "order-1/charge/do".to_owned(),
-        idempotent: true,
-        call_within_ms: 100_000,
-        responses: ResponseOverrides::NONE,
-        exclusive: false,
-        may_have_run: false,
-        callback: false,
-        agent: "payment".parse().unwrap(),
-        method: HttpMethod::Get,
-        path: path.to_owned(),
-        body: None,
-        auth: None,
-        key_format: None,
-        output: None,
-        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
-        tenant: None,
-        payload_place: None,
-    }
+    step_request(&json!({ "agent": "payment", "method": "GET", "path": path })).unwrap()
 }
 
 pub(crate) fn respond(status: u16, body: impl Into<Body>) -> Response<Body> {

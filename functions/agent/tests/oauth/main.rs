@@ -1,12 +1,7 @@
 //! Calls with OAuth 2.0 access tokens, and to servers with a certificate of a custom CA. One server of the tests is both
 //! the token endpoint and the service.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 use std::time::Duration;
 
@@ -20,7 +15,7 @@ use steward_agent::{
     response::CallResponse,
     signed::AwsSigner,
 };
-use steward_core::model::messages::StepRequest;
+use steward_test_world::step_request;
 use tempfile::NamedTempFile;
 
 use crate::{
@@ -32,17 +27,8 @@ mod server;
 #[path = "../tls/mod.rs"]
 mod tls;
 
-fn request(more: Value) -> StepRequest {
-    let mut request = json!({
-        "task_id": "t", "step": "s", "attempt": 1, "complete_by": "2026-11-20T12:00:00Z",
-        "idempotency_key": "k", "incarnation": 7, "call_within_ms": 100_000, "agent": "a", "method": "POST", "path": "/",
-    });
-    request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    serde_json::from_value(request).unwrap()
-}
-
 async fn call(service: &HttpService) -> Result<CallResponse, CallFault> {
-    service.call(&request(json!({})), None).await
+    service.call(&step_request(&json!({})).unwrap(), None).await
 }
 
 /// Lets time pass. It stands still only here, so that no time limit passes while a test waits for its server.
@@ -191,7 +177,7 @@ async fn without_a_token_the_service_is_not_called() {
     }
     // The service still has half of its time when the token endpoint's has passed.
     server.respond_to_token_requests(HANG, None, "");
-    let short = request(json!({ "call_within_ms": 100 }));
+    let short = step_request(&json!({ "call_within_ms": 100 })).unwrap();
     assert_eq!(service.call(&short, None).await, Err(transient("no answer in time", None)));
     assert_eq!(server.calls(), [""; 0]);
 }
@@ -240,7 +226,7 @@ async fn a_401_with_a_meaning_of_the_step_is_no_matter_of_the_token() {
     call(&service).await.unwrap();
     pass(60).await;
     server.change(|it| it.refused = vec!["Bearer token-1"]);
-    let overridden = request(json!({ "responses": { "401": "completed" } }));
+    let overridden = step_request(&json!({ "responses": { "401": "completed" } })).unwrap();
     assert!(service.call(&overridden, None).await.is_ok());
     assert_eq!(server.token_request_count(), 1);
 }
@@ -254,7 +240,7 @@ async fn a_signed_call_needs_no_token() {
     let service = HttpService::new(HttpSettings { signer, ..settings }).unwrap();
     service.set_credentials(server.credentials(json!({}))).unwrap();
     let auth = json!({ "auth": { "aws": { "service": "s3", "region": "eu-west-1" } } });
-    service.call(&request(auth), None).await.unwrap();
+    service.call(&step_request(&auth).unwrap(), None).await.unwrap();
     assert!(server.calls()[0].starts_with("AWS4-HMAC-SHA256 "));
     assert_eq!(server.token_request_count(), 0);
 }

@@ -1,11 +1,6 @@
 //! The console's pages on embedded AWS: requests and the resulting pages.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
-)]
+#![cfg(test)]
 
 mod access;
 mod agents;

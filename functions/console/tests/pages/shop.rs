@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_agent::attempt::{CallFault, RemoteService};
 use steward_agent::response::CallResponse;
+use steward_aws::polling;
 use steward_core::{
     breaker::BreakerSettings,
     model::{error_detail::ErrorDetail, messages::StepRequest, task::Task},
@@ -179,31 +180,13 @@ impl Shop {
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
         let receive = receive.message_attribute_names("All");
         let messages = receive.send().await.unwrap().messages.unwrap_or_default();
-        let mut records = Vec::new();
+        let mut event = SqsEvent::default();
         for message in messages {
             let receipt = message.receipt_handle().unwrap();
             sqs.delete_message().queue_url(queue).receipt_handle(receipt).send().await.unwrap();
-            let attributes = message.attributes.unwrap_or_default();
-            let attributes: BTreeMap<_, _> =
-                attributes.iter().map(|(name, value)| (name.as_str(), value)).collect();
-            let name = queue.rsplit('/').next().unwrap();
-            let message_attributes = message.message_attributes.unwrap_or_default().into_iter();
-            let message_attributes: BTreeMap<_, _> = message_attributes
-                .map(|(name, value)| {
-                    let value = json!({
-                        "stringValue": value.string_value, "dataType": value.data_type,
-                        "stringListValues": [], "binaryListValues": [],
-                    });
-                    (name, value)
-                })
-                .collect();
-            records.push(json!({
-                "messageId": message.message_id, "body": message.body,
-                "attributes": attributes, "messageAttributes": message_attributes,
-                "eventSourceARN": format!("arn:aws:sqs:us-east-1:000000000000:{name}"),
-            }));
+            event.records.push(polling::record(message, queue));
         }
-        serde_json::from_value(json!({ "Records": records })).unwrap()
+        event
     }
 
     pub(crate) async fn task(&self, id: &str) -> Task {

@@ -9,18 +9,14 @@ use super::*;
 use crate::{
     definition::plan::Plan,
     engine::{
+        self,
         decision::{DecisionContext, IgnoreReason, Transition},
         documents::LoadedDocuments,
         effect::Effect,
         event::Event,
         transition::transition,
     },
-    model::{
-        command::Command,
-        messages::{ReplyOutcome, StepReply},
-        task::StopCause,
-        time::Timing,
-    },
+    model::{command::Command, task::StopCause, time::Timing},
 };
 
 /// A workflow with this many parallel steps with items, and names of the maximum length.
@@ -247,16 +243,10 @@ fn an_effect_that_comes_to_light_in_a_full_task_that_is_undone_is_recorded() {
     task.steps.insert("more".parse().unwrap(), failed);
     task.undo_reason = Some(String::new());
     task.undo_reason = Some("x".repeat(limits::TASK_ITEM_BYTES_MAX - task_bytes(&task)));
-    let reply = Event::ReplyReceived(StepReply {
-        task_id: task.task_id.clone(),
-        step: "more".parse().unwrap(),
-        action: Action::Do,
-        attempt: 1,
-        outcome: ReplyOutcome::Completed { output: json!(null), may_continue: false },
-        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
-        times: Default::default(),
-        agent: None,
-    });
+    let completed = engine::tests::completed(json!(null));
+    let mut reply = engine::tests::reply("more", Action::Do, 1, completed);
+    reply.task_id = task.task_id.clone();
+    let reply = Event::ReplyReceived(reply);
     let decided = transition(&plan, &task, &LoadedDocuments::new(), &reply, context()).unwrap();
     let Transition::Apply { task: undone_further, .. } = decided else { panic!("{decided:?}") };
     assert_eq!(undone_further.process_state, ProcessState::Undoing);

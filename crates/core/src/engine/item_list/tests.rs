@@ -1,28 +1,20 @@
 //! Slices of a list, and the engine's reads of them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
 use super::*;
 use crate::{
-    definition::plan::Plan,
     engine::{
-        decision::{DecisionContext, Transition},
-        documents::{LoadedDocuments, NeededDocuments},
         effect::Effect,
         event::Event,
-        transition::transition,
+        tests::{self, TaskDriver, failed},
     },
     model::{
-        attempt::{Action, AttemptTimes},
-        command::{Command, CommandAction},
-        messages::{ReplyOutcome, StepReply},
-        names::Part,
-        task::{ProcessState, Task},
-        time::Timing,
+        attempt::Action, command::CommandAction, messages::ReplyOutcome, names::Part,
+        task::ProcessState,
     },
-    submission::{accept, parse},
 };
 
 fn items(count: u32, bytes: usize) -> Vec<Value> {
@@ -87,60 +79,21 @@ fn lists_with_different_items_have_different_slices() {
     assert_ne!(slices_of(&list), slices);
 }
 
-/// A task with its separate documents, and what its decisions read and send.
+/// A task, and what its decisions read and send.
 struct Driven {
-    plan: Plan,
-    task: Task,
-    stored: LoadedDocuments,
-    /// The keys of the documents that the last decision read.
-    read: BTreeSet<String>,
+    driver: TaskDriver,
     /// The last value of `body.item`, or of `body`, in the requests to a part or its undo.
     sent: Vec<(String, Value)>,
 }
 
-const TIMING: Timing = Timing {
-    pickup_within: Duration::ZERO,
-    clock_skew: Duration::ZERO,
-    retention: Timing::RETENTION,
-};
-
 impl Driven {
     fn new(steps: &Value, input: &Value) -> Self {
-        let definition = json!({ "name": "w", "version": 1, "steps": steps, "output": "${ steps.ship.output.size() }" });
-        let plan: Plan = serde_json::from_value(definition).unwrap();
-        let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
-        let submission = parse(&submission).unwrap();
-        let (task, document) = accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, TIMING);
-        let stored = LoadedDocuments::from_iter(document);
-        Self { plan, task, stored, read: BTreeSet::new(), sent: Vec::new() }
+        let definition = json!({ "steps": steps, "output": "${ steps.ship.output.size() }" });
+        Self { driver: TaskDriver::new(definition, input), sent: Vec::new() }
     }
 
-    /// Applies an event, with the documents that its decision asks for and no others.
     fn apply(&mut self, event: &Event) {
-        let now = Timestamp::UNIX_EPOCH;
-        let context = DecisionContext {
-            now,
-            actor: "test",
-            redelivered: false,
-            lost_starts: None,
-            timing: TIMING,
-            callback_urls: None,
-        };
-        let mut loaded = LoadedDocuments::new();
-        let decided = loop {
-            match transition(&self.plan, &self.task, &loaded, event, context) {
-                Ok(decided) => break decided,
-                Err(NeededDocuments(keys)) => loaded.extend(keys.into_iter().map(|key| {
-                    let body = self.stored.get(&key).unwrap_or_else(|| panic!("no {key}"));
-                    (key, body.clone())
-                })),
-            }
-        };
-        self.read = loaded.keys().map(ToString::to_string).collect();
-        let Transition::Apply { task, documents, effects } = decided else { panic!("{decided:?}") };
-        self.task = *task;
-        self.stored.extend(documents.into_iter().map(|document| (document.key, document.body)));
-        for effect in effects {
+        for effect in self.driver.apply(event).1 {
             if let Effect::Request(request) = effect {
                 let body = request.body.unwrap().value();
                 let item = body.get("item").unwrap_or(&body).clone();
@@ -149,42 +102,31 @@ impl Driven {
         }
     }
 
+    /// The keys of the documents that the last decision read.
+    fn read(&self) -> BTreeSet<String> {
+        self.driver.read.iter().map(ToString::to_string).collect()
+    }
+
     fn reply(&mut self, part: &str, outcome: ReplyOutcome) {
-        let step: Part = part.parse().unwrap();
-        let is_undone = self.task.progress(&step, Action::Undo).is_some();
+        let (of, task) = (part.parse::<Part>().unwrap(), &self.driver.task);
+        let is_undone = task.progress(&of, Action::Undo).is_some();
         let action = if is_undone { Action::Undo } else { Action::Do };
-        let attempt = self.task.progress(&step, action).unwrap().state.attempt_count();
-        let (task_id, times) = (self.task.task_id.clone(), AttemptTimes::default());
-        let (incarnation, agent) = (self.task.incarnation, None);
-        let reply =
-            StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
-        self.apply(&Event::ReplyReceived(reply));
+        let attempt = task.progress(&of, action).unwrap().state.attempt_count();
+        self.apply(&Event::ReplyReceived(tests::reply(part, action, attempt, outcome)));
     }
 
     fn complete(&mut self, part: &str, output: Value) {
-        self.reply(part, ReplyOutcome::Completed { output, may_continue: false });
+        self.reply(part, tests::completed(output));
     }
 
     fn fail(&mut self, part: &str) {
-        self.reply(
-            part,
-            ReplyOutcome::Failed {
-                reason: "no".to_owned(),
-                may_have_run: false,
-                call_in_doubt: false,
-                detail: None,
-            },
-        );
+        self.reply(part, failed(false));
     }
 
     /// Carries out a command. Returns why it was refused.
     fn command(&mut self, id: &str, action: CommandAction) -> Option<String> {
-        let (command_id, task_id) = (id.parse().unwrap(), self.task.task_id.clone());
-        let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let issued_at = self.task.submitted_at;
-        let command = Command { command_id, task_id, by, why, action, issued_at };
-        self.apply(&Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())));
-        self.task.commands.last().unwrap().refused.clone()
+        self.apply(&tests::command(id, action, 0));
+        self.driver.task.commands.last().unwrap().refused.clone()
     }
 
     fn edit(&mut self, id: &str, part: &str, list: &[Value]) -> Option<String> {
@@ -208,7 +150,7 @@ fn ship(at_once: u32, then: &str) -> Value {
 }
 
 fn slices(driven: &Driven) -> ListSlices {
-    driven.task.steps["ship"].items.as_ref().unwrap().slices().unwrap()
+    driven.driver.task.steps["ship"].items.as_ref().unwrap().slices().unwrap()
 }
 
 #[test]
@@ -222,17 +164,17 @@ fn the_start_and_the_undo_of_an_item_read_one_slice() {
     for (index, item) in list.iter().enumerate().take(10) {
         assert_eq!(driven.sent(&format!("do ship[{index}]")), item);
         driven.complete(&format!("ship[{index}]"), json!(index));
-        assert_eq!(driven.read, slice(index.div_ceil(3)), "{index}");
+        assert_eq!(driven.read(), slice(index.div_ceil(3)), "{index}");
     }
     driven.fail("ship[10]");
-    assert_eq!(driven.task.process_state, ProcessState::Undoing);
-    assert_eq!(driven.read, slice(0));
+    assert_eq!(driven.driver.task.process_state, ProcessState::Undoing);
+    assert_eq!(driven.read(), slice(0));
     driven.fail("ship[11]");
     for (index, item) in list.iter().enumerate().take(10) {
         assert_eq!(driven.sent(&format!("undo ship[{index}]")), item);
         driven.complete(&format!("ship[{index}]"), Value::Null);
     }
-    assert_eq!(driven.task.process_state, ProcessState::Undone);
+    assert_eq!(driven.driver.task.process_state, ProcessState::Undone);
 }
 
 #[test]
@@ -259,7 +201,7 @@ fn an_edited_item_reads_the_slice_of_its_edit() {
             driven.complete(&format!("ship[{index}]"), json!(index));
         }
     }
-    assert_eq!(driven.task.process_state, ProcessState::Processed);
+    assert_eq!(driven.driver.task.process_state, ProcessState::Processed);
     // Each item is undone with the list that it was done with.
     assert_eq!(driven.command("c-4", CommandAction::Undo), None);
     for (index, item) in list.iter().enumerate() {
@@ -287,7 +229,7 @@ fn a_step_may_have_ten_thousand_items_and_no_more() {
     let list = |count: u32| Value::from_iter(0..count);
     let mut driven = Driven::new(&ship(100, "alert"), &json!({ "list": list(limits::ITEMS_MAX) }));
     driven.apply(&Event::Wake);
-    let items = driven.task.steps["ship"].items.as_ref().unwrap();
+    let items = driven.driver.task.steps["ship"].items.as_ref().unwrap();
     assert_eq!((items.count(), items.started()), (10_000, 100));
     for next in 100..400 {
         driven.complete(&format!("ship[{}]", next - 100), Value::Null);
@@ -296,7 +238,7 @@ fn a_step_may_have_ten_thousand_items_and_no_more() {
     let mut driven =
         Driven::new(&ship(100, "alert"), &json!({ "list": list(limits::ITEMS_MAX + 1) }));
     driven.apply(&Event::Wake);
-    let error = driven.task.error.as_deref();
+    let error = driven.driver.task.error.as_deref();
     assert_eq!(error, Some("step ship: 10001 items; the limit is 10000"));
 }
 
@@ -317,15 +259,15 @@ fn outputs_that_need_too_much_memory_fail_before_they_are_read() {
     let step = Some("ship[127]".parse().unwrap());
     let output = largest();
     assert_eq!(driven.command("c-1", CommandAction::Complete { step, output }), None);
-    assert_eq!(driven.task.process_state, ProcessState::Error);
-    assert!(driven.read.is_empty(), "{:?}", driven.read);
+    assert_eq!(driven.driver.task.process_state, ProcessState::Error);
+    assert!(driven.read().is_empty(), "{:?}", driven.read());
     let reason = "output: the outputs of the items of step ship need 17 MB of memory; \
                   an expression can read 16 MB";
-    assert_eq!(driven.task.error.as_deref(), Some(reason));
+    assert_eq!(driven.driver.task.error.as_deref(), Some(reason));
     // One output less.
     let driven = fill(count);
-    assert_eq!(driven.task.process_state, ProcessState::Processed);
-    assert_eq!(driven.read.len(), 126, "the last output is of this decision");
+    assert_eq!(driven.driver.task.process_state, ProcessState::Processed);
+    assert_eq!(driven.read().len(), 126, "the last output is of this decision");
 }
 
 /// 320 KB of JSON that take 18 MB of memory.
@@ -336,7 +278,7 @@ fn small_objects_count_with_the_memory_that_they_take() {
         let mut driven = Driven::new(&ship(100, "alert"), &json!({ "list": items(count, 1) }));
         driven.apply(&Event::Wake);
         (0..count).for_each(|index| driven.complete(&format!("ship[{index}]"), small.clone()));
-        driven.task.process_state
+        driven.driver.task.process_state
     };
     assert_eq!((ended(3), ended(4)), (ProcessState::Processed, ProcessState::Error));
 }
@@ -349,5 +291,10 @@ fn an_expression_can_read_the_ids_of_ten_thousand_items() {
     for index in 0..limits::ITEMS_MAX {
         driven.complete(&format!("ship[{index}]"), json!({ "id": "p-1234" }));
     }
-    assert_eq!(driven.task.process_state, ProcessState::Processed, "{:?}", driven.task.error);
+    assert_eq!(
+        driven.driver.task.process_state,
+        ProcessState::Processed,
+        "{:?}",
+        driven.driver.task.error
+    );
 }

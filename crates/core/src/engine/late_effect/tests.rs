@@ -1,28 +1,20 @@
 //! Steps with several agents: which agent gets a request, and what happens after an effect that the undo does not revert.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    definition::plan::Plan,
     engine::{
-        decision::{DecisionContext, IgnoreReason, Transition},
-        documents::LoadedDocuments,
+        decision::{IgnoreReason, Transition},
         effect::Effect,
         event::Event,
-        transition::transition,
+        tests::{TaskDriver as Run, at, failed, new_command as command, reply as reply_to_part},
     },
     model::{
         command::CommandAction,
         messages::StepRequest,
-        names::Incarnation,
         task::{ProcessState, Task},
-        time::Timing,
     },
-    submission::{accept, parse},
 };
 
 mod child_reports;
@@ -31,70 +23,33 @@ mod requests_sent_again;
 mod several_keys;
 mod stray_effects;
 
-/// A task of a workflow with the step `a`, and everything that it stored.
-struct Run {
-    plan: Plan,
-    task: Task,
-    documents: LoadedDocuments,
-    now: i64,
-    redelivered: bool,
+/// A task of a workflow whose step `a` is undone when it fails, with these keys besides.
+fn run_of_step(agent: &Value, more: &Value, input: &Value) -> Run {
+    let mut step = json!({
+        "agent": agent, "complete_within": "30s", "request": { "path": "/a" },
+        "recovery": { "then": "undo" }, "undo": { "request": { "path": "/undo" } },
+    });
+    json_patch::merge(&mut step, more);
+    Run::new(json!({ "complete_within": "10m", "steps": { "a": step } }), input)
 }
 
 impl Run {
-    fn new(agent: &Value, more: &Value, input: &Value) -> Self {
-        let mut step = json!({
-            "agent": agent, "complete_within": "30s", "request": { "path": "/a" },
-            "recovery": { "then": "undo" }, "undo": { "request": { "path": "/undo" } },
-        });
-        json_patch::merge(&mut step, more);
-        let steps = json!({ "a": step });
-        let plan = json!({ "name": "w", "version": 1, "complete_within": "10m", "steps": steps });
-        let plan: Plan = serde_json::from_value(plan).unwrap();
-        let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
-        let submission = parse(&submission).unwrap();
-        let (task, submitted) =
-            accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, Self::TIMING);
-        let documents = task.documents.iter().chain(submitted).collect();
-        Self { plan, task, documents, now: 0, redelivered: false }
-    }
-
     /// A run whose agents `a`, `b` and `c` are tried in order, after its first wake.
     fn in_order() -> Self {
-        let mut run = Self::new(&json!(["a", "b", "c"]), &json!({}), &Value::Null);
+        let mut run = run_of_step(&json!(["a", "b", "c"]), &json!({}), &Value::Null);
         assert_eq!(run.send(&Event::Wake), ["a #1 exclusive"]);
         run
     }
 
-    const TIMING: Timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-
-    fn decide(&mut self, event: &Event) -> Transition {
+    /// Decides on an event a second after the event before.
+    fn decide_next(&mut self, event: &Event) -> Transition {
         self.now += 1;
-        let now = Timestamp::from_second(self.now).unwrap();
-        let (redelivered, timing) = (self.redelivered, Self::TIMING);
-        let context = DecisionContext {
-            now,
-            actor: "test",
-            redelivered,
-            lost_starts: None,
-            timing,
-            callback_urls: None,
-        };
-        let decided = transition(&self.plan, &self.task, &self.documents, event, context).unwrap();
-        if let Transition::Apply { task, documents, .. } = &decided {
-            self.task = (**task).clone();
-            let new = self.task.documents.iter().chain(documents.clone());
-            self.documents.extend(new.map(|document| (document.key, document.body)));
-        }
-        decided
+        self.decide(event)
     }
 
     /// The requests that an event causes: the agent, the attempt, and whether the request is exclusive.
     fn send(&mut self, event: &Event) -> Vec<String> {
-        match self.decide(event) {
+        match self.decide_next(event) {
             Transition::Apply { effects, .. } | Transition::Ignore { effects, .. } => {
                 requests(&effects)
             }
@@ -128,11 +83,7 @@ fn reply(attempt: u32, outcome: ReplyOutcome) -> Event {
 }
 
 fn reply_to(action: Action, attempt: u32, outcome: ReplyOutcome) -> Event {
-    let (times, agent) = (Default::default(), None);
-    let (task_id, step) = ("t".parse().unwrap(), "a".parse().unwrap());
-    let incarnation = Incarnation::recorded_at(Timestamp::UNIX_EPOCH);
-    let reply = StepReply { task_id, step, action, attempt, outcome, incarnation, times, agent };
-    Event::ReplyReceived(reply)
+    Event::ReplyReceived(reply_to_part("a", action, attempt, outcome))
 }
 
 fn deferred(certain: bool) -> ReplyOutcome {
@@ -147,31 +98,8 @@ fn deferred(certain: bool) -> ReplyOutcome {
     }
 }
 
-fn failed(may_have_run: bool) -> ReplyOutcome {
-    ReplyOutcome::Failed {
-        reason: "no".to_owned(),
-        may_have_run,
-        call_in_doubt: false,
-        detail: None,
-    }
-}
-
 fn completed() -> ReplyOutcome {
     ReplyOutcome::Completed { output: Value::Null, may_continue: false }
-}
-
-fn command(action: CommandAction) -> Event {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let command = crate::model::command::Command {
-        command_id: format!("c-{id}").parse().unwrap(),
-        task_id: "t".parse().unwrap(),
-        by: "ann".to_owned(),
-        why: "a test".to_owned(),
-        action,
-        issued_at: Timestamp::UNIX_EPOCH,
-    };
-    Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()))
 }
 
 fn resubmit(input: Option<Value>, did_not_run: bool) -> Event {
@@ -204,7 +132,7 @@ fn after_the_last_agent_the_step_waits_and_starts_again_with_the_first() {
 
 #[test]
 fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_may_be_back() {
-    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &json!({}));
+    let mut run = run_of_step(&json!(["a", "b"]), &json!({}), &json!({}));
     let refused = |certain| {
         let reason = "Retry-After".to_owned();
         ReplyOutcome::Deferred {
@@ -282,7 +210,7 @@ fn an_agent_that_ran_a_step_after_its_refusal_stops_a_task_that_goes_forward_or_
             let ran = if outcome == completed() { "ran" } else { "may have run" };
             let expected = format!("step a: attempt 1 {ran} at a too");
             assert_eq!(run.task.error, Some(expected));
-            let again = run.decide(&reply(1, outcome.clone()));
+            let again = run.decide_next(&reply(1, outcome.clone()));
             let stale = matches!(again, Transition::Ignore { .. });
             assert!(stale, "it is recorded once: {again:?}");
         }
@@ -303,7 +231,7 @@ fn an_effect_at_another_agent_is_undone_there_although_the_task_was_undone() {
         assert_eq!([at_once, later].concat(), ["undo at a #1"]);
         run.send(&reply_to(Action::Undo, 1, completed()));
         assert_eq!(run.task.process_state, ProcessState::Undone);
-        let again = run.decide(&reply(1, outcome));
+        let again = run.decide_next(&reply(1, outcome));
         assert!(matches!(again, Transition::Ignore { .. }), "it is undone: {again:?}");
     }
 }
@@ -329,7 +257,7 @@ fn the_undo_of_an_earlier_key_reads_the_input_and_the_output_of_that_key() {
         "recovery": { "then": "alert" }, "request": { "body": "${ input }" },
         "undo": { "request": { "body": ["${ input }", "${ steps.a.output }"] } },
     });
-    let mut run = Run::new(&json!("a"), &more, &json!({ "n": 1 }));
+    let mut run = run_of_step(&json!("a"), &more, &json!({ "n": 1 }));
     run.send(&Event::Wake);
     run.reply(1, failed(false));
     run.send(&resubmit(Some(json!({ "n": 2 })), false));
@@ -346,9 +274,9 @@ fn the_undo_of_an_earlier_key_reads_the_input_and_the_output_of_that_key() {
         let request = request.unwrap();
         (request.idempotency_key, request.body.unwrap().as_str().to_owned())
     };
-    let (key, first) = body(run.decide(&command(CommandAction::Undo)));
+    let (key, first) = body(run.decide_next(&command(CommandAction::Undo)));
     assert_eq!((&*key, &*first), ("t/a/undo", r#"[{"n":1},"first"]"#));
-    let (key, second) = body(run.decide(&reply_to(Action::Undo, 1, completed())));
+    let (key, second) = body(run.decide_next(&reply_to(Action::Undo, 1, completed())));
     assert!(key.starts_with("t/a/undo/c-"), "{key}");
     assert_eq!(second, r#"[{"n":2},"second"]"#);
     run.send(&reply_to(Action::Undo, 2, completed()));
@@ -358,7 +286,7 @@ fn the_undo_of_an_earlier_key_reads_the_input_and_the_output_of_that_key() {
 #[test]
 fn an_edit_is_refused_once_a_part_has_the_most_earlier_keys() {
     let alert = json!({ "recovery": { "then": "alert" } });
-    let mut run = Run::new(&json!("a"), &alert, &json!({ "n": 0 }));
+    let mut run = run_of_step(&json!("a"), &alert, &json!({ "n": 0 }));
     run.send(&Event::Wake);
     for attempt in 1..=20 {
         run.reply(attempt, failed(false));
@@ -368,7 +296,7 @@ fn an_edit_is_refused_once_a_part_has_the_most_earlier_keys() {
     run.reply(21, failed(false));
     let issued_now = |run: &Run, event: Event| {
         let Event::CommandReceived(mut received) = event else { unreachable!() };
-        received.command.issued_at = Timestamp::from_second(run.now).unwrap();
+        received.command.issued_at = at(run.now);
         Event::CommandReceived(received)
     };
     let edit = issued_now(&run, resubmit(Some(json!({ "n": 21 })), false));
@@ -384,7 +312,7 @@ fn a_late_refusal_is_no_stray_effect() {
     let mut run = Run::in_order();
     run.reply(1, deferred(true));
     for late in [deferred(true), deferred(false), failed(false)] {
-        let decided = run.decide(&reply(1, late));
+        let decided = run.decide_next(&reply(1, late));
         let expected = Transition::Ignore { reason: IgnoreReason::StaleReply, effects: Vec::new() };
         assert_eq!(decided, expected);
     }
@@ -393,7 +321,7 @@ fn a_late_refusal_is_no_stray_effect() {
 #[test]
 fn a_stray_effect_between_a_refusal_and_its_redelivery_loses_no_request() {
     let alert = json!({ "recovery": { "then": "alert" } });
-    let mut run = Run::new(&json!(["a", "b"]), &alert, &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &alert, &Value::Null);
     run.send(&Event::Wake);
     run.reply(1, failed(false));
     run.send(&resubmit(None, false));
@@ -416,7 +344,7 @@ fn a_paused_task_moves_on_when_it_is_resumed() {
 #[test]
 fn each_item_has_its_own_agent() {
     let items = json!({ "for_each": { "items": "${ input }", "at_once": 2 } });
-    let mut run = Run::new(&json!(["a", "b"]), &items, &json!([1, 2]));
+    let mut run = run_of_step(&json!(["a", "b"]), &items, &json!([1, 2]));
     assert_eq!(run.send(&Event::Wake), ["a #1 exclusive", "a #1 exclusive"]);
     let Event::ReplyReceived(mut second) = reply(1, deferred(true)) else { unreachable!() };
     second.step = "a[1]".parse().unwrap();
@@ -431,7 +359,7 @@ fn each_item_has_its_own_agent() {
 #[test]
 fn an_expression_chooses_the_agent_of_all_attempts_and_of_the_undo() {
     let agent = json!({ "choose": "${ input.region }-pay", "of": ["eu-pay", "us-pay"] });
-    let mut run = Run::new(&agent, &json!({}), &json!({ "region": "us" }));
+    let mut run = run_of_step(&agent, &json!({}), &json!({ "region": "us" }));
     assert_eq!(run.send(&Event::Wake), ["us-pay #1"]);
     run.reply(1, ReplyOutcome::Unknown { reason: "cut".to_owned(), detail: None });
     run.now += 60;
@@ -443,7 +371,7 @@ fn an_expression_chooses_the_agent_of_all_attempts_and_of_the_undo() {
 fn a_chosen_name_that_is_not_declared_fails_the_step_which_did_not_run() {
     let agent = json!({ "choose": "${ input }", "of": ["eu", "us"] });
     for input in [json!("asia"), json!(7)] {
-        let mut run = Run::new(&agent, &json!({}), &input);
+        let mut run = run_of_step(&agent, &json!({}), &input);
         assert_eq!(run.send(&Event::Wake), [""; 0]);
         assert!(run.run().state.is_failed() && !run.run().may_have_run);
         assert_eq!(run.send(&Event::Wake), [""; 0]);
@@ -457,7 +385,7 @@ fn a_chosen_name_that_is_not_declared_fails_the_step_which_did_not_run() {
 fn an_edited_input_chooses_another_agent_only_if_the_step_did_not_run() {
     let agent = json!({ "choose": "${ input }", "of": ["eu", "us"] });
     let alert = json!({ "recovery": { "then": "alert" } });
-    let mut run = Run::new(&agent, &alert, &json!("eu"));
+    let mut run = run_of_step(&agent, &alert, &json!("eu"));
     run.send(&Event::Wake);
     run.reply(1, failed(true));
     assert_eq!(run.send(&resubmit(Some(json!("us")), false)), [""; 0], "it may have run at eu");
@@ -470,7 +398,7 @@ fn an_edited_input_chooses_another_agent_only_if_the_step_did_not_run() {
 #[test]
 fn an_operator_who_retries_a_step_keeps_its_agent() {
     let alert = json!({ "recovery": { "then": "alert" } });
-    let mut run = Run::new(&json!(["a", "b"]), &alert, &json!({}));
+    let mut run = run_of_step(&json!(["a", "b"]), &alert, &json!({}));
     run.send(&Event::Wake);
     run.reply(1, deferred(true));
     run.reply(2, failed(false));

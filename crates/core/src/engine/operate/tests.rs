@@ -1,197 +1,69 @@
+use serde_json::{Value, json};
+
 use super::*;
 use crate::{
-    definition::plan::Plan,
     engine::{
-        decision::{DecisionContext, Transition},
-        documents::LoadedDocuments,
         event::Event,
-        transition::transition,
+        tests::{TaskDriver, command, failed, reply},
     },
-    model::{
-        attempt::{Action, AttemptTimes},
-        messages::{ReplyOutcome, StepReply},
-        time::Timing,
-    },
-    submission::{accept, parse},
+    model::attempt::Action,
 };
-use serde_json::json;
-use std::time::Duration;
 
-/// Applies the decision on an event to the task and its documents.
-fn apply_event(plan: &Plan, task: &mut Task, documents: &mut LoadedDocuments, event: &Event) {
-    let timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    let context = DecisionContext {
-        now,
-        actor: "test",
-        redelivered: false,
-        lost_starts: None,
-        timing,
-        callback_urls: None,
-    };
-    match transition(plan, task, documents, event, context).unwrap() {
-        Transition::Apply { task: next, documents: new, .. } => {
-            *task = *next;
-            documents.extend(new.into_iter().map(|document| (document.key, document.body)));
-        }
-        ignored @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{ignored:?}"),
-    }
+/// A task of one step that has started.
+fn started(more: Value, input: &Value) -> TaskDriver {
+    let mut definition = json!({ "steps": { "a": { "agent": "a", "request": { "path": "/a" } } } });
+    json_patch::merge(&mut definition, &more);
+    let mut driver = TaskDriver::new(definition, input);
+    driver.apply(&Event::Wake);
+    driver
+}
+
+/// Lets an attempt fail, and resubmits the step with an edit of the input. Returns why the edit was refused.
+fn fail_and_edit(driver: &mut TaskDriver, attempt: u32, id: &str, patch: Value) -> Option<String> {
+    driver.apply(&Event::ReplyReceived(reply("a", Action::Do, attempt, failed(false))));
+    let edit = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
+    driver.command(id, edit)
 }
 
 #[test]
 fn edits_that_together_exceed_the_document_limit_are_refused() {
-    let plan: Plan = serde_json::from_value(json!({
-        "name": "w", "version": 1,
-        "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
-    }))
-    .unwrap();
-    let submission = parse(r#"{ "task_id": "t", "workflow": "w", "input": {} }"#).unwrap();
-    let timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    let (mut task, document) = accept(&submission, &plan, None, now, timing);
-    let mut documents = LoadedDocuments::from_iter(document);
-    apply_event(&plan, &mut task, &mut documents, &Event::Wake);
-    for (attempt, edit) in [(1, "first"), (2, "second")] {
-        let outcome = ReplyOutcome::Failed {
-            reason: "no".to_owned(),
-            may_have_run: false,
-            call_in_doubt: false,
-            detail: None,
-        };
-        let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
-        let reply = StepReply {
-            task_id,
-            step,
-            action: Action::Do,
-            attempt,
-            outcome,
-            incarnation: task.incarnation,
-            times: AttemptTimes::default(),
-            agent: None,
-        };
-        apply_event(&plan, &mut task, &mut documents, &Event::ReplyReceived(reply));
-        let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
-        let action = CommandAction::Resubmit { step: None, input: Some(patch), did_not_run: false };
-        let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
-        let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let command = Command { command_id, task_id, by, why, action, issued_at: now };
-        apply_event(
-            &plan,
-            &mut task,
-            &mut documents,
-            &Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
-        );
-    }
-    let refused: Vec<_> = task.commands.iter().map(|record| record.refused.as_deref()).collect();
+    let mut driver = started(json!({}), &json!({}));
+    let large = || "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3);
+    assert_eq!(fail_and_edit(&mut driver, 1, "first", json!({ "first": large() })), None);
+    let refused = fail_and_edit(&mut driver, 2, "second", json!({ "second": large() }));
     let reason = "an edited input of 174786 bytes; the limit is 131072";
-    assert_eq!(refused, [None, Some(reason)]);
-    assert_eq!(task.input_edit_id, Some("first".parse().unwrap()));
-    assert_eq!(task.process_state, ProcessState::Error);
+    assert_eq!(refused.as_deref(), Some(reason));
+    assert_eq!(driver.task.input_edit_id, Some("first".parse().unwrap()));
+    assert_eq!(driver.task.process_state, ProcessState::Error);
 }
 
 #[test]
 fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
-    let plan: Plan = serde_json::from_value(json!({
-        "name": "w", "version": 1,
-        "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
-    }))
-    .unwrap();
-    let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
-    let timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    let at = |second| Timestamp::from_second(second).unwrap();
-    let (mut task, document) = accept(&submission, &plan, None, at(0), timing);
-    let mut documents = LoadedDocuments::from_iter(document);
-    let mut command = |id: String, action, issued_at: i64, now: i64| {
-        let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
-        let issued_at = at(issued_at);
-        let command = Command { command_id, task_id, by, why, action, issued_at };
-        let event = Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap()));
-        let context = DecisionContext {
-            now: at(now),
-            actor: "test",
-            redelivered: false,
-            lost_starts: None,
-            timing,
-            callback_urls: None,
-        };
-        let decided = transition(&plan, &task, &documents, &event, context).unwrap();
-        let Transition::Apply { task: next, documents: new, .. } = decided else { panic!() };
-        documents.extend(new.into_iter().map(|document| (document.key, document.body)));
-        task = *next;
+    let definition = json!({ "steps": { "a": { "agent": "a", "request": { "path": "/a" } } } });
+    let mut driver = TaskDriver::new(definition, &Value::Null);
+    let mut execute = |id: &str, action, issued_at: i64, now: i64| {
+        driver.apply_at(now, &command(id, action, issued_at));
+        let task = &driver.task;
         (task.paused_at.is_some(), task.commands.last().unwrap().refused.clone())
     };
-    assert_eq!(command("first".to_owned(), CommandAction::Pause, 1, 2), (true, None));
+    assert_eq!(execute("first", CommandAction::Pause, 1, 2), (true, None));
     for n in 0..20 {
         let action = if n % 2 == 0 { CommandAction::Resume } else { CommandAction::Pause };
-        let refused = command(format!("c-{n}"), action, 10 + n, 11 + n).1;
+        let refused = execute(&format!("c-{n}"), action, 10 + n, 11 + n).1;
         assert_eq!(refused, None, "a new command is executed");
     }
-    assert_eq!(command("newest".to_owned(), CommandAction::Resume, 40, 41), (false, None));
-    let (paused, refused) = command("first".to_owned(), CommandAction::Pause, 1, 50);
+    assert_eq!(execute("newest", CommandAction::Resume, 40, 41), (false, None));
+    let (paused, refused) = execute("first", CommandAction::Pause, 1, 50);
     assert!(!paused, "the first command was executed again");
     assert!(refused.unwrap().contains("may have been executed"));
 }
 
 #[test]
 fn an_edit_that_violates_the_schema_is_refused() {
-    let plan: Plan = serde_json::from_value(json!({
-        "name": "w", "version": 1, "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } },
-        "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
-    }))
-    .unwrap();
-    let submission = parse(r#"{ "task_id": "t", "workflow": "w", "input": { "n": 1 } }"#).unwrap();
-    let timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    let (mut task, document) = accept(&submission, &plan, None, now, timing);
-    let mut documents = LoadedDocuments::from_iter(document);
-    apply_event(&plan, &mut task, &mut documents, &Event::Wake);
-    let outcome = ReplyOutcome::Failed {
-        reason: "no".to_owned(),
-        may_have_run: false,
-        call_in_doubt: false,
-        detail: None,
-    };
-    let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
-    let reply = StepReply {
-        task_id,
-        step,
-        action: Action::Do,
-        attempt: 1,
-        outcome,
-        incarnation: task.incarnation,
-        times: AttemptTimes::default(),
-        agent: None,
-    };
-    apply_event(&plan, &mut task, &mut documents, &Event::ReplyReceived(reply));
-    let input = Some(json!({ "n": "secret" }));
-    let action = CommandAction::Resubmit { step: None, input, did_not_run: false };
-    let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
-    let (by, why) = ("ann".to_owned(), "a test".to_owned());
-    let command = Command { command_id, task_id, by, why, action, issued_at: now };
-    apply_event(
-        &plan,
-        &mut task,
-        &mut documents,
-        &Event::CommandReceived(command.received_from("AIDAANN".parse().unwrap())),
-    );
-    let refused = task.commands[0].refused.as_deref();
-    assert_eq!(refused, Some("input.n: it is not of type \"integer\""));
-    assert_eq!(task.process_state, ProcessState::Error);
+    let schema =
+        json!({ "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } } });
+    let mut driver = started(schema, &json!({ "n": 1 }));
+    let refused = fail_and_edit(&mut driver, 1, "edit", json!({ "n": "secret" }));
+    assert_eq!(refused.as_deref(), Some("input.n: it is not of type \"integer\""));
+    assert_eq!(driver.task.process_state, ProcessState::Error);
 }

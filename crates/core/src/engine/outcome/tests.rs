@@ -2,16 +2,12 @@
 
 use super::*;
 use crate::{
-    definition::plan::Plan,
     engine::{
-        decision::{DecisionContext, Transition},
-        documents::LoadedDocuments,
         effect::Effect,
         event::Event,
-        transition::transition,
+        tests::{TaskDriver, reply as reply_to},
     },
-    model::{inline_documents::InlineDocuments, names::Incarnation, task::Task, time::Timing},
-    submission::{accept, parse},
+    model::{inline_documents::InlineDocuments, task::Task},
 };
 
 /// Returns the documents of the step that a task with one step of 30 seconds stores for these events, each at a time
@@ -22,42 +18,18 @@ fn documents(events: &[(i64, Event)]) -> Vec<Document> {
 
 /// Returns the same, with the task and the effects after the last event.
 fn run(events: &[(i64, Event)]) -> (Vec<Document>, Task, Vec<Effect>) {
-    let plan: Plan = serde_json::from_value(json!({
-        "name": "w", "version": 1, "complete_within": "10m",
-        "steps": { "a": { "agent": "a", "complete_within": "30s", "request": { "path": "/a" } } },
-    }))
-    .unwrap();
-    let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
-    let timing = Timing {
-        pickup_within: Duration::ZERO,
-        clock_skew: Duration::ZERO,
-        retention: Timing::RETENTION,
-    };
-    let (mut task, submitted) = accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, timing);
-    let (loaded, mut stored) = (LoadedDocuments::from_iter(submitted), Vec::new());
-    let mut last_effects = Vec::new();
-    for (seconds, event) in events {
-        let now = Timestamp::from_second(*seconds).unwrap();
-        let context = DecisionContext {
-            now,
-            actor: "test",
-            redelivered: false,
-            lost_starts: None,
-            timing,
-            callback_urls: None,
-        };
-        match transition(&plan, &task, &loaded, event, context).unwrap() {
-            Transition::Apply { task: next, documents, effects } => {
-                task = *next;
-                stored.extend(documents);
-                last_effects = effects;
-            }
-            other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
-        }
+    let step = json!({ "agent": "a", "complete_within": "30s", "request": { "path": "/a" } });
+    let definition = json!({ "complete_within": "10m", "steps": { "a": step } });
+    let mut driver = TaskDriver::new(definition, &Value::Null);
+    let (mut stored, mut last_effects) = (Vec::new(), Vec::new());
+    for (second, event) in events {
+        let (documents, effects) = driver.apply_at(*second, event);
+        stored.extend(documents);
+        last_effects = effects;
     }
-    let inline = task.documents.iter();
+    let inline = driver.task.documents.iter();
     stored.extend(inline.filter(|document| document.key != DocumentKey::Submission));
-    (stored, task, last_effects)
+    (stored, driver.task, last_effects)
 }
 
 fn completed(times: AttemptTimes) -> Event {
@@ -65,16 +37,7 @@ fn completed(times: AttemptTimes) -> Event {
 }
 
 fn reply(outcome: ReplyOutcome, times: AttemptTimes) -> Event {
-    Event::ReplyReceived(StepReply {
-        task_id: "t".parse().unwrap(),
-        step: "a".parse().unwrap(),
-        action: Action::Do,
-        attempt: 1,
-        outcome,
-        incarnation: Incarnation::recorded_at(Timestamp::UNIX_EPOCH),
-        times,
-        agent: None,
-    })
+    Event::ReplyReceived(StepReply { times, ..reply_to("a", Action::Do, 1, outcome) })
 }
 
 fn at(second: i64) -> Option<Timestamp> {

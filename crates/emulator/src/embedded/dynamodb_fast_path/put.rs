@@ -18,11 +18,8 @@ const DEPTH_MAX: usize = 20;
 pub(super) struct PlainPut {
     pub(super) table_name: String,
     pub(super) item: PlainItem,
-    #[serde(default)]
     pub(super) condition_expression: Option<String>,
-    #[serde(default)]
     pub(super) expression_attribute_values: Option<PlainItem>,
-    #[serde(default)]
     pub(super) return_values_on_condition_check_failure: Option<String>,
     /// If present, this is an update: it sets the attributes in `item`, removes these attributes, and keeps all
     /// others.

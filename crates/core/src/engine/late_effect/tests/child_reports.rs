@@ -5,11 +5,11 @@ use super::{several_keys::show, *};
 use crate::model::messages::ChildOutcome;
 
 fn child_run() -> Run {
-    let mut run = Run::new(&json!("x"), &json!({}), &Value::Null);
-    let plan = json!({ "name": "w", "version": 1, "complete_within": "10m", "steps": { "a": {
-        "workflow": { "name": "c", "version": 1, "input": "${ input }" }, "recovery": { "attempts": 1, "then": "alert" } } } });
-    run.plan = serde_json::from_value(plan).unwrap();
-    run
+    Run::new(
+        json!({ "complete_within": "10m", "steps": { "a": {
+        "workflow": { "name": "c", "version": 1, "input": "${ input }" }, "recovery": { "attempts": 1, "then": "alert" } } } }),
+        &Value::Null,
+    )
 }
 
 fn ended(child: &str, revision: u64, outcome: ChildOutcome) -> Event {
@@ -36,7 +36,7 @@ fn processed() -> ChildOutcome {
 
 fn submissions(run: &mut Run, event: &Event) -> Vec<String> {
     let (Transition::Apply { effects, .. } | Transition::Ignore { effects, .. }) =
-        run.decide(event)
+        run.decide_next(event)
     else {
         panic!()
     };

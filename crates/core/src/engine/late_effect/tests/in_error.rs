@@ -3,36 +3,20 @@
 use super::{several_keys::show, *};
 use crate::{engine::transition::stop_for_size, model::task::StopCause};
 
-fn run_of(plan: Value) -> Run {
-    let mut run = Run::new(&json!("x"), &json!({}), &Value::Null);
-    run.plan = serde_json::from_value(plan).unwrap();
-    let submission = json!({ "task_id": "t", "workflow": "w", "input": null }).to_string();
-    let submission = parse(&submission).unwrap();
-    let (task, submitted) =
-        accept(&submission, &run.plan, None, Timestamp::UNIX_EPOCH, Run::TIMING);
-    run.documents = task.documents.iter().chain(submitted).collect();
-    run.task = task;
-    run
-}
-
-/// The reply to the first attempt at a step, or a later one.
+/// The reply to an attempt at a step.
 fn reply_of(step: &str, attempt: u32, outcome: ReplyOutcome) -> Event {
-    let Event::ReplyReceived(mut reply) = reply_to(Action::Do, attempt, outcome) else {
-        unreachable!()
-    };
-    reply.step = step.parse().unwrap();
-    Event::ReplyReceived(reply)
+    Event::ReplyReceived(reply_to_part(step, Action::Do, attempt, outcome))
 }
 
 /// A run in Error with a published alert: its step `mail` has failed, and `charge` is running.
 fn mail_failed(more: Value) -> Run {
-    let mut plan = json!({ "name": "w", "version": 1, "complete_within": "10m", "steps": {
+    let mut plan = json!({ "complete_within": "10m", "steps": {
         "mail": { "agent": "m", "complete_within": "30s", "request": { "path": "/m" }, "recovery": { "attempts": 1 } },
         "charge": { "agent": "c", "complete_within": "30s", "request": { "path": "/c" },
             "recovery": { "attempts": 3, "then": "undo" }, "undo": { "request": { "path": "/undo" } } },
     } });
     json_patch::merge(&mut plan, &more);
-    let mut run = run_of(plan);
+    let mut run = Run::new(plan, &Value::Null);
     run.send(&Event::Wake);
     run.send(&reply_of("mail", 1, failed(false)));
     assert_eq!(run.task.process_state, ProcessState::Error);
@@ -61,15 +45,7 @@ fn resubmit_mail() -> Event {
 }
 
 fn without_room(run: &Run, event: &Event) -> Transition {
-    let context = DecisionContext {
-        now: Timestamp::from_second(run.now + 1).unwrap(),
-        actor: "test",
-        redelivered: false,
-        lost_starts: None,
-        timing: Run::TIMING,
-        callback_urls: None,
-    };
-    stop_for_size(&run.plan, &run.task, event, context)
+    stop_for_size(&run.plan, &run.task, event, run.context())
 }
 
 #[test]
@@ -91,7 +67,7 @@ fn a_command_that_finds_no_room_is_refused_and_halts_nothing() {
 
 #[test]
 fn a_full_record_does_not_hide_that_the_task_was_processed() {
-    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     run.reply(1, deferred(true));
     run.reply(2, completed());

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn a_request_stays_exclusive_if_the_attempt_before_may_have_run_after_all() {
     let more = json!({ "call_within": "1s", "recovery": { "attempts": 1, "then": "alert" } });
-    let mut run = Run::new(&json!(["a", "b"]), &more, &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &more, &Value::Null);
     run.send(&Event::Wake);
     let unknown = ReplyOutcome::Unknown { reason: "cut".to_owned(), detail: None };
     run.reply(1, unknown.clone());
@@ -31,7 +31,7 @@ fn a_request_stays_exclusive_after_a_stray_effect() {
     let statement = resubmit(None, false);
     for redelivered in [&statement, &reply(1, deferred(true))] {
         let more = json!({ "recovery": { "then": "alert" } });
-        let mut run = Run::new(&json!(["a", "b", "c"]), &more, &Value::Null);
+        let mut run = run_of_step(&json!(["a", "b", "c"]), &more, &Value::Null);
         run.send(&Event::Wake);
         assert_eq!(run.reply(1, deferred(true)), ["b #2 exclusive"]);
         run.reply(1, completed());

@@ -4,7 +4,7 @@ use super::*;
 
 fn alert2() -> Run {
     let alert = json!({ "recovery": { "then": "alert" } });
-    let mut run = Run::new(&json!(["a", "b"]), &alert, &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &alert, &Value::Null);
     run.send(&Event::Wake);
     run
 }
@@ -129,7 +129,7 @@ fn an_earlier_key_after_the_undo_of_the_key_in_use_by_hand_is_undone() {
 
 #[test]
 fn the_late_completion_of_a_deferred_undo_begins_that_of_the_next_key() {
-    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     run.reply(1, deferred(true));
     run.reply(2, completed());

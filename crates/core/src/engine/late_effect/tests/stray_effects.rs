@@ -8,16 +8,15 @@ fn unknown() -> ReplyOutcome {
 
 fn alerting(agent: &Value, input: &Value) -> Run {
     let mut run =
-        Run::new(agent, &json!({ "recovery": { "attempts": 1, "then": "alert" } }), input);
+        run_of_step(agent, &json!({ "recovery": { "attempts": 1, "then": "alert" } }), input);
     run.send(&Event::Wake);
     run
 }
 
 /// A reply that names its agent.
 fn reply_of(agent: &str, attempt: u32, outcome: ReplyOutcome) -> Event {
-    let Event::ReplyReceived(mut reply) = reply(attempt, outcome) else { unreachable!() };
-    reply.agent = Some(agent.parse().unwrap());
-    Event::ReplyReceived(reply)
+    let agent = Some(agent.parse().unwrap());
+    Event::ReplyReceived(StepReply { agent, ..reply_to_part("a", Action::Do, attempt, outcome) })
 }
 
 /// Undoes the task after all calls must have ended. Returns the requests.
@@ -59,7 +58,7 @@ fn a_second_delivery_to_the_agent_chosen_before_an_edit_may_have_run_the_step() 
         let mut more = more;
         json_patch::merge(&mut more, &json!({ "recovery": { "then": "alert" } }));
         let choice = json!({ "choose": "${ input }", "of": ["eu", "us"] });
-        let mut run = Run::new(&choice, &more, &json!("eu"));
+        let mut run = run_of_step(&choice, &more, &json!("eu"));
         run.send(&Event::Wake);
         run.reply(1, failed(false));
         assert_eq!(run.send(&resubmit(Some(json!("us")), false)), ["us #2"]);
@@ -74,7 +73,7 @@ fn a_second_delivery_of_a_call_that_began_a_callback_is_no_stray_effect() {
         "recovery": { "then": "alert" }, "callback": { "within": "5m" },
         "request": { "body": "${ callback.token }" },
     });
-    let mut run = Run::new(&json!(["a", "b"]), &more, &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &more, &Value::Null);
     run.send(&Event::Wake);
     run.reply(1, completed());
     run.send(&command(CommandAction::Reject { step: None }));
@@ -114,7 +113,7 @@ fn each_stray_effect_of_an_agent_stops_the_task_and_each_redelivery_nothing() {
         run.send(&reply_of(agent, attempt, completed()));
         let error = run.task.error.clone().unwrap();
         assert_eq!(error, format!("step a: attempt {attempt} ran at {agent} too"));
-        let again = run.decide(&reply_of(agent, attempt, completed()));
+        let again = run.decide_next(&reply_of(agent, attempt, completed()));
         assert!(matches!(again, Transition::Ignore { .. }), "{again:?}");
         run.send(&resubmit(None, false));
         assert_eq!(run.task.process_state, ProcessState::Processing);
@@ -145,7 +144,7 @@ fn a_stray_effect_stays_known_after_the_operator_continues_and_others() {
         run.send(&resubmit(None, false));
     }
     for reply in &both {
-        assert!(matches!(run.decide(reply), Transition::Ignore { .. }));
+        assert!(matches!(run.decide_next(reply), Transition::Ignore { .. }));
     }
     run.send(&reply_of("b", 2, completed()));
     assert_eq!(run.task.process_state, ProcessState::Error, "b says more than before");
@@ -168,13 +167,13 @@ fn a_redelivered_stray_effect_is_old_after_the_next_refusal() {
 #[test]
 fn after_a_stray_effect_no_request_of_the_step_goes_out_before_an_operator_states_that_it_did_not_run()
  {
-    let mut paused = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    let mut paused = run_of_step(&json!(["a", "b"]), &json!({}), &Value::Null);
     paused.send(&Event::Wake);
     paused.send(&command(CommandAction::Pause));
     paused.reply(1, deferred(true));
     let choice = json!({ "choose": "${ input }", "of": ["eu", "us"] });
     let more = json!({ "recovery": { "then": "alert" } });
-    let mut edited = Run::new(&choice, &more, &json!("eu"));
+    let mut edited = run_of_step(&choice, &more, &json!("eu"));
     edited.send(&Event::Wake);
     edited.reply(1, unknown());
     edited.send(&command(CommandAction::Pause));
@@ -219,7 +218,7 @@ fn a_statement_after_a_stray_effect_waits_for_another_delivery_of_a_deferred_req
     run.reply(2, deferred(false));
     run.reply(1, completed());
     let alert = json!({ "recovery": { "then": "alert" } });
-    let mut running = Run::new(&json!(["a", "b", "c"]), &alert, &Value::Null);
+    let mut running = run_of_step(&json!(["a", "b", "c"]), &alert, &Value::Null);
     running.send(&Event::Wake);
     running.reply(1, deferred(true));
     running.reply(1, completed());
@@ -233,7 +232,7 @@ fn a_statement_after_a_stray_effect_waits_for_another_delivery_of_a_deferred_req
 
 #[test]
 fn an_effect_at_another_agent_beside_a_completion_by_hand_is_undone_first() {
-    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     run.send(&command(CommandAction::Pause));
     run.reply(1, deferred(true));
@@ -248,7 +247,7 @@ fn an_effect_at_another_agent_beside_a_completion_by_hand_is_undone_first() {
 #[test]
 fn the_error_names_the_agent_also_if_its_name_is_long() {
     let long = |last: char| format!("{}{last}", "x".repeat(crate::limits::NAME_CHARS_MAX - 1));
-    let mut run = Run::new(&json!([long('a'), long('b')]), &json!({}), &Value::Null);
+    let mut run = run_of_step(&json!([long('a'), long('b')]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     run.reply(1, deferred(true));
     run.send(&reply_of(&long('a'), 1, completed()));
@@ -260,7 +259,7 @@ fn the_error_names_the_agent_also_if_its_name_is_long() {
 #[test]
 fn the_effect_of_each_agent_stops_the_task_once() {
     let agents: Vec<_> = ('a'..='d').map(String::from).collect();
-    let mut run = Run::new(&json!(agents), &json!({}), &Value::Null);
+    let mut run = run_of_step(&json!(agents), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     for attempt in 1..=7 {
         run.reply(attempt, deferred(true));
@@ -271,7 +270,7 @@ fn the_effect_of_each_agent_stops_the_task_once() {
     }
     let mut stopped = 0;
     for attempt in (1..=7).cycle().take(7 * 4) {
-        if matches!(run.decide(&reply(attempt, completed())), Transition::Apply { .. }) {
+        if matches!(run.decide_next(&reply(attempt, completed())), Transition::Apply { .. }) {
             stopped += 1;
             assert_eq!(run.task.process_state, ProcessState::Error);
             run.send(&resubmit(None, false));
@@ -301,7 +300,7 @@ fn the_statement_during_an_attempt_keeps_what_may_have_run_at_the_agent_in_use()
     let in_order = json!(["a", "b"]);
     let choice = json!({ "choose": "${ input }", "of": ["a", "b"] });
     for (agent, next) in [(in_order, "b #3"), (choice, "b #3")] {
-        let mut run = Run::new(&agent, &json!({ "call_within": "1s" }), &json!("a"));
+        let mut run = run_of_step(&agent, &json!({ "call_within": "1s" }), &json!("a"));
         run.send(&Event::Wake);
         if agent.is_array() {
             run.reply(1, deferred(true));
@@ -351,7 +350,7 @@ fn an_edit_changes_no_request_that_is_out_after_a_stray_effect() {
 
 #[test]
 fn a_redelivered_stray_effect_stops_no_task_after_its_end() {
-    let mut run = Run::new(&json!(["a", "b"]), &json!({}), &Value::Null);
+    let mut run = run_of_step(&json!(["a", "b"]), &json!({}), &Value::Null);
     run.send(&Event::Wake);
     run.send(&command(CommandAction::Pause));
     run.reply(1, deferred(true));
@@ -402,7 +401,7 @@ fn a_stray_effect_by_a_call_that_may_be_in_progress_delays_the_undo() {
 fn an_unknown_outcome_of_one_item_is_no_stray_effect_after_a_refusal_of_it() {
     let more = json!({ "for_each": { "items": "${ input }", "at_once": 3 },
         "recovery": { "attempts": 1, "then": "alert" } });
-    let mut run = Run::new(&json!(["a", "b"]), &more, &json!([1, 2, 3]));
+    let mut run = run_of_step(&json!(["a", "b"]), &more, &json!([1, 2, 3]));
     run.send(&Event::Wake);
     run.send(&reply_of_item(1, 1, unknown()));
     run.now += 200;
@@ -425,7 +424,7 @@ fn a_command_that_starts_more_requests_than_one_decision_sends_starts_all_of_the
         "recovery": { "attempts": 1, "then": "alert" },
     });
     let items: Vec<u32> = (0..30).collect();
-    let mut run = Run::new(&json!(["a", "b"]), &more, &json!(items));
+    let mut run = run_of_step(&json!(["a", "b"]), &more, &json!(items));
     let sent: usize = (0..4).map(|_| run.send(&Event::Wake).len()).sum();
     assert_eq!(sent, 30);
     for item in 0..30 {
@@ -449,7 +448,7 @@ fn a_child_that_may_have_begun_long_ago_counts_as_begun_also_if_its_request_is_p
         "recovery": { "attempts": 1, "then": "alert" },
     });
     let items: Vec<u32> = (0..30).collect();
-    let mut run = Run::new(&Value::Null, &more, &json!(items));
+    let mut run = run_of_step(&Value::Null, &more, &json!(items));
     let submissions = |decided: Transition| {
         let (Transition::Apply { effects, .. } | Transition::Ignore { effects, .. }) = decided
         else {
@@ -461,13 +460,13 @@ fn a_child_that_may_have_begun_long_ago_counts_as_begun_also_if_its_request_is_p
         });
         begun.collect::<Vec<_>>()
     };
-    let sent: usize = (0..4).map(|_| submissions(run.decide(&Event::Wake)).len()).sum();
+    let sent: usize = (0..4).map(|_| submissions(run.decide_next(&Event::Wake)).len()).sum();
     assert_eq!(sent, 30);
     run.now += 60;
     run.send(&Event::Swept);
     run.now += 60 * 24 * 3_600;
-    let mut again = submissions(run.decide(&resubmit(None, false)));
+    let mut again = submissions(run.decide_next(&resubmit(None, false)));
     assert!((1..30).contains(&again.len()));
-    (0..4).for_each(|_| again.extend(submissions(run.decide(&Event::Wake))));
+    (0..4).for_each(|_| again.extend(submissions(run.decide_next(&Event::Wake))));
     assert_eq!(again, [true; 30]);
 }

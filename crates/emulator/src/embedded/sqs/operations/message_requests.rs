@@ -33,11 +33,9 @@ struct SendEntry {
     #[serde(default)]
     id: String,
     message_body: String,
-    #[serde(default)]
     delay_seconds: Option<i64>,
     #[serde(default)]
     message_attributes: BTreeMap<String, MessageAttribute>,
-    #[serde(default)]
     message_group_id: Option<String>,
 }
 
@@ -69,11 +67,8 @@ struct BatchRequest<T> {
 #[serde(rename_all = "PascalCase")]
 struct ReceiveRequest {
     queue_url: String,
-    #[serde(default)]
     max_number_of_messages: Option<i64>,
-    #[serde(default)]
     visibility_timeout: Option<i64>,
-    #[serde(default)]
     wait_time_seconds: Option<i64>,
     #[serde(default)]
     attribute_names: Vec<String>,

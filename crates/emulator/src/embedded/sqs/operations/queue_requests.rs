@@ -56,10 +56,8 @@ struct SetQueueAttributesRequest {
 struct ListQueuesRequest {
     #[serde(default)]
     queue_name_prefix: String,
-    #[serde(default)]
     max_results: Option<usize>,
     /// The name of the last queue of the previous page.
-    #[serde(default)]
     next_token: Option<String>,
 }
 

@@ -133,19 +133,11 @@ fn data_directory_is_locked_while_it_is_used() {
 fn kept(dir: &Path) -> Result<Vec<String>, JournalError> {
     let mut state = QueuesState::default();
     QueueJournal::open(dir, &mut state)?;
-    let records = state.snapshot().filter_map(|record| match record {
-        JournalRecord::Sent { message, .. } => Some(message.body),
-        JournalRecord::NextNumber(_)
-        | JournalRecord::Queue { .. }
-        | JournalRecord::QueueDeleted { .. }
-        | JournalRecord::QueuePurged { .. }
-        | JournalRecord::Received { .. }
-        | JournalRecord::Released { .. }
-        | JournalRecord::VisibilityChanged { .. }
-        | JournalRecord::Removed { .. }
-        | JournalRecord::DeadLettered { .. } => None,
+    let bodies = state.snapshot().filter_map(|record| {
+        let JournalRecord::Sent { message, .. } = record else { return None };
+        Some(message.body)
     });
-    Ok(records.collect())
+    Ok(bodies.collect())
 }
 
 #[tokio::test]
