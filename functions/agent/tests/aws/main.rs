@@ -9,6 +9,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod actions;
 mod events;
 mod http_auth;
 mod kinds;
