@@ -64,11 +64,12 @@ fn the_calls_of_an_agent_of_kind_aws_have_a_role_with_its_actions_only() {
     assert_eq!(trusted[0]["Principal"], json!({ "AWS": "AgentRole.Arn" }));
     let policies = role["Policies"].as_array().unwrap();
     let [policy] = policies.as_slice() else { panic!("{policies:?}") };
-    let statements = &policy[1]["PolicyDocument"]["Statement"];
-    let expected = json!([{
+    let calls = json!({
         "Sid": "CallTargets", "Effect": "Allow", "Action": "Actions", "Resource": [",", "Targets"],
-    }]);
-    assert_eq!((&policy[0], statements), (&json!("HasActions"), &expected));
+    });
+    let nothing = json!({ "Sid": "CallNothing", "Effect": "Deny", "Action": "*", "Resource": "*" });
+    let expected = json!([["HasActions", calls, nothing]]);
+    assert_eq!(policy["PolicyDocument"]["Statement"], expected);
     let variables = &properties(&template, "AgentFunction")["Environment"]["Variables"];
     let of_calls = json!(["CallsActions", "CallRole.Arn", "AWS::NoValue"]);
     assert_eq!(variables["STEWARD_AGENT_CALL_ROLE"], of_calls);

@@ -27,6 +27,9 @@ pub async fn config_of_calls(sdk: &SdkConfig, role: &str, session: &str) -> SdkC
     if let Some(provider) = sdk.credentials_provider() {
         of_sts = of_sts.credentials_provider(provider);
     }
+    if let Some(timeouts) = sdk.timeout_config() {
+        of_sts = of_sts.timeout_config(timeouts.clone());
+    }
     let of_sts = of_sts.region(sdk.region().cloned()).load().await;
     let provider = AssumeRoleProvider::builder(role).session_name(session).configure(&of_sts);
     let cached = Cached { provider: provider.build().await, current: Mutex::new(None) };
