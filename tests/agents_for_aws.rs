@@ -1,4 +1,4 @@
-//! Agents of the kinds `sqs` and `events` in a local host, and error bodies: from the definition to the queue, and to what
+//! Agents of the kinds `sqs`, `events` and `aws` in a local host, and error bodies: from the definition to the queue, and to what
 //! people and clients see.
 
 use std::{
@@ -119,6 +119,56 @@ async fn a_path_that_names_no_target_fails_the_step() {
         "step tell: the request's path is not the name of a target of this agent, one of `/orders`";
     assert_eq!((task.process_state, task.error.as_deref()), (ProcessState::Error, Some(reason)));
     assert_eq!(messages(&host, "orders").await, []);
+}
+
+/// The second put is a refusal, so its step did not run, and the task undoes the first one.
+#[tokio::test]
+async fn a_step_puts_an_item_and_a_put_with_a_failed_condition_is_refused() {
+    let put = json!({
+        "TableName": "orders", "Item": { "id": { "S": "${ task.id }" } },
+        "ConditionExpression": "attribute_not_exists(id)",
+    });
+    let table = json!({
+        "TableName": "orders", "KeySchema": [{ "AttributeName": "id", "KeyType": "HASH" }],
+        "AttributeDefinitions": [{ "AttributeName": "id", "AttributeType": "S" }],
+        "BillingMode": "PAY_PER_REQUEST",
+    });
+    let delete = json!({ "TableName": "orders", "Key": { "id": { "S": "${ task.id }" } } });
+    let recovery = json!({ "attempts": 1, "then": "undo" });
+    let workflow = json!({
+        "name": "w", "version": 1,
+        "steps": {
+            "create": { "agent": "store", "request": { "aws": "dynamodb:CreateTable", "body": table } },
+            "first": {
+                "agent": "store", "after": ["create"],
+                "request": { "aws": "dynamodb:PutItem", "body": put },
+                "undo": { "request": { "aws": "dynamodb:DeleteItem", "body": delete } },
+            },
+            "look": {
+                "agent": "store", "after": ["first"], "read_only": true,
+                "request": { "aws": "dynamodb:GetItem", "body": delete },
+                "output": "${ response.body.Item.id.S }",
+            },
+            "second": {
+                "agent": "store", "after": ["look"], "recovery": recovery,
+                "when": "${ steps.look.output == task.id }",
+                "request": { "aws": "dynamodb:PutItem", "body": put },
+            },
+        },
+    });
+    let host = start_host(workflow, &[("store", "aws")]).await;
+    let task = submit(&host, json!({})).await;
+    assert_eq!(task.process_state, ProcessState::Undone, "{:?}", task.error);
+    let second = &task.steps["second"].forward;
+    assert!(second.state.is_failed() && !second.may_have_run, "{second:?}");
+    let all = ["!".to_owned()..="~".to_owned()];
+    let documents = host.ports.store().documents_in(&task, &all).await.unwrap();
+    let failure = documents.iter().find(|one| one.key.to_string() == "step/second/1/failure");
+    let reason = &failure.unwrap().body["reason"];
+    assert_eq!(*reason, "HTTP 400 Bad Request: ConditionalCheckFailedException");
+    let tables = aws_sdk_dynamodb::Client::new(&host.aws.sdk_config());
+    let items = tables.scan().table_name("orders").send().await.unwrap();
+    assert_eq!(items.items(), []);
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ fn providers() -> [(&'static str, Rules); 10] {
         ("Shopify GraphQL", NO_KEY),
         ("GitHub", NO_KEY),
         (
-            "AWS JSON APIs",
+            "AWS APIs",
             keeping(
                 HOUR / 6,
                 refusing(
@@ -173,12 +173,12 @@ fn trials_of_keys() -> Vec<Trial> {
             DONE_ONCE,
         ),
         trial("Resend", [KeyIsUsed], REFUSED),
-        trial("AWS JSON APIs", [Lost, answers(400, aws)], DONE_ONCE),
-        trial("AWS JSON APIs", [KeyIsUsed], REFUSED),
+        trial("AWS APIs", [Lost, answers(400, aws)], DONE_ONCE),
+        trial("AWS APIs", [KeyIsUsed], REFUSED),
         // Without `key_valid_for`, what the others are saved from.
         forgetting("Qonto", remove_key_limit, (ProcessState::Processed, 2, true)),
     ];
-    for section in ["Stripe", "Adyen", "Checkout.com", "Qonto", "Resend", "AWS JSON APIs"] {
+    for section in ["Stripe", "Adyen", "Checkout.com", "Qonto", "Resend", "AWS APIs"] {
         trials.push(forgetting(section, shorten_key, (ProcessState::Error, 1, true)));
     }
     trials
@@ -216,9 +216,9 @@ fn trials_of_limits() -> Vec<Trial> {
         trial("GitHub", [Answers(secondary)], DONE_ONCE),
         trial("GitHub", [Answers(refused)], REFUSED),
         trial("GitHub", [Lost], done_in_doubt),
-        trial("AWS JSON APIs", [aws("ThrottlingException")], DONE_ONCE),
-        trial("AWS JSON APIs", [aws("ProvisionedThroughputExceededException")], DONE_ONCE),
-        trial("AWS JSON APIs", [aws("ValidationException")], REFUSED),
+        trial("AWS APIs", [aws("ThrottlingException")], DONE_ONCE),
+        trial("AWS APIs", [aws("ProvisionedThroughputExceededException")], DONE_ONCE),
+        trial("AWS APIs", [aws("ValidationException")], REFUSED),
     ]
 }
 
@@ -227,8 +227,8 @@ fn step_of(section: &str) -> String {
     let (_, rest) = PAGE.split_once(&format!("\n## {section}\n")).expect("a section");
     let (_, block) = rest.split_once("```yaml\n").expect("a step");
     let step = block.split_once("```").expect("the end of a step").0;
-    // The signature needs the host of AWS: `functions/agent/tests/aws` has tests of it. A trial has no minutes.
-    step.replace("  auth: aws\n", "").replace("after: 1m", "after: 1s")
+    // A trial has no minutes.
+    step.replace("after: 1m", "after: 1s")
 }
 
 /// The workflow of trial `n`, whose step is that of a section of the page.
@@ -305,7 +305,8 @@ async fn each_documented_step_does_what_the_rules_of_its_provider_ask_for() {
         let url = serve_provider(provider.clone()).await;
         let mut workflow = workflow(n, trial.section);
         (trial.shorten)(&mut workflow);
-        agents.push((format!("a-{n}").parse().unwrap(), url.parse().unwrap()));
+        let target = if trial.section == "AWS APIs" { format!("aws@{url}") } else { url };
+        agents.push((format!("a-{n}").parse().unwrap(), target.parse().unwrap()));
         workflows.push(workflow);
         providers.push(provider);
     }

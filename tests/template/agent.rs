@@ -37,7 +37,7 @@ fn an_agent_may_call_exactly_its_targets() {
         ("InvokesFunctions", ["lambda:InvokeFunction", "Targets"]),
         ("SendsMessages", ["sqs:SendMessage", "Targets"]),
         ("PublishesEvents", ["events:PutEvents", "Targets"]),
-        ("HasActions", ["Actions", "Targets"]),
+        ("SignsRequests", ["Actions", "Targets"]),
     ]);
     assert_eq!(statements, expected);
     for (condition, kind) in
@@ -48,8 +48,31 @@ fn an_agent_may_call_exactly_its_targets() {
     }
     assert_eq!(
         template["Parameters"]["Kind"]["AllowedValues"],
-        json!(["http", "lambda", "sqs", "events"])
+        json!(["http", "lambda", "sqs", "events", "aws"])
     );
+}
+
+/// Steps choose what an agent of kind `aws` calls, so its calls have no permission of the function.
+#[test]
+fn the_calls_of_an_agent_of_kind_aws_have_a_role_with_its_actions_only() {
+    let template = agent_template();
+    let conditions = &template["Conditions"];
+    assert_eq!(conditions["CallsActions"], json!(["Kind", "aws"]));
+    assert_eq!(conditions["SignsRequests"], json!(["HasActions", ["CallsActions"]]));
+    let role = properties(&template, "CallRole");
+    let trusted = &role["AssumeRolePolicyDocument"]["Statement"];
+    assert_eq!(trusted[0]["Principal"], json!({ "AWS": "AgentRole.Arn" }));
+    let policies = role["Policies"].as_array().unwrap();
+    let [policy] = policies.as_slice() else { panic!("{policies:?}") };
+    let calls = json!({
+        "Sid": "CallTargets", "Effect": "Allow", "Action": "Actions", "Resource": [",", "Targets"],
+    });
+    let nothing = json!({ "Sid": "CallNothing", "Effect": "Deny", "Action": "*", "Resource": "*" });
+    let expected = json!([["HasActions", calls, nothing]]);
+    assert_eq!(policy["PolicyDocument"]["Statement"], expected);
+    let variables = &properties(&template, "AgentFunction")["Environment"]["Variables"];
+    let of_calls = json!(["CallsActions", "CallRole.Arn", "AWS::NoValue"]);
+    assert_eq!(variables["STEWARD_AGENT_CALL_ROLE"], of_calls);
 }
 
 /// Of the bucket of payloads, an agent reads and stores what belongs to tasks, and nothing else.

@@ -27,6 +27,7 @@ const ROLE_ID: &str = "AROAXXXXXXXXXXXXXXXXX";
 const FUNCTION_URL: &str =
     "https://abcdefghijklmnopqrstuvwxyz123456.lambda-url.ap-southeast-2.on.aws/";
 const BUCKET_MAX: usize = 63;
+const ROLE_NAME_MAX: usize = 64;
 
 /// The templates with functions, by path.
 fn templates() -> impl Iterator<Item = (&'static str, Value)> {
@@ -63,6 +64,10 @@ fn longest_reference(template: &Value, reference: &str) -> Option<usize> {
         ("AWS::S3::Bucket", "") => BUCKET_MAX,
         ("AWS::Events::EventBus", "") => STACK.len(),
         ("AWS::IAM::Role", "RoleId") => ROLE_ID.len(),
+        ("AWS::IAM::Role", "Arn") => {
+            longest_text(template, "arn:${AWS::Partition}:iam::${AWS::AccountId}:role/")
+                + ROLE_NAME_MAX
+        }
         ("AWS::Lambda::Url", "FunctionUrl") => FUNCTION_URL.len(),
         ("AWS::SecretsManager::Secret", "Id") => {
             let arn =

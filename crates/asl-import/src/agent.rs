@@ -21,7 +21,8 @@ impl Agent {
 
     /// Whether the agent can also make calls of this kind.
     pub(crate) fn accepts(&self, kind: &AgentKind) -> bool {
-        self.kinds.contains(kind)
+        let is_aws = |kind: &AgentKind| matches!(kind, AgentKind::Aws(_));
+        self.kinds.contains(kind) || is_aws(kind) && self.kinds.iter().all(is_aws)
     }
 
     /// Adds a target.
@@ -37,17 +38,19 @@ impl Agent {
             Some(AgentKind::Sqs(_)) => "sqs",
             Some(AgentKind::Events(_)) => "events",
             Some(AgentKind::Http(..)) => "http",
+            Some(AgentKind::Aws(_)) => "aws",
             Some(AgentKind::Own(_)) | None => "own",
         }
     }
 
-    /// What it calls, for people: targets, or the base URL with headers.
+    /// What it calls, for people: targets, actions, or the base URL with headers.
     #[must_use]
     pub fn targets(&self) -> String {
         let text = |kind: &AgentKind| match kind {
             AgentKind::Lambda(target)
             | AgentKind::Sqs(target)
             | AgentKind::Events(target)
+            | AgentKind::Aws(target)
             | AgentKind::Own(target) => target.clone(),
             AgentKind::Http(url, details) if details.is_empty() => url.clone(),
             AgentKind::Http(url, details) => format!("{url}, {details}"),

@@ -473,16 +473,16 @@ fn caught(catcher: &Catcher<'_, '_>, data: &Symbol) -> Symbol {
     }
 }
 
-/// Whether the agent of a step can make the other call: with another function, queue or bus among its targets, or at the same
-/// URL.
+/// Whether the agent of a step can make the other call: with another function, queue, bus or action among its targets, or at the
+/// same URL.
 fn shares_agent(step: &AgentKind, undo: &AgentKind) -> bool {
     match (step, undo) {
         (AgentKind::Lambda(step), AgentKind::Lambda(undo)) => {
             step == undo || !(step.contains("${") || undo.contains("${"))
         }
-        (AgentKind::Sqs(_), AgentKind::Sqs(_)) | (AgentKind::Events(_), AgentKind::Events(_)) => {
-            true
-        }
+        (AgentKind::Sqs(_), AgentKind::Sqs(_))
+        | (AgentKind::Events(_), AgentKind::Events(_))
+        | (AgentKind::Aws(_), AgentKind::Aws(_)) => true,
         (AgentKind::Http(..), AgentKind::Http(..)) => step == undo,
         _ => false,
     }

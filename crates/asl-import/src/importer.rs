@@ -409,6 +409,7 @@ impl<'s, 'a> Importer<'s, 'a> {
                 .entry(name.clone())
                 .or_insert_with(|| Agent::new(name.clone(), kind.clone()));
             if agent.accepts(kind) {
+                agent.add(kind.clone());
                 return name;
             }
             number += 1;

@@ -69,7 +69,7 @@ fn integrated(
         ("states" | "sfn", "startExecution") => return start_execution(input, completion),
         ("http", "invoke") => http::invoke(text, input),
         ("apigateway", "invoke") => http::api_gateway(text, input, region),
-        _ => http::aws_api(text, service, action, completion, input, region),
+        _ => http::aws_api(text, service, action, completion, input),
     };
     Work::Call(Box::new(call))
 }

@@ -126,11 +126,14 @@ impl Importer<'_, '_> {
         }
         self.recovery(state, &call.kind, &mut keys);
         let kind = call.kind.clone();
-        let (path, shape) =
-            (keys.get("request").and_then(|request| request.get("path")).cloned(), call.result);
+        let key = |key: &str| keys.get("request")?.get(key)?.as_str();
+        let called = match key("aws") {
+            Some(action) => action.to_owned(),
+            None => format!("{} {}", call.method, key("path").unwrap_or_default()),
+        };
+        let shape = call.result;
         let name = self.add_step(state, state.name, point, keys, Some(kind));
-        let path = path.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let message = format!("step `{name}`: agent `{agent}`, {} {path}", call.method);
+        let message = format!("step `{name}`: agent `{agent}`, {called}");
         self.messages(state, message, call.notes, call.decisions);
         (name, shape)
     }
@@ -143,12 +146,12 @@ impl Importer<'_, '_> {
         }
         let at = &state.pointer;
         // A constant path may be a template already.
-        let path = if let Symbol::Scalar(path) = &call.path {
-            path.clone()
-        } else {
-            self.render(at, at, &call.path)
+        let (key, called) = match (&call.kind, &call.path) {
+            (AgentKind::Aws(action), _) => ("aws", json!(action)),
+            (_, Symbol::Scalar(path)) => ("path", path.clone()),
+            (_, path) => ("path", self.render(at, at, path)),
         };
-        request.insert("path".to_owned(), path);
+        request.insert(key.to_owned(), called);
         if let Some(body) = &call.body {
             let at = if state.is_jsonata { "Arguments" } else { "Parameters" };
             let at = if state.get(at).is_some() { state.at(at) } else { state.pointer.clone() };

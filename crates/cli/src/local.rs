@@ -40,7 +40,7 @@ pub(crate) struct LocalArgs {
     /// An agent and what it calls, as NAME=BASE_URL, with the header and form of its idempotency key as NAME=BASE_URL#HEADER/FORM;
     /// repeatable. Also NAME=sqs:QUEUE,… and NAME=events:BUS,… for queues,
     /// which are created, and event buses of this process, and NAME=lambda:FUNCTION,…@URL for Lambda functions that an
-    /// emulator at this URL runs.
+    /// emulator at this URL runs. NAME=aws calls the AWS APIs that this process serves, and NAME=aws@URL those at this URL.
     #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]
     agents: Vec<(AgentName, AgentTarget)>,
     /// An agent in another process, in any language: its queue `steward-agent-NAME` is created and registered, and nothing is

@@ -20,7 +20,8 @@ use crate::{
 /// The longest name of a function, with its qualifier.
 const FUNCTION_NAME_MAX: usize = 64 + 1 + 128;
 
-/// The remote service of an agent, as text: `http://…`, `http://…#HEADER/FORM`, `sqs:QUEUE,QUEUE`, `events:BUS` or `lambda:FUNCTION@URL`.
+/// The remote service of an agent, as text: `http://…`, `http://…#HEADER/FORM`, `sqs:QUEUE,QUEUE`, `events:BUS`,
+/// `lambda:FUNCTION@URL`, `aws` or `aws@URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentTarget {
     /// An HTTP service.
@@ -41,12 +42,20 @@ pub enum AgentTarget {
         /// The URL before `/2015-03-31/functions/…`.
         endpoint: BaseUrl,
     },
+    /// The APIs of AWS: those that the host serves, or those at another endpoint.
+    Apis(Option<BaseUrl>),
 }
 
 impl FromStr for AgentTarget {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        if text == "aws" {
+            return Ok(Self::Apis(None));
+        }
+        if let Some(url) = text.strip_prefix("aws@") {
+            return Ok(Self::Apis(Some(url.parse()?)));
+        }
         let names = |names: &str| -> Vec<_> { names.split(',').map(str::to_owned).collect() };
         let target = match text.split_once(':') {
             Some(("sqs", queues)) => Self::Queues(names(queues)),
@@ -74,6 +83,8 @@ impl fmt::Display for AgentTarget {
             Self::Functions { names, endpoint } => {
                 write!(f, "lambda:{}@{endpoint}", names.join(","))
             }
+            Self::Apis(None) => f.write_str("aws"),
+            Self::Apis(Some(endpoint)) => write!(f, "aws@{endpoint}"),
         }
     }
 }
@@ -111,6 +122,7 @@ impl AgentTarget {
             Self::Queues(_) => "sqs",
             Self::Buses(_) => "events",
             Self::Functions { .. } => "lambda",
+            Self::Apis(_) => "aws",
         }
     }
 
@@ -135,7 +147,7 @@ impl AgentTarget {
         let signer = aws.sdk_config().credentials_provider().map(AwsSigner::new);
         let external = |service| aws.external_url(service).or(own_url);
         let no_endpoint = "an agent for an AWS service needs a host that listens";
-        let (kind, arn_prefix, names, endpoint) = match self {
+        let (kind, arn_prefix, names, endpoint): (_, _, &[String], _) = match self {
             Self::Http { base_url, key_format } => {
                 let key_format = key_format.as_deref().unwrap_or_default().parse()?;
                 let settings = HttpSettings {
@@ -157,13 +169,18 @@ impl AgentTarget {
             Self::Functions { names, endpoint } => {
                 (AgentKind::Lambda, ("lambda", "function:"), names, endpoint.clone())
             }
+            Self::Apis(endpoint) => {
+                let own = || own_url.context(no_endpoint)?.parse().context("the host's own URL");
+                (AgentKind::Aws, ("", ""), &[], endpoint.clone().map_or_else(own, Ok)?)
+            }
         };
         let (service, resource) = arn_prefix;
         let arn = |name: &String| format!("arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}{name}");
         let arns: Vec<_> = names.iter().map(arn).collect();
         let signer = signer.context("no credentials")?;
         let timeout = limits::CALL_WITHIN_MAX;
-        let service = AwsAgentService::new(kind, &arns, timeout, signer, Some(endpoint))?;
+        let region = Some(REGION.to_owned());
+        let service = AwsAgentService::new(kind, &arns, timeout, signer, Some(endpoint), region)?;
         Ok(AnyService::Aws(service))
     }
 }
@@ -191,6 +208,8 @@ mod tests {
             "events:steward",
             "lambda:charge@http://127.0.0.1:3001",
             "lambda:charge:live,refund@http://127.0.0.1:9000/finance",
+            "aws",
+            "aws@http://127.0.0.1:4566",
         ] {
             assert_eq!(text.parse::<AgentTarget>().unwrap().to_string(), text);
         }

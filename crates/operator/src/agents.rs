@@ -5,7 +5,10 @@ use std::fmt;
 use jiff::Timestamp;
 use steward_core::{
     breaker::{Breaker, BreakerState},
-    model::{names::StackId, registration::AgentRegistration},
+    model::{
+        names::{AgentKind, StackId},
+        registration::AgentRegistration,
+    },
 };
 
 /// Something that is wrong with an agent. As text, it continues a sentence that begins with the agent's name.
@@ -24,6 +27,11 @@ pub enum AgentProblem {
         understands: u32,
         /// The version that its steps need.
         needs: u32,
+    },
+    /// It is of a kind that calls no AWS actions, and its steps need that.
+    OtherKind {
+        /// The kind.
+        kind: AgentKind,
     },
     /// Its stack was deleted.
     Deleted {
@@ -47,6 +55,12 @@ impl fmt::Display for AgentProblem {
                 write!(
                     f,
                     "understands version {understands} of the messages, and its steps need version {needs}; deploy it again"
+                )
+            }
+            Self::OtherKind { kind } => {
+                write!(
+                    f,
+                    "is of kind `{kind}`, and its steps have `aws`: they need an agent of kind `aws`"
                 )
             }
             Self::Deleted { at, stack } => {
@@ -86,6 +100,14 @@ pub fn problems(
         None => problems.push(AgentProblem::NotRegistered),
     }
     problems
+}
+
+/// Whether an agent with this registration is of a kind that cannot call AWS actions. Agents of one's own may.
+#[must_use]
+pub fn kind_problem(registration: &AgentRegistration) -> Option<AgentProblem> {
+    let kind = &registration.kind;
+    let is_other = ["http", "lambda", "sqs", "events"].contains(&kind.as_str());
+    is_other.then(|| AgentProblem::OtherKind { kind: kind.clone() })
 }
 
 /// The state of a circuit breaker.

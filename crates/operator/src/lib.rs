@@ -10,12 +10,14 @@
 //! - [`mask`]: values with their masked parts hidden, and edits of them.
 //! - [`masked_documents`]: documents with their masked values hidden.
 //! - [`agents`]: what is wrong with an agent.
+//! - [`aws_policy`]: the permissions that the AWS actions of definitions need.
 //! - [`dead_letter`]: a summary of a dead letter.
 //! - [`graph`]: a workflow as a picture, optionally with the states of a task's steps.
 //! - [`changes`]: the differences between two definitions, and which of them are risky.
 //! - [`figures`](mod@figures): attempts, failures and durations of each step.
 
 pub mod agents;
+pub mod aws_policy;
 mod caller_text;
 pub mod changes;
 pub mod chart;

@@ -98,7 +98,7 @@ impl Arn {
 }
 
 /// The targets of an agent, with the names that paths have for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Targets(Vec<(String, Arn)>);
 
 /// The path of a request names no target.

@@ -20,14 +20,15 @@ use crate::{
     connection_fault::broken_connection,
     http::BaseUrl,
     response::CallResponse,
+    response_body::{body_value, not_text, too_large_body},
     retry_after::retry_after,
-    signed::{AwsSigner, SigningScope},
+    signed::{AwsSigner, SigningError, SigningScope},
     transport::{ReceivedBody, body, client, error_word, not_sent},
 };
 
 /// Names of errors with which AWS services reject a request because of its rate. A rejected request had no effect. The
 /// SDKs retry the same ones.
-const THROTTLING: [&str; 15] = [
+const THROTTLING: [&str; 16] = [
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
     "KMS.ThrottlingException",
@@ -40,6 +41,7 @@ const THROTTLING: [&str; 15] = [
     "RequestThrottled",
     "RequestThrottledException",
     "SlowDown",
+    "ThrottledException",
     "Throttling",
     "ThrottlingException",
     "TooManyRequestsException",
@@ -56,10 +58,12 @@ pub(crate) struct AwsApi {
 }
 
 /// A request to an AWS API.
-pub(crate) struct ApiRequest<'a> {
-    pub(crate) target: &'a Arn,
-    /// The path below the endpoint, percent-encoded.
-    pub(crate) path: String,
+pub(crate) struct ApiRequest {
+    pub(crate) method: Method,
+    /// The URL, percent-encoded.
+    pub(crate) url: String,
+    /// What its signature is valid for.
+    pub(crate) scope: SigningScope,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: String,
 }
@@ -111,32 +115,46 @@ impl AwsApi {
 
     /// The endpoint for a target, without a trailing slash.
     pub(crate) fn endpoint(&self, target: &Arn) -> String {
-        match &self.endpoint {
-            Some(endpoint) => endpoint.as_str().to_owned(),
-            None => target.endpoint(),
-        }
+        self.endpoint_or(|| target.endpoint())
+    }
+
+    /// The configured endpoint, without a trailing slash; if there is none, that of AWS.
+    pub(crate) fn endpoint_or(&self, of_aws: impl FnOnce() -> String) -> String {
+        self.endpoint.as_ref().map_or_else(of_aws, |endpoint| endpoint.as_str().to_owned())
+    }
+
+    /// A request with method POST to a target. `path` is percent-encoded, and below the endpoint.
+    pub(crate) fn post(
+        &self,
+        target: &Arn,
+        path: &str,
+        headers: Vec<(&'static str, String)>,
+        body: String,
+    ) -> ApiRequest {
+        let scope = SigningScope { service: target.service.clone(), region: target.region.clone() };
+        let url = format!("{}{path}", self.endpoint(target));
+        ApiRequest { method: Method::POST, url, scope, headers, body }
     }
 
     /// Makes one request. Adds the method and the status to `span`.
     pub(crate) async fn send(
         &self,
-        call: ApiRequest<'_>,
+        call: ApiRequest,
         request: &StepRequest,
         span: &mut TraceSpan,
     ) -> Result<ApiResponse, CallFault> {
-        let ApiRequest { target, path, headers, body: content } = call;
+        let ApiRequest { method, url, scope, headers, body: content } = call;
         let cannot_be_built = || not_sent("the request cannot be built");
-        let url = Url::parse(&format!("{}{path}", self.endpoint(target)));
-        let mut call = reqwest::Request::new(Method::POST, url.map_err(|_| cannot_be_built())?);
+        let url = Url::parse(&url).map_err(|_| cannot_be_built())?;
+        span.set("http.request.method", &method);
+        let mut call = reqwest::Request::new(method, url);
         for (name, value) in headers {
             let value = HeaderValue::from_str(&value).map_err(|_| cannot_be_built())?;
             call.headers_mut().insert(HeaderName::from_static(name), value);
         }
         *call.body_mut() = Some(content.into());
-        let scope = SigningScope { service: target.service.clone(), region: target.region.clone() };
         let signed = self.signer.sign(&mut call, None, &scope, SystemTime::now()).await;
-        signed.map_err(|error| not_sent(&error.to_string()))?;
-        span.set("http.request.method", "POST");
+        signed.map_err(not_signed)?;
         let response = self.client.execute(call).await;
         let mut response = response.map_err(|error| broken_connection(&error))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -151,7 +169,18 @@ impl ApiResponse {
         CallResponse { status: self.status, headers: self.headers.clone(), body }
     }
 
-    fn whole_body(&self) -> Option<&[u8]> {
+    /// The body as the value that expressions read.
+    ///
+    /// # Errors
+    /// It broke off, or is too large for the `output` of the request.
+    pub(crate) fn value(&self, request: &StepRequest) -> Result<Value, CallFault> {
+        match self.body.as_ref().map_err(Clone::clone)?.whole() {
+            Some(bytes) => Ok(body_value(bytes).unwrap_or_else(|| not_text(bytes))),
+            None => too_large_body(request),
+        }
+    }
+
+    pub(crate) fn whole_body(&self) -> Option<&[u8]> {
         self.body.as_ref().ok()?.whole()
     }
 
@@ -164,12 +193,13 @@ impl ApiResponse {
     pub(crate) fn error_name(&self) -> Option<String> {
         let header = self.headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
         let body = self.json();
-        let in_body = || {
+        let in_json = || {
             let body = body.as_ref()?;
-            ["__type", "code"].iter().find_map(|key| body.get(key)?.as_str())
+            ["/__type", "/code", "/Error/Code"].iter().find_map(|key| body.pointer(key)?.as_str())
         };
+        let in_xml = || code_in_xml(std::str::from_utf8(self.whole_body()?).ok()?);
         // `namespace#Name`, or `Name:URL`.
-        let name = header.or_else(in_body)?;
+        let name = header.or_else(in_json).or_else(in_xml)?;
         let name = name.rsplit('#').next().unwrap_or(name);
         let name = name.split(':').next().unwrap_or(name);
         error_word(name).map(str::to_owned)
@@ -227,6 +257,24 @@ impl ApiResponse {
 /// Whether an error with this name rejects a request because of its rate.
 pub(crate) fn is_throttling(name: &str) -> bool {
     THROTTLING.contains(&name)
+}
+
+/// The fault of a request that could not be signed. Credentials may be readable again soon.
+fn not_signed(error: SigningError) -> CallFault {
+    let reason = error.to_string();
+    match error {
+        SigningError::NotSignable => not_sent(&reason),
+        SigningError::NoCredentials => {
+            CallFault::Transient { reason, retry_after: None, may_have_run: false, detail: None }
+        }
+    }
+}
+
+/// The name of the error in an XML body: `<Error><Code>Throttling</Code>…`.
+fn code_in_xml(body: &str) -> Option<&str> {
+    let (_, error) = body.split_once("<Error>")?;
+    let (_, code) = error.split_once("<Code>")?;
+    Some(code.split_once("</Code>")?.0.trim())
 }
 
 /// The text of a request's body, or `null`.

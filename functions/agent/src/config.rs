@@ -38,6 +38,9 @@ pub struct AgentConfig {
     /// The ARNs of the resources that the agent may call, for the kinds of AWS services.
     #[envconfig(from = "STEWARD_AGENT_TARGETS", default = "")]
     pub targets: CommaSeparated,
+    /// The ARN of the role with whose credentials an agent of kind `aws` calls. Empty: those of the function.
+    #[envconfig(from = "STEWARD_AGENT_CALL_ROLE", default = "")]
+    pub call_role: String,
     /// Headers of every call, as a JSON object. Their values may be secrets.
     #[envconfig(from = "STEWARD_AGENT_HEADERS", default = "{}")]
     pub headers: Headers,
@@ -101,11 +104,13 @@ pub enum AgentKind {
     Sqs,
     /// By events on EventBridge buses.
     Events,
+    /// By operations of AWS APIs.
+    Aws,
 }
 
 /// The text is not an [`AgentKind`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a kind of agent: `http`, `lambda`, `sqs` or `events`")]
+#[error("`{0}` is not a kind of agent: `http`, `lambda`, `sqs`, `events` or `aws`")]
 pub struct UnknownKind(String);
 
 impl FromStr for AgentKind {
@@ -117,6 +122,7 @@ impl FromStr for AgentKind {
             "lambda" => Ok(Self::Lambda),
             "sqs" => Ok(Self::Sqs),
             "events" => Ok(Self::Events),
+            "aws" => Ok(Self::Aws),
             _ => Err(UnknownKind(text.to_owned())),
         }
     }

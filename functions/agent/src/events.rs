@@ -30,7 +30,7 @@ use steward_runtime::trace::TraceSpan;
 use crate::{
     arn::TargetKind,
     attempt::CallFault,
-    aws_api::{ApiRequest, ApiResponse, AwsApi, is_throttling},
+    aws_api::{ApiResponse, AwsApi, is_throttling},
     response::CallResponse,
     transport::{error_word, not_sent, unusable_response},
 };
@@ -85,7 +85,7 @@ pub(crate) async fn call(
         ("x-amz-target", "AWSEvents.PutEvents".to_owned()),
     ];
     let body = json!({ "Entries": [entry] }).to_string();
-    let call = ApiRequest { target, path: "/".to_owned(), headers, body };
+    let call = api.post(target, "/", headers, body);
     outcome(&api.send(call, request, span).await?)
 }
 

@@ -22,6 +22,7 @@ use steward_core::{
     engine::request::size_error,
     limits,
     model::{
+        aws_action::AwsAction,
         call_auth::{AwsScope, CallAuth},
         error_detail::ErrorDetail,
         key_format::KeyFormat,
@@ -37,6 +38,7 @@ pub use crate::headers::{Headers, InvalidHeaders};
 
 use crate::{
     attempt::{CallFault, RemoteService},
+    aws_action,
     connection_fault::broken_connection,
     credentials::{Connection, Credentials},
     oauth::Token,
@@ -342,7 +344,8 @@ impl HttpService {
 }
 
 /// What a call means for its step if the service answers with this status, headers and body, such as in a test of a
-/// workflow. The same code reads the answers of real services.
+/// workflow. The same code reads the answers of real services. The answer to an action of AWS is read as an agent of kind `aws`
+/// reads it.
 ///
 /// # Errors
 /// The fault that the answer stands for. A status that HTTP does not define, below 100 or above 999, is a fault too.
@@ -352,6 +355,9 @@ pub async fn interpret_answer(
     body: Vec<u8>,
     request: &StepRequest,
 ) -> Result<CallResponse, CallFault> {
+    if AwsAction::of_request_path(&request.path).is_some() {
+        return aws_action::interpret_answer(status, headers, body, request);
+    }
     let mut response = http::Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(status).map_err(|_| not_sent("there is no such HTTP status"))?;

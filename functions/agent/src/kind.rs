@@ -8,8 +8,9 @@ use steward_core::model::messages::StepRequest;
 use steward_runtime::trace;
 
 use crate::{
-    arn::{InvalidTarget, TargetKind, Targets},
+    arn::{InvalidTarget, Targets},
     attempt::{CallFault, RemoteService},
+    aws_action,
     aws_api::AwsApi,
     config::{AgentConfig, AgentKind},
     events,
@@ -30,30 +31,20 @@ pub enum AnyService {
     Aws(AwsService),
 }
 
-/// A remote service that is an AWS service.
+/// A remote service that is an AWS service, or several.
 #[derive(Debug, Clone)]
 pub struct AwsService {
     kind: AwsKind,
     api: AwsApi,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum AwsKind {
     Lambda,
     Sqs,
     Events,
-}
-
-impl AwsKind {
-    /// The AWS service of a kind of agents; `None` for HTTP services.
-    fn of(kind: AgentKind) -> Option<Self> {
-        match kind {
-            AgentKind::Http => None,
-            AgentKind::Lambda => Some(Self::Lambda),
-            AgentKind::Sqs => Some(Self::Sqs),
-            AgentKind::Events => Some(Self::Events),
-        }
-    }
+    /// Any operation that a request names, by default in this region.
+    Actions(Option<String>),
 }
 
 /// Why an agent cannot start with its configuration.
@@ -120,7 +111,8 @@ impl AnyService {
         let signer = signer.ok_or(ServiceConfigError::NoCredentials)?;
         let arns = &config.targets.0;
         let timeout = config.call_timeout.0;
-        let service = AwsService::new(config.kind, arns, timeout, signer, endpoint)?;
+        let region = sdk.region().map(ToString::to_string);
+        let service = AwsService::new(config.kind, arns, timeout, signer, endpoint, region)?;
         Ok(Self::Aws(service))
     }
 
@@ -134,18 +126,9 @@ impl AnyService {
     }
 }
 
-impl AwsKind {
-    fn targets(self) -> TargetKind {
-        match self {
-            Self::Lambda => lambda::FUNCTIONS,
-            Self::Sqs => sqs::QUEUES,
-            Self::Events => events::BUSES,
-        }
-    }
-}
-
 impl AwsService {
-    /// The service of this kind whose resources have these ARNs. `endpoint` replaces the endpoint of AWS.
+    /// The service of this kind whose resources have these ARNs. `endpoint` replaces the endpoint of AWS. Only an agent of
+    /// kind `aws` uses `region`; what it may call, its role says.
     ///
     /// # Errors
     /// The kind is no AWS service, an ARN is of another kind, or the TLS back end failed to initialise.
@@ -155,9 +138,16 @@ impl AwsService {
         call_timeout: Duration,
         signer: AwsSigner,
         endpoint: Option<BaseUrl>,
+        region: Option<String>,
     ) -> Result<Self, ServiceConfigError> {
-        let kind = AwsKind::of(kind).ok_or(ServiceConfigError::NoBaseUrl)?;
-        let targets = Targets::parse(arns, kind.targets())?;
+        let (kind, targets) = match kind {
+            AgentKind::Http => return Err(ServiceConfigError::NoBaseUrl),
+            AgentKind::Lambda => (AwsKind::Lambda, Some(lambda::FUNCTIONS)),
+            AgentKind::Sqs => (AwsKind::Sqs, Some(sqs::QUEUES)),
+            AgentKind::Events => (AwsKind::Events, Some(events::BUSES)),
+            AgentKind::Aws => (AwsKind::Actions(region), None),
+        };
+        let targets = targets.map(|of| Targets::parse(arns, of)).transpose()?.unwrap_or_default();
         Ok(Self { kind, api: AwsApi::new(call_timeout, signer, endpoint, targets)? })
     }
 }
@@ -191,10 +181,13 @@ impl RemoteService for AwsService {
         let mut span = begin_call(request, traceparent);
         let own = span.traceparent();
         let traceparent = trace::of_call(request, own.as_deref().or(traceparent));
-        let result = match self.kind {
+        let result = match &self.kind {
             AwsKind::Lambda => lambda::call(&self.api, request, &traceparent, &mut span).await,
             AwsKind::Sqs => sqs::call(&self.api, request, &traceparent, &mut span).await,
             AwsKind::Events => events::call(&self.api, request, &mut span).await,
+            AwsKind::Actions(region) => {
+                aws_action::call(&self.api, region.as_deref(), request, &mut span).await
+            }
         };
         end_call(span, &result);
         result

@@ -17,7 +17,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
+use serde_json::json;
 use steward_core::model::{
     messages::StepRequest,
     responses::{ClassifiedResponse, ResponseMeaning},
@@ -27,9 +27,8 @@ use steward_runtime::trace::TraceSpan;
 use crate::{
     arn::TargetKind,
     attempt::CallFault,
-    aws_api::{ApiError, ApiRequest, ApiResponse, AwsApi, payload},
+    aws_api::{ApiError, ApiResponse, AwsApi, payload},
     response::{CallResponse, response_value},
-    response_body::{body_value, not_text, too_large_body},
     transport::error_word,
 };
 
@@ -80,21 +79,14 @@ pub(crate) async fn call(
 ) -> Result<CallResponse, CallFault> {
     let target = api.target(request)?;
     let function = utf8_percent_encode(&target.to_string(), ARN_ENCODING).to_string();
-    let response = api.send(
-        ApiRequest {
-            target,
-            path: format!("/2015-03-31/functions/{function}/invocations"),
-            headers: vec![
-                ("content-type", "application/json".to_owned()),
-                ("x-amz-invocation-type", "RequestResponse".to_owned()),
-                ("x-amz-client-context", client_context(request, traceparent)),
-            ],
-            body: payload(request),
-        },
-        request,
-        span,
-    );
-    outcome(request, &response.await?)
+    let path = format!("/2015-03-31/functions/{function}/invocations");
+    let headers = vec![
+        ("content-type", "application/json".to_owned()),
+        ("x-amz-invocation-type", "RequestResponse".to_owned()),
+        ("x-amz-client-context", client_context(request, traceparent)),
+    ];
+    let call = api.post(target, &path, headers, payload(request));
+    outcome(request, &api.send(call, request, span).await?)
 }
 
 /// As in the SDKs, all but letters, digits, `-`, `_`, `.` and `~` are encoded.
@@ -119,15 +111,7 @@ fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse
     if response.headers.contains_key("x-amz-function-error") {
         return function_error(request, response);
     }
-    Ok(response.with_body(body(request, response)))
-}
-
-/// What the function returned.
-fn body(request: &StepRequest, response: &ApiResponse) -> Result<Value, CallFault> {
-    match response.body.as_ref().map_err(Clone::clone)?.whole() {
-        Some(bytes) => Ok(body_value(bytes).unwrap_or_else(|| not_text(bytes))),
-        None => too_large_body(request),
-    }
+    Ok(response.with_body(response.value(request)))
 }
 
 fn error(response: &ApiResponse) -> ApiError {
@@ -143,7 +127,7 @@ fn function_error(
     request: &StepRequest,
     response: &ApiResponse,
 ) -> Result<CallResponse, CallFault> {
-    let result = body(request, response).unwrap_or_default();
+    let result = response.value(request).unwrap_or_default();
     let kind = result.get("errorType").and_then(|kind| error_word(kind.as_str()?));
     let reason = match kind {
         Some(kind) => format!("the function failed: {kind}"),

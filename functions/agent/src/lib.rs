@@ -46,8 +46,11 @@ use crate::attempt::{
 
 pub mod arn;
 pub mod attempt;
+mod aws_action;
 mod aws_api;
+mod aws_query;
 mod call_fault;
+pub mod call_role;
 pub mod config;
 mod connection_fault;
 pub mod credentials;

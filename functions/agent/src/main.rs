@@ -3,7 +3,8 @@
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use steward_agent::{
-    Agent, AgentConfig, attempts_deadline, handle, kind::AnyService, secret::Secret,
+    Agent, AgentConfig, attempts_deadline, call_role::config_of_calls, handle, kind::AnyService,
+    secret::Secret,
 };
 use steward_aws::{AwsPorts, Config, function, telemetry};
 use steward_runtime::ports::{Clock, Ports, Queue};
@@ -16,10 +17,12 @@ async fn main() -> Result<(), Error> {
     let (breaker, rate) = (agent.breaker(), agent.rate_limit());
     let sdk = function::sdk_config();
     let ports = &AwsPorts::new(&sdk, &config, "agent");
-    let service =
-        AnyService::configured(&agent, &sdk, ports.bucket().cloned()).inspect_err(|error| {
+    let of_calls = config_of_calls(&sdk, &agent.call_role, agent.name.as_str()).await;
+    let service = AnyService::configured(&agent, &of_calls, ports.bucket().cloned()).inspect_err(
+        |error| {
             tracing::error!(%error, "the function cannot start");
-        })?;
+        },
+    )?;
     let now = ports.clock().now();
     let secret = match service.http() {
         Some(http) => Secret::configured(&sdk, agent.secret_arn, agent.headers, http, now).await,

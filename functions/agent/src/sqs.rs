@@ -24,7 +24,7 @@ use steward_runtime::trace::TraceSpan;
 use crate::{
     arn::{Arn, TargetKind},
     attempt::CallFault,
-    aws_api::{ApiRequest, ApiResponse, AwsApi},
+    aws_api::{ApiResponse, AwsApi},
     response::CallResponse,
     transport::{not_sent, unusable_response},
 };
@@ -52,7 +52,7 @@ pub(crate) async fn call(
         ("content-type", "application/x-amz-json-1.0".to_owned()),
         ("x-amz-target", "AmazonSQS.SendMessage".to_owned()),
     ];
-    let call = ApiRequest { target, path: "/".to_owned(), headers, body: body.to_string() };
+    let call = api.post(target, "/", headers, body.to_string());
     outcome(&message, &api.send(call, request, span).await?)
 }
 

@@ -15,6 +15,8 @@ pub(crate) enum AgentKind {
     Events(String),
     /// Kind `http`: base URL, and headers or authorisation for people.
     Http(String, String),
+    /// Kind `aws`, with this action.
+    Aws(String),
     /// An agent of the user's own.
     Own(String),
 }

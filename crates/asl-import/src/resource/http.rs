@@ -1,6 +1,7 @@
 //! Calls over HTTP: HTTP tasks, API Gateway, and the APIs of AWS services.
 
 use serde_json::{Value, json};
+use steward_core::model::aws_services::{AwsProtocol, AwsService};
 
 use super::{
     call::{AgentKind, Call, ResultShape, call, own_agent},
@@ -128,30 +129,33 @@ pub(super) fn api_gateway(text: &str, input: &Symbol, region: &str) -> Call {
     call
 }
 
-/// APIs of AWS that take JSON in a POST to `/`, with the operation in `X-Amz-Target`, and whose members have the same names in
-/// Step Functions: service, host, prefix of the target, version of the protocol.
-const JSON_APIS: [(&str, &str, &str, &str); 21] = [
-    ("dynamodb", "dynamodb", "DynamoDB_20120810", "1.0"),
-    ("secretsmanager", "secretsmanager", "secretsmanager", "1.1"),
-    ("ssm", "ssm", "AmazonSSM", "1.1"),
-    ("kms", "kms", "TrentService", "1.1"),
-    ("athena", "athena", "AmazonAthena", "1.1"),
-    ("glue", "glue", "AWSGlue", "1.1"),
-    ("kinesis", "kinesis", "Kinesis_20131202", "1.1"),
-    ("firehose", "firehose", "Firehose_20150804", "1.1"),
-    ("rekognition", "rekognition", "RekognitionService", "1.1"),
-    ("textract", "textract", "Textract", "1.1"),
-    ("comprehend", "comprehend", "Comprehend_20171127", "1.1"),
-    ("translate", "translate", "AWSShineFrontendService_20170701", "1.1"),
-    ("transcribe", "transcribe", "Transcribe", "1.1"),
-    ("sagemaker", "api.sagemaker", "SageMaker", "1.1"),
-    ("redshiftdata", "redshift-data", "RedshiftData", "1.1"),
-    ("cognitoidentityprovider", "cognito-idp", "AWSCognitoIdentityProviderService", "1.1"),
-    ("eventbridge", "events", "AWSEvents", "1.1"),
-    ("sqs", "sqs", "AmazonSQS", "1.0"),
-    ("servicediscovery", "servicediscovery", "Route53AutoNaming_v20170314", "1.1"),
-    ("organizations", "organizations", "AWSOrganizationsV20161128", "1.1"),
-    ("costexplorer", "ce", "AWSInsightsIndexService", "1.1"),
+/// APIs of AWS whose operations need only a name, and whose members have the same names in Step Functions: the service there, and
+/// in IAM.
+const APIS_BY_NAME: [(&str, &str); 24] = [
+    ("athena", "athena"),
+    ("cloudwatch", "cloudwatch"),
+    ("cognitoidentityprovider", "cognito-idp"),
+    ("comprehend", "comprehend"),
+    ("costexplorer", "ce"),
+    ("dynamodb", "dynamodb"),
+    ("eventbridge", "events"),
+    ("firehose", "firehose"),
+    ("glue", "glue"),
+    ("kinesis", "kinesis"),
+    ("kms", "kms"),
+    ("organizations", "organizations"),
+    ("redshiftdata", "redshift-data"),
+    ("rekognition", "rekognition"),
+    ("sagemaker", "sagemaker"),
+    ("secretsmanager", "secretsmanager"),
+    ("servicediscovery", "servicediscovery"),
+    ("sns", "sns"),
+    ("sqs", "sqs"),
+    ("ssm", "ssm"),
+    ("sts", "sts"),
+    ("textract", "textract"),
+    ("transcribe", "transcribe"),
+    ("translate", "translate"),
 ];
 
 pub(super) fn aws_api(
@@ -160,25 +164,32 @@ pub(super) fn aws_api(
     action: &str,
     completion: Completion,
     input: &Symbol,
-    region: &str,
 ) -> Call {
-    let name = format!("{service}-{action}");
-    let api = JSON_APIS.iter().find(|(known, ..)| *known == service);
-    let (Some((_, host, prefix, version)), Completion::Response) = (api, completion) else {
-        let what = format!("`{service}:{action}`");
-        return own_agent(text, &name, input, &what);
+    let api = APIS_BY_NAME.iter().find(|(known, _)| *known == service);
+    let (Some((_, service)), Completion::Response) = (api, completion) else {
+        return own_agent(
+            text,
+            &format!("{service}-{action}"),
+            input,
+            &format!("`{service}:{action}`"),
+        );
     };
     let mut chars = action.chars();
     let action: String =
         chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect();
-    let details = format!(
-        "Auth aws, Headers {{\"x-amz-target\": \"{prefix}.{action}\", \"content-type\": \"application/x-amz-json-{version}\"}}"
-    );
-    let kind = AgentKind::Http(format!("https://{host}.{region}.amazonaws.com"), details);
-    let mut call = call(&name, kind, Symbol::Scalar("/".into()), Some(input.clone()));
+    let kind = AgentKind::Aws(format!("{service}:{action}"));
+    let path = Symbol::Scalar("/".into());
+    let mut call = call("aws", kind, path, Some(input.clone()));
+    if matches!(AwsService::named(service).protocol, AwsProtocol::Query { .. }) {
+        call.decisions.push(
+            "the response is XML, so the output of the step is `{ text: … }`; Step Functions makes JSON of it".to_owned(),
+        );
+    }
     if !is_read(&action) {
         call.notes.push(
-            "AWS APIs ignore `Idempotency-Key`: if a repeated call does harm, set `idempotent: false`".to_owned(),
+            "AWS APIs ignore `Idempotency-Key`: if a repeated call does harm, give `${ request.idempotency_key }` as its client \
+             token, or set `idempotent: false`"
+                .to_owned(),
         );
     }
     call

@@ -143,19 +143,17 @@ fn another_state_machine_is_a_child_task() {
 }
 
 #[test]
-fn apis_of_aws_are_signed_requests_or_agents_of_ones_own() {
+fn apis_of_aws_are_actions_of_one_agent_or_agents_of_ones_own() {
     let parameters = json!({ "TableName": "t", "Item": { "id": { "S.$": "$.id" } } });
     let put =
         resource("arn:aws:states:::dynamodb:putItem", parameters, json!({ "ResultPath": null }));
     let body = json!({ "TableName": "t", "Item": { "id": { "S": "${ input.id }" } } });
-    assert_eq!(steps(&put)["a"]["request"], json!({ "path": "/", "body": body }));
-    let targets = imported(&put).agents[0].targets();
-    assert!(
-        targets.contains("DynamoDB_20120810.PutItem")
-            && targets.contains("https://dynamodb.eu-west-1.amazonaws.com")
-    );
+    assert_eq!(steps(&put)["a"]["request"], json!({ "aws": "dynamodb:PutItem", "body": body }));
+    let agents = imported(&put).agents;
+    assert_eq!((agents[0].kind(), agents[0].targets().as_str()), ("aws", "dynamodb:PutItem"));
     let publish = resource("arn:aws:states:::sns:publish", json!({ "Message": "x" }), json!({}));
-    refused(&publish, Level::Decision, "`sns:publish` needs an agent of your own");
+    assert!(imported(&publish).definitions[0].yaml.contains("aws: sns:Publish"));
+    refused(&publish, Level::Decision, "the response is XML");
     let job =
         resource("arn:aws:states:::batch:submitJob.sync", json!({ "JobName": "x" }), json!({}));
     refused(&job, Level::Decision, "needs an agent of your own");

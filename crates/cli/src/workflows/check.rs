@@ -9,8 +9,10 @@ use std::{
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use serde_json::json;
 use steward_core::definition::{lint::Severity, problem::DefinitionProblem, workflow::Workflow};
 use steward_definition_file::{DefinitionError, LocatedProblem, is_test_file, locate, read_file};
+use steward_operator::aws_policy::{allows_any_resource, aws_policies};
 use steward_scripted_runs::workflow_test::{TestFileError, read_tests};
 
 use super::{check_formats, file_problem::FileProblem, publish};
@@ -43,6 +45,8 @@ enum CheckFormat {
     Github,
     /// SARIF 2.1.0, for code scanning and editors.
     Sarif,
+    /// The IAM policies that agents need for the `aws` actions of the definitions: a JSON object by agent.
+    Policy,
 }
 
 /// What was found in one file.
@@ -62,6 +66,7 @@ pub(super) async fn run(args: &CheckArgs) -> Result<()> {
     let reports = checked.iter().flat_map(|file| file.reports.clone()).collect::<Vec<_>>();
     match args.format {
         CheckFormat::Text => checked.iter().for_each(print_text),
+        CheckFormat::Policy => print_policies(&checked),
         CheckFormat::Json => outln!("{}", check_formats::json(&reports, args.files.len())?),
         CheckFormat::Github => {
             reports.iter().for_each(|report| outln!("{}", check_formats::github(report)));
@@ -146,14 +151,30 @@ impl CheckedFile {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a command's output")]
 fn print_text(checked: &CheckedFile) {
-    // https://no-color.org: the variable counts if it is set and not empty.
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_fancy = std::io::stderr().is_terminal() && !no_color;
     if let Some(summary) = &checked.summary {
         outln!("{}: {summary}", checked.file.display());
     }
+    print_problems(checked);
+}
+
+#[expect(clippy::print_stderr, reason = "a command's output")]
+fn print_policies(checked: &[CheckedFile]) {
+    checked.iter().for_each(print_problems);
+    let policies = aws_policies(checked.iter().filter_map(|file| file.workflow.as_ref()));
+    outln!("{:#}", json!(policies));
+    if policies.values().any(allows_any_resource) {
+        eprintln!(
+            "note: `*` stands for resources that the definition does not name: name them, unless the actions have none"
+        );
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a command's output")]
+fn print_problems(checked: &CheckedFile) {
+    // https://no-color.org: the variable counts if it is set and not empty.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_fancy = std::io::stderr().is_terminal() && !no_color;
     let mut printable = None;
     for FileProblem { file, severity, located } in &checked.reports {
         let LocatedProblem { problem, location } = located;

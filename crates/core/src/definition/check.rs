@@ -2,6 +2,7 @@
 
 mod checker;
 mod events;
+mod request;
 mod templates;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -419,13 +420,7 @@ impl Checker<'_> {
                     location.names.retain(|name| !["callback", "request"].contains(name));
                     self.check_template(&choice.choose, &location);
                 }
-                if let Some(problem) = request.path.path_problem() {
-                    self.report(at("request.path"), problem);
-                }
-                self.check_template(&request.path, &location("request.path"));
-                if let Some(body) = &request.body {
-                    self.check_template(body, &location("request.body"));
-                }
+                self.check_request(request, location);
             }
             StepWork::Child(child) if action == Action::Do => {
                 if child.version == Some(0) {

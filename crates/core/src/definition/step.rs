@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     definition::{
@@ -20,6 +20,7 @@ use crate::{
     limits,
     model::{
         attempt::Action,
+        aws_action::AwsAction,
         call_auth::CallAuth,
         key_format::KeyFormat,
         messages::HttpMethod,
@@ -444,13 +445,20 @@ fn call_within(configured: Option<Duration>, complete_within: Duration) -> Durat
 /// The request that an agent makes, with expressions over the task's values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("if" = json!({ "required": ["aws"] }), "else" = json!({ "required": ["path"] })))]
 pub struct RequestTemplate {
     /// The HTTP method.
     #[serde(default)]
     pub method: HttpMethod,
-    /// The path under the agent's base URL. It must render to a string that starts with `/`.
-    #[schemars(with = "String")]
-    pub path: Template,
+    /// The path under the agent's base URL. It must render to a string that starts with `/`. Only a request with `aws` may
+    /// be without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub path: Option<Template>,
+    /// The operation of an AWS API that an agent of kind `aws` calls, by its name, such as `dynamodb:PutItem`; `body` is its
+    /// input. The operation of a REST API, such as `batch:SubmitJob`, also needs its `method` and its `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aws: Option<AwsAction>,
     /// The JSON body. If absent, the request has no body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Template>,
@@ -467,7 +475,16 @@ pub struct RequestTemplate {
 impl RequestTemplate {
     /// The templates of the request.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        std::iter::once(&self.path).chain(&self.body)
+        self.path.iter().chain(&self.body)
+    }
+
+    /// The path of the message to the agent, given the rendered `path`: the name of the action is part of it.
+    #[must_use]
+    pub fn message_path(&self, path: String) -> String {
+        match &self.aws {
+            Some(action) => action.request_path(&path),
+            None => path,
+        }
     }
 
     fn templates_mut(&mut self) -> impl Iterator<Item = &mut Template> {

@@ -114,7 +114,8 @@ impl AgentCall<'_> {
             check_payloads(body, task).map_err(|error| format!("request.body: {error}"))?;
         }
         let body = body.map(|body| body.map(JsonText::from));
-        let path = template.path.render_path(scope)?;
+        let path = template.path.as_ref().map(|path| path.render_path(scope)).transpose()?;
+        let path = template.message_path(path.unwrap_or_default());
         check_path(&path).map_err(|error| format!("request.path: {error}"))?;
         let request = StepRequest {
             task_id: task.task_id.clone(),
@@ -490,6 +491,30 @@ mod tests {
             let key = request.body.as_ref().unwrap().value()["key"].as_str().unwrap().to_owned();
             assert_eq!((request.idempotency_key.as_str(), key.len()), ("t/a/do", expected));
             assert_eq!(request.path, format!("/x/{}", key.replace('/', "%2F")));
+        }
+    }
+
+    /// The path of the message names the action, as it names the function or the queue for agents of those kinds.
+    #[test]
+    fn a_request_with_an_action_of_aws_has_it_in_its_path() {
+        for (request, path) in [
+            (
+                json!({ "aws": "dynamodb:PutItem", "body": { "TableName": "t" } }),
+                "/dynamodb:PutItem",
+            ),
+            (
+                json!({ "aws": "batch:TagResource", "path": "/v1/tags/${ task.id }", "method": "POST" }),
+                "/batch:TagResource/v1/tags/t",
+            ),
+        ] {
+            let plan = plan_of(&json!({ "agent": "a", "request": request }));
+            let (task, loaded) = submitted_task(&plan, &Value::Null);
+            let (_, _, effects) = wake(&plan, &task, &loaded);
+            let sent = effects.iter().find_map(|effect| {
+                let Effect::Request(request) = effect else { return None };
+                Some(request.path.as_str())
+            });
+            assert_eq!(sent, Some(path));
         }
     }
 

@@ -1,6 +1,8 @@
 //! Data types of the engine, and the messages that the roles exchange. Their methods only derive values from the data.
 
 pub mod attempt;
+pub mod aws_action;
+pub mod aws_services;
 pub mod call_auth;
 pub mod clock_error;
 pub mod command;

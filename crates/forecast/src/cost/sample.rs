@@ -129,10 +129,12 @@ pub(super) fn templates(step: &StepDefinition) -> Vec<(String, &Template, ValueK
     let undo = step.undo.as_ref().and_then(|undo| undo.request.as_ref());
     for (of, request) in [("", step.request.as_ref()), ("undo.", undo)] {
         let Some(request) = request else { continue };
-        all.push((format!("{of}request.path"), &request.path, ValueKind::Any));
-        all.extend(
-            request.body.iter().map(|body| (format!("{of}request.body"), body, ValueKind::Any)),
-        );
+        for (key, template) in [("path", &request.path), ("body", &request.body)] {
+            let template = template.iter();
+            all.extend(
+                template.map(|of_key| (format!("{of}request.{key}"), of_key, ValueKind::Any)),
+            );
+        }
     }
     all
 }

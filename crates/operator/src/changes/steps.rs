@@ -259,6 +259,7 @@ impl StepComparison<'_> {
             let parts = [
                 ("request.method", old.method != new.method),
                 ("request.path", old.path != new.path),
+                ("request.aws", old.aws != new.aws),
                 ("request.body", old.body != new.body),
                 ("request.auth", old.auth != new.auth),
                 ("request.idempotency_key", old.idempotency_key != new.idempotency_key),

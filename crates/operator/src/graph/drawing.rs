@@ -192,8 +192,11 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
     }
 }
 
-/// `POST /charges`.
+/// `POST /charges`, or `dynamodb:PutItem`.
 fn request_text(request: &RequestTemplate) -> String {
+    if let Some(action) = &request.aws {
+        return action.to_string();
+    }
     let method = match request.method {
         HttpMethod::Get => "GET",
         HttpMethod::Post => "POST",
@@ -201,7 +204,7 @@ fn request_text(request: &RequestTemplate) -> String {
         HttpMethod::Patch => "PATCH",
         HttpMethod::Delete => "DELETE",
     };
-    format!("{method} {}", template_text(&request.path))
+    format!("{method} {}", request.path.as_ref().map(template_text).unwrap_or_default())
 }
 
 /// The source of a template in one line, shortened. An expression has no `${ }`; within a text it is `{task.id}`.

@@ -47,7 +47,7 @@ fn an_unknown_kind_and_an_unknown_auth_are_errors_of_their_variables() {
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         AgentConfig::init_from_hashmap(&HashMap::from(variables))
     };
-    assert_eq!(config("STEWARD_AGENT_KIND", "events").unwrap().kind, AgentKind::Events);
+    assert_eq!(config("STEWARD_AGENT_KIND", "aws").unwrap().kind, AgentKind::Aws);
     for (name, value) in [("STEWARD_AGENT_KIND", "sns"), ("STEWARD_AGENT_AUTH", "basic")] {
         let error = config(name, value).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");

@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod actions;
 mod events;
 mod http_auth;
 mod kinds;

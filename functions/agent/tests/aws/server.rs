@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use aws_config::{BehaviorVersion, SdkConfig};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use axum::{
     Router,
@@ -135,6 +135,7 @@ pub(crate) fn configured(
     let sdk = SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
         .credentials_provider(SharedCredentialsProvider::new(credentials()))
+        .region(Region::new("eu-west-1"))
         .endpoint_url(endpoint)
         .build();
     AnyService::configured(&config, &sdk, None)
@@ -153,7 +154,8 @@ pub(crate) trait CallForOutput: RemoteService {
 
 impl<S: RemoteService> CallForOutput for S {}
 
-/// The outcome of a call to a service of this kind that answers with this response.
+/// The outcome of a call to a service of this kind that answers with this response. Of the
+/// kind `aws`, the call is one of DynamoDB.
 pub(crate) async fn outcome_of(
     (kind, target): (&str, &str),
     request: &StepRequest,
@@ -161,7 +163,8 @@ pub(crate) async fn outcome_of(
 ) -> Result<Value, CallFault> {
     let server = SignedServer::answering(response).await;
     let outcome = aws_service(kind, target, &server.url).output(request, None).await;
-    assert_eq!(server.request().scope, Ok(format!("{kind}/eu-west-1")));
+    let service = if kind == "aws" { "dynamodb" } else { kind };
+    assert_eq!(server.request().scope, Ok(format!("{service}/eu-west-1")));
     without_detail(outcome)
 }
 

@@ -290,6 +290,37 @@ fn auth_of_a_request() {
 }
 
 #[test]
+fn aws_action_of_a_request() {
+    const REQUEST: &str = "method: PUT, path: '/reservations/${ task.id }', body";
+    let unknown = |service: &str| {
+        format!(
+            "21:21: steps.reserve.request.aws: `{service}` is not a service whose operations need only a name: a REST API needs \
+             the `method` and the `path` of the operation"
+        )
+    };
+    check(&[
+        (REQUEST, "aws: dynamodb:PutItem, body", ""),
+        (REQUEST, "aws: batch:SubmitJob, path: /v1/submitjob, body", ""),
+        (REQUEST, "aws: batch:SubmitJob, body", &unknown("batch")),
+        (
+            REQUEST,
+            "aws: dynamo:PutItem, body",
+            &format!("{}; did you mean `dynamodb`?", unknown("dynamo")),
+        ),
+        (
+            REQUEST,
+            "aws: putItem, body",
+            "21:21: steps.reserve.request.aws: `putItem` is not a valid name: the prefix of a service in IAM, `:` and an operation, such as `dynamodb:PutItem`",
+        ),
+        (
+            REQUEST,
+            "aws: sns:Publish, method: PUT, path: /x, body",
+            "21:42: steps.reserve.request.method: the operations of `sns` need only a name: remove it\n21:53: steps.reserve.request.path: the operations of `sns` need only a name: remove it",
+        ),
+    ]);
+}
+
+#[test]
 fn idempotency_key_of_a_request() {
     check(&[
         ("header: X-Key, form: uuid", "form: hash36", ""),
