@@ -488,7 +488,7 @@ impl RequestTemplate {
     }
 
     fn templates_mut(&mut self) -> impl Iterator<Item = &mut Template> {
-        std::iter::once(&mut self.path).chain(&mut self.body)
+        self.path.iter_mut().chain(&mut self.body)
     }
 }
 

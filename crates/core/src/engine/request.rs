@@ -507,13 +507,9 @@ mod tests {
                 "/batch:TagResource/v1/tags/t",
             ),
         ] {
-            let plan = plan_of(&json!({ "agent": "a", "request": request }));
-            let (task, loaded) = submitted_task(&plan, &Value::Null);
-            let (_, _, effects) = wake(&plan, &task, &loaded);
-            let sent = effects.iter().find_map(|effect| {
-                let Effect::Request(request) = effect else { return None };
-                Some(request.path.as_str())
-            });
+            let step = json!({ "agent": "a", "request": request });
+            let Woken { effects, .. } = wake(&step, &Value::Null);
+            let sent = requests(&effects).next().map(|request| request.path.as_str());
             assert_eq!(sent, Some(path));
         }
     }
