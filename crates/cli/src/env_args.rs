@@ -27,12 +27,17 @@ impl EnvArgs {
             let is_known = workflows.iter().any(|workflow| workflow.env.contains_key(name));
             ensure!(is_known, "no definition has `{name}` in its `env`");
         }
-        let with_values = workflows.into_iter().map(|workflow| {
-            let own = self.values.iter().filter(|(name, _)| workflow.env.contains_key(name));
-            let changed = workflow.with_env(own.map(|(name, value)| (name, value.as_str())));
-            changed.map_err(|reason| anyhow::anyhow!("workflow `{}`: {reason}", workflow.name))
-        });
-        with_values.collect()
+        workflows.into_iter().map(|workflow| self.of_file(workflow)).collect()
+    }
+
+    /// A definition with those of the values whose constants it has.
+    ///
+    /// # Errors
+    /// A value has the wrong type.
+    pub(crate) fn of_file(&self, workflow: Workflow) -> Result<Workflow> {
+        let own = self.values.iter().filter(|(name, _)| workflow.env.contains_key(name));
+        let changed = workflow.with_env(own.map(|(name, value)| (name, value.as_str())));
+        changed.map_err(|reason| anyhow::anyhow!("workflow `{}`: {reason}", workflow.name))
     }
 }
 

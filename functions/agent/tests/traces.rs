@@ -223,8 +223,11 @@ impl TracedDeployment {
         let request = sqs.receive_message().queue_url(queue).message_attribute_names("All");
         let messages = request.send().await.unwrap().messages.unwrap();
         let mut event = SqsEvent::default();
-        event.records =
-            messages.into_iter().map(|message| polling::record(message, queue)).collect();
+        for message in messages {
+            let mut record = polling::record(message, queue);
+            record.message_id = Some("m-1".to_owned());
+            event.records.push(record);
+        }
         event
     }
 

@@ -10,7 +10,7 @@ use steward_definition_file::read_file;
 use steward_operator::changes::{DefinitionChange, compare_definitions};
 
 use super::stored;
-use crate::{client::DeploymentArgs, table::table};
+use crate::{client::DeploymentArgs, env_args::EnvArgs, table::table};
 
 /// Options of `steward workflow diff`.
 #[derive(Debug, Args)]
@@ -19,6 +19,8 @@ pub(crate) struct DiffArgs {
     old: String,
     /// The new definition, in the same form.
     new: String,
+    #[command(flatten)]
+    env: EnvArgs,
     /// Print a JSON array.
     #[arg(long)]
     json: bool,
@@ -28,8 +30,8 @@ pub(crate) struct DiffArgs {
 
 /// Prints the changes. Returns an error if any of them is risky.
 pub(super) async fn run(args: DiffArgs) -> Result<()> {
-    let old = read(&args.old, &args.deployment).await?;
-    let new = read(&args.new, &args.deployment).await?;
+    let old = read(&args.old, &args).await?;
+    let new = read(&args.new, &args).await?;
     let changes = compare_definitions(&old, &new);
     if args.json {
         let each = changes.iter().map(|DefinitionChange { at, what, safe, why }| {
@@ -59,8 +61,8 @@ fn print(changes: &[DefinitionChange]) {
     outln!("{rows}");
 }
 
-/// Reads a definition from a file or from a deployment.
-async fn read(source: &str, deployment: &DeploymentArgs) -> Result<Workflow> {
+/// Reads a definition from a deployment, or from a file, with the constants that are given.
+async fn read(source: &str, args: &DiffArgs) -> Result<Workflow> {
     let path = Path::new(source);
     let name = source.split_once('@').map_or(source, |(name, _)| name);
     let is_name = name.parse::<steward_core::model::names::WorkflowName>();
@@ -70,8 +72,8 @@ async fn read(source: &str, deployment: &DeploymentArgs) -> Result<Workflow> {
             let version = version
                 .transpose()
                 .with_context(|| format!("`{source}`: the version is not a number"))?;
-            Ok(stored::find(deployment, &name, version).await?.workflow)
+            Ok(stored::find(&args.deployment, &name, version).await?.workflow)
         }
-        Ok(_) | Err(_) => Ok(read_file(path)?),
+        Ok(_) | Err(_) => args.env.of_file(read_file(path)?),
     }
 }

@@ -68,6 +68,13 @@ pub(super) struct StepPlan {
     pub(super) judges_body: bool,
 }
 
+impl StepPlan {
+    /// Whether the task goes on without the step if it fails.
+    pub(super) fn is_passed_over(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery["then"] == "continue")
+    }
+}
+
 /// A document that a step passes on. It may be a payload, or contain some.
 #[derive(Debug, Clone)]
 pub(super) struct DocumentPlan {

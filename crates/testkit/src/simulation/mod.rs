@@ -52,6 +52,7 @@ mod operators;
 mod oracle;
 mod outputs;
 mod panics;
+mod passed_over_plan;
 mod payload_bucket;
 mod payload_checks;
 mod payload_forgery;

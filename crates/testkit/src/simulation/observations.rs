@@ -144,6 +144,13 @@ impl Oracle {
                 // A task that is being undone skips its waits.
                 let waits = step.is_some_and(|(_, step)| matches!(step.work, WorkPlan::Wait(_)));
                 let given_up = waits && after.undo_reason.is_some();
+                let is_passed_over = action == Action::Do
+                    && new.failure_count > 0
+                    && step.is_some_and(|(_, step)| step.is_passed_over());
+                if is_passed_over && !has_command {
+                    self.completed_or_skipped_by_operator.insert(part_action);
+                    return;
+                }
                 if fresh && (must_be_skipped || !(has_command || given_up)) {
                     self.skipped.insert((id.clone(), part.step.clone()));
                 }

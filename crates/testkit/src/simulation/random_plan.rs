@@ -20,6 +20,7 @@ use super::{
     late_message_plan::LateMessagePlan,
     lifecycle_checks, list_edit_plan,
     mutation::{is_valid, mutate},
+    passed_over_plan,
     payload_plan::{DocumentNumbers, PayloadPlan},
     plan::{
         CommandPlan, InfrastructureFaults, InstancePlan, InstanceRole, ServiceProfile,
@@ -59,6 +60,9 @@ impl SimulationPlan {
         }
         let payloads = PayloadPlan::of(seed, &mut blueprints, faults_until);
         provider_rules::choose_steps(seed, &mut blueprints);
+        if !operators_edit_lists && payloads.is_none() {
+            passed_over_plan::draw_passed_over(seed, &mut blueprints);
+        }
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let mut tasks = tasks(&blueprints, faults_until, random)?;
         if payloads.is_some() {
