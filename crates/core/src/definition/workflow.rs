@@ -1,13 +1,14 @@
 //! The definition of a workflow, and its JSON form.
 //!
 //! The steps form a graph: each step lists its predecessors in `after`. This one key expresses sequences, parallel
-//! branches and joins. A step without `after` starts with the task. There are three kinds of steps:
+//! branches and joins. A step without `after` starts with the task. There are four kinds of steps:
 //!
 //! | a step with | what it does |
 //! | --- | --- |
 //! | `agent` | an agent calls its remote service |
 //! | `wait` | waits for a duration, until a time, or for an event |
 //! | `workflow` | runs a child task |
+//! | `fail` | only fails |
 //!
 //! [`Workflow::problems`] validates a definition beyond its syntax.
 
