@@ -129,9 +129,9 @@ fn type_check(
     let is = match check {
         "Present" => presence(scope, variable)?,
         "Null" => jsonpath::path(scope, variable).cel()?.equals(&Cel::member("null")),
-        "String" => of_type(scope, variable, "string")?,
-        "Boolean" => of_type(scope, variable, "bool")?,
-        "Numeric" => of_type(scope, variable, "int")?.or(&of_type(scope, variable, "double")?),
+        "String" => of_type(scope, variable, "''")?,
+        "Boolean" => of_type(scope, variable, "true")?,
+        "Numeric" => of_type(scope, variable, "0")?.or(&of_type(scope, variable, "0.0")?),
         _ => {
             let why = "expressions cannot check it";
             return Err(Untranslatable::new(format!("Is{check}"), why));
@@ -140,9 +140,11 @@ fn type_check(
     Ok(if expected { is } else { is.not() })
 }
 
-fn of_type(scope: &Scope, variable: &str, name: &str) -> Result<Cel, Untranslatable> {
+/// Whether the value has the type of this literal.
+fn of_type(scope: &Scope, variable: &str, like: &str) -> Result<Cel, Untranslatable> {
     let value = jsonpath::path(scope, variable).cel()?;
-    Ok(Cel::call("type", &[&value]).equals(&Cel::member(name)))
+    let like = Cel::call("type", &[&Cel::member(like)]);
+    Ok(Cel::call("type", &[&value]).equals(&like))
 }
 
 fn presence(scope: &Scope, variable: &str) -> Result<Cel, Untranslatable> {
