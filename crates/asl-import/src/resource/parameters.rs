@@ -13,6 +13,7 @@ pub(super) fn field(input: &Symbol, key: &str) -> Option<Symbol> {
         | Symbol::List(_)
         | Symbol::Merged { .. }
         | Symbol::Either { .. }
+        | Symbol::Maybe { .. }
         | Symbol::Unknown(_) => None,
     }
 }
@@ -25,6 +26,7 @@ pub(super) fn text_of(symbol: Option<Symbol>) -> Option<String> {
         Symbol::Unknown(_)
         | Symbol::Scalar(_)
         | Symbol::Cel(_)
+        | Symbol::Maybe { .. }
         | Symbol::Object { .. }
         | Symbol::List(_)
         | Symbol::Merged { .. }
@@ -46,6 +48,7 @@ pub(super) fn other_parameters(input: &Symbol, sent: &[&str], decisions: &mut Ve
         | Symbol::List(_)
         | Symbol::Merged { .. }
         | Symbol::Either { .. }
+        | Symbol::Maybe { .. }
         | Symbol::Unknown(_) => {
             decisions.push("the parameters are not known before the task runs".to_owned());
         }

@@ -56,6 +56,24 @@ fn the_whole_data_after_a_result_path_is_merged_unless_the_path_is_deep() {
 }
 
 #[test]
+fn a_field_that_only_one_branch_sets_may_be_absent() {
+    let steps = steps(&machine(json!({
+        "Which": { "Type": "Choice", "Default": "Has", "Choices": [
+            { "Variable": "$.ok", "BooleanEquals": true, "Next": "A" },
+        ] },
+        "A": task("a", json!({ "Parameters": {}, "ResultPath": "$.a", "Next": "Has" })),
+        "Has": { "Type": "Choice", "Default": "C", "Choices": [
+            { "Variable": "$.a", "IsPresent": true, "Next": "B" },
+        ] },
+        "B": task("b", json!({ "Parameters": { "a.$": "$.a" }, "End": true })),
+        "C": task("c", json!({ "End": true })),
+    })));
+    assert_eq!(steps["b"]["when"], "${ input.ok == true ? true : has(input.a) }");
+    let body = "${ maps.merge(input, input.ok == true ? {'a': steps.a.output} : {}) }";
+    assert_eq!(steps["c"]["request"]["body"], body);
+}
+
+#[test]
 fn pass_states_become_expressions_where_their_values_are_read() {
     let steps = steps(&machine(json!({
         "Set": { "Type": "Pass", "Result": { "tax": 19, "text": "a ${" }, "ResultPath": "$.set", "Next": "Make" },
