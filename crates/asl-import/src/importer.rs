@@ -13,6 +13,7 @@ use crate::{
     cel::Cel,
     condition::{Condition, Truth},
     definition::{Definition, Draft, Mark, Step, mark_name},
+    deployment,
     error::ImportError,
     jsonata, jsonpath,
     machine::{Machine, State, StateKind},
@@ -33,6 +34,8 @@ const NESTING_MAX: usize = 8;
 pub(crate) struct Shared<'a> {
     pub(crate) positions: &'a Positions,
     pub(crate) options: &'a Options,
+    /// The substitutions of the deployment in the state machine, by the names of their constants.
+    pub(crate) constants: BTreeMap<String, BTreeSet<String>>,
     pub(crate) report: Report,
     pub(crate) agents: IndexMap<String, Agent>,
     pub(crate) workflow_names: BTreeSet<String>,
@@ -66,6 +69,8 @@ pub(crate) struct Importer<'s, 'a> {
     pub(crate) rules: Vec<Vec<Cel>>,
     /// The steps that fail if they are reached. What comes after a `Parallel` comes after those in its branches.
     pub(crate) failing: BTreeSet<String>,
+    /// The seconds that the machine may take, if it has a limit.
+    pub(crate) timeout_s: Option<f64>,
     pub(crate) context: ContextParts,
 }
 
@@ -81,6 +86,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             marks: Vec::new(),
             rules: Vec::new(),
             failing: BTreeSet::new(),
+            timeout_s: None,
             context,
         }
     }
@@ -110,6 +116,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             let output = self.render(pointer, pointer, &end.data);
             self.draft.output = Some(output);
         }
+        self.constants(pointer);
         let pending = std::mem::take(&mut self.marks);
         for (state, mark) in pending {
             let step = self.step_of.get(&state).and_then(|name| self.draft.steps.get_mut(name));
@@ -119,6 +126,30 @@ impl<'s, 'a> Importer<'s, 'a> {
             }
         }
         Ok(self.draft)
+    }
+
+    /// The constants that the definition reads: substitutions of the deployment.
+    fn constants(&mut self, pointer: &str) {
+        let steps = self.draft.steps.values().flat_map(|step| step.keys.values());
+        let templates: Vec<_> = steps.chain(&self.draft.output).cloned().collect();
+        let mut env = Map::new();
+        for (constant, names) in self.shared.constants.clone() {
+            if !templates.iter().any(|template| deployment::reads(template, &constant)) {
+                continue;
+            }
+            let all =
+                names.iter().map(|name| format!("`${{{name}}}`")).collect::<Vec<_>>().join(" and ");
+            let message = format!(
+                "{all} is `env.{constant}`: give its value with `steward workflow publish --env {constant}=VALUE`, or now with `--set`"
+            );
+            // Two substitutions with one name are two values.
+            let level = if names.len() == 1 { Level::Note } else { Level::Decision };
+            self.report(level, pointer, pointer, message);
+            env.insert(constant, Value::Null);
+        }
+        if !env.is_empty() {
+            self.draft.head.insert("env".to_owned(), Value::Object(env));
+        }
     }
 
     /// The keys of the definition before its steps.
@@ -146,6 +177,12 @@ impl<'s, 'a> Importer<'s, 'a> {
             head.insert("description".to_owned(), json!(comment));
         }
         let timeout = value.get("TimeoutSeconds").and_then(Value::as_f64);
+        self.timeout_s = timeout;
+        if timeout.is_none() && value.get("TimeoutSeconds").is_some() {
+            let at = format!("{pointer}/TimeoutSeconds");
+            let message = "deadlines are constants, so that `check` can compare them";
+            self.report(Level::Decision, &at, pointer, message);
+        }
         let within = match timeout {
             Some(seconds) => {
                 let at = format!("{pointer}/TimeoutSeconds");

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::{
     cel::{Cel, Precedence},
-    scope::{Scope, literal},
+    deployment::literal,
+    scope::Scope,
     symbol::{Presence, Symbol, Untranslatable},
 };
 

@@ -8,6 +8,7 @@ use crate::{
     cel::Cel,
     choice,
     condition::Truth,
+    deployment,
     error::ImportError,
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
@@ -63,7 +64,9 @@ impl Importer<'_, '_> {
             Some(match jsonata::code(text).filter(|_| state.is_jsonata) {
                 Some(code) => jsonata::expression(&scope, code),
                 None if key.ends_with("Path") => jsonpath::path(&scope, text),
-                None => crate::scope::literal(text),
+                // Text and number give the same duration.
+                None if key == "Seconds" => deployment::literal(&deployment::as_written(text)),
+                None => deployment::literal(text),
             })
         };
         let seconds = value("Seconds").or_else(|| value("SecondsPath"));
@@ -233,7 +236,7 @@ impl Importer<'_, '_> {
 /// The `Result` of a `Pass`: a constant, except for substitutions of the deployment.
 fn constant(value: &Value) -> Symbol {
     match value {
-        Value::String(text) => crate::scope::literal(text),
+        Value::String(text) => deployment::literal(text),
         Value::Array(items) => Symbol::List(items.iter().map(constant).collect()),
         Value::Object(fields) => {
             Symbol::object(fields.iter().map(|(key, value)| (key.clone(), constant(value))))

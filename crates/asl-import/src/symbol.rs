@@ -8,7 +8,10 @@
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::cel::{Cel, Precedence};
+use crate::{
+    cel::{Cel, Precedence},
+    deployment,
+};
 
 /// Nodes of one symbol. Each join of branches may double it.
 const NODES_MAX: usize = 2_000;
@@ -30,6 +33,8 @@ pub(crate) enum Symbol {
     Either { condition: Cel, then: Box<Symbol>, otherwise: Box<Symbol> },
     /// A field that may be absent, and the test whether it is present.
     Maybe { value: Cel, has: Cel },
+    /// A text with substitutions of the deployment, such as `orders-${Stage}`. Each becomes a constant in `env`.
+    Deployed(String),
     /// A value that cannot be said.
     Unknown(Untranslatable),
 }
@@ -94,7 +99,7 @@ impl Symbol {
     /// A field.
     pub(crate) fn field(&self, key: &str) -> Self {
         match self {
-            Self::Scalar(_) | Self::List(_) => {
+            Self::Scalar(_) | Self::List(_) | Self::Deployed(_) => {
                 Self::unknown(key, format!("a constant here has no field `{key}`"))
             }
             Self::Cel(cel) | Self::Maybe { value: cel, .. } => cel.field(key).into(),
@@ -126,6 +131,7 @@ impl Symbol {
             | Self::List(_)
             | Self::Merged { .. }
             | Self::Either { .. }
+            | Self::Deployed(_)
             | Self::Unknown(_) => self.field(key),
         }
     }
@@ -146,7 +152,7 @@ impl Symbol {
                 Self::either(condition, then.index(index), otherwise.index(index))
             }
             Self::Unknown(why) => Self::Unknown(why.clone()),
-            Self::Scalar(_) | Self::Object { .. } | Self::Merged { .. } => {
+            Self::Scalar(_) | Self::Object { .. } | Self::Merged { .. } | Self::Deployed(_) => {
                 Self::unknown(format!("[{index}]"), "the value at this place is not a list")
             }
         }
@@ -186,7 +192,7 @@ impl Symbol {
                 let fields = [(key.clone(), inner(None))].into_iter().collect();
                 Self::Merged { base: Box::new(Self::Unknown(why.clone())), fields }
             }
-            Self::Scalar(_) | Self::List(_) => {
+            Self::Scalar(_) | Self::List(_) | Self::Deployed(_) => {
                 Self::unknown(key, "a field is set in a value that is not an object")
             }
         }
@@ -244,7 +250,11 @@ impl Symbol {
 
     fn nodes(&self) -> usize {
         match self {
-            Self::Scalar(_) | Self::Cel(_) | Self::Maybe { .. } | Self::Unknown(_) => 1,
+            Self::Scalar(_)
+            | Self::Cel(_)
+            | Self::Maybe { .. }
+            | Self::Deployed(_)
+            | Self::Unknown(_) => 1,
             Self::Object { fields, .. } => 1 + fields.values().map(Self::nodes).sum::<usize>(),
             Self::List(items) => 1 + items.iter().map(Self::nodes).sum::<usize>(),
             Self::Merged { base, fields } => {
@@ -263,7 +273,7 @@ impl Symbol {
                 Presence::Known(true) => Ok(Presence::Test(has.clone())),
                 Presence::Test(inner) => Ok(Presence::Test(has.and(&inner))),
             },
-            Self::Scalar(_) | Self::List(_) => Ok(Presence::Known(false)),
+            Self::Scalar(_) | Self::List(_) | Self::Deployed(_) => Ok(Presence::Known(false)),
             Self::Object { fields, open } => match (fields.get(key), open) {
                 (Some(value), _) => value.presence(rest),
                 (None, None) => Ok(Presence::Known(false)),
@@ -300,6 +310,7 @@ impl Symbol {
             | Self::Object { .. }
             | Self::List(_)
             | Self::Merged { .. }
+            | Self::Deployed(_)
             | Self::Unknown(_) => Presence::Known(true),
         }
     }
@@ -334,6 +345,7 @@ impl Symbol {
             Self::Either { condition, then, otherwise } => {
                 Ok(condition.choose(&then.cel()?, &otherwise.cel()?))
             }
+            Self::Deployed(text) => Ok(deployment::cel(text)),
             Self::Unknown(why) => Err(why.clone()),
         }
     }
@@ -364,6 +376,7 @@ impl Symbol {
             | Self::Object { .. }
             | Self::List(_)
             | Self::Merged { .. }
+            | Self::Deployed(_)
             | Self::Unknown(_) => false,
         }
     }
@@ -384,6 +397,7 @@ impl Symbol {
         match self {
             Self::Scalar(Value::String(text)) => Value::String(text.replace("${", "$${")),
             Self::Scalar(value) => value.clone(),
+            Self::Deployed(text) => Value::String(deployment::template(text)),
             Self::Object { fields, .. } => {
                 let fields = fields.iter().map(|(key, value)| (key.clone(), value.template(mark)));
                 Value::Object(fields.collect::<Map<_, _>>())
@@ -406,6 +420,9 @@ impl Symbol {
     pub(crate) fn as_text(&self) -> Result<Cel, Untranslatable> {
         if let Self::Scalar(Value::String(text)) = self {
             return Ok(Cel::string(text));
+        }
+        if let Self::Deployed(text) = self {
+            return Ok(deployment::cel(text));
         }
         Ok(Cel::call("string", &[&self.cel()?]))
     }
@@ -456,6 +473,7 @@ fn unmergeable(base: &Symbol, fields: &IndexMap<String, Symbol>) -> Untranslatab
         | Symbol::Object { .. }
         | Symbol::List(_)
         | Symbol::Merged { .. }
+        | Symbol::Deployed(_)
         | Symbol::Either { .. } => "an object".to_owned(),
     };
     let reason = format!(

@@ -1,6 +1,7 @@
 //! Tests of whole imports. The state machines are written for these tests.
 
 mod data;
+mod deployment;
 mod failures;
 mod flow;
 mod meaning;

@@ -235,20 +235,3 @@ fn other_jsonata_is_refused_with_its_text() {
     all["QueryLanguage"] = "JSONata".into();
     refused(&all, Level::Cannot, "nests too deep");
 }
-
-#[test]
-fn substitutions_of_the_deployment_are_asked_for_or_replaced() {
-    let table = machine(json!({ "A": {
-        "Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "End": true,
-        "Parameters": { "TableName": "${Table}", "Key": { "id": { "S.$": "$.id" } } },
-    } }));
-    refused(&table, Level::Decision, "--set Table=VALUE");
-    let options = Options {
-        name: "m".into(),
-        region: "eu-west-1".into(),
-        substitutions: [("Table".to_owned(), "orders".to_owned())].into(),
-    };
-    let import = import(&table.to_string(), &options).unwrap();
-    assert_eq!(import.report.status(), Status::Complete);
-    assert!(import.definitions[0].yaml.contains("TableName: orders"));
-}

@@ -141,7 +141,7 @@ fn a_map_of_several_states_runs_a_child_task_for_each_item() {
 }
 
 #[test]
-fn what_for_each_has_not_cannot_be_translated() {
+fn what_for_each_has_and_has_not() {
     let with = |more: Value| {
         let mut map = json!({
             "Type": "Map", "ItemsPath": "$.parcels", "End": true,
@@ -155,7 +155,13 @@ fn what_for_each_has_not_cannot_be_translated() {
     let reader = json!({ "ItemReader": { "Resource": "arn:aws:states:::s3:listObjectsV2" } });
     refused(&with(reader), Level::Cannot, "`for_each` takes a list");
     let index = json!({ "ItemSelector": { "n.$": "$$.Map.Item.Index" } });
-    refused(&with(index), Level::Cannot, "does not know its index");
+    assert_eq!(steps(&with(index))["one"]["request"]["body"], json!({ "n": "${ item_index }" }));
+    let states = json!({
+        "One": task("pack", json!({ "Next": "Two" })),
+        "Two": task("seal", json!({ "Parameters": { "n.$": "$$.Map.Item.Index" }, "End": true })),
+    });
+    let several = json!({ "ItemProcessor": machine(states) });
+    refused(&with(several), Level::Decision, "does not know the index of its item");
     refused(
         &with(json!({ "ToleratedFailurePercentage": 5 })),
         Level::Decision,
