@@ -15,8 +15,9 @@ use crate::{
     definition::{Definition, Draft, Mark, Step, mark_name},
     deployment,
     error::ImportError,
+    exits::{Escapes, exits},
     jsonata, jsonpath,
-    machine::{Machine, State, StateKind},
+    machine::{Flow, Machine, State, StateKind},
     names,
     options::Options,
     recovery::duration,
@@ -69,6 +70,8 @@ pub(crate) struct Importer<'s, 'a> {
     pub(crate) rules: Vec<Vec<Cel>>,
     /// The steps that fail if they are reached. What comes after a `Parallel` comes after those in its branches.
     pub(crate) failing: BTreeSet<String>,
+    /// What fails in the `Parallel` around, if its `Catch` goes on.
+    pub(crate) escapes: Option<Escapes>,
     /// The seconds that the machine may take, if it has a limit.
     pub(crate) timeout_s: Option<f64>,
     pub(crate) context: ContextParts,
@@ -86,6 +89,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             marks: Vec::new(),
             rules: Vec::new(),
             failing: BTreeSet::new(),
+            escapes: None,
             timeout_s: None,
             context,
         }
@@ -214,7 +218,8 @@ impl<'s, 'a> Importer<'s, 'a> {
         }
         let machine = Machine::read(value, pointer, is_jsonata)
             .map_err(|(at, message)| self.error(&at, &message))?;
-        let (order, back) = machine.order();
+        let flow = Flow { exits: exits(&machine) };
+        let (order, back) = machine.order(&flow);
         self.loops(&machine, &back);
         let mut incoming: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
         incoming.insert(machine.start, vec![start]);
@@ -229,7 +234,7 @@ impl<'s, 'a> Importer<'s, 'a> {
                 let message = format!("unknown key `{key}`");
                 self.report(Level::Decision, &state.at(key), &state.pointer, message);
             }
-            for (target, point) in self.state(state, point)? {
+            for (target, point) in self.state(state, point, &flow)? {
                 match target {
                     Some(target) if back.contains(&(*name, target)) => {}
                     Some(target) => incoming.entry(target).or_default().push(point),
@@ -237,7 +242,7 @@ impl<'s, 'a> Importer<'s, 'a> {
                 }
             }
         }
-        self.catches(&machine, &order);
+        self.catches(&machine, &order, &flow);
         self.unreachable(&machine);
         self.shared.depth -= 1;
         Ok((!ends.is_empty()).then(|| self.join(pointer, ends)))
@@ -459,9 +464,16 @@ impl<'s, 'a> Importer<'s, 'a> {
         &mut self,
         state: &State<'m>,
         point: Point,
+        flow: &Flow<'m>,
     ) -> Result<Vec<(Option<&'m str>, Point)>, ImportError> {
         let next = state.text("Next");
-        Ok(match state.kind {
+        let exit = flow.exits.get(state.name);
+        if let (StateKind::Parallel, Some(exit)) = (state.kind, exit) {
+            let outer = self.enter_caught_parallel();
+            let end = self.parallel(state, &point)?;
+            return Ok(self.leave_caught_parallel(state, &point, exit, outer, end));
+        }
+        let ways = match state.kind {
             StateKind::Task => vec![(next, self.task(state, &point))],
             StateKind::Pass => vec![(next, self.pass(state, &point))],
             StateKind::Wait => vec![(next, self.wait(state, &point))],
@@ -476,6 +488,10 @@ impl<'s, 'a> Importer<'s, 'a> {
                 self.fail(state, &point);
                 vec![]
             }
+        };
+        Ok(match exit {
+            Some(exit) => self.goes_on(state, &point, exit, ways),
+            None => self.may_escape(state, &point, ways),
         })
     }
 }

@@ -31,6 +31,7 @@ mod condition;
 mod definition;
 mod deployment;
 mod error;
+mod exits;
 mod importer;
 mod jsonata;
 mod jsonpath;

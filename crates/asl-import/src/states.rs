@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use steward_core::limits;
 
 use crate::{
-    cel::Cel,
-    choice,
-    condition::Truth,
-    deployment,
+    choice, deployment,
     error::ImportError,
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
@@ -166,30 +164,39 @@ impl Importer<'_, '_> {
         }
     }
 
-    /// `Fail`: a step that fails without a call. A `when` that gives a text is a permanent failure.
+    /// `Fail`: a step that only fails.
     pub(crate) fn fail(&mut self, state: &State<'_>, point: &Point) {
         let part = |key: &str| state.text(key).filter(|text| jsonata::code(text).is_none());
+        let is_dropped = |key: &&&str| {
+            state.get(&format!("{key}Path")).is_some()
+                || state.get(key).is_some() && part(key).is_none()
+        };
+        if let Some(key) = ["Error", "Cause"].iter().find(is_dropped) {
+            let message =
+                format!("a `fail` is a constant text, so the value of `{key}` is not kept");
+            self.report(Level::Note, &state.pointer, &state.pointer, message);
+        }
         let text: Vec<_> = [part("Error"), part("Cause")].into_iter().flatten().collect();
         let text = if text.is_empty() { state.name.to_owned() } else { text.join(": ") };
         let name = self.failing_step(state, state.name, point, &text);
-        let message = format!("step `{name}`: it fails, and the task stops in Error with an alert");
+        let message = match self.escapes {
+            Some(_) => {
+                format!("step `{name}`: it fails, and the `Catch` of the `Parallel` applies")
+            }
+            None => format!("step `{name}`: it fails, and the task stops in Error with an alert"),
+        };
         self.report(Level::Translated, &state.pointer, &state.pointer, message);
     }
 
     /// Adds a step that fails if it is reached.
     fn failing_step(&mut self, state: &State<'_>, name: &str, point: &Point, text: &str) -> String {
-        let text: String = text.chars().take(200).collect();
-        let text = Cel::string(&text);
-        let when = match point.condition.truth(&self.rules) {
-            Truth::Constant(_) => text,
-            Truth::Test(test) => test.choose(&text, &Cel::member("false")),
-        };
-        let work = [("wait".to_owned(), json!("1s"))].into_iter().collect();
+        // The text has no expressions.
+        let text = text.replace("${", "$ {");
+        let text: String = text.chars().take(limits::REASON_CHARS_MAX).collect();
+        let work = [("fail".to_owned(), json!(text))].into_iter().collect();
         let name = self.add_step(state, &format!("fail {name}"), point, work, None);
-        if let Some(step) = self.draft.steps.get_mut(&name) {
-            step.keys.insert("when".to_owned(), json!(format!("${{ {} }}", when.text)));
-        }
         self.failing.insert(name.clone());
+        self.escape(&name, point);
         name
     }
 
@@ -205,6 +212,7 @@ impl Importer<'_, '_> {
         let mut always_fails = false;
         let mut after = BTreeSet::new();
         let outer = std::mem::take(&mut self.failing);
+        let collected = self.escapes_len();
         let pointer = state.at("Branches");
         for (index, branch) in state.list("Branches").iter().enumerate() {
             let start = Point { data: input.clone(), ..point.clone() };
@@ -229,7 +237,10 @@ impl Importer<'_, '_> {
         }
         let message = format!("{} branches, as steps that run in parallel", results.len());
         self.report(Level::Translated, &state.pointer, &state.pointer, message);
-        Ok(Some(self.finish(state, point, scope, Symbol::List(results), after)))
+        let failed = self.escaped(state, collected);
+        let mut end = self.finish(state, point, scope, Symbol::List(results), after);
+        end.condition = end.condition.but_not(&failed);
+        Ok(Some(end))
     }
 }
 

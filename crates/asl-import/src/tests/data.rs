@@ -214,7 +214,7 @@ fn other_jsonata_is_refused_with_its_text() {
         ("$now()", "deterministic"),
         ("$uppercase('a')", "letters A to Z only"),
         ("$trim('a')", "no counterpart of `$trim`"),
-        ("$states.errorOutput.Error", "no failure branches"),
+        ("$states.errorOutput.Error", "but not the error"),
         ("$states.input.*", "in a path"),
         ("($x := 1; $x)", "several expressions"),
         ("1 +", "not valid JSONata"),

@@ -45,8 +45,8 @@ fn a_choice_without_a_default_fails_if_no_rule_matches() {
         ] },
         "A": task("a", json!({ "End": true })),
     })));
-    let when = "${ !(input.kind == 'a') ? 'States.NoChoiceMatched' : false }";
-    assert_eq!(steps["fail_which_no_choice"]["when"], when);
+    let fail = json!({ "when": "${ !(input.kind == 'a') }", "fail": "States.NoChoiceMatched" });
+    assert_eq!(steps["fail_which_no_choice"], fail);
 }
 
 #[test]
@@ -58,10 +58,25 @@ fn a_fail_state_is_a_step_that_fails() {
         "A": task("a", json!({ "End": true })),
         "Refuse": { "Type": "Fail", "Error": "Refused", "Cause": "it's not ok" },
     })));
-    assert_eq!(
-        steps["fail_refuse"]["when"],
-        "${ !(input.ok == true) ? 'Refused: it\\'s not ok' : false }"
-    );
+    let fail = json!({ "when": "${ !(input.ok == true) }", "fail": "Refused: it's not ok" });
+    assert_eq!(steps["fail_refuse"], fail);
+}
+
+#[test]
+fn the_text_of_a_failure_is_a_constant() {
+    let failing = |more: Value| {
+        let mut fail = json!({ "Type": "Fail" });
+        for (key, value) in more.as_object().unwrap() {
+            fail[key] = value.clone();
+        }
+        machine(json!({ "A": task("a", json!({ "Next": "No" })), "No": fail }))
+    };
+    let path = failing(json!({ "Error": "Refused", "CausePath": "$.why" }));
+    assert_eq!(steps(&path)["fail_no"]["fail"], "Refused");
+    assert!(messages(&path, Level::Note).iter().any(|note| note.contains("`Cause` is not kept")));
+    let text = failing(json!({ "Cause": "in ${Stage}" }));
+    assert_eq!(steps(&text)["fail_no"]["fail"], "in $ {Stage}");
+    assert_eq!(steps(&failing(json!({})))["fail_no"]["fail"], "No");
 }
 
 #[test]
