@@ -218,9 +218,10 @@ impl<'s, 'a> Importer<'s, 'a> {
         }
         let machine = Machine::read(value, pointer, is_jsonata)
             .map_err(|(at, message)| self.error(&at, &message))?;
-        let flow = Flow { exits: exits(&machine) };
+        let (polls, refused) = self.polls(&machine);
+        let flow = Flow { exits: exits(&machine), polls };
         let (order, back) = machine.order(&flow);
-        self.loops(&machine, &back);
+        self.loops(&machine, &back, &refused);
         let mut incoming: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
         incoming.insert(machine.start, vec![start]);
         let mut ends = Vec::new();
@@ -248,16 +249,25 @@ impl<'s, 'a> Importer<'s, 'a> {
         Ok((!ends.is_empty()).then(|| self.join(pointer, ends)))
     }
 
-    fn loops(&mut self, machine: &Machine<'_>, back: &BTreeSet<(&str, &str)>) {
+    fn loops(
+        &mut self,
+        machine: &Machine<'_>,
+        back: &BTreeSet<(&str, &str)>,
+        refused: &BTreeMap<&str, String>,
+    ) {
         for (from, to) in back {
             let (Some(from), Some(to)) = (machine.states.get(from), machine.states.get(to)) else {
                 continue;
             };
-            let message = format!(
-                "a loop back to `{}`: steps run once. To poll a service, use `responses: {{ 202: retry }}`; for long work, a \
-                 `callback`; for a list, `for_each`",
-                to.name
-            );
+            let why = refused.get(from.name).or_else(|| refused.get(to.name));
+            let message = match why {
+                Some(why) => format!("a loop back to `{}` that polls: {why}", to.name),
+                None => format!(
+                    "a loop back to `{}`: steps run once. To poll a service, use `until`; for long work, a `callback`; for a list, \
+                     `for_each`",
+                    to.name
+                ),
+            };
             self.report(Level::Decision, &from.pointer, &to.pointer, message);
         }
     }
@@ -403,7 +413,7 @@ impl<'s, 'a> Importer<'s, 'a> {
 
     /// The data and the variables after a state, given its result.
     pub(crate) fn finish(
-        &mut self,
+        &self,
         state: &State<'_>,
         before: &Point,
         mut scope: Scope,
@@ -477,7 +487,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             StateKind::Task => vec![(next, self.task(state, &point))],
             StateKind::Pass => vec![(next, self.pass(state, &point))],
             StateKind::Wait => vec![(next, self.wait(state, &point))],
-            StateKind::Choice => self.choice(state, &point),
+            StateKind::Choice => self.choice(state, &point, flow.poll_of_choice(state.name)),
             StateKind::Parallel => match self.parallel(state, &point)? {
                 Some(point) => vec![(next, point)],
                 None => vec![],
@@ -489,6 +499,9 @@ impl<'s, 'a> Importer<'s, 'a> {
                 vec![]
             }
         };
+        if let Some(poll) = flow.poll_of_task(state.name) {
+            self.poll(state, poll);
+        }
         Ok(match exit {
             Some(exit) => self.goes_on(state, &point, exit, ways),
             None => self.may_escape(state, &point, ways),

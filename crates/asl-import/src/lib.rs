@@ -38,6 +38,7 @@ mod jsonpath;
 mod machine;
 mod names;
 mod options;
+mod poll;
 mod position;
 mod recovery;
 mod report;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::{exits::Exit, source::child};
+use crate::{exits::Exit, poll::Poll, source::child};
 
 /// The kind of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,19 +105,33 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What changes the transitions of a machine: failures after which it goes on.
+/// What changes the transitions of a machine: failures after which it goes on, and loops that one step replaces.
 #[derive(Debug, Default)]
 pub(crate) struct Flow<'a> {
     /// By the state that may fail.
     pub(crate) exits: BTreeMap<&'a str, Exit<'a>>,
+    pub(crate) polls: Vec<Poll<'a>>,
 }
 
 impl<'a> Flow<'a> {
     /// The states that may follow.
     fn targets(&self, state: &State<'a>) -> Vec<&'a str> {
         let mut targets = state.targets();
+        if let Some(poll) = self.poll_of_choice(state.name) {
+            targets.retain(|target| *target != poll.wait);
+        }
         targets.extend(self.exits.get(state.name).map(|exit| exit.target));
         targets
+    }
+
+    /// The poll whose choice this state is.
+    pub(crate) fn poll_of_choice(&self, name: &str) -> Option<&Poll<'a>> {
+        self.polls.iter().find(|poll| poll.choice == name)
+    }
+
+    /// The poll whose task this state is.
+    pub(crate) fn poll_of_task(&self, name: &str) -> Option<&Poll<'a>> {
+        self.polls.iter().find(|poll| poll.task == name)
     }
 }
 

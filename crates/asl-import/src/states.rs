@@ -11,6 +11,7 @@ use crate::{
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
     machine::State,
+    poll::Poll,
     recovery::duration,
     report::Level,
     scope::Scope,
@@ -96,14 +97,23 @@ impl Importer<'_, '_> {
         &mut self,
         state: &State<'m>,
         point: &Point,
+        poll: Option<&Poll<'m>>,
     ) -> Vec<(Option<&'m str>, Point)> {
         let mut scope = self.scope(state, point, false);
         if !state.is_jsonata {
             input_path(state, &mut scope);
         }
-        let entries = state.list("Choices");
+        // The step polls until a branch that leaves the loop is taken.
+        let mut entries: Vec<_> = state.list("Choices").iter().enumerate().collect();
+        let mut default = None;
+        if let Some(poll) = poll {
+            entries.retain(|(_, entry)| entry.get("Next") != Some(&json!(poll.wait)));
+            if state.text("Default") == Some(poll.wait) {
+                default = entries.pop().map(|(_, entry)| entry);
+            }
+        }
         let mut rules = Vec::new();
-        for (index, entry) in entries.iter().enumerate() {
+        for (index, entry) in &entries {
             let at = format!("{}/Choices/{index}", state.pointer);
             let empty = Map::new();
             let rule = choice::rule(&scope, entry.as_object().unwrap_or(&empty));
@@ -116,7 +126,8 @@ impl Importer<'_, '_> {
         let branches = rules.len() + 1;
         self.rules.push(rules);
         let mut next = Vec::new();
-        for (branch, entry) in entries.iter().map(Some).chain([None]).enumerate() {
+        let entries = entries.into_iter().map(|(_, entry)| Some(entry));
+        for (branch, entry) in entries.chain([default]).enumerate() {
             let condition = point.condition.and_branch(number, branch, branches);
             let before = Point { condition, ..point.clone() };
             let target = match entry {

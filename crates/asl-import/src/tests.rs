@@ -5,6 +5,7 @@ mod deployment;
 mod failures;
 mod flow;
 mod meaning;
+mod polls;
 mod tasks;
 
 use std::{collections::BTreeMap, path::Path};

@@ -115,7 +115,11 @@ fn a_loop_needs_a_decision() {
         "Pause": { "Type": "Wait", "Seconds": 5, "Next": "Poll" },
         "End": { "Type": "Succeed" },
     }));
-    refused(&looping, Level::Decision, "a loop back to `Poll`");
+    refused(&looping, Level::Decision, "agents of kind `lambda` do not judge responses");
+    let mut counting = looping;
+    counting["States"]["Pause"]["Next"] = "Count".into();
+    counting["States"]["Count"] = json!({ "Type": "Pass", "Next": "Poll" });
+    refused(&counting, Level::Decision, "a loop back to `Poll`: steps run once");
 }
 
 #[test]
