@@ -100,17 +100,32 @@ impl Importer<'_, '_> {
         let (failed, mut next) = self.on_failure(&step, before, next);
         let after = BTreeSet::from([step.clone()]);
         next.push((Some(exit.target), self.after_failure(state, before, exit, failed, after)));
-        if self.draft.steps.get(&step).is_some_and(|step| step.keys.contains_key("for_each")) {
-            let message =
-                "after the failure of an item, the other items go on; then the handler runs";
-            self.report(Level::Note, &at(state, exit.index), &state.pointer, message);
-        }
+        self.note_on_exit(state, exit, &step);
         let message = format!(
             "`recovery.then: continue` of step `{step}`, and `{}` if it failed",
             exit.target
         );
         self.report_exit(state, exit, message);
         next
+    }
+
+    /// Notes how the failure of an item or of a child task differs.
+    fn note_on_exit(&mut self, state: &State<'_>, exit: &Exit<'_>, step: &str) {
+        let notes = [
+            (
+                "for_each",
+                "after the failure of an item, the other items go on; then the handler runs",
+            ),
+            (
+                "workflow",
+                "a child task that fails is in Error, with an alert of its own, while this task goes on",
+            ),
+        ];
+        for (key, note) in notes {
+            if self.draft.steps.get(step).is_some_and(|step| step.keys.contains_key(key)) {
+                self.report(Level::Note, &at(state, exit.index), &state.pointer, note);
+            }
+        }
     }
 
     /// Lets the task go on without a step that fails. Returns the condition of its failure, and the ways with the condition of

@@ -243,3 +243,30 @@ fn compensations_in_a_parallel_that_goes_on_need_a_decision() {
     branch["BookFlight"]["Parameters"] = json!({ "trip.$": "$.trip" });
     refused(&caught_parallel(branch), Level::Decision, "the failure may come from several steps");
 }
+
+#[test]
+fn a_map_goes_on_after_its_items() {
+    let with = |inner: Value| {
+        machine(json!({
+            "Each": {
+                "Type": "Map", "ItemsPath": "$.list", "ItemProcessor": machine(inner), "End": true,
+                "Catch": [{ "ErrorEquals": ["States.ALL"], "ResultPath": null, "Next": "Tell" }],
+            },
+            "Tell": task("tell", json!({ "End": true })),
+        }))
+    };
+    let single = with(json!({ "A": task("a", json!({ "End": true })) }));
+    assert_eq!(steps(&single)["a"]["recovery"], json!({ "attempts": 1, "then": "continue" }));
+    assert_eq!(steps(&single)["tell"]["when"], "${ steps.a.failed }");
+    let noted = |machine: &Value, text: &str| {
+        messages(machine, Level::Note).iter().filter(|note| note.contains(text)).count()
+    };
+    assert_eq!(noted(&single, "the other items go on"), 1);
+    assert_eq!(noted(&single, "is in Error, with an alert"), 0);
+    let several = with(json!({
+        "A": task("a", json!({ "Next": "B" })),
+        "B": task("b", json!({ "End": true })),
+    }));
+    assert_eq!(steps(&several)["each"]["recovery"]["then"], "continue");
+    assert_eq!(noted(&several, "is in Error, with an alert"), 1);
+}
