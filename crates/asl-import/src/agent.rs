@@ -56,7 +56,7 @@ impl Agent {
             AgentKind::Http(url, details) => format!("{url}, {details}"),
         };
         let targets: Vec<_> = self.kinds.iter().map(text).collect();
-        crate::source::printable(&targets.join(", "))
+        crate::source::printable(&crate::deployment::as_written(&targets.join(", ")))
     }
 }
 

@@ -1,8 +1,8 @@
-//! `Catch`: what happens after a failure.
+//! `Catch` after which the machine does not go on.
 //!
-//! Steward has no failure branches. After a failure, a task either stops in Error, with an alert, or is undone. So a `Catch`
-//! that leads to `Fail` needs nothing. A `Catch` that leads to states that reverse the effects of earlier states, and then to
-//! `Fail`, becomes the `undo` of those steps. Each other handler is reported.
+//! After a failure, a task stops in Error, with an alert, so a `Catch` that leads to `Fail` needs nothing. One that leads to
+//! states that reverse the effects of earlier states, and then to `Fail`, becomes the `undo` of those steps. After all others the
+//! task goes on ([`crate::exits`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     importer::{Importer, Point},
-    machine::{Machine, State, StateKind},
+    jsonata, jsonpath,
+    machine::{Flow, Machine, State, StateKind},
     names,
     recovery::{self},
     report::Level,
@@ -68,83 +69,72 @@ const DOING: [&str; 22] = [
 ];
 
 /// What a handler does.
-enum Handler<'m, 'a> {
+pub(crate) enum Handler<'m, 'a> {
     /// It only leads to `Fail`.
     Fails,
-    /// It runs these tasks one after the other, and then fails or ends.
-    Chain { tasks: Vec<&'m State<'a>>, fails: bool },
-    /// It goes on with states that also run without a failure.
-    Continues(&'a str),
-    /// It has branches.
-    Branches,
+    /// It runs these tasks one after the other, of which some reverse earlier ones, and then fails or ends.
+    Reverses { tasks: Vec<&'m State<'a>>, fails: bool },
+    /// It does anything else: the task goes on.
+    GoesOn,
 }
 
-/// A state with a `Catch`, and the index of the catcher.
+/// A state with a `Catch`, and one of its catchers.
 struct Catcher<'m, 'a> {
     state: &'m State<'a>,
     pointer: String,
-    target: &'a str,
-    result_path: Option<&'a Value>,
+    value: &'a Value,
 }
 
+/// The handlers that reverse earlier tasks: the catchers that lead there, their tasks, and whether they fail then.
+type Chains<'m, 'a> = Vec<(Vec<Catcher<'m, 'a>>, Vec<&'m State<'a>>, bool)>;
+
 impl Importer<'_, '_> {
-    /// Translates the `Catch` of all states of a machine.
-    pub(crate) fn catches(&mut self, machine: &Machine<'_>, order: &[&str]) {
-        let normal: BTreeSet<&str> = order.iter().copied().collect();
+    /// Translates each `Catch` of a machine after which it does not go on.
+    pub(crate) fn catches(&mut self, machine: &Machine<'_>, order: &[&str], flow: &Flow<'_>) {
+        let (normal, _) = machine.order(&Flow::default());
         let mut by_target: BTreeMap<&str, Vec<Catcher<'_, '_>>> = BTreeMap::new();
         for state in order.iter().filter_map(|name| machine.states.get(name)) {
-            for (index, catcher) in state.list("Catch").iter().enumerate() {
+            if flow.exits.contains_key(state.name) {
+                continue;
+            }
+            for (index, value) in state.list("Catch").iter().enumerate() {
                 let pointer = child(&state.at("Catch"), &index.to_string());
-                let Some(target) = catcher.get("Next").and_then(Value::as_str) else { continue };
-                let result_path = catcher.get("ResultPath");
-                by_target.entry(target).or_default().push(Catcher {
-                    state,
-                    pointer,
-                    target,
-                    result_path,
-                });
+                let Some(target) = value.get("Next").and_then(Value::as_str) else { continue };
+                by_target.entry(target).or_default().push(Catcher { state, pointer, value });
             }
         }
-        let mut chains = Vec::new();
+        let (mut chains, mut dropped) = (Vec::new(), BTreeSet::new());
         for (target, catchers) in by_target {
-            match handler(machine, target, &normal) {
+            let handler = handler(machine, target, &normal);
+            if let Handler::Fails | Handler::Reverses { .. } = handler {
+                dropped.extend(dropped_cause(machine, target));
+            }
+            match handler {
                 Handler::Fails => {
                     for catcher in &catchers {
                         let message = "leads to `Fail`: the task stops in Error with an alert";
-                        self.report(Level::Translated, &catcher.pointer, &catcher.state.pointer, message);
+                        let state = &catcher.state.pointer;
+                        self.report(Level::Translated, &catcher.pointer, state, message);
                     }
                 }
-                Handler::Continues(state) => self.refuse(&catchers, &format!(
-                    "goes on with `{state}` after a failure: there are no failure branches. Map the expected errors to `completed` with \
-                     `responses`, select `response.status` in `output`, and branch with `when`"
-                )),
-                Handler::Branches => self.refuse(&catchers, &format!(
-                    "`{target}` handles the failure with choices, waits or branches: there are no failure branches"
-                )),
-                Handler::Chain { tasks, fails } => chains.push((catchers, tasks, fails)),
+                Handler::GoesOn => self.by_name(&catchers, target),
+                Handler::Reverses { tasks, fails } => chains.push((catchers, tasks, fails)),
             }
         }
-        self.compensations(machine, order, chains);
-        self.dropped_causes(machine, &normal);
-    }
-
-    /// Reports what the `Fail` states after failures say of them.
-    fn dropped_causes(&mut self, machine: &Machine<'_>, normal: &BTreeSet<&str>) {
-        let is_dropped = |state: &&State<'_>| {
-            let keys = ["Error", "ErrorPath", "Cause", "CausePath"];
-            state.kind == StateKind::Fail
-                && !normal.contains(state.name)
-                && keys.iter().any(|key| state.get(key).is_some())
-        };
-        for state in machine.states.values().filter(is_dropped) {
+        self.compensations(machine, order, &normal, chains);
+        for pointer in dropped {
             let message = "`Error` and `Cause` are not kept: the error of the task says which step failed, and why";
-            self.report(Level::Note, &state.pointer, &state.pointer, message);
+            self.report(Level::Note, &pointer, &pointer, message);
         }
     }
 
-    fn refuse(&mut self, catchers: &[Catcher<'_, '_>], message: &str) {
+    /// Reports the catchers of errors by name, of states that end after all other errors.
+    fn by_name(&mut self, catchers: &[Catcher<'_, '_>], target: &str) {
         for catcher in catchers {
-            self.report(Level::Cannot, &catcher.pointer, &catcher.state.pointer, message);
+            let message = format!(
+                "the handler `{target}` is left out: a step cannot tell errors apart by name, and the task does not go on after the others"
+            );
+            self.report(Level::Decision, &catcher.pointer, &catcher.state.pointer, message);
         }
     }
 
@@ -153,22 +143,15 @@ impl Importer<'_, '_> {
         &mut self,
         machine: &'m Machine<'a>,
         order: &[&str],
-        chains: Vec<(Vec<Catcher<'m, 'a>>, Vec<&'m State<'a>>, bool)>,
+        normal: &[&str],
+        chains: Chains<'m, 'a>,
     ) {
-        let forward: Vec<_> = order
-            .iter()
-            .filter_map(|name| machine.states.get(name))
-            .filter(|state| state.kind == StateKind::Task)
-            .collect();
+        let forward = tasks(machine, normal);
         let mut undos: BTreeMap<&str, &State<'a>> = BTreeMap::new();
         let mut compensated = Vec::new();
         let mut left_out: Vec<&State<'a>> = Vec::new();
         for (catchers, tasks, fails) in chains {
             let reversed: Vec<_> = tasks.iter().map(|task| reversed_by(task, &forward)).collect();
-            if reversed.iter().all(Option::is_none) {
-                self.left_out(&catchers);
-                continue;
-            }
             let mut names = Vec::new();
             for (task, forward) in tasks.iter().zip(&reversed) {
                 match forward {
@@ -205,21 +188,10 @@ impl Importer<'_, '_> {
             }
         }
         self.missing_undos(
-            &forward,
+            &tasks(machine, order),
             &compensated.iter().flat_map(|(catchers, ..)| catchers).collect::<Vec<_>>(),
             &undos,
         );
-    }
-
-    fn left_out(&mut self, catchers: &[Catcher<'_, '_>]) {
-        for catcher in catchers {
-            let message = format!(
-                "`{}` handles the failure: the task stops in Error with an alert instead, and the handler is left out. For a message, \
-                 use the alert or `lifecycle_events`; for a compensation, `undo` and `recovery.then: undo`",
-                catcher.target
-            );
-            self.report(Level::Decision, &catcher.pointer, &catcher.state.pointer, message);
-        }
     }
 
     /// Sets `recovery.then: undo` of a state whose `Catch` leads to compensations.
@@ -227,7 +199,7 @@ impl Importer<'_, '_> {
         let pointer = &catcher.state.pointer;
         let step = self.step_of.get(pointer).and_then(|name| self.draft.steps.get_mut(name));
         let recovery = step.and_then(|step| step.keys.get_mut("recovery")?.as_object_mut());
-        match recovery {
+        match recovery.filter(|recovery| recovery.get("then") != Some(&json!("continue"))) {
             Some(recovery) => {
                 recovery.insert("then".to_owned(), json!("undo"));
                 let message = "leads to compensations: `recovery.then: undo`";
@@ -255,7 +227,8 @@ impl Importer<'_, '_> {
     ) {
         let Some(name) = self.step_of.get(&state.pointer).cloned() else { return };
         let Some(point) = self.points.get(&catcher.state.pointer).cloned() else { return };
-        let point = Point { data: caught(catcher, &point.data), ..point };
+        let data = self.caught(catcher.state, catcher.value, &point, BACKWARD);
+        let point = Point { data, ..point };
         let mut scope = self.scope(task, &point, false);
         let input = self.effective_input(task, &mut scope);
         let work = resource::work(
@@ -343,6 +316,32 @@ impl Importer<'_, '_> {
         before
     }
 
+    /// The data of a handler: the data of the state that failed, with the error at `ResultPath`. `why` the error is not available.
+    pub(crate) fn caught(
+        &self,
+        state: &State<'_>,
+        catcher: &Value,
+        before: &Point,
+        why: &str,
+    ) -> Symbol {
+        let error = Symbol::unknown("the error", why);
+        if state.is_jsonata {
+            let scope = self.scope(state, before, false);
+            return match catcher.get("Output") {
+                Some(output) => jsonata::payload(&scope, output),
+                None => error,
+            };
+        }
+        match catcher.get("ResultPath") {
+            Some(Value::Null) => before.data.clone(),
+            Some(Value::String(path)) => match jsonpath::keys(path) {
+                Ok(keys) => before.data.with(&keys, error),
+                Err(why) => Symbol::Unknown(why),
+            },
+            Some(_) | None => error,
+        }
+    }
+
     /// Reports the steps that have no undo, although the task may be undone.
     fn missing_undos(
         &mut self,
@@ -368,44 +367,56 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Follows a handler to its end.
-fn handler<'m, 'a>(
+/// The pointer of the `Fail` state at the end of a handler, if it says something of the failure.
+fn dropped_cause(machine: &Machine<'_>, target: &str) -> Option<String> {
+    let mut next = machine.states.get(target);
+    // Such a handler is a chain without loops.
+    while let Some(state) = next.filter(|state| state.kind != StateKind::Fail) {
+        next = state.text("Next").and_then(|name| machine.states.get(name));
+    }
+    let keys = ["Error", "ErrorPath", "Cause", "CausePath"];
+    let state = next.filter(|state| keys.iter().any(|key| state.get(key).is_some()))?;
+    Some(state.pointer.clone())
+}
+
+/// The tasks among these states.
+fn tasks<'m, 'a>(machine: &'m Machine<'a>, names: &[&str]) -> Vec<&'m State<'a>> {
+    let states = names.iter().filter_map(|name| machine.states.get(*name));
+    states.filter(|state| state.kind == StateKind::Task).collect()
+}
+
+/// Follows a handler to its end. `normal`: the states that also run without a failure.
+pub(crate) fn handler<'m, 'a>(
     machine: &'m Machine<'a>,
-    target: &'a str,
-    normal: &BTreeSet<&str>,
+    target: &str,
+    normal: &[&str],
 ) -> Handler<'m, 'a> {
-    let mut tasks = Vec::new();
+    let mut chain = Vec::new();
     let mut seen = BTreeSet::new();
     let mut next = Some(target);
+    let mut fails = false;
     while let Some(state) = next.and_then(|name| machine.states.get(name)) {
-        if state.kind == StateKind::Fail {
-            return match tasks.is_empty() {
-                true => Handler::Fails,
-                false => Handler::Chain { tasks, fails: true },
-            };
+        let is_fail = state.kind == StateKind::Fail;
+        if is_fail && chain.is_empty() {
+            return Handler::Fails;
         }
-        if normal.contains(state.name) {
-            return Handler::Continues(state.name);
-        }
-        if !seen.insert(state.name) {
-            return Handler::Branches;
+        if !is_fail && normal.contains(&state.name) || !seen.insert(state.name) {
+            return Handler::GoesOn;
         }
         match state.kind {
-            StateKind::Task => tasks.push(state),
+            StateKind::Fail => fails = true,
+            StateKind::Task => chain.push(state),
             StateKind::Pass | StateKind::Succeed => {}
-            StateKind::Choice
-            | StateKind::Wait
-            | StateKind::Parallel
-            | StateKind::Map
-            | StateKind::Fail => {
-                return Handler::Branches;
+            StateKind::Choice | StateKind::Wait | StateKind::Parallel | StateKind::Map => {
+                return Handler::GoesOn;
             }
         }
         next = state.text("Next");
     }
-    match tasks.is_empty() {
-        true => Handler::Continues("the end"),
-        false => Handler::Chain { tasks, fails: false },
+    let forward = tasks(machine, normal);
+    match chain.iter().any(|task| reversed_by(task, &forward).is_some()) {
+        true => Handler::Reverses { tasks: chain, fails },
+        false => Handler::GoesOn,
     }
 }
 
@@ -459,19 +470,8 @@ fn covers(
     reversed == upto(own) || reversed == upto(own + 1)
 }
 
-/// The data of a handler: the data of the state that failed, with the error at `ResultPath`.
-fn caught(catcher: &Catcher<'_, '_>, data: &Symbol) -> Symbol {
-    let error = Symbol::unknown("the error", "an undo does not know the error");
-    match catcher.result_path {
-        Some(Value::Null) => data.clone(),
-        Some(Value::String(path)) => match crate::jsonpath::keys(path) {
-            Ok(keys) => data.with(&keys, error),
-            Err(why) => Symbol::Unknown(why),
-        },
-        Some(_) | None if catcher.state.is_jsonata => data.clone(),
-        Some(_) | None => error,
-    }
-}
+/// Why an undo cannot read the error.
+const BACKWARD: &str = "an undo does not know the error";
 
 /// Whether the agent of a step can make the other call: with another function, queue, bus or action among its targets, or at the
 /// same URL.

@@ -4,8 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     cel::{Cel, Precedence},
+    deployment::{literal, needs_value, substitution},
     jsonata, jsonpath,
-    scope::{Scope, literal},
+    scope::Scope,
     symbol::{Presence, Symbol, Untranslatable},
 };
 
@@ -81,7 +82,9 @@ fn comparison(
     let left = jsonpath::path(scope, variable).cel()?;
     if operator == "StringMatches" {
         let pattern = value.as_str().unwrap_or_default();
-        literal(pattern).cel()?;
+        if let Some(name) = substitution(pattern) {
+            return Err(needs_value(name, "a pattern is a constant"));
+        }
         let pattern = Cel::string(&regular_expression(pattern));
         let left = left.within(Precedence::Member);
         return Ok(Cel::member(format!("{left}.matches({})", pattern.text)));
@@ -95,7 +98,12 @@ fn comparison(
     };
     let right = match (is_path, value) {
         (true, value) => jsonpath::path(scope, value.as_str().unwrap_or_default()),
-        (false, Value::String(text)) => literal(text),
+        (false, Value::String(text)) => match substitution(text) {
+            Some(name) if !operator.starts_with("String") => {
+                return Err(needs_value(name, "it is compared as a number or a boolean"));
+            }
+            Some(_) | None => literal(text),
+        },
         (false, value) => Symbol::constant(value),
     };
     Ok(left.binary(Precedence::Relation, symbol, &right.cel()?))
@@ -129,9 +137,9 @@ fn type_check(
     let is = match check {
         "Present" => presence(scope, variable)?,
         "Null" => jsonpath::path(scope, variable).cel()?.equals(&Cel::member("null")),
-        "String" => of_type(scope, variable, "string")?,
-        "Boolean" => of_type(scope, variable, "bool")?,
-        "Numeric" => of_type(scope, variable, "int")?.or(&of_type(scope, variable, "double")?),
+        "String" => of_type(scope, variable, "''")?,
+        "Boolean" => of_type(scope, variable, "true")?,
+        "Numeric" => of_type(scope, variable, "0")?.or(&of_type(scope, variable, "0.0")?),
         _ => {
             let why = "expressions cannot check it";
             return Err(Untranslatable::new(format!("Is{check}"), why));
@@ -140,9 +148,11 @@ fn type_check(
     Ok(if expected { is } else { is.not() })
 }
 
-fn of_type(scope: &Scope, variable: &str, name: &str) -> Result<Cel, Untranslatable> {
+/// Whether the value has the type of this literal.
+fn of_type(scope: &Scope, variable: &str, like: &str) -> Result<Cel, Untranslatable> {
     let value = jsonpath::path(scope, variable).cel()?;
-    Ok(Cel::call("type", &[&value]).equals(&Cel::member(name)))
+    let like = Cel::call("type", &[&Cel::member(like)]);
+    Ok(Cel::call("type", &[&value]).equals(&like))
 }
 
 fn presence(scope: &Scope, variable: &str) -> Result<Cel, Untranslatable> {

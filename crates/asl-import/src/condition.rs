@@ -42,6 +42,24 @@ impl Condition {
         (either.nodes() <= NODES_MAX).then_some(either)
     }
 
+    /// This condition, and not the other.
+    pub(crate) fn but_not(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Always) => Self::Never,
+            (condition, Self::Never) => condition.clone(),
+            (Self::Choice(a, of_a), Self::Choice(b, _)) if a < b => {
+                Self::Choice(*a, of_a.iter().map(|a| a.but_not(other)).collect()).reduced()
+            }
+            (Self::Choice(a, of_a), Self::Choice(b, of_b)) if a == b => {
+                let children = of_a.iter().zip(of_b).map(|(a, b)| a.but_not(b));
+                Self::Choice(*a, children.collect()).reduced()
+            }
+            (Self::Always | Self::Choice(..), Self::Choice(b, of_b)) => {
+                Self::Choice(*b, of_b.iter().map(|b| self.but_not(b)).collect()).reduced()
+            }
+        }
+    }
+
     fn either(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Always, _) | (_, Self::Always) => Self::Always,

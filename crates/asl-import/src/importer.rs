@@ -13,9 +13,11 @@ use crate::{
     cel::Cel,
     condition::{Condition, Truth},
     definition::{Definition, Draft, Mark, Step, mark_name},
+    deployment,
     error::ImportError,
+    exits::{Escapes, exits},
     jsonata, jsonpath,
-    machine::{Machine, State, StateKind},
+    machine::{Flow, Machine, State, StateKind},
     names,
     options::Options,
     recovery::duration,
@@ -33,6 +35,8 @@ const NESTING_MAX: usize = 8;
 pub(crate) struct Shared<'a> {
     pub(crate) positions: &'a Positions,
     pub(crate) options: &'a Options,
+    /// The substitutions of the deployment in the state machine, by the names of their constants.
+    pub(crate) constants: BTreeMap<String, BTreeSet<String>>,
     pub(crate) report: Report,
     pub(crate) agents: IndexMap<String, Agent>,
     pub(crate) workflow_names: BTreeSet<String>,
@@ -66,6 +70,10 @@ pub(crate) struct Importer<'s, 'a> {
     pub(crate) rules: Vec<Vec<Cel>>,
     /// The steps that fail if they are reached. What comes after a `Parallel` comes after those in its branches.
     pub(crate) failing: BTreeSet<String>,
+    /// What fails in the `Parallel` around, if its `Catch` goes on.
+    pub(crate) escapes: Option<Escapes>,
+    /// The seconds that the machine may take, if it has a limit.
+    pub(crate) timeout_s: Option<f64>,
     pub(crate) context: ContextParts,
 }
 
@@ -81,6 +89,8 @@ impl<'s, 'a> Importer<'s, 'a> {
             marks: Vec::new(),
             rules: Vec::new(),
             failing: BTreeSet::new(),
+            escapes: None,
+            timeout_s: None,
             context,
         }
     }
@@ -110,6 +120,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             let output = self.render(pointer, pointer, &end.data);
             self.draft.output = Some(output);
         }
+        self.constants(pointer);
         let pending = std::mem::take(&mut self.marks);
         for (state, mark) in pending {
             let step = self.step_of.get(&state).and_then(|name| self.draft.steps.get_mut(name));
@@ -119,6 +130,30 @@ impl<'s, 'a> Importer<'s, 'a> {
             }
         }
         Ok(self.draft)
+    }
+
+    /// The constants that the definition reads: substitutions of the deployment.
+    fn constants(&mut self, pointer: &str) {
+        let steps = self.draft.steps.values().flat_map(|step| step.keys.values());
+        let templates: Vec<_> = steps.chain(&self.draft.output).cloned().collect();
+        let mut env = Map::new();
+        for (constant, names) in self.shared.constants.clone() {
+            if !templates.iter().any(|template| deployment::reads(template, &constant)) {
+                continue;
+            }
+            let all =
+                names.iter().map(|name| format!("`${{{name}}}`")).collect::<Vec<_>>().join(" and ");
+            let message = format!(
+                "{all} is `env.{constant}`: give its value with `steward workflow publish --env {constant}=VALUE`, or now with `--set`"
+            );
+            // Two substitutions with one name are two values.
+            let level = if names.len() == 1 { Level::Note } else { Level::Decision };
+            self.report(level, pointer, pointer, message);
+            env.insert(constant, Value::Null);
+        }
+        if !env.is_empty() {
+            self.draft.head.insert("env".to_owned(), Value::Object(env));
+        }
     }
 
     /// The keys of the definition before its steps.
@@ -146,6 +181,12 @@ impl<'s, 'a> Importer<'s, 'a> {
             head.insert("description".to_owned(), json!(comment));
         }
         let timeout = value.get("TimeoutSeconds").and_then(Value::as_f64);
+        self.timeout_s = timeout;
+        if timeout.is_none() && value.get("TimeoutSeconds").is_some() {
+            let at = format!("{pointer}/TimeoutSeconds");
+            let message = "deadlines are constants, so that `check` can compare them";
+            self.report(Level::Decision, &at, pointer, message);
+        }
         let within = match timeout {
             Some(seconds) => {
                 let at = format!("{pointer}/TimeoutSeconds");
@@ -177,8 +218,10 @@ impl<'s, 'a> Importer<'s, 'a> {
         }
         let machine = Machine::read(value, pointer, is_jsonata)
             .map_err(|(at, message)| self.error(&at, &message))?;
-        let (order, back) = machine.order();
-        self.loops(&machine, &back);
+        let (polls, refused) = self.polls(&machine);
+        let flow = Flow { exits: exits(&machine), polls };
+        let (order, back) = machine.order(&flow);
+        self.loops(&machine, &back, &refused);
         let mut incoming: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
         incoming.insert(machine.start, vec![start]);
         let mut ends = Vec::new();
@@ -192,7 +235,7 @@ impl<'s, 'a> Importer<'s, 'a> {
                 let message = format!("unknown key `{key}`");
                 self.report(Level::Decision, &state.at(key), &state.pointer, message);
             }
-            for (target, point) in self.state(state, point)? {
+            for (target, point) in self.state(state, point, &flow)? {
                 match target {
                     Some(target) if back.contains(&(*name, target)) => {}
                     Some(target) => incoming.entry(target).or_default().push(point),
@@ -200,22 +243,31 @@ impl<'s, 'a> Importer<'s, 'a> {
                 }
             }
         }
-        self.catches(&machine, &order);
+        self.catches(&machine, &order, &flow);
         self.unreachable(&machine);
         self.shared.depth -= 1;
         Ok((!ends.is_empty()).then(|| self.join(pointer, ends)))
     }
 
-    fn loops(&mut self, machine: &Machine<'_>, back: &BTreeSet<(&str, &str)>) {
+    fn loops(
+        &mut self,
+        machine: &Machine<'_>,
+        back: &BTreeSet<(&str, &str)>,
+        refused: &BTreeMap<&str, String>,
+    ) {
         for (from, to) in back {
             let (Some(from), Some(to)) = (machine.states.get(from), machine.states.get(to)) else {
                 continue;
             };
-            let message = format!(
-                "a loop back to `{}`: steps run once. To poll a service, use `responses: {{ 202: retry }}`; for long work, a \
-                 `callback`; for a list, `for_each`",
-                to.name
-            );
+            let why = refused.get(from.name).or_else(|| refused.get(to.name));
+            let message = match why {
+                Some(why) => format!("a loop back to `{}` that polls: {why}", to.name),
+                None => format!(
+                    "a loop back to `{}`: steps run once. To poll a service, use `until`; for long work, a `callback`; for a list, \
+                     `for_each`",
+                    to.name
+                ),
+            };
             self.report(Level::Decision, &from.pointer, &to.pointer, message);
         }
     }
@@ -361,7 +413,7 @@ impl<'s, 'a> Importer<'s, 'a> {
 
     /// The data and the variables after a state, given its result.
     pub(crate) fn finish(
-        &mut self,
+        &self,
         state: &State<'_>,
         before: &Point,
         mut scope: Scope,
@@ -423,13 +475,20 @@ impl<'s, 'a> Importer<'s, 'a> {
         &mut self,
         state: &State<'m>,
         point: Point,
+        flow: &Flow<'m>,
     ) -> Result<Vec<(Option<&'m str>, Point)>, ImportError> {
         let next = state.text("Next");
-        Ok(match state.kind {
+        let exit = flow.exits.get(state.name);
+        if let (StateKind::Parallel, Some(exit)) = (state.kind, exit) {
+            let outer = self.enter_caught_parallel();
+            let end = self.parallel(state, &point)?;
+            return Ok(self.leave_caught_parallel(state, &point, exit, outer, end));
+        }
+        let ways = match state.kind {
             StateKind::Task => vec![(next, self.task(state, &point))],
             StateKind::Pass => vec![(next, self.pass(state, &point))],
             StateKind::Wait => vec![(next, self.wait(state, &point))],
-            StateKind::Choice => self.choice(state, &point),
+            StateKind::Choice => self.choice(state, &point, flow.poll_of_choice(state.name)),
             StateKind::Parallel => match self.parallel(state, &point)? {
                 Some(point) => vec![(next, point)],
                 None => vec![],
@@ -440,6 +499,13 @@ impl<'s, 'a> Importer<'s, 'a> {
                 self.fail(state, &point);
                 vec![]
             }
+        };
+        if let Some(poll) = flow.poll_of_task(state.name) {
+            self.poll(state, poll);
+        }
+        Ok(match exit {
+            Some(exit) => self.goes_on(state, &point, exit, ways),
+            None => self.may_escape(state, &point, ways),
         })
     }
 }

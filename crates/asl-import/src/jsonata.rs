@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::{
     cel::{Cel, Precedence},
-    scope::{Scope, literal},
+    deployment::literal,
+    scope::Scope,
     symbol::{Presence, Symbol, Untranslatable},
 };
 
@@ -191,7 +192,7 @@ impl Translator<'_> {
             ("context", _) => Ok(self.scope.context.clone()),
             ("result", Some(result)) => Ok(result.clone()),
             ("errorOutput", _) => {
-                self.error("a definition has no error output: there are no failure branches")
+                self.error("a definition knows that a step failed, but not the error")
             }
             _ => self.error(format!("`$states.{part}` is not available here")),
         }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{
     cel::{Cel, Precedence},
-    scope::{Scope, literal},
+    deployment::literal,
+    scope::Scope,
     symbol::{Symbol, Untranslatable},
 };
 
@@ -260,9 +261,13 @@ impl<'a> Intrinsics<'a> {
 
     fn apply(&self, name: &str, arguments: &[Symbol]) -> Result<Symbol, Untranslatable> {
         match (name, arguments) {
-            ("Format", [Symbol::Scalar(Value::String(format)), arguments @ ..]) => {
-                self.format(format, arguments)
-            }
+            (
+                "Format",
+                [
+                    Symbol::Scalar(Value::String(format)) | Symbol::Deployed(format),
+                    arguments @ ..,
+                ],
+            ) => self.format(format, arguments),
             ("Format", [Symbol::Unknown(why), ..]) => Err(why.clone()),
             ("Array", items) => Ok(Symbol::List(items.to_vec())),
             ("ArrayContains", [list, item]) => {
@@ -327,7 +332,7 @@ impl<'a> Intrinsics<'a> {
                         return self.error("`States.Format` has fewer arguments than `{}`");
                     };
                     if !text.is_empty() {
-                        parts.push(Symbol::Scalar(std::mem::take(&mut text).into()));
+                        parts.push(literal(&std::mem::take(&mut text)));
                     }
                     parts.push(argument.clone());
                 }
@@ -338,7 +343,7 @@ impl<'a> Intrinsics<'a> {
             return self.error("`States.Format` has more arguments than `{}`");
         }
         if !text.is_empty() {
-            parts.push(Symbol::Scalar(text.into()));
+            parts.push(literal(&text));
         }
         Symbol::concatenation(&parts)
     }

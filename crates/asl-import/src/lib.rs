@@ -4,11 +4,9 @@
 //! became, what a person has to decide, and what cannot be translated. The importer never guesses silently: wherever the report
 //! asks for a decision, the definition has a mark that `steward workflow check` refuses.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use serde::Serialize;
-use serde_json::Value;
 use steward_definition_file::DefinitionError;
 
 pub use agent::Agent;
@@ -31,13 +29,16 @@ mod cel;
 mod choice;
 mod condition;
 mod definition;
+mod deployment;
 mod error;
+mod exits;
 mod importer;
 mod jsonata;
 mod jsonpath;
 mod machine;
 mod names;
 mod options;
+mod poll;
 mod position;
 mod recovery;
 mod report;
@@ -67,11 +68,12 @@ pub fn import(text: &str, options: &Options) -> Result<Import, ImportError> {
     if text.len() > BYTES_MAX {
         return Err(ImportError::TooLarge(text.len()));
     }
-    let (mut machine, positions) = source::parse(text)?;
-    substitute(&mut machine, &options.substitutions);
+    let (mut machine, positions) = source::parse(&deployment::quoted(text))?;
+    deployment::substitute(&mut machine, &options.substitutions);
     let mut shared = Shared {
         positions: &positions,
         options,
+        constants: deployment::constants(&machine),
         report: Report::default(),
         agents: indexmap::IndexMap::new(),
         workflow_names: BTreeSet::new(),
@@ -117,25 +119,6 @@ fn check(definitions: &[Definition], report: &mut Report) {
                 report.add(Level::Cannot, "", Position { line: 1, column: 1 }, error.to_string());
             }
         }
-    }
-}
-
-/// Replaces the substitutions in all texts.
-fn substitute(value: &mut Value, substitutions: &BTreeMap<String, String>) {
-    match value {
-        Value::String(text) => {
-            for (name, value) in substitutions {
-                let name = format!("${{{name}}}");
-                if text.contains(&name) {
-                    *text = text.replace(&name, value);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, substitutions)),
-        Value::Object(fields) => {
-            fields.values_mut().for_each(|field| substitute(field, substitutions));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

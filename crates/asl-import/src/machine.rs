@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::source::child;
+use crate::{exits::Exit, poll::Poll, source::child};
 
 /// The kind of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,20 +94,51 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The states that are reached without a `Catch`, each after all states that lead to it, and the transitions that go back
-    /// to an earlier state.
-    pub(crate) fn order(&self) -> (Vec<&'a str>, BTreeSet<(&'a str, &'a str)>) {
-        let mut walk =
-            Walk { machine: self, marks: BTreeMap::new(), back: BTreeSet::new(), done: vec![] };
+    /// The states that are reached, each after all states that lead to it, and the transitions that go back to an earlier
+    /// state.
+    pub(crate) fn order(&self, flow: &Flow<'a>) -> (Vec<&'a str>, BTreeSet<(&'a str, &'a str)>) {
+        let (marks, back) = (BTreeMap::new(), BTreeSet::new());
+        let mut walk = Walk { machine: self, flow, marks, back, done: vec![] };
         walk.from(self.start);
         walk.done.reverse();
         (walk.done, walk.back)
     }
 }
 
+/// What changes the transitions of a machine: failures after which it goes on, and loops that one step replaces.
+#[derive(Debug, Default)]
+pub(crate) struct Flow<'a> {
+    /// By the state that may fail.
+    pub(crate) exits: BTreeMap<&'a str, Exit<'a>>,
+    pub(crate) polls: Vec<Poll<'a>>,
+}
+
+impl<'a> Flow<'a> {
+    /// The states that may follow.
+    fn targets(&self, state: &State<'a>) -> Vec<&'a str> {
+        let mut targets = state.targets();
+        if let Some(poll) = self.poll_of_choice(state.name) {
+            targets.retain(|target| *target != poll.wait);
+        }
+        targets.extend(self.exits.get(state.name).map(|exit| exit.target));
+        targets
+    }
+
+    /// The poll whose choice this state is.
+    pub(crate) fn poll_of_choice(&self, name: &str) -> Option<&Poll<'a>> {
+        self.polls.iter().find(|poll| poll.choice == name)
+    }
+
+    /// The poll whose task this state is.
+    pub(crate) fn poll_of_task(&self, name: &str) -> Option<&Poll<'a>> {
+        self.polls.iter().find(|poll| poll.task == name)
+    }
+}
+
 /// A depth-first walk with an explicit stack: a state machine may have a thousand states in a row.
 struct Walk<'m, 'a> {
     machine: &'m Machine<'a>,
+    flow: &'m Flow<'a>,
     /// Whether the walk has left the state.
     marks: BTreeMap<&'a str, bool>,
     back: BTreeSet<(&'a str, &'a str)>,
@@ -141,7 +172,8 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn targets(&self, state: &str) -> Vec<&'a str> {
-        self.machine.states.get(state).map(State::targets).unwrap_or_default()
+        let state = self.machine.states.get(state);
+        state.map(|state| self.flow.targets(state)).unwrap_or_default()
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn plain(name: &str, separator: &str) -> String {
 /// The last part of an ARN, a URL or a substitution of the deployment, as the name of a resource. The flag tells whether it
 /// is a substitution.
 pub(crate) fn resource(text: &str) -> (String, bool) {
-    if let Some(name) = crate::scope::substitution(text)
+    if let Some(name) = crate::deployment::substitution(text)
         && text.trim_end_matches(":*").ends_with('}')
     {
         let name = name.rsplit(['.', ':']).next().unwrap_or(name);

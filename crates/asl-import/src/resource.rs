@@ -16,6 +16,7 @@ use integration::integration;
 use parameters::{field, other_parameters, text_of};
 
 use crate::{
+    deployment::literal,
     names::{plain, resource},
     symbol::{Symbol, Untranslatable},
 };
@@ -86,7 +87,7 @@ fn lambda(function: &str, body: Option<Symbol>, result: ResultShape) -> Call {
     let name = target.split_once(':').map_or(target, |(name, _)| name);
     let path = if is_substitution { "/".to_owned() } else { format!("/{target}") };
     let kind = AgentKind::Lambda(function.to_owned());
-    let mut call = call(name, kind, Symbol::Scalar(path.into()), body);
+    let mut call = call(name, kind, literal(&path), body);
     call.result = result;
     call
 }
@@ -138,7 +139,7 @@ fn sqs_message(input: &Symbol) -> Call {
     let path = if is_substitution { "/".to_owned() } else { format!("/{name}") };
     let body = field(input, "MessageBody");
     let kind = AgentKind::Sqs(url.clone().unwrap_or_default());
-    let mut call = call(&name, kind, Symbol::Scalar(path.into()), body);
+    let mut call = call(&name, kind, literal(&path), body);
     if url.is_none() {
         call.decisions
             .push("the queue is chosen at run time; an agent has a list of queues".to_owned());
@@ -175,8 +176,11 @@ fn put_events(text: &str, input: &Symbol) -> Call {
     }
     let agent = if name == "default" { "default-bus".to_owned() } else { name };
     let body = Symbol::object(body);
-    let mut call = call(&agent, AgentKind::Events(bus), Symbol::Scalar(path.into()), Some(body));
-    if matches!(field(&entry, "Detail"), Some(Symbol::Scalar(Value::String(_)))) {
+    let mut call = call(&agent, AgentKind::Events(bus), literal(&path), Some(body));
+    if matches!(
+        field(&entry, "Detail"),
+        Some(Symbol::Scalar(Value::String(_)) | Symbol::Deployed(_))
+    ) {
         call.decisions.push("`Detail` is JSON in a text; write it as a mapping".to_owned());
     }
     call.result = ResultShape::Events;

@@ -1,9 +1,7 @@
 //! The values that an expression of a state can read: the data, the variables, and the context object.
 
-use indexmap::IndexMap;
-use serde_json::Value;
-
 use crate::symbol::{Symbol, Untranslatable};
+use indexmap::IndexMap;
 
 /// What the expressions of one state can read.
 #[derive(Debug, Clone)]
@@ -24,7 +22,33 @@ pub(crate) struct ContextParts {
     /// The input of the execution; `None` in the child workflow of a `Map`.
     pub(crate) input: Option<Symbol>,
     /// The item of the `Map` around.
-    pub(crate) item: Option<Symbol>,
+    pub(crate) item: Option<Item>,
+}
+
+/// An item of a `Map`.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) value: Symbol,
+    pub(crate) index: Symbol,
+}
+
+impl Item {
+    /// The item of a step with `for_each`.
+    pub(crate) fn of_step() -> Self {
+        Self { value: Symbol::path("item"), index: Symbol::path("item_index") }
+    }
+
+    /// The item that is the input of a child task, which does not know its index.
+    pub(crate) fn of_child(value: Symbol) -> Self {
+        let index = Symbol::Unknown(Untranslatable {
+            original: "$$.Map.Item.Index".to_owned(),
+            reason:
+                "a child task does not know the index of its item; pass `item_index` in its input"
+                    .to_owned(),
+            is_decision: true,
+        });
+        Self { value, index }
+    }
 }
 
 const NOT_DETERMINISTIC: &str =
@@ -88,44 +112,10 @@ impl ContextParts {
             ),
             ("Task", object(vec![("Token", token)])),
         ];
-        if let Some(item) = &self.item {
-            let index = Symbol::unknown(
-                "$$.Map.Item.Index",
-                "an item of `for_each` does not know its index",
-            );
-            let item = object(vec![("Value", item.clone()), ("Index", index)]);
+        if let Some(Item { value, index }) = &self.item {
+            let item = object(vec![("Value", value.clone()), ("Index", index.clone())]);
             parts.push(("Map", object(vec![("Item", item)])));
         }
         object(parts)
     }
-}
-
-/// A text of the state machine that no expression is in. It may contain a substitution of the deployment, such as
-/// `${TableName}` of AWS SAM.
-pub(crate) fn literal(text: &str) -> Symbol {
-    match substitution(text) {
-        Some(name) => Symbol::Unknown(Untranslatable {
-            original: text.to_owned(),
-            reason: format!(
-                "`${{{name}}}` is replaced when the state machine is deployed; give its value with \
-                 `--set {name}=VALUE`"
-            ),
-            is_decision: true,
-        }),
-        None => Symbol::Scalar(Value::String(text.to_owned())),
-    }
-}
-
-/// The name of the first substitution `${Name}` in a text.
-pub(crate) fn substitution(text: &str) -> Option<&str> {
-    let mut rest = text;
-    while let Some((_, after)) = rest.split_once("${") {
-        let (name, after) = after.split_once('}')?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
-        if !name.is_empty() && name.chars().all(is_name) {
-            return Some(name);
-        }
-        rest = after;
-    }
-    None
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use steward_core::limits;
 
 use crate::{
-    cel::Cel,
-    choice,
-    condition::Truth,
+    choice, deployment,
     error::ImportError,
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
     machine::State,
+    poll::Poll,
     recovery::duration,
     report::Level,
     scope::Scope,
@@ -63,7 +63,9 @@ impl Importer<'_, '_> {
             Some(match jsonata::code(text).filter(|_| state.is_jsonata) {
                 Some(code) => jsonata::expression(&scope, code),
                 None if key.ends_with("Path") => jsonpath::path(&scope, text),
-                None => crate::scope::literal(text),
+                // Text and number give the same duration.
+                None if key == "Seconds" => deployment::literal(&deployment::as_written(text)),
+                None => deployment::literal(text),
             })
         };
         let seconds = value("Seconds").or_else(|| value("SecondsPath"));
@@ -95,14 +97,23 @@ impl Importer<'_, '_> {
         &mut self,
         state: &State<'m>,
         point: &Point,
+        poll: Option<&Poll<'m>>,
     ) -> Vec<(Option<&'m str>, Point)> {
         let mut scope = self.scope(state, point, false);
         if !state.is_jsonata {
             input_path(state, &mut scope);
         }
-        let entries = state.list("Choices");
+        // The step polls until a branch that leaves the loop is taken.
+        let mut entries: Vec<_> = state.list("Choices").iter().enumerate().collect();
+        let mut default = None;
+        if let Some(poll) = poll {
+            entries.retain(|(_, entry)| entry.get("Next") != Some(&json!(poll.wait)));
+            if state.text("Default") == Some(poll.wait) {
+                default = entries.pop().map(|(_, entry)| entry);
+            }
+        }
         let mut rules = Vec::new();
-        for (index, entry) in entries.iter().enumerate() {
+        for (index, entry) in &entries {
             let at = format!("{}/Choices/{index}", state.pointer);
             let empty = Map::new();
             let rule = choice::rule(&scope, entry.as_object().unwrap_or(&empty));
@@ -115,7 +126,8 @@ impl Importer<'_, '_> {
         let branches = rules.len() + 1;
         self.rules.push(rules);
         let mut next = Vec::new();
-        for (branch, entry) in entries.iter().map(Some).chain([None]).enumerate() {
+        let entries = entries.into_iter().map(|(_, entry)| Some(entry));
+        for (branch, entry) in entries.chain([default]).enumerate() {
             let condition = point.condition.and_branch(number, branch, branches);
             let before = Point { condition, ..point.clone() };
             let target = match entry {
@@ -163,30 +175,39 @@ impl Importer<'_, '_> {
         }
     }
 
-    /// `Fail`: a step that fails without a call. A `when` that gives a text is a permanent failure.
+    /// `Fail`: a step that only fails.
     pub(crate) fn fail(&mut self, state: &State<'_>, point: &Point) {
         let part = |key: &str| state.text(key).filter(|text| jsonata::code(text).is_none());
+        let is_dropped = |key: &&&str| {
+            state.get(&format!("{key}Path")).is_some()
+                || state.get(key).is_some() && part(key).is_none()
+        };
+        if let Some(key) = ["Error", "Cause"].iter().find(is_dropped) {
+            let message =
+                format!("a `fail` is a constant text, so the value of `{key}` is not kept");
+            self.report(Level::Note, &state.pointer, &state.pointer, message);
+        }
         let text: Vec<_> = [part("Error"), part("Cause")].into_iter().flatten().collect();
         let text = if text.is_empty() { state.name.to_owned() } else { text.join(": ") };
         let name = self.failing_step(state, state.name, point, &text);
-        let message = format!("step `{name}`: it fails, and the task stops in Error with an alert");
+        let message = match self.escapes {
+            Some(_) => {
+                format!("step `{name}`: it fails, and the `Catch` of the `Parallel` applies")
+            }
+            None => format!("step `{name}`: it fails, and the task stops in Error with an alert"),
+        };
         self.report(Level::Translated, &state.pointer, &state.pointer, message);
     }
 
     /// Adds a step that fails if it is reached.
     fn failing_step(&mut self, state: &State<'_>, name: &str, point: &Point, text: &str) -> String {
-        let text: String = text.chars().take(200).collect();
-        let text = Cel::string(&text);
-        let when = match point.condition.truth(&self.rules) {
-            Truth::Constant(_) => text,
-            Truth::Test(test) => test.choose(&text, &Cel::member("false")),
-        };
-        let work = [("wait".to_owned(), json!("1s"))].into_iter().collect();
+        // The text has no expressions.
+        let text = text.replace("${", "$ {");
+        let text: String = text.chars().take(limits::REASON_CHARS_MAX).collect();
+        let work = [("fail".to_owned(), json!(text))].into_iter().collect();
         let name = self.add_step(state, &format!("fail {name}"), point, work, None);
-        if let Some(step) = self.draft.steps.get_mut(&name) {
-            step.keys.insert("when".to_owned(), json!(format!("${{ {} }}", when.text)));
-        }
         self.failing.insert(name.clone());
+        self.escape(&name, point);
         name
     }
 
@@ -202,6 +223,7 @@ impl Importer<'_, '_> {
         let mut always_fails = false;
         let mut after = BTreeSet::new();
         let outer = std::mem::take(&mut self.failing);
+        let collected = self.escapes_len();
         let pointer = state.at("Branches");
         for (index, branch) in state.list("Branches").iter().enumerate() {
             let start = Point { data: input.clone(), ..point.clone() };
@@ -226,14 +248,17 @@ impl Importer<'_, '_> {
         }
         let message = format!("{} branches, as steps that run in parallel", results.len());
         self.report(Level::Translated, &state.pointer, &state.pointer, message);
-        Ok(Some(self.finish(state, point, scope, Symbol::List(results), after)))
+        let failed = self.escaped(state, collected);
+        let mut end = self.finish(state, point, scope, Symbol::List(results), after);
+        end.condition = end.condition.but_not(&failed);
+        Ok(Some(end))
     }
 }
 
 /// The `Result` of a `Pass`: a constant, except for substitutions of the deployment.
 fn constant(value: &Value) -> Symbol {
     match value {
-        Value::String(text) => crate::scope::literal(text),
+        Value::String(text) => deployment::literal(text),
         Value::Array(items) => Symbol::List(items.iter().map(constant).collect()),
         Value::Object(fields) => {
             Symbol::object(fields.iter().map(|(key, value)| (key.clone(), constant(value))))

@@ -8,7 +8,10 @@
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::cel::{Cel, Precedence};
+use crate::{
+    cel::{Cel, Precedence},
+    deployment,
+};
 
 /// Nodes of one symbol. Each join of branches may double it.
 const NODES_MAX: usize = 2_000;
@@ -28,6 +31,10 @@ pub(crate) enum Symbol {
     Merged { base: Box<Symbol>, fields: IndexMap<String, Symbol> },
     /// One of two values.
     Either { condition: Cel, then: Box<Symbol>, otherwise: Box<Symbol> },
+    /// A field that may be absent, and the test whether it is present.
+    Maybe { value: Cel, has: Cel },
+    /// A text with substitutions of the deployment, such as `orders-${Stage}`. Each becomes a constant in `env`.
+    Deployed(String),
     /// A value that cannot be said.
     Unknown(Untranslatable),
 }
@@ -92,10 +99,10 @@ impl Symbol {
     /// A field.
     pub(crate) fn field(&self, key: &str) -> Self {
         match self {
-            Self::Scalar(_) | Self::List(_) => {
+            Self::Scalar(_) | Self::List(_) | Self::Deployed(_) => {
                 Self::unknown(key, format!("a constant here has no field `{key}`"))
             }
-            Self::Cel(cel) => cel.field(key).into(),
+            Self::Cel(cel) | Self::Maybe { value: cel, .. } => cel.field(key).into(),
             Self::Object { fields, open } => match (fields.get(key), open) {
                 (Some(value), _) => value.clone(),
                 (None, Some(why)) => Self::unknown(key, format!("`{key}` is not available: {why}")),
@@ -113,6 +120,22 @@ impl Symbol {
         }
     }
 
+    /// A field of an object that has other fields, too: it may be absent.
+    fn field_or_none(&self, key: &str) -> Self {
+        match self {
+            Self::Cel(cel) | Self::Maybe { value: cel, .. } => {
+                Self::Maybe { value: cel.field(key), has: cel.has(key) }
+            }
+            Self::Scalar(_)
+            | Self::Object { .. }
+            | Self::List(_)
+            | Self::Merged { .. }
+            | Self::Either { .. }
+            | Self::Deployed(_)
+            | Self::Unknown(_) => self.field(key),
+        }
+    }
+
     /// An element of a list.
     pub(crate) fn index(&self, index: i64) -> Self {
         match self {
@@ -124,12 +147,12 @@ impl Symbol {
                     Self::unknown(format!("[{index}]"), format!("the list has no element {index}"))
                 })
             }
-            Self::Cel(cel) => cel.index(index).into(),
+            Self::Cel(cel) | Self::Maybe { value: cel, .. } => cel.index(index).into(),
             Self::Either { condition, then, otherwise } => {
                 Self::either(condition, then.index(index), otherwise.index(index))
             }
             Self::Unknown(why) => Self::Unknown(why.clone()),
-            Self::Scalar(_) | Self::Object { .. } | Self::Merged { .. } => {
+            Self::Scalar(_) | Self::Object { .. } | Self::Merged { .. } | Self::Deployed(_) => {
                 Self::unknown(format!("[{index}]"), "the value at this place is not a list")
             }
         }
@@ -149,7 +172,7 @@ impl Symbol {
                 fields.insert(key.clone(), new);
                 Self::Object { fields, open: open.clone() }
             }
-            Self::Cel(_) => {
+            Self::Cel(_) | Self::Maybe { .. } => {
                 let fields = [(key.clone(), inner(Some(self.field(key))))].into_iter().collect();
                 Self::Merged { base: Box::new(self.clone()), fields }
             }
@@ -169,7 +192,7 @@ impl Symbol {
                 let fields = [(key.clone(), inner(None))].into_iter().collect();
                 Self::Merged { base: Box::new(Self::Unknown(why.clone())), fields }
             }
-            Self::Scalar(_) | Self::List(_) => {
+            Self::Scalar(_) | Self::List(_) | Self::Deployed(_) => {
                 Self::unknown(key, "a field is set in a value that is not an object")
             }
         }
@@ -185,7 +208,7 @@ impl Symbol {
                       base: Option<&Self>| {
             let keys = then.keys().chain(otherwise.keys().filter(|key| !then.contains_key(*key)));
             let of = |fields: &IndexMap<String, Self>, key: &String| {
-                fields.get(key).cloned().or_else(|| base.map(|base| base.field(key)))
+                fields.get(key).cloned().or_else(|| base.map(|base| base.field_or_none(key)))
             };
             keys.map(|key| {
                 let (a, b) = (of(then, key)?, of(otherwise, key)?);
@@ -227,7 +250,11 @@ impl Symbol {
 
     fn nodes(&self) -> usize {
         match self {
-            Self::Scalar(_) | Self::Cel(_) | Self::Unknown(_) => 1,
+            Self::Scalar(_)
+            | Self::Cel(_)
+            | Self::Maybe { .. }
+            | Self::Deployed(_)
+            | Self::Unknown(_) => 1,
             Self::Object { fields, .. } => 1 + fields.values().map(Self::nodes).sum::<usize>(),
             Self::List(items) => 1 + items.iter().map(Self::nodes).sum::<usize>(),
             Self::Merged { base, fields } => {
@@ -239,9 +266,14 @@ impl Symbol {
 
     /// Whether there is a value at this path of keys. A value on the way to it may be absent, too.
     pub(crate) fn presence(&self, path: &[String]) -> Result<Presence, Untranslatable> {
-        let Some((key, rest)) = path.split_first() else { return Ok(Presence::Known(true)) };
+        let Some((key, rest)) = path.split_first() else { return Ok(self.own_presence()) };
         match self {
-            Self::Scalar(_) | Self::List(_) => Ok(Presence::Known(false)),
+            Self::Maybe { value, has } => match Self::Cel(value.clone()).presence(path)? {
+                Presence::Known(false) => Ok(Presence::Known(false)),
+                Presence::Known(true) => Ok(Presence::Test(has.clone())),
+                Presence::Test(inner) => Ok(Presence::Test(has.and(&inner))),
+            },
+            Self::Scalar(_) | Self::List(_) | Self::Deployed(_) => Ok(Presence::Known(false)),
             Self::Object { fields, open } => match (fields.get(key), open) {
                 (Some(value), _) => value.presence(rest),
                 (None, None) => Ok(Presence::Known(false)),
@@ -260,16 +292,26 @@ impl Symbol {
                 }
             }
             Self::Either { condition, then, otherwise } => {
-                let cel = |presence| match presence {
-                    Presence::Known(value) => Cel::member(value.to_string()),
-                    Presence::Test(test) => test,
-                };
-                match (then.presence(path)?, otherwise.presence(path)?) {
-                    (a, b) if a == b => Ok(a),
-                    (a, b) => Ok(Presence::Test(condition.choose(&cel(a), &cel(b)))),
-                }
+                Ok(Presence::either(condition, then.presence(path)?, otherwise.presence(path)?))
             }
             Self::Unknown(why) => Err(why.clone()),
+        }
+    }
+
+    /// Whether the value itself is present.
+    fn own_presence(&self) -> Presence {
+        match self {
+            Self::Maybe { has, .. } => Presence::Test(has.clone()),
+            Self::Either { condition, then, otherwise } => {
+                Presence::either(condition, then.own_presence(), otherwise.own_presence())
+            }
+            Self::Scalar(_)
+            | Self::Cel(_)
+            | Self::Object { .. }
+            | Self::List(_)
+            | Self::Merged { .. }
+            | Self::Deployed(_)
+            | Self::Unknown(_) => Presence::Known(true),
         }
     }
 
@@ -280,7 +322,7 @@ impl Symbol {
     pub(crate) fn cel(&self) -> Result<Cel, Untranslatable> {
         match self {
             Self::Scalar(value) => Ok(Cel::literal(value).unwrap_or_else(|| Cel::member("null"))),
-            Self::Cel(cel) => Ok(cel.clone()),
+            Self::Cel(cel) | Self::Maybe { value: cel, .. } => Ok(cel.clone()),
             Self::Object { fields, .. } => {
                 let fields = fields.iter().map(|(key, value)| {
                     Ok(format!("{}: {}", Cel::string(key).text, value.cel()?.text))
@@ -298,13 +340,55 @@ impl Symbol {
                 if fields.values().any(|field| matches!(field, Self::Merged { .. })) {
                     return Err(unmergeable(base, fields));
                 }
-                let fields = Self::object(fields.clone()).cel()?;
-                Ok(Cel::call("maps.merge", &[&base.cel()?, &fields]))
+                base.merged_with(fields)
             }
             Self::Either { condition, then, otherwise } => {
                 Ok(condition.choose(&then.cel()?, &otherwise.cel()?))
             }
+            Self::Deployed(text) => Ok(deployment::cel(text)),
             Self::Unknown(why) => Err(why.clone()),
+        }
+    }
+
+    /// The value with other fields. A field that has its own value in some cases is absent if it is absent there.
+    fn merged_with(&self, fields: &IndexMap<String, Self>) -> Result<Cel, Untranslatable> {
+        let is_own = |key: &String, value: &Self| value.has_part(&self.field_or_none(key));
+        let (own, new): (IndexMap<_, _>, IndexMap<_, _>) =
+            fields.clone().into_iter().partition(|(key, value)| is_own(key, value));
+        let mut merged = self.cel()?;
+        if !new.is_empty() {
+            merged = Cel::call("maps.merge", &[&merged, &Self::object(new).cel()?]);
+        }
+        for (key, value) in own {
+            let field = value.unless(&self.field_or_none(&key), &key)?;
+            merged = Cel::call("maps.merge", &[&merged, &field]);
+        }
+        Ok(merged)
+    }
+
+    /// Whether this is one of the values.
+    fn has_part(&self, part: &Self) -> bool {
+        match self {
+            Self::Either { then, otherwise, .. } => then.has_part(part) || otherwise.has_part(part),
+            Self::Maybe { .. } => self == part,
+            Self::Scalar(_)
+            | Self::Cel(_)
+            | Self::Object { .. }
+            | Self::List(_)
+            | Self::Merged { .. }
+            | Self::Deployed(_)
+            | Self::Unknown(_) => false,
+        }
+    }
+
+    /// An object with the value as its field, but without it where it is `old`.
+    fn unless(&self, old: &Self, key: &str) -> Result<Cel, Untranslatable> {
+        if let Self::Either { condition, then, otherwise } = self {
+            return Ok(condition.choose(&then.unless(old, key)?, &otherwise.unless(old, key)?));
+        }
+        match self == old {
+            true => Ok(Cel::member("{}")),
+            false => Self::object([(key.to_owned(), self.clone())]).cel(),
         }
     }
 
@@ -313,6 +397,7 @@ impl Symbol {
         match self {
             Self::Scalar(Value::String(text)) => Value::String(text.replace("${", "$${")),
             Self::Scalar(value) => value.clone(),
+            Self::Deployed(text) => Value::String(deployment::template(text)),
             Self::Object { fields, .. } => {
                 let fields = fields.iter().map(|(key, value)| (key.clone(), value.template(mark)));
                 Value::Object(fields.collect::<Map<_, _>>())
@@ -320,12 +405,14 @@ impl Symbol {
             Self::List(items) => {
                 Value::Array(items.iter().map(|item| item.template(mark)).collect())
             }
-            Self::Cel(_) | Self::Merged { .. } | Self::Either { .. } | Self::Unknown(_) => {
-                match self.cel() {
-                    Ok(cel) => Value::String(format!("${{ {} }}", cel.text)),
-                    Err(why) => Value::String(format!("${{ {} }}", mark(&why))),
-                }
-            }
+            Self::Cel(_)
+            | Self::Maybe { .. }
+            | Self::Merged { .. }
+            | Self::Either { .. }
+            | Self::Unknown(_) => match self.cel() {
+                Ok(cel) => Value::String(format!("${{ {} }}", cel.text)),
+                Err(why) => Value::String(format!("${{ {} }}", mark(&why))),
+            },
         }
     }
 
@@ -333,6 +420,9 @@ impl Symbol {
     pub(crate) fn as_text(&self) -> Result<Cel, Untranslatable> {
         if let Self::Scalar(Value::String(text)) = self {
             return Ok(Cel::string(text));
+        }
+        if let Self::Deployed(text) = self {
+            return Ok(deployment::cel(text));
         }
         Ok(Cel::call("string", &[&self.cel()?]))
     }
@@ -358,15 +448,32 @@ pub(crate) enum Presence {
     Test(Cel),
 }
 
+impl Presence {
+    fn either(condition: &Cel, then: Self, otherwise: Self) -> Self {
+        if then == otherwise {
+            return then;
+        }
+        Self::Test(condition.choose(&then.cel(), &otherwise.cel()))
+    }
+
+    fn cel(self) -> Cel {
+        match self {
+            Self::Known(value) => Cel::member(value.to_string()),
+            Self::Test(test) => test,
+        }
+    }
+}
+
 fn unmergeable(base: &Symbol, fields: &IndexMap<String, Symbol>) -> Untranslatable {
     let names: Vec<_> = fields.keys().map(|key| format!("`{key}`")).collect();
     let base = match base {
-        Symbol::Cel(cel) => format!("`{}`", cel.text),
+        Symbol::Cel(cel) | Symbol::Maybe { value: cel, .. } => format!("`{}`", cel.text),
         Symbol::Unknown(why) => return why.clone(),
         Symbol::Scalar(_)
         | Symbol::Object { .. }
         | Symbol::List(_)
         | Symbol::Merged { .. }
+        | Symbol::Deployed(_)
         | Symbol::Either { .. } => "an object".to_owned(),
     };
     let reason = format!(

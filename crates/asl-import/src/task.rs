@@ -14,7 +14,7 @@ use crate::{
     recovery::{self, STEP_MAX, duration},
     report::Level,
     resource::{self, AgentKind, Call, Completion, ResultShape, Work},
-    scope::{ContextParts, Scope},
+    scope::{ContextParts, Item, Scope},
     source::child,
     symbol::{Symbol, Untranslatable},
 };
@@ -122,7 +122,7 @@ impl Importer<'_, '_> {
             }
         } else {
             call.result = ResultShape::Output;
-            self.callback(state, &mut keys);
+            self.callback(state, completion, &mut keys);
         }
         self.recovery(state, &call.kind, &mut keys);
         let kind = call.kind.clone();
@@ -213,10 +213,15 @@ impl Importer<'_, '_> {
         }
     }
 
-    fn callback(&mut self, state: &State<'_>, keys: &mut Map<String, Value>) {
+    fn callback(
+        &mut self,
+        state: &State<'_>,
+        completion: Completion,
+        keys: &mut Map<String, Value>,
+    ) {
         let max = STEP_MAX.as_secs_f64();
         let timeout = self.seconds(state, "TimeoutSeconds");
-        let within = timeout.unwrap_or(max).min(max);
+        let within = timeout.or(self.timeout_s).unwrap_or(max).min(max);
         let mut callback = Map::new();
         callback.insert("within".to_owned(), json!(duration(within)));
         if let Some(heartbeat) = self.seconds(state, "HeartbeatSeconds") {
@@ -230,9 +235,16 @@ impl Importer<'_, '_> {
             }
             Some(_) => {}
             None => {
-                let message =
-                    "no `TimeoutSeconds`: the callback is awaited for 30 days, the longest time";
-                self.report(Level::Note, &state.pointer, &state.pointer, message);
+                let within = duration(within);
+                let is_open = completion == Completion::Token
+                    && self.timeout_s.is_none()
+                    && state.get("TimeoutSecondsPath").is_none()
+                    && state.get("HeartbeatSeconds").is_none();
+                let level = if is_open { Level::Decision } else { Level::Note };
+                let message = format!(
+                    "no `TimeoutSeconds`: the callback is awaited for {within}; set how long the task may wait for an answer"
+                );
+                self.report(level, &state.pointer, &state.pointer, message);
             }
         }
     }
@@ -374,7 +386,7 @@ impl Importer<'_, '_> {
     fn selected(&self, state: &State<'_>, scope: &Scope, item: &Symbol) -> Symbol {
         let selector = state.get("ItemSelector").or(state.get("Parameters"));
         let Some(selector) = selector else { return item.clone() };
-        let context = ContextParts { item: Some(item.clone()), ..self.context.clone() };
+        let context = ContextParts { item: Some(Item::of_step()), ..self.context.clone() };
         let scope = Scope { context: context.object(state.name, false), ..scope.clone() };
         match state.is_jsonata {
             true => jsonata::payload(&scope, selector),
@@ -391,7 +403,7 @@ impl Importer<'_, '_> {
         keys: Map<String, Value>,
     ) -> (String, Symbol) {
         let inner = Point { data: item, ..point.clone() };
-        let outer = self.context.item.replace(Symbol::path("item"));
+        let outer = self.context.item.replace(Item::of_step());
         let mut scope = self.task_scope(task, &inner);
         let input = self.effective_input(task, &mut scope);
         let (name, shape) = self.task_step(task, &inner, &input, keys);
@@ -446,7 +458,7 @@ impl Importer<'_, '_> {
             }
         };
         let has_selector = state.get("ItemSelector").or(state.get("Parameters")).is_some();
-        let item = (!has_selector).then(|| data.clone());
+        let item = (!has_selector).then(|| Item::of_child(data.clone()));
         let start = Point {
             condition: crate::condition::Condition::Always,
             after: BTreeSet::new(),

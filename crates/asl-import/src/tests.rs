@@ -1,9 +1,11 @@
 //! Tests of whole imports. The state machines are written for these tests.
 
 mod data;
+mod deployment;
 mod failures;
 mod flow;
 mod meaning;
+mod polls;
 mod tasks;
 
 use std::{collections::BTreeMap, path::Path};

@@ -44,18 +44,17 @@ fn the_exit_code_of_an_import_says_what_is_left_to_do() {
     assert_eq!(report["status"], "complete");
     assert_eq!(report["definitions"][0]["name"], "pay");
 
-    // A failure that leads to a message.
+    // An error by name that leads to a message.
     let mut notifies = machine(&json!({
-        "Catch": [{ "ErrorEquals": ["States.ALL"], "Next": "Notify" }],
+        "Catch": [{ "ErrorEquals": ["Gone"], "ResultPath": null, "Next": "Notify" }],
     }));
     notifies["States"]["Notify"] = plain["States"]["Call"].clone();
     let open = import(dir.path(), &notifies, &["--set", FUNCTION]);
     assert_eq!(open.status.code(), Some(3), "{}", errors(&open));
-    // A failure that leads back into the machine.
-    let branches = machine(&json!({
-        "Catch": [{ "ErrorEquals": ["States.ALL"], "Next": "Call" }],
-    }));
-    let impossible = import(dir.path(), &branches, &["--set", FUNCTION]);
+    // A message that contains the error.
+    let mut reads = notifies.clone();
+    reads["States"]["Call"]["Catch"] = json!([{ "ErrorEquals": ["States.ALL"], "Next": "Notify" }]);
+    let impossible = import(dir.path(), &reads, &["--set", FUNCTION]);
     assert_eq!(impossible.status.code(), Some(4), "{}", errors(&impossible));
     let no_machine = import(dir.path(), &json!([]), &[]);
     assert_eq!(no_machine.status.code(), Some(1), "{}", errors(&no_machine));
@@ -73,6 +72,8 @@ fn an_import_replaces_a_file_only_with_force() {
     let refused = import(dir.path(), &machine, &out);
     assert_eq!(refused.status.code(), Some(1));
     assert!(errors(&refused).contains("charge.yaml exists; use --force"), "{}", errors(&refused));
+    let folder = import(dir.path(), &machine, &["--set", FUNCTION, "--out", "."]);
+    assert!(errors(&folder).contains("--out names a file"), "{}", errors(&folder));
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     assert!(import(dir.path(), &machine, &[&out[..], &["--force"]].concat()).status.success());
     assert!(fs::read_to_string(&path).unwrap().contains("name: charge"));

@@ -8,7 +8,7 @@ use super::{
     integration::Completion,
     parameters::{field, other_parameters, text_of},
 };
-use crate::{names::resource, symbol::Symbol};
+use crate::{deployment::literal, names::resource, symbol::Symbol};
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -66,10 +66,11 @@ pub(super) fn invoke(text: &str, input: &Symbol) -> Call {
     if let Some(headers) = field(input, "Headers") {
         details.push(format!("Headers {}", headers.template(&mut |_| String::new())));
     }
-    let kind = AgentKind::Http(origin, details.join(", "));
-    let mut call = call(&host, kind, Symbol::Scalar(path.into()), field(input, "RequestBody"));
+    let kind = AgentKind::Http(origin.clone(), details.join(", "));
+    let is_known = !origin.contains("${");
+    let mut call = call(&host, kind, literal(&path), field(input, "RequestBody"));
     http_parts(&mut call, input);
-    if endpoint.contains("${") {
+    if !is_known {
         call.decisions
             .push("the endpoint is known only when the state machine is deployed".to_owned());
     }

@@ -13,11 +13,11 @@ pub(super) fn field(input: &Symbol, key: &str) -> Option<Symbol> {
 /// A text that is known at the import; of a substitution of the deployment, the text with it.
 pub(super) fn text_of(symbol: Option<Symbol>) -> Option<String> {
     match symbol? {
-        Symbol::Scalar(Value::String(text)) => Some(text),
-        Symbol::Unknown(why) if why.original.contains("${") => Some(why.original),
+        Symbol::Scalar(Value::String(text)) | Symbol::Deployed(text) => Some(text),
         Symbol::Unknown(_)
         | Symbol::Scalar(_)
         | Symbol::Cel(_)
+        | Symbol::Maybe { .. }
         | Symbol::Object { .. }
         | Symbol::List(_)
         | Symbol::Merged { .. }
@@ -39,6 +39,8 @@ pub(super) fn other_parameters(input: &Symbol, sent: &[&str], decisions: &mut Ve
         | Symbol::List(_)
         | Symbol::Merged { .. }
         | Symbol::Either { .. }
+        | Symbol::Deployed(_)
+        | Symbol::Maybe { .. }
         | Symbol::Unknown(_) => {
             decisions.push("the parameters are not known before the task runs".to_owned());
         }

@@ -56,6 +56,24 @@ fn the_whole_data_after_a_result_path_is_merged_unless_the_path_is_deep() {
 }
 
 #[test]
+fn a_field_that_only_one_branch_sets_may_be_absent() {
+    let steps = steps(&machine(json!({
+        "Which": { "Type": "Choice", "Default": "Has", "Choices": [
+            { "Variable": "$.ok", "BooleanEquals": true, "Next": "A" },
+        ] },
+        "A": task("a", json!({ "Parameters": {}, "ResultPath": "$.a", "Next": "Has" })),
+        "Has": { "Type": "Choice", "Default": "C", "Choices": [
+            { "Variable": "$.a", "IsPresent": true, "Next": "B" },
+        ] },
+        "B": task("b", json!({ "Parameters": { "a.$": "$.a" }, "End": true })),
+        "C": task("c", json!({ "End": true })),
+    })));
+    assert_eq!(steps["b"]["when"], "${ input.ok == true ? true : has(input.a) }");
+    let body = "${ maps.merge(input, input.ok == true ? {'a': steps.a.output} : {}) }";
+    assert_eq!(steps["c"]["request"]["body"], body);
+}
+
+#[test]
 fn pass_states_become_expressions_where_their_values_are_read() {
     let steps = steps(&machine(json!({
         "Set": { "Type": "Pass", "Result": { "tax": 19, "text": "a ${" }, "ResultPath": "$.set", "Next": "Make" },
@@ -196,7 +214,7 @@ fn other_jsonata_is_refused_with_its_text() {
         ("$now()", "deterministic"),
         ("$uppercase('a')", "letters A to Z only"),
         ("$trim('a')", "no counterpart of `$trim`"),
-        ("$states.errorOutput.Error", "no failure branches"),
+        ("$states.errorOutput.Error", "but not the error"),
         ("$states.input.*", "in a path"),
         ("($x := 1; $x)", "several expressions"),
         ("1 +", "not valid JSONata"),
@@ -216,21 +234,4 @@ fn other_jsonata_is_refused_with_its_text() {
     }));
     all["QueryLanguage"] = "JSONata".into();
     refused(&all, Level::Cannot, "nests too deep");
-}
-
-#[test]
-fn substitutions_of_the_deployment_are_asked_for_or_replaced() {
-    let table = machine(json!({ "A": {
-        "Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "End": true,
-        "Parameters": { "TableName": "${Table}", "Key": { "id": { "S.$": "$.id" } } },
-    } }));
-    refused(&table, Level::Decision, "--set Table=VALUE");
-    let options = Options {
-        name: "m".into(),
-        region: "eu-west-1".into(),
-        substitutions: [("Table".to_owned(), "orders".to_owned())].into(),
-    };
-    let import = import(&table.to_string(), &options).unwrap();
-    assert_eq!(import.report.status(), Status::Complete);
-    assert!(import.definitions[0].yaml.contains("TableName: orders"));
 }

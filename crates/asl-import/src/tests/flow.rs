@@ -45,8 +45,8 @@ fn a_choice_without_a_default_fails_if_no_rule_matches() {
         ] },
         "A": task("a", json!({ "End": true })),
     })));
-    let when = "${ !(input.kind == 'a') ? 'States.NoChoiceMatched' : false }";
-    assert_eq!(steps["fail_which_no_choice"]["when"], when);
+    let fail = json!({ "when": "${ !(input.kind == 'a') }", "fail": "States.NoChoiceMatched" });
+    assert_eq!(steps["fail_which_no_choice"], fail);
 }
 
 #[test]
@@ -58,10 +58,25 @@ fn a_fail_state_is_a_step_that_fails() {
         "A": task("a", json!({ "End": true })),
         "Refuse": { "Type": "Fail", "Error": "Refused", "Cause": "it's not ok" },
     })));
-    assert_eq!(
-        steps["fail_refuse"]["when"],
-        "${ !(input.ok == true) ? 'Refused: it\\'s not ok' : false }"
-    );
+    let fail = json!({ "when": "${ !(input.ok == true) }", "fail": "Refused: it's not ok" });
+    assert_eq!(steps["fail_refuse"], fail);
+}
+
+#[test]
+fn the_text_of_a_failure_is_a_constant() {
+    let failing = |more: Value| {
+        let mut fail = json!({ "Type": "Fail" });
+        for (key, value) in more.as_object().unwrap() {
+            fail[key] = value.clone();
+        }
+        machine(json!({ "A": task("a", json!({ "Next": "No" })), "No": fail }))
+    };
+    let path = failing(json!({ "Error": "Refused", "CausePath": "$.why" }));
+    assert_eq!(steps(&path)["fail_no"]["fail"], "Refused");
+    assert!(messages(&path, Level::Note).iter().any(|note| note.contains("`Cause` is not kept")));
+    let text = failing(json!({ "Cause": "in ${Stage}" }));
+    assert_eq!(steps(&text)["fail_no"]["fail"], "in $ {Stage}");
+    assert_eq!(steps(&failing(json!({})))["fail_no"]["fail"], "No");
 }
 
 #[test]
@@ -100,7 +115,11 @@ fn a_loop_needs_a_decision() {
         "Pause": { "Type": "Wait", "Seconds": 5, "Next": "Poll" },
         "End": { "Type": "Succeed" },
     }));
-    refused(&looping, Level::Decision, "a loop back to `Poll`");
+    refused(&looping, Level::Decision, "agents of kind `lambda` do not judge responses");
+    let mut counting = looping;
+    counting["States"]["Pause"]["Next"] = "Count".into();
+    counting["States"]["Count"] = json!({ "Type": "Pass", "Next": "Poll" });
+    refused(&counting, Level::Decision, "a loop back to `Poll`: steps run once");
 }
 
 #[test]
@@ -141,7 +160,7 @@ fn a_map_of_several_states_runs_a_child_task_for_each_item() {
 }
 
 #[test]
-fn what_for_each_has_not_cannot_be_translated() {
+fn what_for_each_has_and_has_not() {
     let with = |more: Value| {
         let mut map = json!({
             "Type": "Map", "ItemsPath": "$.parcels", "End": true,
@@ -155,7 +174,13 @@ fn what_for_each_has_not_cannot_be_translated() {
     let reader = json!({ "ItemReader": { "Resource": "arn:aws:states:::s3:listObjectsV2" } });
     refused(&with(reader), Level::Cannot, "`for_each` takes a list");
     let index = json!({ "ItemSelector": { "n.$": "$$.Map.Item.Index" } });
-    refused(&with(index), Level::Cannot, "does not know its index");
+    assert_eq!(steps(&with(index))["one"]["request"]["body"], json!({ "n": "${ item_index }" }));
+    let states = json!({
+        "One": task("pack", json!({ "Next": "Two" })),
+        "Two": task("seal", json!({ "Parameters": { "n.$": "$$.Map.Item.Index" }, "End": true })),
+    });
+    let several = json!({ "ItemProcessor": machine(states) });
+    refused(&with(several), Level::Decision, "does not know the index of its item");
     refused(
         &with(json!({ "ToleratedFailurePercentage": 5 })),
         Level::Decision,

@@ -151,6 +151,33 @@ fn functions_have_the_value_of_jsonata() {
 }
 
 #[test]
+fn type_checks_of_a_choice_have_their_meaning() {
+    let input = json!({ "t": "a", "n": 1, "d": 1.5, "b": false, "null": null });
+    for (check, true_for) in [
+        ("IsString", vec!["t"]),
+        ("IsNumeric", vec!["n", "d"]),
+        ("IsBoolean", vec!["b"]),
+        ("IsNull", vec!["null"]),
+    ] {
+        for key in ["t", "n", "d", "b", "null"] {
+            let rule = json!({ "Variable": format!("$.{key}"), check: true });
+            let rule = crate::choice::rule(&scope(), rule.as_object().unwrap()).unwrap();
+            let template = Template::parse(json!(format!("${{ {} }}", rule.text)));
+            let scope = CelScope { input: Some(&input), ..CelScope::default() };
+            let expected = json!(true_for.contains(&key));
+            assert_eq!(template.render(scope).unwrap(), expected, "{check} {key}");
+        }
+    }
+    complete(&machine(json!({
+        "Which": { "Type": "Choice", "Default": "B", "Choices": [
+            { "Variable": "$.n", "IsNumeric": true, "Next": "A" },
+        ] },
+        "A": task("a", json!({ "End": true })),
+        "B": task("b", json!({ "Parameters": {}, "End": true })),
+    })));
+}
+
+#[test]
 fn a_division_has_decimals() {
     assert_eq!(by_steward("5 / $d.n", &json!({ "n": 2 })), Some(json!(2.5)));
 }

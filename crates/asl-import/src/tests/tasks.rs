@@ -125,6 +125,22 @@ fn messages_and_events_are_bodies_of_their_agents() {
 }
 
 #[test]
+fn a_callback_without_a_time_limit_needs_a_decision() {
+    let parameters = json!({
+        "QueueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/orders",
+        "MessageBody": { "token.$": "$$.Task.Token" },
+    });
+    let sqs = "arn:aws:states:::sqs:sendMessage.waitForTaskToken";
+    let mut open = resource(sqs, parameters.clone(), json!({}));
+    refused(&open, Level::Decision, "the callback is awaited for 30d");
+    open["TimeoutSeconds"] = json!(7200);
+    assert_eq!(steps(&open)["a"]["callback"], json!({ "within": "2h" }), "that of the machine");
+    let beating = resource(sqs, parameters, json!({ "HeartbeatSeconds": 60 }));
+    let callback = json!({ "within": "30d", "heartbeat": "1m" });
+    assert_eq!(steps(&beating)["a"]["callback"], callback);
+}
+
+#[test]
 fn another_state_machine_is_a_child_task() {
     let parameters = json!({
         "StateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:Delivery",

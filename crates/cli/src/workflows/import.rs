@@ -126,6 +126,13 @@ fn read(file: &Path) -> Result<String> {
 
 /// Writes the definition to `out`, and the definitions of child tasks next to it. Writes nothing if one of the files exists.
 fn write(out: &Path, definitions: &[Definition], force: bool) -> Result<()> {
+    if out.is_dir() {
+        bail!(
+            "{} is a folder; --out names a file, such as {}",
+            out.display(),
+            out.join("order.yaml").display()
+        );
+    }
     let path = |(index, definition): (usize, &Definition)| match index {
         0 => out.to_owned(),
         _ => out.with_file_name(format!("{}.yaml", definition.name)),
