@@ -115,7 +115,7 @@ impl Importer<'_, '_> {
         let text = task.text("Resource").unwrap_or_default();
         let input = self.request_of(task, before);
         match resource::work(text, &input, &self.shared.options.region) {
-            Ok(Work::Call(call)) if matches!(call.kind, AgentKind::Http(..) | AgentKind::Own(_)) => {
+            Ok(Work::Call(call)) if matches!(call.kind, AgentKind::Http(..) | AgentKind::Aws(_) | AgentKind::Own(_)) => {
                 let body = Symbol::path("response.body");
                 // The `output` of the step selects body and status.
                 let output = match call.output {

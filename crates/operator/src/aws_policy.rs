@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use steward_core::{
-    definition::{step::RequestTemplate, workflow::Workflow},
-    model::{aws_action::AwsAction, aws_services::AwsService, names::AgentName},
+    definition::{
+        step::{RequestTemplate, StepWork},
+        workflow::Workflow,
+    },
+    model::{attempt::Action, aws_action::AwsAction, aws_services::AwsService, names::AgentName},
 };
 
 /// Operations whose permission has another name, or which need several. All others need the action of their own name.
@@ -40,10 +43,11 @@ pub fn aws_policies<'w>(
 ) -> BTreeMap<AgentName, Value> {
     let mut agents: BTreeMap<AgentName, Permissions> = BTreeMap::new();
     for step in workflows.into_iter().flat_map(|workflow| workflow.steps.values()) {
-        let undo = step.undo.as_ref().and_then(|undo| undo.request.as_ref());
-        for request in step.request.iter().chain(undo) {
+        for action in [Action::Do, Action::Undo] {
+            let work = step.action(action).map(|of| of.work);
+            let Some(StepWork::Call { agents: names, request, .. }) = work else { continue };
             let Some(action) = &request.aws else { continue };
-            for agent in step.agents() {
+            for agent in names.names() {
                 add(agents.entry(agent.clone()).or_default(), action, request);
             }
         }

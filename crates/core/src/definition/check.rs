@@ -268,6 +268,10 @@ impl Checker<'_> {
         if undo_agent.is_some_and(|agent| !matches!(agent, StepAgents::One(_))) {
             self.report(at("undo.agent"), "must be one name");
         }
+        if undo_agent.is_some() && step.agent.as_ref().is_some_and(StepAgents::falls_back) {
+            let message = "not with a list of agents: effects at two of them would have one idempotency key at this one";
+            self.report(at("undo.agent"), message);
+        }
         for (key, message) in step.agent.iter().flat_map(StepAgents::list_problems) {
             self.report(at(&format!("agent{key}")), message);
         }
@@ -317,9 +321,22 @@ impl Checker<'_> {
             }
         }
         self.check_within(&at("until.every"), until.every, limits::WAIT_MAX);
-        if step.recovery.give_up_after.is_none() {
-            let hint = Some("for example `give_up_after: 2h`".to_owned());
-            self.report_with_hint(at("recovery"), "polls need an end: `give_up_after`", hint);
+        match step.recovery.give_up_after {
+            None => {
+                let hint = Some("for example `give_up_after: 2h`".to_owned());
+                self.report_with_hint(at("recovery"), "polls need an end: `give_up_after`", hint);
+            }
+            Some(limit) if limit <= until.every => {
+                let message = "must be longer than `until.every`, for a second poll";
+                self.report(at("recovery.give_up_after"), message);
+            }
+            Some(_) => {}
+        }
+        if step.agent.as_ref().is_some_and(StepAgents::falls_back) {
+            self.report(
+                at("until"),
+                "asks one agent: the next one of a list would not know the job",
+            );
         }
         if step.callback.is_some() {
             self.report(at("until"), "a step with a `callback` is completed by it");

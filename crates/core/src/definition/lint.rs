@@ -191,7 +191,7 @@ impl Linter<'_> {
     /// Checks a step that is not idempotent. An interrupted call is not repeated and may have taken effect. If the
     /// task is then undone, the step needs an undo.
     fn check_repetition(&mut self, name: &StepName, step: &StepDefinition) {
-        if step.idempotent || step.undo.is_some() || step.point_of_no_return {
+        if step.idempotent || step.undo.is_some() || step.point_of_no_return || !step.needs_undo() {
             return;
         }
         let message = "a call with an unknown outcome is not repeated, and the undo skips the step";
@@ -384,6 +384,9 @@ fn longest(step: &StepDefinition, action: Action) -> Duration {
             return step.complete_within.filter(|_| action == Action::Do).unwrap_or_default();
         }
         StepWork::Call { .. } => {}
+    }
+    if let (Some(_), Some(limit), Action::Do) = (&step.until, step.recovery.give_up_after, action) {
+        return limit;
     }
     let attempt = definition.longest_attempt();
     if action == Action::Do && !step.idempotent {

@@ -72,7 +72,7 @@ pub struct StepDefinition {
     #[schemars(with = "Option<String>")]
     pub fail: Option<Template>,
     /// How long one attempt may take; for an agent, including its time in the agent's queue. The default is `60s` for
-    /// an agent and `1d` for a workflow. A poll takes at most `until.every`.
+    /// an agent and `1d` for a workflow. A poll takes at most `until.every`, or ten seconds.
     // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
     // is read again.
     #[serde(default, with = "duration::optional")]
@@ -357,6 +357,8 @@ impl StepDefinition {
     /// The settings for doing the step, given its work.
     pub(super) fn do_settings<'a>(&'a self, work: StepWork<'a>) -> ActionDefinition<'a> {
         let complete_within = self.complete_within_or_default(self.complete_within);
+        let longest = self.until.as_ref().map_or(Duration::MAX, Until::longest_attempt);
+        let complete_within = complete_within.min(longest);
         ActionDefinition {
             complete_within,
             call_within: call_within(self.call_within, complete_within),
@@ -431,9 +433,7 @@ impl StepDefinition {
         let event = self.wait.as_ref().and_then(Wait::event).map(|wait| wait.within);
         let default =
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
-        let within = event.or(configured).unwrap_or(default);
-        // With more time, the agent would wait for the next poll, instead of the step.
-        self.until.as_ref().map_or(within, |until| until.every.min(within))
+        event.or(configured).unwrap_or(default)
     }
 }
 

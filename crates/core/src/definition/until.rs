@@ -22,6 +22,9 @@ use crate::{
 /// The statuses of a response that says whether it has happened.
 const STATUSES: [u16; 3] = [200, 201, 202];
 
+/// The time that an attempt needs with its way through the queue.
+const SHORTEST_ATTEMPT: Duration = Duration::from_secs(10);
+
 /// When a step that polls ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -65,6 +68,11 @@ impl Until {
         self.responses = of_step.clone().with(STATUSES.map(|status| (status, meaning.clone())));
     }
 
+    /// The longest attempt. With more time than the pause, the agent would wait for the next poll, instead of the step.
+    pub(super) fn longest_attempt(&self) -> Duration {
+        self.every.max(SHORTEST_ATTEMPT)
+    }
+
     /// The meaning of responses.
     pub(super) fn responses(&self) -> &ResponseOverrides {
         &self.responses
@@ -92,6 +100,7 @@ mod tests {
         let workflow = Workflow::read(json!({
             "name": "w", "version": 1, "steps": { "job": {
                 "agent": "a", "request": { "method": "GET", "path": "/jobs/1" },
+                "undo": { "request": { "path": "/cancel" } },
                 "responses": { "404": "retry" }, "recovery": { "give_up_after": "2h" },
                 "until": {
                     "condition": "${ response.body.state == 'done' }", "every": "30s",
@@ -103,6 +112,8 @@ mod tests {
         assert_eq!(workflow.problems(), []);
         let job = workflow.steps.values().next().unwrap().action(Action::Do).unwrap();
         assert_eq!(job.complete_within, Duration::from_secs(30));
+        let undo = workflow.steps.values().next().unwrap().action(Action::Undo);
+        assert_eq!(undo.map(|undo| undo.complete_within), Some(Duration::from_secs(60)));
         let meaning = |status: u16, body: Value| {
             let response = json!({ "status": status, "headers": {}, "body": body });
             let meaning = job.responses.meaning(status, &response, Timestamp::UNIX_EPOCH);

@@ -20,8 +20,17 @@ use crate::{
 
 /// Chooses the agent of a part by the expression of its step, and records it. The undo goes to the same agent, so it is
 /// not chosen again.
-pub(crate) fn choose(change: &mut TaskChange<'_>, part: &Part) -> Result<(), ValueError> {
-    let agents = change.plan().step(&part.step).agents();
+pub(crate) fn choose(
+    change: &mut TaskChange<'_>,
+    part: &Part,
+    action: Action,
+) -> Result<(), ValueError> {
+    let step = change.plan().step(&part.step);
+    let undo = step.definition.undo.as_ref().filter(|_| action == Action::Undo);
+    if undo.is_some_and(|undo| undo.agent.is_some()) {
+        return Ok(());
+    }
+    let agents = step.agents();
     let Some(choice) = agents.and_then(StepAgents::choice) else { return Ok(()) };
     let is_chosen =
         |record: &StepRecord| record.forward.agent.is_some() || record.key_of_undo().is_some();

@@ -308,6 +308,7 @@ fn defer(
     let awaited_by = progress.and_then(|progress| progress.state.reply_due_by());
     let complete_by = awaited_by.filter(|_| !did_not_run);
     let in_doubt = may_have_run || complete_by.is_some();
+    let polls = change.plan().step(&part.step).definition.until.is_some();
     if let Some(limit) = time_limit_before(change, &attempt, until, in_doubt) {
         if let Some(complete_by) = complete_by {
             change.block_undo_on_deferred_attempt(complete_by, part, *action);
@@ -317,6 +318,10 @@ fn defer(
     if let Some(progress) = change.task.progress_mut(part, *action) {
         progress.state = StepState::Waiting { attempt: Some(*number), until, complete_by };
         progress.may_have_run |= may_have_run;
+        // A poll that got an answer is one that works.
+        if polls && certainty != Certainty::MayHaveRun {
+            progress.failure_count = 0;
+        }
     }
     if change.task.paused_at.is_none() && until >= change.task.complete_by {
         let of = if *action == Action::Undo { "undo of " } else { "" };

@@ -30,7 +30,7 @@ pub(crate) fn render_requests(change: &mut TaskChange<'_>) -> Vec<Effect> {
             continue;
         }
         let StartedPart { part, action, .. } = start;
-        let rendered = agent_choice::choose(change, part)
+        let rendered = agent_choice::choose(change, part, *action)
             .and_then(|()| render_request(change.sources(), part, *action));
         match rendered {
             Ok(request) => {

@@ -299,9 +299,9 @@ impl<'s> ValueSources<'s> {
             .filter_map(|step| Some((step.clone(), self.output(step, own)?)))
             .collect();
         let outputs = outputs.into_iter().map(|(step, output)| Ok((step, output?)));
-        let failed = reads.failed.iter().filter_map(|step| {
-            let record = self.task.steps.get(step)?;
-            Some((step.clone(), Value::Bool(record.is_passed_over())))
+        let failed = reads.failed.iter().map(|step| {
+            let record = self.task.steps.get(step);
+            (step.clone(), Value::Bool(record.is_some_and(StepRecord::is_passed_over)))
         });
         Ok(TemplateValues {
             task: self.task,

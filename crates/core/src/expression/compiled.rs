@@ -87,7 +87,7 @@ impl Default for RenderBudget {
 
 /// Runs `work` with enough stack. The parser and the interpreter recurse for each bracket and each operator. In a debug
 /// build their stack frames have tens of kilobytes, which may exceed the stack of a thread.
-fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(limits::EXPRESSION_STACK_BYTES, limits::EXPRESSION_STACK_BYTES, work)
 }
 
@@ -118,6 +118,14 @@ pub(super) fn parse_tree(source: &str) -> Result<IdedExpr, InvalidTemplate> {
     if depth > limits::EXPRESSION_DEPTH_MAX {
         return Err(InvalidTemplate::TooNested(depth));
     }
+    parse_literal(source)
+}
+
+/// The same without limits, for a text that Steward has written.
+///
+/// # Errors
+/// It is not valid CEL.
+pub(super) fn parse_literal(source: &str) -> Result<IdedExpr, InvalidTemplate> {
     let parsed = with_large_stack(|| ENVIRONMENT.compile(source));
     let parsed = parsed.map_err(|errors| InvalidTemplate::Syntax {
         expression: source.to_owned(),

@@ -3,7 +3,7 @@
 //! An expression that reads one is compiled with the named expression in its place. So what a template reads, what it costs,
 //! and where it may stand follow from what it means, and a named value is as deterministic as any other expression.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use cel::{
     IdedExpr,
@@ -11,7 +11,7 @@ use cel::{
 };
 use serde_json::Value;
 
-use super::{compiled, uses::plain_path, walk::for_each_part};
+use super::{compiled, walk::for_each_part};
 use crate::{expression::scope::InvalidTemplate, hint, limits};
 
 /// `vars` in expressions.
@@ -23,17 +23,21 @@ pub(crate) const ENV: &str = "env";
 #[derive(Debug, Clone, Default)]
 pub struct NamedValues {
     values: BTreeMap<(&'static str, String), Arc<IdedExpr>>,
+    /// The parts that they put into all expressions so far.
+    parts: Cell<usize>,
 }
 
 impl NamedValues {
     /// Adds the constant `env.NAME`.
     pub fn add_constant(&mut self, name: &str, value: &Value) {
-        self.add(ENV, name, compiled::parse_tree(&value.to_string()));
+        self.add(ENV, name, compiled::parse_literal(&value.to_string()));
     }
 
     /// Adds the expression `vars.NAME`, which may read the values that were added before.
     pub fn add_expression(&mut self, name: &str, source: &str) {
-        let tree = compiled::parse_tree(source).and_then(|tree| self.expand(tree, source));
+        let tree = compiled::with_large_stack(|| {
+            compiled::parse_tree(source).and_then(|tree| self.expand(tree, source))
+        });
         self.add(VARS, name, tree);
     }
 
@@ -97,10 +101,10 @@ impl Expansion<'_> {
 
     /// The named value, if `expr` is `vars.NAME` or `env.NAME`.
     fn named(&mut self, expr: &Expr, hides: bool) -> Option<Arc<IdedExpr>> {
-        let Expr::Select(_) = expr else { return None };
-        let path = plain_path(expr)?;
-        let [root, name] = path.as_slice() else { return None };
-        let root = [VARS, ENV].into_iter().find(|known| known == root)?;
+        let Expr::Select(select) = expr else { return None };
+        let Expr::Ident(root) = &select.operand.expr else { return None };
+        let root = [VARS, ENV].into_iter().find(|known| known == root && !select.test)?;
+        let name = &select.field;
         let found = self.of.values.get(&(root, name.clone())).cloned();
         if found.is_none() {
             self.error = Some(InvalidTemplate::UnknownValue {
@@ -121,7 +125,9 @@ impl Expansion<'_> {
 
     fn count(&mut self, node: &mut IdedExpr) {
         self.parts += 1;
-        if self.parts > limits::EXPRESSION_PARTS_MAX {
+        self.of.parts.update(|parts| parts + 1);
+        let all = self.of.parts.get();
+        if self.parts > limits::EXPRESSION_PARTS_MAX || all > limits::DEFINITION_PARTS_MAX {
             self.error = Some(InvalidTemplate::TooManyParts(self.source.to_owned()));
             return;
         }
@@ -188,5 +194,17 @@ mod tests {
         assert!(problems("${ vars.v19 }").is_empty());
         let largest = problems("${ vars.v6 + vars.v6 + vars.v6 }");
         assert!(matches!(largest[..], [(_, InvalidTemplate::TooManyParts(_))]), "{largest:?}");
+        let many = json!(vec!["${ vars.v6 }"; 1_000]);
+        let many = Template::parse_with(many, &named).problems().to_vec();
+        assert!(matches!(many[..], [(_, InvalidTemplate::TooManyParts(_)), ..]), "{}", many.len());
+    }
+
+    #[test]
+    fn constants_may_be_longer_than_expressions() {
+        let long = json!("ü".repeat(3_000));
+        let mut named = NamedValues::default();
+        named.add_constant("long", &long);
+        let template = Template::parse_with(json!("${ env.long }"), &named);
+        assert_eq!(template.render(Scope::default()), Ok(long));
     }
 }

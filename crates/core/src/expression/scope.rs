@@ -100,7 +100,7 @@ pub enum InvalidTemplate {
         hint: String,
     },
     /// The expression has too many parts, with the named values in their places.
-    #[error("expression `{0}`: its `vars` have more than {max} parts together", max = limits::EXPRESSION_PARTS_MAX)]
+    #[error("expression `{0}`: its `vars` have more than {max} parts together, or those of the whole definition more than {all}", max = limits::EXPRESSION_PARTS_MAX, all = limits::DEFINITION_PARTS_MAX)]
     TooManyParts(String),
     /// The expression calls an unknown function.
     #[error("expression `{expression}`: unknown function `{name}`")]

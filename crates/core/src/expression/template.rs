@@ -65,9 +65,10 @@ impl Template {
         Self::parse_in(source, Some(named))
     }
 
-    /// Parses the template again if it reads a named value.
+    /// Parses the template again if it reads a named value, or could not be parsed without them.
     pub fn resolve(&mut self, named: &NamedValues) {
-        if [VARS, ENV].iter().any(|root| self.reads.names.contains(root)) {
+        let reads = |root: &&str| self.reads.names.contains(root);
+        if self.root.is_err() || [VARS, ENV].iter().any(reads) {
             *self = Self::parse_with(std::mem::take(&mut self.source), named);
         }
     }

@@ -31,6 +31,9 @@ pub const NO_UNDO_CHARS_MAX: usize = 200;
 /// Named values of a definition: `vars`, and as many constants in `env`.
 pub const NAMED_VALUES_MAX: usize = 100;
 
+/// Bytes of a text in `env`.
+pub const ENV_TEXT_BYTES_MAX: usize = 16 * 1024;
+
 /// How deep child tasks may nest.
 pub const CHILD_DEPTH_MAX: u32 = 5;
 

@@ -10,6 +10,9 @@ pub const EXPRESSION_DEPTH_MAX: usize = 16;
 /// Parts, such as operators and names, that named values put into one expression. A part in another one takes stack space.
 pub const EXPRESSION_PARTS_MAX: usize = 1_000;
 
+/// Parts that named values put into all expressions of a definition. Each takes some hundred bytes of memory.
+pub const DEFINITION_PARTS_MAX: usize = 100_000;
+
 /// Stack for parsing and evaluating one expression: twice the measured need of the longest and deepest expression in a
 /// debug build. It is allocated only if the current thread has less stack left. Only the touched pages use memory.
 pub const EXPRESSION_STACK_BYTES: usize = 64 * 1024 * 1024;

@@ -70,12 +70,13 @@ impl StepRecord {
     /// Records that the key in use ran, or may have, although the part does not await that. Returns whether it was not known.
     pub(crate) fn learn_of_key_in_use(&mut self, ran: Ran) -> bool {
         // An operator who skips a part states something of its key. A part that the task goes on without is skipped as it is.
+        let attempt = self.forward.state.attempt_count();
+        let is_denied = |key: &EarlierKey| key.denied.is_some_and(|known| known.through >= attempt);
         let is_stated = matches!(self.forward.state, StepState::Skipped { .. })
-            && self.earlier.iter().any(|key| self.forward.uses(key));
+            && self.earlier.iter().any(|key| self.forward.uses(key) && is_denied(key));
         let is_completed = matches!(self.forward.state, StepState::Completed { .. });
         // A completion stands, and the effect comes beside it.
         let is_known = is_completed || std::mem::replace(&mut self.forward.may_have_run, true);
-        let attempt = self.forward.state.attempt_count();
         let report = Report { attempt, ran, has_output: false, revision: None };
         let has_moved = (is_completed || is_stated)
             && self.keep_key_in_use().is_some_and(|key| key.learn(report) == News::Effect);

@@ -371,6 +371,11 @@ impl StepComparison<'_> {
             }
             (Some(_) | None, Some(_) | None) => {}
         }
+        let agent = |step: &StepDefinition| step.undo.as_ref().and_then(|undo| undo.agent.clone());
+        if old.undo.is_some() && new.undo.is_some() && agent(old) != agent(new) {
+            let why = "another agent undoes the step";
+            self.risky("undo.agent", "changed", why);
+        }
         if let Some((old, new)) = old.action(Action::Undo).zip(new.action(Action::Undo)) {
             let at = format!("{}.undo", self.at);
             self.found.time_limit(

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use serde_json::Value;
 use steward_core::{
     definition::workflow::Workflow,
-    model::{step::StepState, task::ProcessState},
+    model::{names::StepName, step::StepState, task::ProcessState},
 };
 use steward_forecast::cost::{
     ForecastError,
@@ -69,20 +69,41 @@ pub(super) fn find(
     most: usize,
 ) -> Result<(Vec<Variant>, usize), AnalysisError> {
     let mut found: BTreeMap<Vec<Site>, Variant> = BTreeMap::new();
-    let mut order = Vec::new();
+    let (mut order, mut not_processed) = (Vec::new(), None);
     for seed in 0..draws(workflows) {
         let services = FaultyServices::new(workflows.to_vec(), Vec::new(), BTreeMap::new());
         let (run, observed) = run_task(plan, seed, services)?;
-        let variant = variant(seed, &run, observed)?;
+        let is_meant = ends_by_its_definition(&run, workflows);
+        let variant = match variant(seed, &run, observed) {
+            Err(error) if is_meant => {
+                not_processed = Some(error);
+                continue;
+            }
+            variant => variant?,
+        };
         let key: Vec<_> = variant.called.keys().cloned().collect();
         if let Entry::Vacant(entry) = found.entry(key) {
             order.push(entry.key().clone());
             entry.insert(variant);
         }
     }
+    if let Some(error) = not_processed.filter(|_| order.is_empty()) {
+        return Err(error);
+    }
     let cut = order.len().saturating_sub(most);
     let kept = order.iter().take(most);
     Ok((kept.filter_map(|key| found.remove(key)).collect(), cut))
+}
+
+/// Whether the task ended because of a step that only fails: values of other runs lead elsewhere.
+fn ends_by_its_definition(run: &ScriptedRun, workflows: &[Workflow]) -> bool {
+    let Some(task) = &run.task else { return false };
+    let workflow = workflows.iter().find(|workflow| workflow.name == task.workflow);
+    let only_fails = |name: &StepName| {
+        workflow.and_then(|of| of.steps.get(name)).is_some_and(|step| step.fail.is_some())
+    };
+    let mut failed = task.steps.iter().filter(|(_, record)| record.forward.state.is_failed());
+    failed.any(|(name, _)| only_fails(name))
 }
 
 fn variant(seed: u64, run: &ScriptedRun, observed: Observed) -> Result<Variant, AnalysisError> {

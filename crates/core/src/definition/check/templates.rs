@@ -47,10 +47,18 @@ impl Checker<'_> {
             }
         }
         for (name, value) in &workflow.env {
-            if value.is_array() || value.is_object() {
-                let message = "must be a text, a number, `true`, `false` or null";
-                self.report(format!("env.{name}"), message);
-            }
+            let is_too_large = value.is_u64() && !value.is_i64();
+            let is_too_long =
+                value.as_str().is_some_and(|text| text.len() > limits::ENV_TEXT_BYTES_MAX);
+            let problem = match value.is_array() || value.is_object() {
+                true => "must be a text, a number, `true`, `false` or null".to_owned(),
+                false if is_too_large => "must fit into 64 bits; write it as a text".to_owned(),
+                false if is_too_long => {
+                    format!("the limit is {} bytes", limits::ENV_TEXT_BYTES_MAX)
+                }
+                false => continue,
+            };
+            self.report(format!("env.{name}"), problem);
         }
         for (name, template) in &workflow.vars {
             let at = format!("vars.{name}");

@@ -301,6 +301,21 @@ fn polls_and_failures() {
         ("every: 30s", "every: 31d", "59:69: steps.job.until.every: must be from 100ms to 30d"),
         (
             "recovery: { give_up_after: 2h, then: continue }",
+            "recovery: { give_up_after: 30s }",
+            "60:32: steps.job.recovery.give_up_after: must be longer than `until.every`, for a second poll",
+        ),
+        (
+            "agent: reports",
+            "agent: [reports, archive]",
+            "59:12: steps.job.until: asks one agent: the next one of a list would not know the job",
+        ),
+        (
+            "agent: hotel",
+            "agent: [hotel, spare]",
+            "75:20: steps.book.undo.agent: not with a list of agents: effects at two of them would have one idempotency key at this one",
+        ),
+        (
+            "recovery: { give_up_after: 2h, then: continue }",
             "complete_within: 31s",
             "55:3: steps.job.recovery: polls need an end: `give_up_after`; for example `give_up_after: 2h`",
         ),
