@@ -278,7 +278,9 @@ fn passed_over() -> ExploredWorkflow {
     });
     let mut a = undoable(&[], 1, "undo");
     a["undo"]["agent"] = json!("b");
-    let steps = json!({ "a": a, "b": undoable(&["a"], 2, "continue"), "c": c, "d": d });
+    let mut limited = undoable(&["a"], 2, "continue");
+    limited["recovery"]["give_up_after"] = json!("60s");
+    let steps = json!({ "a": a, "b": limited, "c": c, "d": d });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::TaskInError];
     let budget = Budget { deferrals: 1, ..ONE_CRASH };
     workflow("passed_over", steps, budget, &endings)

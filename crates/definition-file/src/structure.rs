@@ -231,6 +231,7 @@ fn placeholder(key: &str) -> Option<Value> {
         "version" => json!(1),
         "steps" => json!({ "x": placeholder_step() }),
         "path" => json!("/"),
+        "aws" => json!("dynamodb:PutItem"),
         "request" => json!({ "path": "/" }),
         "within" => json!("30d"),
         "wait" => json!("1m"),

@@ -34,7 +34,7 @@ pub enum PartState {
     /// Steward does not retry it any more.
     #[serde(rename = "failed")]
     Failed,
-    /// Its `when` was false, or an operator skipped it.
+    /// Its `when` was false, an operator skipped it, or the task goes on without it.
     #[serde(rename = "skipped")]
     Skipped,
     /// Its undo is running.

@@ -109,6 +109,8 @@ impl LedgerAccount {
 #[derive(Debug, Default)]
 pub struct EffectLedger {
     accounts: BTreeMap<TaskPart, LedgerAccount>,
+    /// The agents that undo what others have done.
+    pub undo_agents: BTreeSet<AgentName>,
     /// The part and action for which each idempotency key was first used.
     keys: BTreeMap<String, (TaskPart, Action)>,
     /// The calls that the services are executing, by number.
@@ -346,6 +348,7 @@ impl EffectLedger {
         let LedgerEntry { task_id, part, action, agent, key, body, answer } = entry.clone();
         let key = (agent.clone(), key);
         self.bodies.entry(key.clone()).or_insert_with(|| body.clone());
+        let undoes_for_others = self.undo_agents.contains(&agent);
         let account = self.account_mut(&task_id, &part);
         match action {
             Action::Do => account.effects.push(LedgerEffect {
@@ -355,9 +358,10 @@ impl EffectLedger {
                 item: item(body.as_ref()),
             }),
             Action::Undo => {
+                let is_own = |effect: &LedgerEffect| effect.agent.as_ref() == Some(&agent);
                 let effects = account.effects.iter_mut();
-                let own = effects.filter(|effect| effect.agent.as_ref() == Some(&agent));
-                own.for_each(|effect| effect.undone = true);
+                let undone = effects.filter(|effect| undoes_for_others || is_own(effect));
+                undone.for_each(|effect| effect.undone = true);
             }
         }
         account.answers_mut(action).insert(key, (answer, now));

@@ -138,6 +138,12 @@ impl Template {
         &self.reads
     }
 
+    /// Whether it reads whether a step failed.
+    #[must_use]
+    pub fn reads_failures(&self) -> bool {
+        !self.reads.failed.is_empty()
+    }
+
     /// The values that each text of the template reads. Each text has its path in the template, such as `.body.amount`.
     /// The path of the root is empty.
     pub(crate) fn required_values_by_location(&self) -> &[(String, RequiredValues)] {

@@ -1,11 +1,14 @@
 //! The inputs of a forecast, resolved from its settings: the assumptions about each step of each workflow, the input of
 //! the tasks, the definitions and the prices.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use steward_core::{
     definition::{step::StepDefinition, workflow::Workflow},
-    model::names::{StepName, WorkflowName},
+    model::names::{AgentName, StepName, WorkflowName},
 };
 use steward_test_world::MemoryDefinitions;
 
@@ -43,6 +46,15 @@ impl ForecastPlan {
     /// The workflow of the forecast, then the workflows of child tasks that the caller gave.
     pub(super) fn workflows(&self) -> impl Iterator<Item = &Workflow> {
         std::iter::once(&self.settings.workflow).chain(&self.settings.with)
+    }
+
+    /// The agents that undo what others have done.
+    pub(super) fn undo_agents(&self) -> BTreeSet<AgentName> {
+        let undos = self.workflows().flat_map(|of| of.steps.values()).filter_map(|step| {
+            let agent = step.undo.as_ref()?.agent.as_ref()?;
+            Some(agent.names())
+        });
+        undos.flatten().cloned().collect()
     }
 
     /// The workflow with this name, if the caller gave it.

@@ -260,8 +260,8 @@ impl Fault {
 pub(super) fn without_jitter(workflow: &Workflow) -> Workflow {
     let mut longest = workflow.clone();
     for step in longest.steps.values_mut() {
-        // A wait makes no attempts, and a definition with pauses for it is invalid.
-        step.recovery.backoff.jitter &= step.wait.is_some();
+        // What makes no attempts has no pauses either, and a definition with some is invalid.
+        step.recovery.backoff.jitter &= step.wait.is_some() || step.fail.is_some();
         if let Some(undo) = &mut step.undo {
             undo.recovery.backoff.jitter = false;
         }

@@ -292,7 +292,10 @@ fn short_deadlines(workflow: &Workflow) -> Vec<Finding> {
 fn never_runs(workflow: &Workflow, variants: &[Variant]) -> Vec<Finding> {
     let skipped = workflow
         .steps
-        .keys()
+        .iter()
+        // A failure branch runs in the cases with that failure.
+        .filter(|(_, step)| step.when.as_ref().is_none_or(|when| !when.reads_failures()))
+        .map(|(name, _)| name)
         .filter(|name| variants.iter().all(|variant| variant.skipped.contains(name.as_str())));
     skipped.map(never_ran).collect()
 }

@@ -298,7 +298,7 @@ fn polls_and_failures() {
             "until: { condition: done",
             "59:25: steps.job.until.condition: must consist of exactly one expression",
         ),
-        ("every: 30s", "every: 31d", "59:69: steps.job.until.every: must be from 100ms to 30d"),
+        ("every: 30s", "every: 0s", "59:69: steps.job.until.every: must be from 100ms to 30d"),
         (
             "recovery: { give_up_after: 2h, then: continue }",
             "recovery: { give_up_after: 30s }",
@@ -307,12 +307,12 @@ fn polls_and_failures() {
         (
             "agent: reports",
             "agent: [reports, archive]",
-            "59:12: steps.job.until: asks one agent: the next one of a list would not know the job",
+            "59:5: steps.job.until: asks one agent: the next one of a list would not know the job",
         ),
         (
             "agent: hotel",
             "agent: [hotel, spare]",
-            "75:20: steps.book.undo.agent: not with a list of agents: effects at two of them would have one idempotency key at this one",
+            "74:20: steps.book.undo.agent: not with a list of agents: effects at two of them would have one idempotency key at this one",
         ),
         (
             "recovery: { give_up_after: 2h, then: continue }",
