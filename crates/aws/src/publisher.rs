@@ -73,7 +73,7 @@ impl Publisher {
         validated_json(workflow)?;
         let versions = self.definitions.definitions_of(&workflow.name).await?;
         let reserved = self.reserve(&versions, workflow).await?;
-        let published = self.definitions.publish(workflow).await;
+        let published = Box::pin(self.definitions.publish(workflow)).await;
         if published.is_ok() || !reserved.is_empty() {
             self.sync_rules(&workflow.name, &reserved).await?;
         }

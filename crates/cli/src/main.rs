@@ -217,6 +217,6 @@ async fn run() -> Result<()> {
         Command::Console(args) => console_server::run(*args).await,
         Command::Dlq(command) => dead_letters::run(command).await,
         Command::Scale(args) => scale::run(*args).await,
-        Command::Workflow(command) => workflows::run(command).await,
+        Command::Workflow(command) => Box::pin(workflows::run(command)).await,
     }
 }

@@ -110,7 +110,7 @@ impl LedgerAccount {
 pub struct EffectLedger {
     accounts: BTreeMap<TaskPart, LedgerAccount>,
     /// The agents that undo what others have done.
-    pub undo_agents: BTreeSet<AgentName>,
+    undo_agents: BTreeSet<AgentName>,
     /// The part and action for which each idempotency key was first used.
     keys: BTreeMap<String, (TaskPart, Action)>,
     /// The calls that the services are executing, by number.
@@ -151,6 +151,12 @@ pub struct LedgerEntry {
 }
 
 impl EffectLedger {
+    /// A ledger of tasks of which these agents undo what others have done.
+    #[must_use]
+    pub fn with_undo_agents(undo_agents: BTreeSet<AgentName>) -> Self {
+        Self { undo_agents, ..Self::default() }
+    }
+
     /// What the services know about a part.
     #[must_use]
     pub fn account(&self, task_id: &TaskId, part: &Part) -> Option<&LedgerAccount> {

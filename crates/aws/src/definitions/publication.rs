@@ -125,7 +125,7 @@ impl DynamoDefinitions {
             Ok(_) => Ok(()),
             Err(error) => match error.as_service_error() {
                 Some(PutItemError::ConditionalCheckFailedException(_)) => {
-                    self.publish_again(workflow).await
+                    Box::pin(self.publish_again(workflow)).await
                 }
                 Some(_) | None => {
                     let operation = format!("publish workflow {name} version {version}");

@@ -133,7 +133,7 @@ impl TaskSimulation {
             demand_counts: DemandCounts::default(),
             tasks: BTreeMap::new(),
             refused: None,
-            ledger: EffectLedger { undo_agents: plan.undo_agents(), ..EffectLedger::default() },
+            ledger: EffectLedger::with_undo_agents(plan.undo_agents()),
             guards: BTreeMap::new(),
             children: BTreeMap::new(),
         };

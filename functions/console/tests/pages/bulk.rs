@@ -176,7 +176,7 @@ fn run(tasks: &[&str]) -> BulkCommand {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn selected_tasks_get_the_command_and_the_page_shows_each_result() {
     let deployment =
-        RunningDeployment::with_failed_orders(&["order-1", "order-2", "order-3"]).await;
+        Box::pin(RunningDeployment::with_failed_orders(&["order-1", "order-2", "order-3"])).await;
     deployment.service.accepts.store(true, Ordering::Relaxed);
     deployment.submit("order-4").await;
     deployment.wait_for_state("order-4", "Processed").await;
@@ -236,7 +236,7 @@ async fn selected_tasks_get_the_command_and_the_page_shows_each_result() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_not_sent_is_resent_and_carried_out_once() {
     let orders = ["order-1", "order-2"];
-    let deployment = RunningDeployment::with_failed_orders(&orders).await;
+    let deployment = Box::pin(RunningDeployment::with_failed_orders(&orders)).await;
     deployment.service.accepts.store(true, Ordering::Relaxed);
     // A function died after it recorded the run and before it sent the commands.
     assert!(run(&orders).record(&*deployment.host.ports).await.unwrap());
