@@ -28,8 +28,8 @@ NAMELESS = {
     "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
     # What the deployment role does: the first have a condition, the others have no resources.
     "lambda:CreateEventSourceMapping", "lambda:UpdateEventSourceMapping", "lambda:DeleteEventSourceMapping",
-    "ec2:DescribeSecurityGroups", "ec2:DescribeVpcs", "kms:ListAliases", "logs:DescribeIndexPolicies", "logs:DescribeLogGroups",
-    "logs:DescribeResourcePolicies", "secretsmanager:GetRandomPassword",
+    "cloudwatch:DescribeAlarms", "ec2:DescribeSecurityGroups", "ec2:DescribeVpcs", "kms:ListAliases", "logs:DescribeIndexPolicies",
+    "logs:DescribeLogGroups", "logs:DescribeResourcePolicies", "secretsmanager:GetRandomPassword",
 }
 
 
@@ -42,6 +42,8 @@ def statements(role):
 
 def is_for_all(statement):
     """Whether it is for every resource of a kind that has names, or for every action."""
+    if statement["Effect"] == "Deny":
+        return False
     actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
     return any("*" in action for action in actions) or (
         "*" in (statement["Resource"], *statement["Resource"]) and not NAMELESS.issuperset(actions))
