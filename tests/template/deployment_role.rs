@@ -126,7 +126,8 @@ fn only_the_environment_of_the_repository_may_assume_the_pipelines_role() {
 }
 
 /// Actions that are allowed for all resources: they have none, or they read layers of other accounts.
-const FOR_ALL_RESOURCES: [&str; 10] = [
+const FOR_ALL_RESOURCES: [&str; 11] = [
+    "cloudwatch:DescribeAlarms",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",

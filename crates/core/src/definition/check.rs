@@ -13,7 +13,7 @@ use templates::TemplateLocation;
 use crate::{
     definition::{
         problem::DefinitionProblem,
-        recovery::{FinalAction, Recovery},
+        recovery::Recovery,
         schema::PayloadSchema,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
         step_agents::StepAgents,
@@ -359,10 +359,6 @@ impl Checker<'_> {
         if step.recovery != (Recovery { then: step.recovery.then, ..Recovery::default() }) {
             let message = "a step that only fails is never repeated: only `then` is allowed";
             self.report(format!("steps.{name}.recovery"), message);
-        }
-        if step.recovery.then == FinalAction::Continue {
-            let message = "a step that only fails ends the task: `alert` or `undo`";
-            self.report(format!("steps.{name}.recovery.then"), message);
         }
     }
 
