@@ -145,7 +145,7 @@ impl Oracle {
                 let waits = step.is_some_and(|(_, step)| matches!(step.work, WorkPlan::Wait(_)));
                 let given_up = waits && after.undo_reason.is_some();
                 let is_passed_over = action == Action::Do
-                    && new.failure_count > 0
+                    && (new.failure_count > 0 || new.state.newest_attempt().is_some())
                     && step.is_some_and(|(_, step)| step.is_passed_over());
                 if is_passed_over && !has_command {
                     self.completed_or_skipped_by_operator.insert(part_action);
