@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     cel::{Cel, Precedence},
-    deployment::{literal, needs_value, substitution},
+    deployment::substitution,
     jsonata, jsonpath,
     scope::Scope,
-    symbol::{Presence, Symbol, Untranslatable},
+    symbol::{Presence, Symbol, Untranslatable, literal, needs_value},
 };
 
 /// How deep `And`, `Or` and `Not` nest.

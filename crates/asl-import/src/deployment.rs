@@ -7,16 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::{
-    cel::{Cel, Precedence},
-    symbol::{Symbol, Untranslatable},
-};
+use crate::cel::{Cel, Precedence};
 
 /// Characters of the name of a constant.
 const NAME_CHARS_MAX: usize = 40;
 
 /// Marks the name of a substitution that had no quotes.
-const WITHOUT_QUOTES: &str = "value:";
+pub(crate) const WITHOUT_QUOTES: &str = "value:";
 
 /// A part of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,32 +23,9 @@ enum Part<'t> {
     Name(&'t str),
 }
 
-/// A text of the state machine that no expression is in. It may contain substitutions of the deployment.
-pub(crate) fn literal(text: &str) -> Symbol {
-    match substitution(text) {
-        None => Symbol::Scalar(Value::String(text.to_owned())),
-        Some(name) => match name.strip_prefix(WITHOUT_QUOTES) {
-            Some(name) => {
-                Symbol::Unknown(needs_value(name, "it has no quotes, so it may be a number"))
-            }
-            None => Symbol::Deployed(text.to_owned()),
-        },
-    }
-}
-
 /// The text with its substitutions as the state machine has them.
 pub(crate) fn as_written(text: &str) -> String {
     text.replace(&format!("${{{WITHOUT_QUOTES}"), "${")
-}
-
-/// A place needs the value of a substitution at the import.
-pub(crate) fn needs_value(name: &str, why: &str) -> Untranslatable {
-    let name = name.trim_start_matches(WITHOUT_QUOTES);
-    Untranslatable {
-        original: format!("${{{name}}}"),
-        reason: format!("{why}; give its value with `--set {name}=VALUE`"),
-        is_decision: true,
-    }
 }
 
 /// The name of the first substitution `${Name}` in a text.

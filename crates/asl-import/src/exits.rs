@@ -11,9 +11,9 @@ use crate::{
     catch::{self, Handler},
     cel::Cel,
     condition::Condition,
-    importer::{Importer, Point},
+    importer::{Escapes, Importer, Point},
     jsonata, jsonpath,
-    machine::{Flow, Machine, State, StateKind},
+    machine::{Exit, Flow, Machine, State, StateKind},
     report::Level,
     source::child,
     symbol::Symbol,
@@ -21,23 +21,6 @@ use crate::{
 
 /// Errors that contain every failure of a step.
 const ANY: [&str; 2] = ["States.ALL", "States.TaskFailed"];
-
-/// Where a machine goes on after the failure of a state.
-#[derive(Debug, Clone)]
-pub(crate) struct Exit<'a> {
-    /// The index of the catcher.
-    pub(crate) index: usize,
-    pub(crate) target: &'a str,
-    pub(crate) catcher: &'a Value,
-}
-
-/// What fails in a `Parallel` with such a `Catch`.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Escapes {
-    /// The conditions under which a step in it has failed.
-    conditions: Vec<Condition>,
-    steps: BTreeSet<String>,
-}
 
 /// The names of the errors of a catcher.
 fn errors(catcher: &Value) -> impl Iterator<Item = &str> {
@@ -52,24 +35,6 @@ fn errors(catcher: &Value) -> impl Iterator<Item = &str> {
 /// Whether it catches every failure of a step.
 fn catches_all(catcher: &Value) -> bool {
     errors(catcher).any(|name| ANY.contains(&name))
-}
-
-/// The states that go on after a failure.
-pub(crate) fn exits<'a>(machine: &Machine<'a>) -> BTreeMap<&'a str, Exit<'a>> {
-    let (normal, _) = machine.order(&Flow::default());
-    let mut exits = BTreeMap::new();
-    let (mut open, mut reached) = (vec![machine.start], BTreeSet::new());
-    while let Some(state) = open.pop().and_then(|name| machine.states.get(name)) {
-        if !reached.insert(state.name) {
-            continue;
-        }
-        open.extend(state.targets());
-        if let Some(exit) = exit(machine, state, &normal) {
-            open.push(exit.target);
-            exits.insert(state.name, exit);
-        }
-    }
-    exits
 }
 
 /// The catcher of all errors decides. Without one, it is the first after which the machine goes on.
@@ -88,6 +53,24 @@ fn exit<'a>(machine: &Machine<'a>, state: &State<'a>, normal: &[&'a str]) -> Opt
 }
 
 impl Importer<'_, '_> {
+    /// The states that go on after a failure.
+    pub(crate) fn exits<'m>(&self, machine: &Machine<'m>) -> BTreeMap<&'m str, Exit<'m>> {
+        let (normal, _) = machine.order(&Flow::default());
+        let mut exits = BTreeMap::new();
+        let (mut open, mut reached) = (vec![machine.start], BTreeSet::new());
+        while let Some(state) = open.pop().and_then(|name| machine.states.get(name)) {
+            if !reached.insert(state.name) {
+                continue;
+            }
+            open.extend(state.targets());
+            if let Some(exit) = exit(machine, state, &normal) {
+                open.push(exit.target);
+                exits.insert(state.name, exit);
+            }
+        }
+        exits
+    }
+
     /// Adds the way after a failure to the ways after a state.
     pub(crate) fn goes_on<'m>(
         &mut self,

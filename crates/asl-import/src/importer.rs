@@ -15,7 +15,6 @@ use crate::{
     definition::{Definition, Draft, Mark, Step, mark_name},
     deployment,
     error::ImportError,
-    exits::{Escapes, exits},
     jsonata, jsonpath,
     machine::{Flow, Machine, State, StateKind},
     names,
@@ -53,6 +52,14 @@ pub(crate) struct Point {
     pub(crate) after: BTreeSet<String>,
     pub(crate) data: Symbol,
     pub(crate) variables: IndexMap<String, Symbol>,
+}
+
+/// What fails in a `Parallel` with such a `Catch`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Escapes {
+    /// The conditions under which a step in it has failed.
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) steps: BTreeSet<String>,
 }
 
 /// The import of one definition.
@@ -219,7 +226,7 @@ impl<'s, 'a> Importer<'s, 'a> {
         let machine = Machine::read(value, pointer, is_jsonata)
             .map_err(|(at, message)| self.error(&at, &message))?;
         let (polls, refused) = self.polls(&machine);
-        let flow = Flow { exits: exits(&machine), polls };
+        let flow = Flow { exits: self.exits(&machine), polls };
         let (order, back) = machine.order(&flow);
         self.loops(&machine, &back, &refused);
         let mut incoming: BTreeMap<&str, Vec<Point>> = BTreeMap::new();

@@ -13,9 +13,8 @@ use serde_json::Value;
 
 use crate::{
     cel::{Cel, Precedence},
-    deployment::literal,
     scope::Scope,
-    symbol::{Presence, Symbol, Untranslatable},
+    symbol::{Presence, Symbol, Untranslatable, literal},
 };
 
 /// Characters of one expression. A definition's expression has at most 1,000.

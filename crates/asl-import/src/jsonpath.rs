@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use crate::{
     cel::{Cel, Precedence},
-    deployment::literal,
     scope::Scope,
-    symbol::{Symbol, Untranslatable},
+    symbol::{Symbol, Untranslatable, literal},
 };
 
 /// How deep intrinsic functions nest, as in Step Functions.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::{exits::Exit, poll::Poll, source::child};
+use crate::{cel::Cel, source::child};
 
 /// The kind of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,28 @@ impl<'a> Machine<'a> {
         walk.done.reverse();
         (walk.done, walk.back)
     }
+}
+
+/// Where a machine goes on after the failure of a state.
+#[derive(Debug, Clone)]
+pub(crate) struct Exit<'a> {
+    /// The index of the catcher.
+    pub(crate) index: usize,
+    pub(crate) target: &'a str,
+    pub(crate) catcher: &'a Value,
+}
+
+/// A loop that one step replaces.
+#[derive(Debug)]
+pub(crate) struct Poll<'a> {
+    pub(crate) task: &'a str,
+    pub(crate) choice: &'a str,
+    pub(crate) wait: &'a str,
+    /// True for a response that leads out of the loop.
+    pub(crate) condition: Cel,
+    pub(crate) every_s: f64,
+    /// Whether a later call would send another request.
+    pub(crate) changes: bool,
 }
 
 /// What changes the transitions of a machine: failures after which it goes on, and loops that one step replaces.

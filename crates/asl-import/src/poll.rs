@@ -15,7 +15,7 @@ use crate::{
     condition::{Condition, Truth},
     definition::Step,
     importer::{Importer, Point, input_path},
-    machine::{Machine, State, StateKind},
+    machine::{Machine, Poll, State, StateKind},
     recovery::{STEP_MAX, duration},
     report::Level,
     resource::{self, AgentKind, Completion, Work},
@@ -25,19 +25,6 @@ use crate::{
 
 /// How long a step polls if the state machine has no limit, in seconds.
 const DEFAULT_LIMIT_S: f64 = 86_400.0;
-
-/// A loop that one step replaces.
-#[derive(Debug)]
-pub(crate) struct Poll<'a> {
-    pub(crate) task: &'a str,
-    pub(crate) choice: &'a str,
-    pub(crate) wait: &'a str,
-    /// True for a response that leads out of the loop.
-    condition: Cel,
-    every_s: f64,
-    /// Whether a later call would send another request.
-    changes: bool,
-}
 
 /// The states of a loop that has the form of a poll.
 struct Candidate<'m, 'a> {

@@ -16,9 +16,8 @@ use integration::integration;
 use parameters::{field, other_parameters, text_of};
 
 use crate::{
-    deployment::literal,
     names::{plain, resource},
-    symbol::{Symbol, Untranslatable},
+    symbol::{Symbol, Untranslatable, literal},
 };
 
 /// The work of a state.

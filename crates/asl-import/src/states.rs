@@ -10,13 +10,12 @@ use crate::{
     error::ImportError,
     importer::{Importer, Point, input_path},
     jsonata, jsonpath,
-    machine::State,
-    poll::Poll,
+    machine::{Poll, State},
     recovery::duration,
     report::Level,
     scope::Scope,
     source::child,
-    symbol::Symbol,
+    symbol::{Symbol, literal},
 };
 
 impl Importer<'_, '_> {
@@ -64,8 +63,8 @@ impl Importer<'_, '_> {
                 Some(code) => jsonata::expression(&scope, code),
                 None if key.ends_with("Path") => jsonpath::path(&scope, text),
                 // Text and number give the same duration.
-                None if key == "Seconds" => deployment::literal(&deployment::as_written(text)),
-                None => deployment::literal(text),
+                None if key == "Seconds" => literal(&deployment::as_written(text)),
+                None => literal(text),
             })
         };
         let seconds = value("Seconds").or_else(|| value("SecondsPath"));
@@ -258,7 +257,7 @@ impl Importer<'_, '_> {
 /// The `Result` of a `Pass`: a constant, except for substitutions of the deployment.
 fn constant(value: &Value) -> Symbol {
     match value {
-        Value::String(text) => deployment::literal(text),
+        Value::String(text) => literal(text),
         Value::Array(items) => Symbol::List(items.iter().map(constant).collect()),
         Value::Object(fields) => {
             Symbol::object(fields.iter().map(|(key, value)| (key.clone(), constant(value))))

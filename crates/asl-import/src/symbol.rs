@@ -56,6 +56,29 @@ impl Untranslatable {
     }
 }
 
+/// A text of the state machine that no expression is in. It may contain substitutions of the deployment.
+pub(crate) fn literal(text: &str) -> Symbol {
+    match deployment::substitution(text) {
+        None => Symbol::Scalar(Value::String(text.to_owned())),
+        Some(name) => match name.strip_prefix(deployment::WITHOUT_QUOTES) {
+            Some(name) => {
+                Symbol::Unknown(needs_value(name, "it has no quotes, so it may be a number"))
+            }
+            None => Symbol::Deployed(text.to_owned()),
+        },
+    }
+}
+
+/// A place needs the value of a substitution at the import.
+pub(crate) fn needs_value(name: &str, why: &str) -> Untranslatable {
+    let name = name.trim_start_matches(deployment::WITHOUT_QUOTES);
+    Untranslatable {
+        original: format!("${{{name}}}"),
+        reason: format!("{why}; give its value with `--set {name}=VALUE`"),
+        is_decision: true,
+    }
+}
+
 impl From<Cel> for Symbol {
     fn from(cel: Cel) -> Self {
         Self::Cel(cel)

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin};
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::{Value, json};
-use steward_agent::{attempt::CallFault, http::interpret_answer, response::CallResponse};
+use steward_agent::{attempt::CallFault, kind::interpret_answer, response::CallResponse};
 use steward_core::model::{
     messages::StepRequest,
     responses::{ClassifiedResponse, ResponseOverrides},

@@ -22,7 +22,6 @@ use steward_core::{
     engine::request::size_error,
     limits,
     model::{
-        aws_action::AwsAction,
         call_auth::{AwsScope, CallAuth},
         error_detail::ErrorDetail,
         key_format::KeyFormat,
@@ -38,7 +37,6 @@ pub use crate::headers::{Headers, InvalidHeaders};
 
 use crate::{
     attempt::{CallFault, RemoteService},
-    aws_action,
     connection_fault::broken_connection,
     credentials::{Connection, Credentials},
     oauth::Token,
@@ -344,20 +342,16 @@ impl HttpService {
 }
 
 /// What a call means for its step if the service answers with this status, headers and body, such as in a test of a
-/// workflow. The same code reads the answers of real services. The answer to an action of AWS is read as an agent of kind `aws`
-/// reads it.
+/// workflow. The same code reads the answers of real services.
 ///
 /// # Errors
 /// The fault that the answer stands for. A status that HTTP does not define, below 100 or above 999, is a fault too.
-pub async fn interpret_answer(
+pub(crate) async fn interpret_answer(
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
     request: &StepRequest,
 ) -> Result<CallResponse, CallFault> {
-    if AwsAction::of_request_path(&request.path).is_some() {
-        return aws_action::interpret_answer(status, headers, body, request);
-    }
     let mut response = http::Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(status).map_err(|_| not_sent("there is no such HTTP status"))?;

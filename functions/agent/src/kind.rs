@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use reqwest::header::HeaderMap;
 use steward_aws::payloads::S3Payloads;
-use steward_core::model::messages::StepRequest;
+use steward_core::model::{aws_action::AwsAction, messages::StepRequest};
 use steward_runtime::trace;
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     aws_api::AwsApi,
     config::{AgentConfig, AgentKind},
     events,
-    http::{BaseUrl, Headers, HttpService, HttpSettings, HttpSettingsError, InvalidBaseUrl},
+    http::{self, BaseUrl, Headers, HttpService, HttpSettings, HttpSettingsError, InvalidBaseUrl},
     lambda,
     response::CallResponse,
     signed::AwsSigner,
@@ -71,6 +72,24 @@ pub enum ServiceConfigError {
     /// The kind signs its requests, and the function has no credentials.
     #[error("an agent of this kind needs AWS credentials")]
     NoCredentials,
+}
+
+/// What a call means for its step if the service answers with this status, headers and body, such as in a test of a
+/// workflow. The same code reads the answers of real services. The answer to an action of AWS is read as an agent of kind `aws`
+/// reads it.
+///
+/// # Errors
+/// The fault that the answer stands for. A status that HTTP does not define, below 100 or above 999, is a fault too.
+pub async fn interpret_answer(
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    request: &StepRequest,
+) -> Result<CallResponse, CallFault> {
+    if AwsAction::of_request_path(&request.path).is_some() {
+        return aws_action::interpret_answer(status, headers, body, request);
+    }
+    http::interpret_answer(status, headers, body, request).await
 }
 
 impl AnyService {

@@ -8,7 +8,10 @@ use super::{
     integration::Completion,
     parameters::{field, other_parameters, text_of},
 };
-use crate::{deployment::literal, names::resource, symbol::Symbol};
+use crate::{
+    names::resource,
+    symbol::{Symbol, literal},
+};
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 

@@ -5,14 +5,10 @@
 //! The length and the nesting of an expression are limited when it is parsed. The cost of its evaluation and the size of
 //! its result are limited when it is evaluated.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeSet,
-    sync::{Arc, LazyLock},
-};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use cel::{
-    Context, Env, ExecutionError, IdedExpr,
+    Context, ExecutionError, IdedExpr,
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue},
 };
 use serde_json::Value;
@@ -23,8 +19,9 @@ use crate::{
         functions::{self, InvalidCall},
         inputs::ExpressionInputs,
         json::from_cel,
-        named_values::{ENV, NamedValues, VARS},
+        named_values::NamedValues,
         numbers,
+        parse::{ROOTS, environment, is_root, parse_tree, with_large_stack},
         scope::{EvaluationError, InvalidTemplate, RequiredValues, Scope},
         uses::{PathKey, ValueKind, ValueUse, operands, plain_path, uses},
         value_size::size,
@@ -32,22 +29,6 @@ use crate::{
     limits,
     model::names::StepName,
 };
-
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
-    let mut environment = Env::stdlib();
-    numbers::declare(&mut environment);
-    functions::declare(&mut environment);
-    Arc::new(environment)
-});
-
-/// The names that an expression can begin with, except `steps`.
-const ROOTS: [&str; 10] =
-    ["input", "task", "item", "item_index", "request", "callback", "event", "response", VARS, ENV];
-
-/// Whether this is the name of a value that expressions read.
-pub(super) fn is_root(name: &str) -> bool {
-    name == "steps" || ROOTS.contains(&name)
-}
 
 /// A parsed expression.
 #[derive(Debug, Clone)]
@@ -85,12 +66,6 @@ impl Default for RenderBudget {
     }
 }
 
-/// Runs `work` with enough stack. The parser and the interpreter recurse for each bracket and each operator. In a debug
-/// build their stack frames have tens of kilobytes, which may exceed the stack of a thread.
-pub(super) fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(limits::EXPRESSION_STACK_BYTES, limits::EXPRESSION_STACK_BYTES, work)
-}
-
 /// Parses an expression, puts the named values in their places, and adds the values that it reads to `reads`. Without `named`,
 /// the definition is still being read.
 ///
@@ -103,35 +78,6 @@ pub(super) fn parse(
 ) -> Result<Expression, InvalidTemplate> {
     let code = with_large_stack(|| compile(source, named, reads))?;
     Ok(Expression { source: source.to_owned(), code })
-}
-
-/// Parses an expression into its tree, as it is written.
-///
-/// # Errors
-/// The expression is too long, nests too deep, or is not valid CEL.
-pub(super) fn parse_tree(source: &str) -> Result<IdedExpr, InvalidTemplate> {
-    let length = source.chars().count();
-    if length > limits::EXPRESSION_CHARS_MAX {
-        return Err(InvalidTemplate::TooLong(length));
-    }
-    let depth = nesting(source);
-    if depth > limits::EXPRESSION_DEPTH_MAX {
-        return Err(InvalidTemplate::TooNested(depth));
-    }
-    parse_literal(source)
-}
-
-/// The same without limits, for a text that Steward has written.
-///
-/// # Errors
-/// It is not valid CEL.
-pub(super) fn parse_literal(source: &str) -> Result<IdedExpr, InvalidTemplate> {
-    let parsed = with_large_stack(|| ENVIRONMENT.compile(source));
-    let parsed = parsed.map_err(|errors| InvalidTemplate::Syntax {
-        expression: source.to_owned(),
-        reason: errors.errors.first().map_or_else(String::new, |error| syntax_error(&error.msg)),
-    })?;
-    Ok(parsed.expression().clone())
 }
 
 fn compile(
@@ -155,30 +101,6 @@ fn compile(
             Code::Program { tree: Arc::new(tree), evaluated, paths }
         }
     })
-}
-
-/// How deep the brackets outside of string literals nest.
-fn nesting(source: &str) -> usize {
-    let (mut depth, mut deepest, mut quote, mut escaped) = (0_usize, 0, None, false);
-    for c in source.chars() {
-        match (quote, c) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), _) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(c),
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
-            (None, _) => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
-}
-
-/// Removes the list of all expected tokens from the parser's message.
-fn syntax_error(message: &str) -> String {
-    message.split(" expecting {").next().unwrap_or_default().to_owned()
 }
 
 /// Collects the values that an expression reads. Refuses unknown names and invalid patterns.
@@ -444,7 +366,7 @@ impl Expression {
         inputs: &ExpressionInputs<'_>,
         budget: &mut RenderBudget,
     ) -> Result<Value, EvaluationError> {
-        let mut context = Context::with_env(ENVIRONMENT.clone());
+        let mut context = Context::with_env(environment());
         for (name, value) in inputs.variables() {
             context.add_variable_from_value(name, value);
         }

@@ -5,7 +5,8 @@
 //! | [`template`] | templates: parsing and rendering |
 //! | [`scope`] | the values that expressions can read, and errors |
 //! | [`uses`] | which values an expression reads, and of which kinds |
-//! | `compiled` | parsing and evaluation of one expression |
+//! | `parse` | the syntax of one expression, with its limits |
+//! | `compiled` | one expression: what it reads, and its evaluation |
 //! | [`named_values`] | the values that a definition names |
 //! | `inputs` | the part of the scope that one expression reads |
 //! | `numbers` | arithmetic that does not depend on how a number is spelled |
@@ -24,6 +25,7 @@ mod inputs;
 mod json;
 pub mod named_values;
 mod numbers;
+mod parse;
 pub mod scope;
 mod size_bound;
 pub mod template;

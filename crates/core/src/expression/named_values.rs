@@ -11,13 +11,11 @@ use cel::{
 };
 use serde_json::Value;
 
-use super::{compiled, walk::for_each_part};
+use super::{
+    parse::{self, ENV, VARS},
+    walk::for_each_part,
+};
 use crate::{expression::scope::InvalidTemplate, hint, limits};
-
-/// `vars` in expressions.
-pub(crate) const VARS: &str = "vars";
-/// `env` in expressions.
-pub(crate) const ENV: &str = "env";
 
 /// The named values of a definition.
 #[derive(Debug, Clone, Default)]
@@ -30,13 +28,13 @@ pub struct NamedValues {
 impl NamedValues {
     /// Adds the constant `env.NAME`.
     pub fn add_constant(&mut self, name: &str, value: &Value) {
-        self.add(ENV, name, compiled::parse_literal(&value.to_string()));
+        self.add(ENV, name, parse::parse_literal(&value.to_string()));
     }
 
     /// Adds the expression `vars.NAME`, which may read the values that were added before.
     pub fn add_expression(&mut self, name: &str, source: &str) {
-        let tree = compiled::with_large_stack(|| {
-            compiled::parse_tree(source).and_then(|tree| self.expand(tree, source))
+        let tree = parse::with_large_stack(|| {
+            parse::parse_tree(source).and_then(|tree| self.expand(tree, source))
         });
         self.add(VARS, name, tree);
     }
@@ -89,7 +87,7 @@ impl Expansion<'_> {
         let mut hides = hides;
         if let Expr::Comprehension(comprehension) = &node.expr {
             let variables = [Some(&comprehension.iter_var), comprehension.iter_var2.as_ref()];
-            hides |= variables.into_iter().flatten().any(|name| compiled::is_root(name));
+            hides |= variables.into_iter().flatten().any(|name| parse::is_root(name));
         }
         if let Some(found) = self.named(&node.expr, hides) {
             node.expr = found.expr.clone();

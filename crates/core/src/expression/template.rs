@@ -36,7 +36,8 @@ use serde_json::Value;
 use self::{node::Node, parser::Parser, renderer::Renderer};
 use crate::{
     expression::{
-        named_values::{ENV, NamedValues, VARS},
+        named_values::NamedValues,
+        parse::{ENV, VARS},
         scope::{EvaluationError, FIELDS, InvalidTemplate, KnownFields, RequiredValues, Scope},
         uses::{PathKey, ValueKind, ValueUse},
     },

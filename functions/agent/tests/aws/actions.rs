@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::{body::Body, http::HeaderMap};
 use serde_json::{Value, json};
-use steward_agent::{attempt::CallFault, http::interpret_answer};
+use steward_agent::{attempt::CallFault, kind::interpret_answer};
 use steward_emulator::embedded::EmbeddedAws;
 
 use crate::server::{
