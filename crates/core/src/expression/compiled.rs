@@ -333,6 +333,10 @@ impl Expression {
                 let value = scope.of_step(step, field);
                 (Cow::Borrowed(value.ok_or_else(|| no_value(step))?), rest)
             }
+            [root, field, rest @ ..] if root == "task" => {
+                let value = scope.task.ok_or_else(|| no_value(root))?.field(field);
+                (Cow::Owned(value.ok_or_else(|| no_value(field))?), rest)
+            }
             [root, rest @ ..] => (scope.root(root).ok_or_else(|| no_value(root))?, rest),
             [] => return Err(no_value(&self.source)),
         };

@@ -32,7 +32,7 @@ pub type KnownFields = (&'static str, &'static [&'static str]);
 /// The names whose fields are known. What is in a field may be anything. An `event` is what
 /// [EventBridge sends](https://docs.aws.amazon.com/eventbridge/latest/ref/events-structure.html).
 pub const FIELDS: [KnownFields; 5] = [
-    ("task", &["id", "workflow", "submitted_at", "complete_by"]),
+    ("task", &TaskValues::FIELDS),
     ("request", &["idempotency_key"]),
     ("callback", &["token", "url"]),
     ("response", &["status", "headers", "body"]),
@@ -192,6 +192,27 @@ pub struct TaskValues<'a> {
     pub complete_by: Timestamp,
 }
 
+impl TaskValues<'_> {
+    /// The names of the fields.
+    const FIELDS: [&'static str; 4] = ["id", "workflow", "submitted_at", "complete_by"];
+
+    /// One of them, if there is one with this name.
+    pub(super) fn field(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "id" => json!(self.id),
+            "workflow" => json!(self.workflow),
+            "submitted_at" => json!(self.submitted_at),
+            "complete_by" => json!(self.complete_by),
+            _ => return None,
+        })
+    }
+
+    fn all(&self) -> Value {
+        let field = |name: &str| Some((name.to_owned(), self.field(name)?));
+        Self::FIELDS.into_iter().filter_map(field).collect()
+    }
+}
+
 /// The values that a template reads. They must be loaded before it is rendered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredValues {
@@ -249,11 +270,7 @@ impl<'a> Scope<'a> {
                 let url = url.map(|url| ("url".to_owned(), json!(url)));
                 Cow::Owned(iter::once(("token".to_owned(), json!(token))).chain(url).collect())
             }),
-            "task" => self.task.map(|TaskValues { id, workflow, submitted_at, complete_by }| {
-                Cow::Owned(json!({
-                    "id": id, "workflow": workflow, "submitted_at": submitted_at, "complete_by": complete_by,
-                }))
-            }),
+            "task" => self.task.map(|task| Cow::Owned(task.all())),
             _ => None,
         }
     }
