@@ -1,12 +1,17 @@
 //! What is wrong with an agent: it has no queue, or is not registered.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use jiff::Timestamp;
 use steward_core::{
     breaker::{Breaker, BreakerState},
+    definition::{
+        step::{ActionDefinition, StepWork},
+        workflow::Workflow,
+    },
     model::{
-        names::{AgentKind, StackId},
+        attempt::Action,
+        names::{AgentKind, AgentName, StackId},
         registration::AgentRegistration,
     },
 };
@@ -28,10 +33,12 @@ pub enum AgentProblem {
         /// The version that its steps need.
         needs: u32,
     },
-    /// It is of a kind that calls no AWS actions, and its steps need that.
+    /// It is of another kind than its steps need.
     OtherKind {
         /// The kind.
         kind: AgentKind,
+        /// What its steps need.
+        need: KindNeed,
     },
     /// Its stack was deleted.
     Deleted {
@@ -40,6 +47,36 @@ pub enum AgentProblem {
         /// The stack.
         stack: StackId,
     },
+}
+
+/// What a step needs of the kind of its agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KindNeed {
+    /// It has `aws`.
+    Actions,
+    /// It judges responses with a status of success: by `until`, or by `responses`.
+    Judgement,
+}
+
+impl KindNeed {
+    /// The built-in kinds that lack it.
+    fn missing_in(self) -> &'static [&'static str] {
+        match self {
+            Self::Actions => &["http", "lambda", "sqs", "events"],
+            Self::Judgement => &["lambda", "sqs", "events"],
+        }
+    }
+
+    /// What an action needs, if this agent runs it.
+    fn of(action: &ActionDefinition<'_>, agent: &AgentName) -> Vec<Self> {
+        let StepWork::Call { agents, request, .. } = &action.work else { return Vec::new() };
+        if !agents.names().contains(agent) {
+            return Vec::new();
+        }
+        let judges = action.responses.iter().any(|(status, _)| (200..300).contains(&status));
+        let needs = [(Self::Actions, request.aws.is_some()), (Self::Judgement, judges)];
+        needs.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need).collect()
+    }
 }
 
 impl fmt::Display for AgentProblem {
@@ -57,10 +94,16 @@ impl fmt::Display for AgentProblem {
                     "understands version {understands} of the messages, and its steps need version {needs}; deploy it again"
                 )
             }
-            Self::OtherKind { kind } => {
+            Self::OtherKind { kind, need: KindNeed::Actions } => {
                 write!(
                     f,
                     "is of kind `{kind}`, and its steps have `aws`: they need an agent of kind `aws`"
+                )
+            }
+            Self::OtherKind { kind, need: KindNeed::Judgement } => {
+                write!(
+                    f,
+                    "is of kind `{kind}`, which judges no successful call by its response (`until`, `responses`): they need an agent of kind `http` or `aws`"
                 )
             }
             Self::Deleted { at, stack } => {
@@ -102,12 +145,25 @@ pub fn problems(
     problems
 }
 
-/// Whether an agent with this registration is of a kind that cannot call AWS actions. Agents of one's own may.
+/// What the steps of a workflow need that an agent of this kind lacks. Agents of one's own may have everything.
 #[must_use]
-pub fn kind_problem(registration: &AgentRegistration) -> Option<AgentProblem> {
+pub fn kind_problems(
+    registration: &AgentRegistration,
+    agent: &AgentName,
+    workflow: &Workflow,
+) -> Vec<AgentProblem> {
     let kind = &registration.kind;
-    let is_other = ["http", "lambda", "sqs", "events"].contains(&kind.as_str());
-    is_other.then(|| AgentProblem::OtherKind { kind: kind.clone() })
+    let lacks = |need: &KindNeed| need.missing_in().contains(&kind.as_str());
+    let needs: BTreeSet<_> = workflow
+        .steps
+        .values()
+        .flat_map(|step| [Action::Do, Action::Undo].map(|action| step.action(action)))
+        .flatten()
+        .flat_map(|action| KindNeed::of(&action, agent))
+        .filter(lacks)
+        .collect();
+    let problem = |need| AgentProblem::OtherKind { kind: kind.clone(), need };
+    needs.into_iter().map(problem).collect()
 }
 
 /// The state of a circuit breaker.
@@ -132,7 +188,7 @@ pub fn calls_per_second(registration: &AgentRegistration) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn registration(deleted_at: Option<i64>) -> AgentRegistration {
         let mut body = json!({
@@ -172,5 +228,37 @@ mod tests {
         let too_old =
             "understands version 1 of the messages, and its steps need version 2; deploy it again";
         assert_eq!(old.iter().map(ToString::to_string).collect::<Vec<_>>(), [too_old]);
+    }
+
+    #[test]
+    fn a_kind_that_lacks_what_a_step_needs_is_a_problem() {
+        let step = |agent: &str, more: Value| {
+            let mut step =
+                json!({ "agent": agent, "request": { "path": "/x" }, "read_only": true });
+            step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            step
+        };
+        let until = json!({
+            "until": { "condition": "${ response.body.done }", "every": "1m" },
+            "recovery": { "give_up_after": "1h" },
+        });
+        let aws = json!({ "request": { "aws": "dynamodb:GetItem", "body": {} } });
+        let workflow = json!({
+            "name": "w", "version": 1, "complete_within": "2h",
+            "steps": { "poll": step("a", until), "get": step("b", aws), "plain": step("c", json!({})) },
+        });
+        let workflow = serde_json::from_value::<Workflow>(workflow).unwrap();
+        let problems = |kind: &str, agent: &str| {
+            let mut registration = registration(None);
+            registration.kind = kind.parse().unwrap();
+            let problems = kind_problems(&registration, &agent.parse().unwrap(), &workflow);
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert!(problems("lambda", "a").starts_with("is of kind `lambda`, which judges no"));
+        assert!(problems("http", "b").starts_with("is of kind `http`, and its steps have `aws`"));
+        for (kind, agent) in [("http", "a"), ("aws", "a"), ("aws", "b"), ("own", "b"), ("sqs", "c")]
+        {
+            assert_eq!(problems(kind, agent), "", "{kind} {agent}");
+        }
     }
 }

@@ -6,10 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_definition_file::read_file;
-use steward_operator::{
-    agents::{kind_problem, problems},
-    aws_policy::aws_policies,
-};
+use steward_operator::agents::{kind_problems, problems};
 use steward_runtime::{agents, ports::error_chain};
 
 use crate::{client::DeploymentArgs, env_args::EnvArgs};
@@ -56,7 +53,6 @@ fn warn(file: &Path, workflow: &Workflow) {
 #[expect(clippy::print_stderr, reason = "a command's output")]
 pub(super) async fn warn_of_agents(workflow: &Workflow, deployment: &DeploymentArgs) {
     let store = deployment.store().await;
-    let call_aws = aws_policies([workflow]);
     for (agent, needs) in workflow.agents() {
         let has_queue = deployment.has_agent_queue(agent).await;
         let found = match (has_queue, agents::registration(&store, agent).await) {
@@ -64,8 +60,8 @@ pub(super) async fn warn_of_agents(workflow: &Workflow, deployment: &DeploymentA
                 let queue = deployment.agent_queue_name(agent);
                 let queue = (!has_queue).then_some(queue.as_str());
                 let mut found = problems(registration.as_ref(), queue, needs);
-                let calls_aws = registration.filter(|_| call_aws.contains_key(agent));
-                found.extend(calls_aws.as_ref().and_then(kind_problem));
+                let of_kind = registration.map(|of| kind_problems(&of, agent, workflow));
+                found.extend(of_kind.into_iter().flatten());
                 found
             }
             (Err(error), _) | (_, Err(error)) => {
