@@ -10,6 +10,7 @@ use steward_core::{
     model::{
         attempt::{Action, AttemptId},
         document::DocumentKey,
+        json_text::to_json_value,
         task::ProcessState,
     },
 };
@@ -41,10 +42,14 @@ fn paid(version: u32, key: &str) -> Workflow {
 const KEY: &str = "${ event.detail.order }";
 
 async fn put_event(client: &EventBridge, source: &str, detail: Value) {
+    put_event_of_type(client, (source, "Paid"), detail).await;
+}
+
+async fn put_event_of_type(client: &EventBridge, (source, of): (&str, &str), detail: Value) {
     let entry = PutEventsRequestEntry::builder()
         .event_bus_name(resources::EVENT_BUS)
         .source(source)
-        .detail_type("Paid")
+        .detail_type(of)
         .detail(detail.to_string());
     let response = client.put_events().entries(entry.build()).send().await.unwrap();
     assert_eq!(response.failed_entry_count, 0);
@@ -81,6 +86,15 @@ async fn an_event_on_the_bus_completes_the_step_that_waits_for_it() {
         let output = host.ports.store().documents_of(&task, &[output]).await.unwrap();
         assert_eq!(output[0].body["detail"]["amount"], amount);
     }
+}
+
+/// A workflow whose only step waits until the order is paid, or its cart is dropped.
+fn paid_or_dropped() -> Workflow {
+    let mut workflow = to_json_value(&paid(1, KEY));
+    let dropped =
+        json!({ "source": "carts", "detail_type": "Dropped", "key": "${ event.detail.cart }" });
+    workflow["steps"]["paid"]["wait"]["event"]["or"] = json!([dropped]);
+    serde_json::from_value(workflow).unwrap()
 }
 
 /// A deployment in which tests carry the messages between queues and handlers.
@@ -188,6 +202,35 @@ async fn events_of_others_complete_nothing() {
     let queues = &fixture.deployment.config.reply_queues;
     steward_submission::handle(&ports, queues, sqs_event([forged.to_string()], 1)).await;
     assert_eq!(fixture.schedule_replies().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_of_several_events_completes_the_step() {
+    let fixture = Fixture::open(&paid_or_dropped()).await;
+    for order in ["o-1", "o-2", "o-3"] {
+        let subscription = fixture.start(order, json!(order)).await;
+        fixture.handle(subscription, 1).await;
+    }
+    let (client, dropped) = (&fixture.client, ("carts", "Dropped"));
+    put_event_of_type(client, dropped, json!({ "order": "o-3" })).await;
+    put_event_of_type(client, ("shop", "Dropped"), json!({ "cart": "o-3" })).await;
+    put_event_of_type(client, dropped, json!({ "cart": "o-1" })).await;
+    put_event(client, "shop", json!({ "order": "o-1" })).await;
+    put_event(client, "shop", json!({ "order": "o-2" })).await;
+    for event in fixture.take_events().await {
+        assert_eq!(fixture.handle(vec![event], 1).await, Vec::<String>::new());
+    }
+    assert_eq!(fixture.schedule_replies().await, 2);
+    for (order, of) in [("o-1", "Dropped"), ("o-2", "Paid")] {
+        assert_eq!(fixture.state(order).await, "Processed, paid completed");
+        let task = fixture.deployment.task(order).await;
+        let step = "paid".parse().unwrap();
+        let output = DocumentKey::Output(AttemptId { step, action: Action::Do, number: 1 });
+        let ports = fixture.deployment.ports("reader");
+        let output = ports.store().documents_of(&task, &[output]).await.unwrap();
+        assert_eq!(output[0].body["detail-type"], of);
+    }
+    assert_eq!(fixture.state("o-3").await, "Processing, paid running", "the key of the other type");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

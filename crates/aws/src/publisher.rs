@@ -169,8 +169,8 @@ fn rule_of(kind: RuleKind, versions: &[StoredDefinition]) -> Option<WorkflowRule
     match kind {
         RuleKind::Trigger => Some(WorkflowRule::of_trigger(&newest.name, newest.trigger.as_ref()?)),
         RuleKind::Waits => {
-            let events = published.flat_map(|stored| stored.workflow.awaited_events());
-            WorkflowRule::of_waits(&newest.name, events.map(|(_, event)| event))
+            let events = published.flat_map(|stored| stored.workflow.awaited_patterns());
+            WorkflowRule::of_waits(&newest.name, events)
         }
     }
 }

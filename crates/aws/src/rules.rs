@@ -11,8 +11,6 @@
 //! The rule of waits matches each of its sources with each of its detail-types. Submission ignores an event for which no
 //! step waits.
 
-use std::collections::BTreeSet;
-
 use aws_sdk_eventbridge::{
     error::ProvideErrorMetadata,
     operation::put_rule::builders::PutRuleFluentBuilder,
@@ -21,7 +19,10 @@ use aws_sdk_eventbridge::{
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
 use steward_core::{
-    definition::{wait::AwaitedEvent, workflow::Trigger},
+    definition::{
+        wait::{EventPattern, rule_pattern},
+        workflow::Trigger,
+    },
     limits,
     model::names::WorkflowName,
 };
@@ -80,16 +81,10 @@ impl WorkflowRule {
     #[must_use]
     pub fn of_waits<'a>(
         workflow: &WorkflowName,
-        events: impl Iterator<Item = &'a AwaitedEvent>,
+        events: impl Iterator<Item = EventPattern<'a>>,
     ) -> Option<Self> {
-        let (mut sources, mut detail_types) = (BTreeSet::new(), BTreeSet::new());
-        for event in events {
-            sources.insert(&event.source);
-            detail_types.insert(&event.detail_type);
-        }
-        let pattern = json!({ "source": sources, "detail-type": detail_types });
-        let workflow = workflow.clone();
-        (!sources.is_empty()).then_some(Self { workflow, kind: RuleKind::Waits, pattern })
+        let (workflow, kind) = (workflow.clone(), RuleKind::Waits);
+        Some(Self { workflow, kind, pattern: rule_pattern(events)? })
     }
 
     /// Why EventBridge would refuse the rule, if it would.

@@ -1,6 +1,8 @@
 //! `--env`: the constants of definitions that differ between deployments.
 
-use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use steward_core::{definition::workflow::Workflow, model::names::ValueName};
 
@@ -23,11 +25,25 @@ impl EnvArgs {
     /// # Errors
     /// A value has the wrong type, or no definition has the constant.
     pub(crate) fn apply(&self, workflows: Vec<Workflow>) -> Result<Vec<Workflow>> {
-        for (name, _) in &self.values {
-            let is_known = workflows.iter().any(|workflow| workflow.env.contains_key(name));
-            ensure!(is_known, "no definition has `{name}` in its `env`");
-        }
+        self.check(&workflows)?;
         workflows.into_iter().map(|workflow| self.of_file(workflow)).collect()
+    }
+
+    /// Checks that one of the definitions has each constant.
+    ///
+    /// # Errors
+    /// None has it.
+    pub(crate) fn check<'w>(
+        &self,
+        workflows: impl IntoIterator<Item = &'w Workflow>,
+    ) -> Result<()> {
+        let known: BTreeSet<_> =
+            workflows.into_iter().flat_map(|workflow| workflow.env.keys()).collect();
+        let unknown = self.values.iter().find(|(name, _)| !known.contains(name));
+        match unknown {
+            Some((name, _)) => bail!("no definition has `{name}` in its `env`"),
+            None => Ok(()),
+        }
     }
 
     /// A definition with those of the values whose constants it has.

@@ -33,7 +33,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    definition::wait::AwaitedEvent,
+    definition::wait::{AwaitedEvent, EventPattern},
     limits,
     model::{
         messages::ReplyOutcome,
@@ -48,8 +48,9 @@ pub const EVENT_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How many waiters that had their event a record remembers.
 const PAIRS_MAX: usize = 8;
 
-/// The key of a correlation record: `<workflow>/<step>/<hash>`. The hash covers the source, the detail-type and the `key`
-/// of the definition, and the value. So two versions of a workflow that find the value differently have different records.
+/// The key of a correlation record: `<workflow>/<step>/<hash>`. The hash covers the source, the detail-type and the `key` of
+/// each event that may complete the step, and the value. So the first of them completes it, and two versions of a workflow that
+/// find the value differently have different records.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CorrelationKey(String);
 
@@ -89,11 +90,15 @@ impl CorrelationKey {
             return Err(InvalidCorrelationKey::Length(chars));
         }
         let mut hash = Sha256::new();
-        let key = event.key.source().to_string();
-        for text in [&event.source, &event.detail_type, &key, &value] {
+        let mut add = |text: &str| {
             hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
             hash.update(text);
+        };
+        for EventPattern { source, detail_type, key } in event.patterns() {
+            let key = key.source().to_string();
+            [source, detail_type, &key].into_iter().for_each(&mut add);
         }
+        add(&value);
         let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self(format!("{workflow}/{step}/{hash}")))
     }

@@ -211,8 +211,8 @@ impl OpenPart<'_> {
                 )
             }
             Some(StepWork::Event(wait)) => {
-                let event = &wait.event.detail_type;
-                format!("{} waits for the event `{event}`. Without it by", capitalize(name))
+                let events = wait.event.names();
+                format!("{} waits for the event `{events}`. Without it by", capitalize(name))
             }
             Some(StepWork::Wait(_)) => return None,
             None => format!("{} is running ({attempt}). Its deadline is", capitalize(name)),

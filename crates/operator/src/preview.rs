@@ -152,8 +152,7 @@ impl TaskChanges<'_> {
                     format!("A task of workflow {} gets a request for {name}", child.name)
                 }
                 Some(StepWork::Event(wait)) => {
-                    let event = &wait.event.detail_type;
-                    format!("{} waits for the event `{event}`", capitalize(&name))
+                    format!("{} waits for the event `{}`", capitalize(&name), wait.event.names())
                 }
                 Some(StepWork::Wait(_)) | None => return None,
             },

@@ -18,6 +18,7 @@ use steward_core::{
     correlation::{CorrelationKey, CorrelationRecord, EventSubscription, Waiter},
     definition::wait::AwaitedEvent,
     engine::{effect::Effect, request::size_error},
+    expression::template::Template,
     model::{
         attempt::{Action, AttemptTimes},
         json_text::to_json_value,
@@ -111,9 +112,10 @@ async fn receive_event<P: Ports>(
     let plans = ports.definitions().awaiting(source, detail_type).await?;
     let mut keys = Vec::new();
     for plan in &plans {
-        let steps =
-            plan.awaited_events().filter(|(_, awaited)| awaited.matches(source, detail_type));
-        keys.extend(steps.filter_map(|(step, awaited)| key_of(event, &plan.name, step, awaited)));
+        for (step, awaited) in plan.awaited_events() {
+            let key = awaited.key_of(source, detail_type);
+            keys.extend(key.and_then(|key| key_of(event, &plan.name, (step, awaited), key)));
+        }
     }
     keys.sort();
     keys.dedup();
@@ -145,10 +147,10 @@ pub async fn record_event<P: Ports>(
 fn key_of(
     event: &ReceivedEvent,
     workflow: &WorkflowName,
-    step: &StepName,
-    awaited: &AwaitedEvent,
+    (step, awaited): (&StepName, &AwaitedEvent),
+    key: &Template,
 ) -> Option<CorrelationKey> {
-    let key = event.render(&awaited.key).and_then(|value| {
+    let key = event.render(key).and_then(|value| {
         CorrelationKey::new(workflow, step, awaited, &value).map_err(|error| error.to_string())
     });
     match key {

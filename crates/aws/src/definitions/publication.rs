@@ -107,8 +107,8 @@ impl DynamoDefinitions {
             let item = trigger_item_name(&trigger.source, &trigger.detail_type);
             self.change_event_item(item, "ADD", workflow.name.to_string()).await?;
         }
-        for (_, event) in workflow.awaited_events() {
-            let item = awaited_item_name(&event.source, &event.detail_type);
+        for event in workflow.awaited_patterns() {
+            let item = awaited_item_name(event.source, event.detail_type);
             let version = version_text(&workflow.name, workflow.version);
             self.change_event_item(item, "ADD", version).await?;
         }
@@ -156,8 +156,8 @@ impl DynamoDefinitions {
     pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<bool, PortError> {
         let Some(stored) = self.read_version(name, version).await? else { return Ok(false) };
         let is_marked = self.mark(name, version, "SET #mark = :true").await?;
-        for (_, event) in stored.workflow.awaited_events() {
-            let item = awaited_item_name(&event.source, &event.detail_type);
+        for event in stored.workflow.awaited_patterns() {
+            let item = awaited_item_name(event.source, event.detail_type);
             self.change_event_item(item, "DELETE", version_text(name, version)).await?;
         }
         Ok(is_marked)

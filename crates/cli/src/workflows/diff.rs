@@ -32,6 +32,7 @@ pub(crate) struct DiffArgs {
 pub(super) async fn run(args: DiffArgs) -> Result<()> {
     let old = read(&args.old, &args).await?;
     let new = read(&args.new, &args).await?;
+    args.env.check([&old, &new])?;
     let changes = compare_definitions(&old, &new);
     if args.json {
         let each = changes.iter().map(|DefinitionChange { at, what, safe, why }| {

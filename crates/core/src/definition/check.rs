@@ -111,6 +111,7 @@ impl Checker<'_> {
                         undo; or move some of these steps into a child task, with a step of kind `workflow`";
             self.report_with_hint("steps", problem, Some(hint.to_owned()));
         }
+        self.check_awaited_events();
         for (name, step) in &workflow.steps {
             self.check_step(name, step);
         }

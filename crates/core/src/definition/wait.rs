@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! wait: 15m                                         for a duration, or until a time
-//! wait: { event: { source: …, … }, within: 2d }     for an event that belongs to the task
+//! wait: { event: { source: …, … }, within: 2d }     for an event that belongs to the task, or the first of several
 //! ```
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{definition::duration, expression::template::Template};
 
@@ -40,7 +40,8 @@ pub struct EventWait {
     pub within: Duration,
 }
 
-/// An event that belongs to a task: it has this source and this detail-type, and its `key` equals the value of the task.
+/// An event that belongs to a task: it has this source and this detail-type, and its `key` equals the value of the task. With
+/// `or`, the first of several events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitedEvent {
@@ -54,13 +55,77 @@ pub struct AwaitedEvent {
     /// The value of the task that the key must equal, such as `${ task.id }`. Only one task may wait for a value.
     #[schemars(with = "String")]
     pub equals: Template,
+    /// Other events that complete the step as well. The first event wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub or: Vec<OtherEvent>,
+}
+
+/// Another event that may complete the step: its `key` must equal the same value of the task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OtherEvent {
+    /// The exact `source` of the event.
+    pub source: String,
+    /// The exact `detail-type` of the event.
+    pub detail_type: String,
+    /// The correlation key in the event.
+    #[schemars(with = "String")]
+    pub key: Template,
+}
+
+/// What one of the events that may complete a step looks like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EventPattern<'a> {
+    /// The exact `source` of the event.
+    pub source: &'a str,
+    /// The exact `detail-type` of the event.
+    pub detail_type: &'a str,
+    /// The correlation key in the event.
+    pub key: &'a Template,
+}
+
+impl EventPattern<'_> {
+    /// Whether the events have this source and this detail-type.
+    #[must_use]
+    pub fn is_of(&self, source: &str, detail_type: &str) -> bool {
+        (self.source, self.detail_type) == (source, detail_type)
+    }
+}
+
+/// The pattern of a rule of EventBridge for these events: each source with each detail-type. `None` if there are none.
+pub fn rule_pattern<'a>(events: impl Iterator<Item = EventPattern<'a>>) -> Option<Value> {
+    let (sources, detail_types): (BTreeSet<_>, BTreeSet<_>) =
+        events.map(|event| (event.source, event.detail_type)).unzip();
+    (!sources.is_empty()).then(|| json!({ "source": sources, "detail-type": detail_types }))
 }
 
 impl AwaitedEvent {
-    /// Whether an event with this source and detail-type may complete the step.
+    /// The events that may complete the step. There is at least one.
+    pub fn patterns(&self) -> impl Iterator<Item = EventPattern<'_>> {
+        let Self { source, detail_type, key, equals: _, or } = self;
+        let others = or.iter().map(|OtherEvent { source, detail_type, key }| EventPattern {
+            source,
+            detail_type,
+            key,
+        });
+        std::iter::once(EventPattern { source, detail_type, key }).chain(others)
+    }
+
+    /// The key of an event with this source and detail-type, if it may complete the step.
     #[must_use]
-    pub fn matches(&self, source: &str, detail_type: &str) -> bool {
-        (self.source.as_str(), self.detail_type.as_str()) == (source, detail_type)
+    pub fn key_of(&self, source: &str, detail_type: &str) -> Option<&Template> {
+        self.patterns().find(|of| of.is_of(source, detail_type)).map(|of| of.key)
+    }
+
+    /// The events, for people: their detail-types, with the sources if these differ.
+    #[must_use]
+    pub fn names(&self) -> String {
+        let is_own = self.patterns().all(|of| of.source == self.source);
+        let name = |of: EventPattern<'_>| match is_own {
+            true => of.detail_type.to_owned(),
+            false => format!("{} of {}", of.detail_type, of.source),
+        };
+        self.patterns().map(name).collect::<Vec<_>>().join(" or ")
     }
 }
 

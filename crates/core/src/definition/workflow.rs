@@ -31,7 +31,7 @@ use crate::{
         recovery::{Overdue, Recovery},
         schema::PayloadSchema,
         step::{StepDefinition, default_task_within},
-        wait::{AwaitedEvent, Wait},
+        wait::{AwaitedEvent, EventPattern, Wait},
     },
     expression::{named_values::NamedValues, template::Template},
     hint, limits,
@@ -454,10 +454,15 @@ impl Workflow {
         })
     }
 
+    /// What the events look like that steps wait for.
+    pub fn awaited_patterns(&self) -> impl Iterator<Item = EventPattern<'_>> {
+        self.awaited_events().flat_map(|(_, event)| event.patterns())
+    }
+
     /// Whether a step waits for an event with this source and detail-type.
     #[must_use]
     pub fn awaits(&self, source: &str, detail_type: &str) -> bool {
-        self.awaited_events().any(|(_, event)| event.matches(source, detail_type))
+        self.awaited_patterns().any(|of| of.is_of(source, detail_type))
     }
 
     /// When the request of a running part was sent: the attempt's deadline minus `complete_within`. `None` if the part

@@ -3,6 +3,9 @@
 /// Characters in an event's source, and in its detail-type (EventBridge).
 pub const EVENT_TEXT_CHARS_MAX: usize = 256;
 
+/// Events that one step waits for.
+pub const EVENTS_OF_WAIT_MAX: usize = 5;
+
 /// Characters of the event pattern of a rule (EventBridge).
 pub const EVENT_PATTERN_CHARS_MAX: usize = 2_048;
 

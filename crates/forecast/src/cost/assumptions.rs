@@ -117,7 +117,7 @@ impl ForecastPlan {
         self.apply_option("answer", &all.answer, is_answered, |assumptions, span| {
             assumptions.answer = span.0
         })?;
-        self.apply_option("output", &all.output, can_fail, |assumptions, value| {
+        self.apply_option("output", &all.output, has_output, |assumptions, value| {
             assumptions.output = SampleValue::Given(value.0.clone());
         })
     }
@@ -208,6 +208,15 @@ fn can_fail(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
             child.name
         )),
         Some(StepWork::Child(_) | StepWork::Call { .. }) => Ok(()),
+    }
+}
+
+fn has_output(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
+    match step.work() {
+        Some(StepWork::Event(_)) => Ok(()),
+        Some(StepWork::Wait(_) | StepWork::Call { .. } | StepWork::Child(_)) | None => {
+            can_fail(plan, step)
+        }
     }
 }
 

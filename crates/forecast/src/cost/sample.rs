@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_core::{
-    definition::{step::StepDefinition, wait::Wait, workflow::Workflow},
+    definition::{
+        step::StepDefinition,
+        wait::{EventWait, Wait},
+        workflow::Workflow,
+    },
     expression::{
         template::Template,
         uses::{PathKey, ValueKind, ValueUse},
@@ -69,6 +73,8 @@ pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepName, SampleValue)> {
         // An answer that violates the schema would be refused.
         let schema = step.callback.as_ref().and_then(|callback| callback.answer.as_ref());
         shapes.extend(schema.map(|schema| (name, ValueShape::of_schema(schema.source()))));
+        let wait = step.wait.as_ref().and_then(Wait::event);
+        shapes.extend(wait.map(|wait| (name, event_shape(wait, step.for_each.is_some()))));
     }
     for used in all_uses(workflow) {
         if let [PathKey::Field(root), PathKey::Field(step), PathKey::Field(field), path @ ..] =
@@ -85,6 +91,18 @@ pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepName, SampleValue)> {
         (name.clone(), SampleValue::Generated(shape))
     });
     generated.collect()
+}
+
+/// One of the events that a step waits for, or a list of them.
+fn event_shape(wait: &EventWait, each: bool) -> ValueShape {
+    let fixed = |text: &str| ValueShape::Fixed(json!(text));
+    let shapes = wait.event.patterns().map(|of| {
+        let fields = [("source", of.source), ("detail-type", of.detail_type)];
+        let fields = fields.map(|(name, text)| (name.to_owned(), fixed(text)));
+        ValueShape::Object(fields.into_iter().collect())
+    });
+    let shape = ValueShape::OneOf(shapes.collect());
+    if each { ValueShape::List(Box::new(shape), 1) } else { shape }
 }
 
 /// Everything that the expressions of a workflow read. An item is read as an element of its list.

@@ -32,6 +32,8 @@ pub(super) enum ValueShape {
     Object(IndexMap<String, ValueShape>),
     /// Exactly this value.
     Fixed(Value),
+    /// A random one of these.
+    OneOf(Vec<ValueShape>),
 }
 
 /// The least and the greatest number of characters of a text.
@@ -100,6 +102,9 @@ impl ValueShape {
     /// Adds that an expression reads a value of `kind` at `path`. Of known shapes, only a text changes: it gets a content that the
     /// expression can read.
     pub(super) fn add_read(&mut self, path: &[PathKey], kind: &ValueKind) {
+        if let Self::OneOf(shapes) = self {
+            return shapes.iter_mut().for_each(|shape| shape.add_read(path, kind));
+        }
         match path {
             [] => {
                 if *self == Self::Any {
@@ -154,7 +159,8 @@ impl ValueShape {
             | Self::Number
             | Self::Text(_)
             | Self::Object(_)
-            | Self::Fixed(_) => Self::Any,
+            | Self::Fixed(_)
+            | Self::OneOf(_) => Self::Any,
         }
     }
 
@@ -179,6 +185,10 @@ impl ValueShape {
                 Value::Object(fields.collect())
             }
             Self::Fixed(value) => value.clone(),
+            Self::OneOf(shapes) => match draw.choice(shapes) {
+                Some(shape) => shape.numbered(name, number, draw),
+                None => Value::Null,
+            },
         }
     }
 }

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use steward_core::{
     definition::{
         step::{ActionDefinition, ChildWorkflow, ForEach, StepDefinition, UndoDefinition},
+        wait::Wait,
         workflow::Workflow,
     },
     limits,
@@ -269,6 +270,19 @@ impl StepComparison<'_> {
             }
         }
         match (&old.wait, &new.wait) {
+            (Some(Wait::Event(old)), Some(Wait::Event(new))) => {
+                let why = "other events complete the step, and while tasks of both versions wait, one event may complete a step of each";
+                if old.event != new.event {
+                    self.risky("wait.event", "changed", why);
+                }
+                if old.within != new.within {
+                    self.safe("wait.within", "changed", "only new tasks wait for the new time");
+                }
+            }
+            (Some(Wait::Event(_)), Some(Wait::Until(_)))
+            | (Some(Wait::Until(_)), Some(Wait::Event(_))) => {
+                self.risky("wait", "changed", "the step does something different");
+            }
             (Some(old), Some(new)) if old != new => {
                 self.safe("wait", "changed", "only new tasks wait for the new time");
             }

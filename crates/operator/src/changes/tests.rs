@@ -401,6 +401,8 @@ fn the_order_of_steps_may_be_tightened_and_not_loosened() {
 fn what_a_step_does_is_compared_key_by_key() {
     let both = "the service gets both kinds of calls while tasks of both versions run";
     let other = "the step does something different";
+    let paid =
+        json!({ "source": "bank", "detail_type": "Paid", "key": "${ event.id }", "equals": "1" });
     for (name, patch, expected) in [
         ("reserve", json!({ "description": "x" }), "safe steps.reserve.description: changed (has no effect on tasks)".to_owned()),
         ("reserve", json!({ "agent": "carrier" }), "risky steps.reserve.agent: `stock` became `carrier` (a different service gets the calls)".to_owned()),
@@ -410,6 +412,7 @@ fn what_a_step_does_is_compared_key_by_key() {
         ("reserve", json!({ "request": { "auth": "aws" } }), format!("risky steps.reserve.request.auth: changed ({both})")),
         ("reserve", json!({ "when": "${ input.amount > 0 }" }), "risky steps.reserve.when: added (the step may now be skipped; check that readers of its output accept null)".to_owned()),
         ("pause", json!({ "wait": "6m" }), "safe steps.pause.wait: changed (only new tasks wait for the new time)".to_owned()),
+        ("pause", json!({ "wait": { "event": paid, "within": "1h" } }), format!("risky steps.pause.wait: changed ({other})")),
         ("pack", json!({ "for_each": { "at_once": 6 } }), "risky steps.pack.for_each.at_once: 5 became 6 (more concurrent calls; check the capacity of the service)".to_owned()),
         ("pack", json!({ "for_each": { "at_once": 4 } }), "safe steps.pack.for_each.at_once: 5 became 4 (fewer concurrent calls)".to_owned()),
         ("pack", json!({ "for_each": { "items": "${ input.all }" } }), "risky steps.pack.for_each.items: changed (the step runs for different items)".to_owned()),

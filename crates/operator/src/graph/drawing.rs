@@ -152,7 +152,8 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
         }
         Some(StepWork::Event(wait)) => {
             let within = humantime::format_duration(wait.within);
-            lines.push(format!("event {} within {within}", wait.event.detail_type));
+            let names = limits::short_line(&wait.event.names(), TEXT_CHARS_MAX);
+            lines.push(format!("event {names} within {within}"));
             NodeKind::Wait
         }
         // Only in an invalid definition.
@@ -163,7 +164,9 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
     }
     let undo = step.undo.as_ref();
     if let Some(request) = undo.and_then(|undo| undo.request.as_ref()) {
-        lines.push(format!("undo: {}", request_text(request)));
+        let agent = undo.and_then(|undo| undo.agent.as_ref());
+        let agent = agent.map(|agent| format!("{agent}: ")).unwrap_or_default();
+        lines.push(format!("undo: {agent}{}", request_text(request)));
     } else if kind == NodeKind::Child {
         lines.push("undo: undoes the child task".to_owned());
     }

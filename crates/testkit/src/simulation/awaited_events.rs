@@ -58,7 +58,7 @@ impl PublishedEvent {
         let field = |name: &str| self.envelope.get(name).and_then(Value::as_str);
         let value = self.envelope.get("detail").and_then(|detail| detail.get(key.step.as_str()));
         field("source") == Some(SOURCE)
-            && field("detail-type") == Some(wait.detail_type)
+            && wait.detail_types().any(|of| field("detail-type") == Some(of))
             && value.and_then(Value::as_str) == Some(&key.value)
     }
 }

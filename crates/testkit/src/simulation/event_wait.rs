@@ -19,6 +19,8 @@ pub(super) const SHARED_KEY: &str = "all orders";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventWaitPlan {
     pub(super) detail_type: &'static str,
+    /// Whether the first event of any type completes it.
+    pub(super) or_other: bool,
     pub(super) key: EventKeyPlan,
     pub(super) within: Millis,
 }
@@ -35,6 +37,13 @@ pub(super) enum EventKeyPlan {
 }
 
 impl EventWaitPlan {
+    /// The types of the events that complete the step.
+    pub(super) fn detail_types(self) -> impl Iterator<Item = &'static str> {
+        let others =
+            DETAIL_TYPES.into_iter().filter(move |of| self.or_other && *of != self.detail_type);
+        std::iter::once(self.detail_type).chain(others)
+    }
+
     /// The key `wait` of the step `name`. An event has its key for this step in a field with the step's name.
     pub(super) fn definition(self, name: &StepName, has_item: bool) -> Value {
         let equals = match (self.key, has_item) {
@@ -43,12 +52,16 @@ impl EventWaitPlan {
             (EventKeyPlan::Shared, _) => SHARED_KEY,
             (EventKeyPlan::Broken, _) => "${ input.amount > 0 }",
         };
-        let event = json!({
-            "source": SOURCE,
-            "detail_type": self.detail_type,
-            "key": format!("${{ event.detail.{name} }}"),
-            "equals": equals,
-        });
+        let pattern = |detail_type: &str| {
+            let key = format!("${{ event.detail.{name} }}");
+            json!({ "source": SOURCE, "detail_type": detail_type, "key": key })
+        };
+        let mut event = pattern(self.detail_type);
+        let others: Vec<_> = self.detail_types().skip(1).map(pattern).collect();
+        if let Some(event) = event.as_object_mut() {
+            event.insert("equals".to_owned(), json!(equals));
+            event.insert("or".to_owned(), json!(others));
+        }
         json!({ "event": event, "within": millis(self.within) })
     }
 }

@@ -40,10 +40,14 @@ pub(super) fn choose_event_waits(seed: u64, blueprints: &mut [Blueprint]) {
     }
 }
 
+/// The share of these steps that wait for the first of several events.
+const OR_SHARE: f64 = 0.3;
+
 fn wait_for_event(step: &mut StepPlan, longest: Millis, random: &mut SeededRandom) {
     let within = random.pick(30 * SECOND, &[2 * MINUTE, 10 * MINUTE, HOUR, 2 * HOUR]);
     step.work = WorkPlan::Event(EventWaitPlan {
         detail_type: random.pick("Paid", &["Shipped"]),
+        or_other: random.chance(OR_SHARE),
         key: match random.within(0..=11) {
             0 => EventKeyPlan::Broken,
             1..=3 => EventKeyPlan::Shared,

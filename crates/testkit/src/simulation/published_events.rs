@@ -86,7 +86,7 @@ impl SimulatedDeployment {
 /// Whether a step of the workflow waits for events of this type, so that its rule matches them.
 fn waits_for(blueprint: &Blueprint, detail_type: &str) -> bool {
     let mut steps = blueprint.steps.values();
-    steps.any(|step| matches!(step.work, WorkPlan::Event(wait) if wait.detail_type == detail_type))
+    steps.any(|step| matches!(step.work, WorkPlan::Event(wait) if wait.detail_types().any(|of| of == detail_type)))
 }
 
 /// The events for the parts of a step, as far as they are known when the task begins.

@@ -5,7 +5,7 @@ use crate::{
     definition::{
         recovery::Recovery,
         step::StepDefinition,
-        wait::{AwaitedEvent, EventWait, Wait},
+        wait::{AwaitedEvent, EventPattern, EventWait, Wait, rule_pattern},
         workflow::Trigger,
     },
     expression::template::Template,
@@ -68,6 +68,52 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks the events that steps wait for against the limit of a rule.
+    pub(super) fn check_awaited_events(&mut self) {
+        let pattern = rule_pattern(self.workflow.awaited_patterns());
+        let chars = pattern.map_or(0, |pattern| pattern.to_string().chars().count());
+        let max = limits::EVENT_PATTERN_CHARS_MAX;
+        if chars > max {
+            let message = format!(
+                "the events that steps wait for need a pattern of {chars} characters; the limit is {max}"
+            );
+            let hint = "use fewer or shorter sources and detail-types".to_owned();
+            self.report_with_hint("steps", message, Some(hint));
+        }
+    }
+
+    /// Checks the events of one wait. Each has another source or detail-type, so that one event has one key.
+    fn check_event_patterns(&mut self, at: &str, event: &AwaitedEvent) {
+        let max = limits::EVENTS_OF_WAIT_MAX;
+        if event.or.len() >= max {
+            self.report(format!("{at}.or"), format!("a step waits for at most {max} events"));
+        }
+        for (index, pattern) in event.patterns().enumerate() {
+            let at = match index.checked_sub(1) {
+                None => at.to_owned(),
+                Some(other) => format!("{at}.or.{other}"),
+            };
+            self.check_event_pattern(&at, &pattern);
+            let mut before = event.patterns().take(index);
+            if before.any(|other| other.is_of(pattern.source, pattern.detail_type)) {
+                let message =
+                    "the step waits for an event with this source and detail-type already";
+                self.report(at, message);
+            }
+        }
+    }
+
+    fn check_event_pattern(&mut self, at: &str, pattern: &EventPattern<'_>) {
+        let EventPattern { source, detail_type, key } = pattern;
+        self.check_event_text(&format!("{at}.source"), source);
+        self.check_event_text(&format!("{at}.detail_type"), detail_type);
+        self.check_event_template(key, &format!("{at}.key"), "the key of an event");
+        if key.required_values().names.is_empty() && key.problems().is_empty() {
+            let hint = Some("for example `${ event.detail.order_id }`".to_owned());
+            self.report_with_hint(format!("{at}.key"), "does not use `event`", hint);
+        }
+    }
+
     /// Checks a wait for an event. It is never repeated, so its recovery policy is only a final action.
     pub(super) fn check_event_wait(
         &mut self,
@@ -77,20 +123,17 @@ impl Checker<'_> {
     ) {
         let at = |key: &str| format!("steps.{name}.{key}");
         self.check_within(&at("wait.within"), wait.within, limits::STEP_WITHIN_MAX);
-        let AwaitedEvent { source, detail_type, key, equals } = &wait.event;
-        self.check_event_text(&at("wait.event.source"), source);
-        self.check_event_text(&at("wait.event.detail_type"), detail_type);
-        self.check_event_template(key, &at("wait.event.key"), "the key of an event");
-        if key.required_values().names.is_empty() && key.problems().is_empty() {
-            let hint = Some("for example `${ event.detail.order_id }`".to_owned());
-            self.report_with_hint(at("wait.event.key"), "does not use `event`", hint);
-        }
+        self.check_event_patterns(&at("wait.event"), &wait.event);
         let names = step.for_each.iter().map(|_| "item").collect();
         let before_start = TemplateLocation::before_start(name, at("wait.event.equals"));
+        let equals = &wait.event.equals;
         self.check_template(equals, &TemplateLocation { names, ..before_start });
         let same = |other: &&&StepName| {
             let other = self.workflow.steps.get(**other).and_then(|other| other.wait.as_ref());
-            other.and_then(Wait::event).is_some_and(|other| other.event == wait.event)
+            other.and_then(Wait::event).is_some_and(|other| {
+                let is_shared = |of| wait.event.patterns().any(|own| own == of);
+                other.event.equals == *equals && other.event.patterns().all(is_shared)
+            })
         };
         if let Some(other) = self.before.get(name).and_then(|before| before.iter().find(same)) {
             let message = format!(

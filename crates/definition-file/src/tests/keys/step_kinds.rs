@@ -258,7 +258,27 @@ fn waits_for_an_event() {
         (
             "equals: '${ task.id }'",
             "equals: '${ task.id }', where: x",
-            "53:108: steps.paid.wait.event: unknown key `where`; there are `source`, `detail_type`, `key` and `equals`",
+            "53:108: steps.paid.wait.event: unknown key `where`; there are `source`, `detail_type`, `key`, `equals` and `or`",
+        ),
+        (
+            "equals: '${ task.id }'",
+            "equals: '${ task.id }', or: [{ source: bank, detail_type: Refused, key: '${ event.id }' }]",
+            "",
+        ),
+        (
+            "equals: '${ task.id }'",
+            "equals: '${ task.id }', or: [{ source: bank, detail_type: Refused, key: x }]",
+            "53:156: steps.paid.wait.event.or.0.key: does not use `event`; for example `${ event.detail.order_id }`",
+        ),
+        (
+            "equals: '${ task.id }'",
+            "equals: '${ task.id }', or: [{ source: bank, detail_type: Paid, key: '${ event.detail.id }' }]",
+            "53:113: steps.paid.wait.event.or.0: the step waits for an event with this source and detail-type already",
+        ),
+        (
+            "    recovery: { then: undo }\n  job",
+            "    recovery: { then: undo }\n  again:\n    after: [paid]\n    wait: { event: { source: bank, detail_type: Paid, key: '${ event.detail.id }', equals: '${ task.id }' }, within: 1d }\n  job",
+            "57:13: steps.again.wait.event: step `paid` before it waits for the same event, so one event would complete both; use another `key` or `detail_type` for the second event",
         ),
         (
             "    recovery: { then: undo }\n  job",
