@@ -275,9 +275,6 @@ impl StepComparison<'_> {
                 if old.event != new.event {
                     self.risky("wait.event", "changed", why);
                 }
-                if old.within != new.within {
-                    self.safe("wait.within", "changed", "only new tasks wait for the new time");
-                }
             }
             (Some(Wait::Event(_)), Some(Wait::Until(_)))
             | (Some(Wait::Until(_)), Some(Wait::Event(_))) => {

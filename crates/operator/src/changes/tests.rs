@@ -412,7 +412,7 @@ fn what_a_step_does_is_compared_key_by_key() {
         ("reserve", json!({ "request": { "auth": "aws" } }), format!("risky steps.reserve.request.auth: changed ({both})")),
         ("reserve", json!({ "when": "${ input.amount > 0 }" }), "risky steps.reserve.when: added (the step may now be skipped; check that readers of its output accept null)".to_owned()),
         ("pause", json!({ "wait": "6m" }), "safe steps.pause.wait: changed (only new tasks wait for the new time)".to_owned()),
-        ("pause", json!({ "wait": { "event": paid, "within": "1h" } }), format!("risky steps.pause.wait: changed ({other})")),
+        ("pause", json!({ "wait": { "event": paid, "within": "1m" } }), format!("risky steps.pause.wait: changed ({other})")),
         ("pack", json!({ "for_each": { "at_once": 6 } }), "risky steps.pack.for_each.at_once: 5 became 6 (more concurrent calls; check the capacity of the service)".to_owned()),
         ("pack", json!({ "for_each": { "at_once": 4 } }), "safe steps.pack.for_each.at_once: 5 became 4 (fewer concurrent calls)".to_owned()),
         ("pack", json!({ "for_each": { "items": "${ input.all }" } }), "risky steps.pack.for_each.items: changed (the step runs for different items)".to_owned()),
