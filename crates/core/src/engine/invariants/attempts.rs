@@ -365,6 +365,11 @@ fn reply_invariants(decision: &Decision<'_>, reply: &StepReply) -> [(&'static st
     ]
 }
 
+/// Whether the part failed, also if the task goes on without it.
+fn has_given_up(state: &StepState) -> bool {
+    state.is_failed() || matches!(state, StepState::Skipped { attempt: Some(_) })
+}
+
 /// Which callbacks count. One that completes the step also counts between two attempts.
 fn callback_invariants(decision: &Decision<'_>, step: &Part) -> [(&'static str, bool); 3] {
     let Event::CallbackReceived { edit, outcome, .. } = decision.event else {
@@ -386,7 +391,7 @@ fn callback_invariants(decision: &Decision<'_>, step: &Part) -> [(&'static str, 
         || earlier(decision.before) != earlier(decision.after);
     let is_refused =
         matches!(decision.ignored, Some(IgnoreReason::InvalidAnswer | IgnoreReason::NoRoom));
-    let is_failure = new.is_some_and(|new| new.state.is_failed() && new.may_have_run);
+    let is_failure = new.is_some_and(|new| has_given_up(&new.state) && new.may_have_run);
     let is_taken = match outcome {
         // An output that is too large is a failure.
         CallbackOutcome::Completed { .. } => {
