@@ -4,16 +4,16 @@
 //! payloads, however long it lives, so nothing that a task needs expires. A child task exists at least as long as its
 //! parent's documents, so a parent finds what its child tasks have stored.
 //!
-//! Each run handles pages of objects until its deadline. At the end of the list, the next pass begins a day later. The place
-//! in the list is a shared record, saved after each page: the next run continues there. If two supervisors run at once, the
-//! one that loses the race for the record stops.
+//! Each run handles pages of objects until its deadline, several at once, as fast as S3 lists them. At the end of the list, the
+//! next pass begins a day later. The place in the list is a shared record, saved after each page in the order of the list: the
+//! next run continues there. If two supervisors run at once, the one that loses the race for the record stops.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use futures_util::{StreamExt, TryStreamExt, future::try_join, stream};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use steward_core::{
@@ -36,8 +36,11 @@ use steward_runtime::{
 /// The time between two passes.
 const PASS_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// Tasks that are read at the same time.
+/// Tasks of a page that are read at the same time.
 const TASKS_AT_ONCE: usize = 64;
+
+/// Pages that are handled at the same time. A page takes less than four times as long as its list, so the lists limit the rate.
+const PAGES_AT_ONCE: usize = 4;
 
 /// Where the pass stands.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -76,24 +79,25 @@ pub async fn delete_orphans<P: Ports>(
     }
     let stored_before = earlier(now, limits::ORPHANED_PAYLOAD_AGE);
     let (mut deleted, mut revision) = (0, last.map_or(0, |last| last.revision));
-    let mut unread = Some(store.task_payloads(pass.after.as_deref()).await?);
-    while let Some(PayloadPage { payloads, next }) = unread
-        && ports.clock().now() < deadline
-    {
-        let old = payloads.into_iter().filter(|payload| payload.stored_at < stored_before);
-        let deleting = delete_unneeded(ports, store, old.map(|payload| payload.key).collect());
-        let (count, following) = try_join(deleting, page_after(store, next.as_deref())).await?;
+    let handle = |page: PayloadPage| async move {
+        let old = page.payloads.into_iter().filter(|payload| payload.stored_at < stored_before);
+        let keys = old.map(|payload| payload.key).collect();
+        Ok((delete_unneeded(ports, store, keys).await?, page.next))
+    };
+    let pages = pages(store, pass.after, move || ports.clock().now() < deadline);
+    let mut handled = Box::pin(pages.map_ok(handle).try_buffered(PAGES_AT_ONCE));
+    while let Some((count, next)) = handled.try_next().await? {
         deleted += count;
         revision += 1;
         let not_before = if next.is_some() { now } else { later(now, PASS_EVERY) };
         let pass = Pass { after: next, not_before: not_before.as_second() };
         let body = to_json_value(&pass);
         let record = SharedRecord { key: key(), revision, body, expires_at: None };
-        unread = match ports.store().save_shared_record(&record).await? {
-            SharedSaveOutcome::Saved => following,
+        match ports.store().save_shared_record(&record).await? {
+            SharedSaveOutcome::Saved => {}
             // Another supervisor handles the same pages.
-            SharedSaveOutcome::Conflict(_) => None,
-        };
+            SharedSaveOutcome::Conflict(_) => break,
+        }
     }
     if deleted > 0 {
         tracing::info!(deleted, "payloads of expired tasks deleted");
@@ -101,15 +105,21 @@ pub async fn delete_orphans<P: Ports>(
     Ok(deleted)
 }
 
-/// The page that begins after a key, if there is one.
-async fn page_after(
-    store: &dyn PayloadStore,
-    after: Option<&str>,
-) -> Result<Option<PayloadPage>, PortError> {
-    match after {
-        Some(after) => store.task_payloads(Some(after)).await.map(Some),
-        None => Ok(None),
-    }
+/// The pages of the list after a key, while there is time.
+fn pages<'s>(
+    store: &'s dyn PayloadStore,
+    after: Option<String>,
+    has_time: impl Fn() -> bool + 's,
+) -> impl Stream<Item = Result<PayloadPage, PortError>> + 's {
+    stream::try_unfold(Some(after), move |after| {
+        let after = after.filter(|_| has_time());
+        async move {
+            let Some(after) = after else { return Ok(None) };
+            let page = store.task_payloads(after.as_deref()).await?;
+            let next = page.next.clone().map(Some);
+            Ok(Some((page, next)))
+        }
+    })
 }
 
 /// The task that owns a payload.
