@@ -1,5 +1,5 @@
 //! The agent kind `aws`: calls the operation of an AWS API that the path of the request names, such as `/dynamodb:PutItem`.
-//! The step's body is the input of the operation, and the response is the step's output. [`AwsService`] describes
+//! The step's body is the input of the operation, and the response is the step's output; of a query API, its result as JSON. [`AwsService`] describes
 //! the APIs.
 //!
 //! | response | outcome | may the step have run? |
@@ -18,9 +18,10 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use reqwest::{Method, header::HeaderMap};
+use serde_json::Value;
 use steward_core::model::{
     aws_action::AwsAction,
-    aws_services::{AwsProtocol, AwsService},
+    aws_services::{AwsProtocol, AwsService, QueryLists},
     call_auth::{AwsScope, CallAuth},
     messages::{HttpMethod, StepRequest},
     request_path,
@@ -31,7 +32,7 @@ use steward_runtime::trace::TraceSpan;
 use crate::{
     attempt::CallFault,
     aws_api::{ApiError, ApiRequest, ApiResponse, AwsApi},
-    aws_query::{QueryNames, form},
+    aws_query::{self, QueryNames, form},
     response::{CallResponse, response_value},
     retry_after::retry_after,
     signed::SigningScope,
@@ -150,7 +151,10 @@ pub(crate) fn interpret_answer(
 /// The outcome of a call: the table of this file, unless the step says otherwise.
 fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse, CallFault> {
     let (default, is_throttled) = default_meaning(response);
-    let body = response.value(request);
+    let body = match query_result(request, response) {
+        Some(result) => Ok(result),
+        None => response.value(request),
+    };
     let value = response_value(response.status, &response.headers, body.clone().ok());
     let is_success = (200..300).contains(&response.status);
     let is_incomplete = is_success && response.whole_body().is_none();
@@ -186,6 +190,20 @@ fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse
         ClassifiedResponse::Failed => CallFault::Permanent { reason, may_have_run: false, detail },
         ClassifiedResponse::Unknown => CallFault::Permanent { reason, may_have_run: true, detail },
     })
+}
+
+/// The result of an operation of a query API, if its lists have the usual form.
+fn query_result(request: &StepRequest, response: &ApiResponse) -> Option<Value> {
+    let (action, _) = AwsAction::of_request_path(&request.path)?;
+    match AwsService::named(action.service()).protocol {
+        AwsProtocol::Query { lists: QueryLists::Member, .. } => {
+            let text = std::str::from_utf8(response.whole_body()?).ok()?;
+            aws_query::result(action.operation(), text)
+        }
+        AwsProtocol::Query { lists: QueryLists::Number | QueryLists::Named, .. }
+        | AwsProtocol::Json { .. }
+        | AwsProtocol::Rest => None,
+    }
 }
 
 /// What a response means if the step does not say it, and whether it is one of throttling.

@@ -8,10 +8,16 @@
 //! | null | none |
 //!
 //! A key of the input may also be the whole name of a parameter: `{ "A.member.1": x }`.
+//!
+//! The response is XML. Where lists have the usual form, its result becomes JSON ([`result`]).
 
 use form_urlencoded::Serializer;
+use roxmltree::{Document, Node};
 use serde_json::{Map, Value};
-use steward_core::model::aws_services::{QueryLists, QueryMap};
+use steward_core::{
+    limits,
+    model::aws_services::{QueryLists, QueryMap},
+};
 
 /// How an API names its parameters.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +46,64 @@ pub(crate) fn form(
         }
     }
     Ok(form.parameters.finish())
+}
+
+/// The result of an operation: what is in `<OPERATIONResult>`, or `{}` if there is nothing. `None` if the text is not the response
+/// of such an API.
+///
+/// | element | value |
+/// | --- | --- |
+/// | text | that text, also of numbers and booleans: only the service knows the types |
+/// | nothing | null, also of an empty list |
+/// | `<member>` elements | a list |
+/// | `<entry>` elements with `<key>` and `<value>` | an object with these keys |
+/// | others | an object with their names |
+pub(crate) fn result(operation: &str, text: &str) -> Option<Value> {
+    let document = Document::parse(text).ok()?;
+    let root = document.root_element();
+    if root.tag_name().name().strip_suffix("Response") != Some(operation) {
+        return None;
+    }
+    let mut elements = elements(root);
+    let found =
+        elements.find(|node| node.tag_name().name().strip_suffix("Result") == Some(operation));
+    match found {
+        Some(found) => {
+            value(found, 0).map(|value| if value.is_null() { Map::new().into() } else { value })
+        }
+        None => Some(Map::new().into()),
+    }
+}
+
+fn elements<'a>(node: Node<'a, 'a>) -> impl Iterator<Item = Node<'a, 'a>> {
+    node.children().filter(Node::is_element)
+}
+
+/// `None` if it nests too deep.
+fn value(node: Node<'_, '_>, depth: usize) -> Option<Value> {
+    if depth > limits::JSON_DEPTH_MAX {
+        return None;
+    }
+    let name = |node: Node<'_, '_>| node.tag_name().name().to_owned();
+    let all: Vec<_> = elements(node).collect();
+    let are_all = |of: &str| all.iter().all(|node| node.tag_name().name() == of);
+    if all.is_empty() {
+        let texts = node.children().filter(Node::is_text).filter_map(|text| text.text());
+        let text: String = texts.collect();
+        return Some(if text.trim().is_empty() { Value::Null } else { text.into() });
+    }
+    if are_all("member") {
+        return all.into_iter().map(|node| value(node, depth + 1)).collect();
+    }
+    let entry = |node: Node<'_, '_>| {
+        let find = |of: &str| elements(node).find(|node| node.tag_name().name() == of);
+        Some((find("key")?.text()?.to_owned(), value(find("value")?, depth + 1)?))
+    };
+    let pairs = match are_all("entry") {
+        true => all.into_iter().map(entry).collect::<Option<Map<_, _>>>(),
+        false => all.into_iter().map(|node| Some((name(node), value(node, depth + 1)?))).collect(),
+    };
+    pairs.map(Value::Object)
 }
 
 struct Form {
@@ -157,6 +221,45 @@ mod tests {
             ("iam", json!({ "Attributes": { "A": 1 } }), "Attributes.A=1"),
         ] {
             assert_eq!(form_of(service, input.clone()).as_deref(), Ok(expected), "{input}");
+        }
+    }
+
+    #[test]
+    fn a_result_in_xml_becomes_json() {
+        let namespace = "xmlns=\"http://sns.amazonaws.com/doc/2010-03-31/\"";
+        let response = |result: &str| {
+            format!(
+                "<DoResponse {namespace}>{result}<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></DoResponse>"
+            )
+        };
+        for (xml, expected) in [
+            (
+                "<DoResult><MessageId>94f2&amp;</MessageId></DoResult>",
+                json!({ "MessageId": "94f2&" }),
+            ),
+            ("", json!({})),
+            ("<DoResult/>", json!({})),
+            ("<DoResult>\n</DoResult>", json!({})),
+            (
+                "<DoResult> <Topics>\n </Topics> <A>x<!-- -->y</A></DoResult>",
+                json!({ "Topics": null, "A": "xy" }),
+            ),
+            (
+                "<DoResult><Topics><member><TopicArn>a</TopicArn></member></Topics><NextToken/></DoResult>",
+                json!({ "Topics": [{ "TopicArn": "a" }], "NextToken": null }),
+            ),
+            (
+                "<DoResult><Attributes><entry><key>Owner</key><value>1</value></entry></Attributes></DoResult>",
+                json!({ "Attributes": { "Owner": "1" } }),
+            ),
+        ] {
+            assert_eq!(result("Do", &response(xml)), Some(expected), "{xml}");
+        }
+        let deep = format!("<DoResult>{}{}</DoResult>", "<a>".repeat(99), "</a>".repeat(99));
+        let entity =
+            "<!DOCTYPE x [<!ENTITY a 'b'>]><DoResponse><DoResult>&a;</DoResult></DoResponse>";
+        for other in ["", "{}", "<OtherResponse/>", "<DoResponse>", entity, &response(&deep)] {
+            assert_eq!(result("Do", other), None, "{other}");
         }
     }
 

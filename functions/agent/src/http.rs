@@ -472,10 +472,15 @@ async fn refusal(mut response: Response, request: &StepRequest) -> (String, Opti
     (format!("HTTP {status}{target}"), ErrorDetail::of_body(&bytes))
 }
 
-/// Where a redirect leads, for a reason: scheme, host and port. A path may be payload.
+/// Where a redirect leads, for a reason: scheme, host and port. A path may be payload, so of one on the same host only what is
+/// usually wrong is said.
 fn redirect_target(response: &Response) -> String {
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let location = location.filter(|_| response.status().is_redirection());
+    if location.is_some_and(|location| location.starts_with('/') && !location.starts_with("//")) {
+        return " to another path of this host, perhaps only with or without a `/` at its end"
+            .to_owned();
+    }
     let target = location.and_then(|location| Url::parse(location).ok());
     let target = target.filter(|target| matches!(target.scheme(), "http" | "https"));
     target

@@ -13,6 +13,9 @@ use crate::{call_fault::CallFault, connection_fault::broken_connection};
 /// a connection that the service closes at that moment would fail without need.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
+const _: () =
+    assert!(IDLE_TIMEOUT.as_millis() < 2_000, "some servers close a connection after 2 s");
+
 /// The longest name of an error that a reason contains, in bytes.
 const ERROR_NAME_BYTES_MAX: usize = 100;
 
