@@ -14,7 +14,7 @@ const { QUEUE_URL, REPLY_QUEUE_URL, SERVICE_URL, AGENT_NAME } = process.env;
 const OUTPUT_BYTES_MAX = 128 * 1024;
 const DETAIL_BYTES_MAX = 4 * 1024;
 const CALL_WITHIN_MS_MAX = 100_000;
-const WAIT_MS_MAX = 30 * 24 * 3_600_000; // The scheduler waits no longer.
+const WAIT_MS_MAX = 366 * 24 * 3_600_000; // No task lives longer.
 const GREETINGS = new Map([["en", "Hello"], ["fr", "Bonjour"], ["de", "Guten Tag"]]);
 
 // The fields of a request that this agent reads, and their types.
@@ -184,13 +184,24 @@ function outcomeOfError({ may_have_run, action }, { status, headers }, redeliver
 /** The outcome of a successful call, if its output obeys the contract's limits. */
 function completed(answer, redelivered) {
   if (answer.length > OUTPUT_BYTES_MAX) return failed("the response is too large", true); // R13
+  const output = outputOf(answer);
+  if (Buffer.byteLength(JSON.stringify(output)) > OUTPUT_BYTES_MAX) return failed("the response is too large", true);
+  return { status: "completed", output, may_continue: redelivered };
+}
+
+/** The call succeeded, whatever the service says: JSON, other text, or other bytes. */
+function outputOf(answer) {
+  let text;
   try {
-    const output = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(answer) || "null");
-    const size = Buffer.byteLength(JSON.stringify(output));
-    if (fits(output) && size <= OUTPUT_BYTES_MAX) return { status: "completed", output, may_continue: redelivered };
-    return failed("the response exceeds a limit", true); // R5
+    text = new TextDecoder("utf-8", { fatal: true }).decode(answer);
   } catch {
-    return failed("the response is not JSON", true);
+    return { not_text: answer.length };
+  }
+  try {
+    const output = text.trim() === "" ? null : JSON.parse(text);
+    return fits(output) ? output : { text };
+  } catch {
+    return { text };
   }
 }
 

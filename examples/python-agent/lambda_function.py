@@ -33,7 +33,7 @@ AGENT_NAME = os.environ["AGENT_NAME"]
 OUTPUT_BYTES_MAX = 128 * 1024
 DETAIL_BYTES_MAX = 4 * 1024
 CALL_WITHIN_MS_MAX = 100_000
-WAIT_MS_MAX = 30 * 24 * 3_600_000  # The scheduler waits no longer.
+WAIT_MS_MAX = 366 * 24 * 3_600_000  # No task lives longer.
 
 # The fields of a request that this agent reads, and their types.
 REQUIRED = {name: str for name in ("task_id", "step", "complete_by", "idempotency_key", "agent", "method", "path")}
@@ -210,14 +210,24 @@ def completed(answer, redelivered):
     """The outcome of a successful call, if its output obeys the contract's limits."""
     if len(answer) > OUTPUT_BYTES_MAX:  # R13
         return failed("the response is too large", may_have_run=True)
+    output = output_of(answer)
+    if len(compact(output).encode()) > OUTPUT_BYTES_MAX:
+        return failed("the response is too large", may_have_run=True)
+    return {"status": "completed", "output": output, "may_continue": redelivered}
+
+
+def output_of(answer):
+    """The call succeeded, whatever the service says: JSON, other text, or other bytes."""
     try:
-        output = json.loads(answer or b"null")
-        is_valid = fits(output) and len(compact(output).encode()) <= OUTPUT_BYTES_MAX
+        text = answer.decode("utf-8-sig")
+    except ValueError:
+        return {"not_text": len(answer)}
+    try:
+        output = json.loads(text) if text.strip() else None
+        is_valid = fits(output) and compact(output) is not None
     except (ValueError, RecursionError):
         is_valid = False
-    if not is_valid:  # R5
-        return failed("the response is not JSON, or exceeds a limit", may_have_run=True)
-    return {"status": "completed", "output": output, "may_continue": redelivered}
+    return output if is_valid else {"text": text}
 
 
 def fits(value, levels=32):
