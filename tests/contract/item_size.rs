@@ -135,14 +135,18 @@ impl SeededRandom {
     }
 
     fn progress(&mut self) -> Progress {
-        Progress {
+        let mut progress = Progress {
             failure_count: self.number(),
             may_have_run: self.chance(),
             input_edit_id: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
             give_up_at: self.chance().then(|| at(self.below(1_000_000_000))),
             key_valid_until: self.chance().then(|| at(self.below(1_000_000_000))),
             ..Progress::new(self.state())
+        };
+        if self.chance() {
+            progress.set_started_at(at(self.below(1_000_000_000)));
         }
+        progress
     }
 
     fn record(&mut self, has_undo: bool) -> StepRecord {

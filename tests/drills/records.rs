@@ -9,7 +9,7 @@ use steward_core::model::{
     messages::ParentStep,
     names::Incarnation,
     retention::DocumentRetention,
-    step::{Progress, StepRecord, StepState},
+    step::{AgentPause, Extras, Progress, StepRecord, StepState},
     task::{ProcessState, StopCause, Task},
 };
 
@@ -88,6 +88,10 @@ fn progress() -> Progress {
         second_delivery_may_act: true,
         give_up_at: Some(at),
         key_valid_until: Some(at),
+        extras: Some(Box::new(Extras {
+            agent_pauses: vec![AgentPause { agent: 1, until: at }],
+            started_at: Some(at),
+        })),
     }
 }
 

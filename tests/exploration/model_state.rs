@@ -259,6 +259,8 @@ impl ModelState {
             [progress.give_up_at, progress.key_valid_until]
                 .map(|limit| limit.map(relative))
                 .hash(to);
+            let pauses = progress.agent_pauses().iter().filter(|paused| paused.until > self.now);
+            pauses.for_each(|paused| (paused.agent, relative(paused.until)).hash(to));
             progress.in_progress(self.now).map(relative).hash(to);
             self.in_progress_until(workflow, &step, action).map(relative).hash(to);
             let output = progress.output(&step, action);

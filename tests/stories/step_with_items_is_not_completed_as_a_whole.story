@@ -7,8 +7,7 @@ submit with {"items":["tea"]}
                              => Pending; due 30s
 wake                         => Processing; request a #1 by 60s
 ann completes pick with [] because "all done"
-                             => refused: step pick runs for each item: complete its items, such as
-                                pick[0]
+                             => refused: step pick has items or rounds: complete them, such as pick[0]
 ann completes pick[0] with 1 because "not begun"
                              => refused: item pick[0] has not started
 ann skips pick because "not wanted"

@@ -7,5 +7,5 @@ wake                         => Processing; request charge #1 to visa by 20s
 agent defers charge #1 for 10m "busy", for certain
                              => document step/charge/1/deferral; request charge #2 to backup by 20s
 agent defers charge #2 for 10m "busy", for certain
-                             => Undone because "step charge: has to wait 5m, past the task's complete-by: busy";
+                             => Undone because "step charge: has to wait 10m, past the task's complete-by: busy";
                                 charge failed (reason kept); no longer due

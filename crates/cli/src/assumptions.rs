@@ -26,6 +26,9 @@ pub(crate) struct AssumptionArgs {
     /// The output of a step, or of each item of a step with `for_each`. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
     output: Vec<StepOption<Json>>,
+    /// How many rounds a step with `repeat` takes.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// How many messages share an SQS request and an invocation: ten under load, one if tasks are rare.
     #[arg(long, default_value_t = BATCH_MAX)]
     pub(crate) batch: u32,
@@ -78,7 +81,8 @@ impl FromStr for JsonOrFile {
 impl AssumptionArgs {
     /// The settings of a forecast that runs this many tasks.
     pub(crate) fn settings(self, runs: u32) -> Result<ForecastSettings> {
-        let with = self.with.iter().map(|file| Ok(read_file(file)?.with_sample_env()));
+        let read = |file| anyhow::Ok(read_file(file)?.with_sample_env().with_rounds(self.rounds));
+        let with = self.with.iter().map(|file| read(file));
         let with = with.collect::<Result<_>>()?;
         Ok(ForecastSettings {
             with,
@@ -87,7 +91,7 @@ impl AssumptionArgs {
             call_timeout: self.call_timeout,
             input: self.input.map(|input| input.0),
             output: self.output,
-            ..ForecastSettings::new(read_file(&self.file)?.with_sample_env())
+            ..ForecastSettings::new(read(&self.file)?)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Invariants of `for_each`: the number of items, and the order of their outputs.
+//! Invariants of `for_each` and `repeat`: the number of items or rounds, what each gets, and the order of their outputs.
 
 use serde_json::Value;
 use steward_core::model::{
@@ -20,6 +20,12 @@ impl CheckedTransition<'_> {
     pub(super) fn check_items(&self, after: &Task, violated: &mut Vec<String>) {
         for (name, record) in &after.steps {
             let Some(items) = &record.items else { continue };
+            if self.workflow.definition.steps[name].repeat.is_some() {
+                if items.count() > items.started() + 1 {
+                    violated.push(format!("{name}: rounds are added one by one"));
+                }
+                continue;
+            }
             let list = self.after.items(record);
             let count = list.map_or(0, |list| list.len());
             let none = self.workflow.empty_list == Some(name.as_str());
@@ -36,7 +42,15 @@ impl CheckedTransition<'_> {
             let body = body.as_ref().map(JsonText::value);
             let field = |key: &str| body.as_ref().and_then(|body| body.get(key));
             let record = &after.steps[&step.step];
-            if let (Some(position), Some(item)) = (step.item, field("item")) {
+            let outputs = |step: &StepName| outputs(self.after, after, step);
+            let repeats = |step: &StepName| self.workflow.definition.steps[step].repeat.is_some();
+            if let (Some(position), true) = (step.item, repeats(&step.step)) {
+                let before = (position as usize).checked_sub(1);
+                let before = before.map(|before| outputs(&step.step)[before].clone());
+                if field("item") != Some(&before.clone().unwrap_or_default()) {
+                    violated.push(format!("{step}: the request contains {before:?}"));
+                }
+            } else if let (Some(position), Some(item)) = (step.item, field("item")) {
                 let item_record = record.items.as_ref().unwrap().get(position).unwrap();
                 // An undo reads the input of its own key.
                 let key = item_record.key_of_undo().filter(|_| *action == Action::Undo);
@@ -48,9 +62,12 @@ impl CheckedTransition<'_> {
                     violated.push(format!("{step}: the request contains its item, not {item}"));
                 }
             }
-            if let Some(read) = field("all")
-                && *read != outputs(self.after, after, &"g".parse().unwrap())
-            {
+            let g = "g".parse().unwrap();
+            let expected = |read: &Value| match repeats(&g) {
+                true => outputs(&g).as_array().and_then(|all| all.last()) == Some(read),
+                false => outputs(&g) == *read,
+            };
+            if let Some(read) = field("all").filter(|read| !expected(read)) {
                 violated.push(format!("{step}: outputs are in the order of the items, not {read}"));
             }
         }

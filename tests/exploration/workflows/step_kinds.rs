@@ -1,4 +1,4 @@
-//! Explored workflows with other kinds of steps: `when`, `for_each`, `wait`, `callback`, `workflow`, and an `output`.
+//! Explored workflows with other kinds of steps: `when`, `for_each`, `repeat`, `wait`, `callback`, `workflow`, and an `output`.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(super) fn all() -> Vec<ExploredWorkflow> {
         items_commanded(),
         items_sliced(),
         item_impossible(),
+        rounds(),
+        rounds_commanded(),
     ];
     let waits = [wait_beside(), wait_for_long(), wait_commanded(), wait_beside_return()];
     let events = [event(), event_commanded(), event_items()];
@@ -219,6 +221,34 @@ fn items_commanded() -> ExploredWorkflow {
     ];
     let input = json!({ "list": ["x", "y"] });
     ExploredWorkflow { commands, input, ..workflow("items_commanded", steps, COMMANDED, &BOTH) }
+}
+
+/// At most two rounds, which end with an output that says so. If none does, there are too few.
+fn round(then: &str) -> Value {
+    let mut step = each(&[], 1, then, 1);
+    step.as_object_mut().unwrap().remove("for_each");
+    with(step, "repeat", json!({ "until": "${ has(item.ok) }", "at_most": 2 }))
+}
+
+fn rounds() -> ExploredWorkflow {
+    let steps = json!({ "g": round("undo"), "z": reader(&["g"], "undo") });
+    let outputs = vec![json!({ "ok": true })];
+    ExploredWorkflow { outputs, ..workflow("rounds", steps, ONE_CRASH, &BACKWARD) }
+}
+
+fn rounds_commanded() -> ExploredWorkflow {
+    let steps = json!({ "g": round("alert"), "z": reader(&["g"], "alert") });
+    let commands = vec![
+        resubmit(None),
+        skip(Some("g")),
+        skip(Some("g[1]")),
+        complete(None),
+        CommandAction::Undo,
+        CommandAction::Pause,
+        CommandAction::Resume,
+    ];
+    let outputs = vec![json!({ "ok": true })];
+    ExploredWorkflow { commands, outputs, ..workflow("rounds_commanded", steps, COMMANDED, &BOTH) }
 }
 
 /// The list is stored in slices of two items. An edit replaces the first item, or the last one.

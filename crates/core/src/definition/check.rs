@@ -14,6 +14,7 @@ use crate::{
     definition::{
         problem::DefinitionProblem,
         recovery::Recovery,
+        repeat::Repeat,
         schema::PayloadSchema,
         step::{CallbackDefinition, ForEach, StepDefinition, StepWork, wait_until},
         step_agents::StepAgents,
@@ -171,6 +172,9 @@ impl Checker<'_> {
                 self.report(at("for_each.at_once"), format!("must be from 1 to {max}"));
             }
         }
+        if let Some(repeat) = &step.repeat {
+            self.check_repeat(name, step, repeat);
+        }
         if let Some(callback) = &step.callback {
             self.check_callback(name, step, callback);
         }
@@ -291,6 +295,7 @@ impl Checker<'_> {
             ("undo.agent", undo_has_agent(step) && !waits, calls),
             ("undo.request", undo_request == Some(true) && !waits, calls),
             ("for_each", step.for_each.is_some(), fallible),
+            ("repeat", step.repeat.is_some(), both),
             ("call_within", step.call_within.is_some(), calls),
             ("responses", !step.responses.is_empty(), calls),
             ("output", step.output.is_some(), calls),
@@ -306,6 +311,25 @@ impl Checker<'_> {
         {
             let with = with.join("` or `");
             self.report(at(key), format!("allowed only with `{with}`, not with `{kind}`"));
+        }
+    }
+
+    fn check_repeat(&mut self, name: &StepName, step: &StepDefinition, repeat: &Repeat) {
+        let at = |key: &str| format!("steps.{name}.repeat.{key}");
+        if let Some(first) = &repeat.first {
+            self.check_template(first, &TemplateLocation::before_start(name, at("first")));
+        }
+        let until = TemplateLocation::before_start(name, at("until"));
+        let until = TemplateLocation { names: item_names(step), ..until };
+        self.check_expression(&repeat.until, &until);
+        let max = limits::ROUNDS_MAX;
+        if !(1..=max).contains(&repeat.at_most) {
+            self.report(at("at_most"), format!("must be from 1 to {max}"));
+        }
+        if step.for_each.is_some() {
+            let hint = "repeat a child workflow for each item".to_owned();
+            let at = format!("steps.{name}.repeat");
+            self.report_with_hint(at, "not together with `for_each`", Some(hint));
         }
     }
 
@@ -377,7 +401,7 @@ impl Checker<'_> {
         }
         if let Some(from) = from {
             let location = TemplateLocation {
-                names: step.for_each.iter().flat_map(|_| ["item", "item_index"]).collect(),
+                names: item_names(step),
                 ..TemplateLocation::before_start(name, at("from"))
             };
             self.check_template(from, &location);
@@ -420,10 +444,10 @@ impl Checker<'_> {
             Action::Undo => definition.responses,
         };
         self.check_responses(&at("responses"), responses);
-        let mut names = Vec::new();
-        names.extend(step.for_each.iter().flat_map(|_| ["item", "item_index"]));
+        let mut names = item_names(step);
         names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));
         names.extend(definition.work.is_call().then_some("request"));
+        names.extend(step.items_at_once().is_none().then_some("step"));
         let own = action == Action::Undo;
         let location = |key: &str| TemplateLocation {
             at: at(key),
@@ -435,7 +459,7 @@ impl Checker<'_> {
             StepWork::Call { request, agents, .. } => {
                 if let Some(choice) = agents.choice().filter(|_| action == Action::Do) {
                     let mut location = location("agent.choose");
-                    location.names.retain(|name| !["callback", "request"].contains(name));
+                    location.names.retain(|name| !["callback", "request", "step"].contains(name));
                     self.check_template(&choice.choose, &location);
                 }
                 self.check_request(request, location);
@@ -547,6 +571,11 @@ fn wait_kind(step: &StepDefinition) -> &'static str {
         Some(Wait::Event(_)) => EVENT_WAIT,
         Some(Wait::Until(_)) | None => "wait",
     }
+}
+
+/// The names that only the expressions of a step with items may use.
+fn item_names(step: &StepDefinition) -> Vec<&'static str> {
+    step.items_at_once().iter().flat_map(|_| ["item", "item_index"]).collect()
 }
 
 fn undo_has_agent(step: &StepDefinition) -> bool {

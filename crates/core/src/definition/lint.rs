@@ -81,6 +81,7 @@ impl Workflow {
             linter.check_undo(name, step);
         }
         linter.check_divisions();
+        linter.check_request_paths();
         linter.check_paths();
         linter.check_parallel_policies();
         linter.found.sort();
@@ -278,7 +279,8 @@ impl Linter<'_> {
         self.workflow.output.iter().for_each(|template| add("output".to_owned(), template));
         for (name, step) in &self.workflow.steps {
             let items = step.for_each.iter().map(|each| &each.items);
-            let own = items.chain(&step.when).chain(&step.output);
+            let rounds = step.repeat.iter().map(|repeat| &repeat.until);
+            let own = items.chain(rounds).chain(&step.when).chain(&step.output);
             own.for_each(|template| add(format!("steps.{name}"), template));
             for (action, at) in [(Action::Do, ""), (Action::Undo, ".undo")] {
                 let Some(definition) = step.action(action) else { continue };
@@ -293,6 +295,33 @@ impl Linter<'_> {
             );
             let hint = format!("write `double({field})`, or let the schema require an integer");
             self.report(Severity::Warning, at, message, &hint);
+        }
+    }
+
+    /// Finds paths that an expression puts together, whose values are not encoded and may be empty; and paths that depend on how a
+    /// number is spelled.
+    fn check_request_paths(&mut self) {
+        for (name, step) in &self.workflow.steps {
+            let undo = step.undo.as_ref().and_then(|undo| undo.request.as_ref());
+            for (of, request) in [("", step.request.as_ref()), ("undo.", undo)] {
+                let path = request.and_then(|request| request.path.as_ref()?.expression());
+                let texts = request.and_then(|request| request.path.as_ref());
+                for used in texts.iter().flat_map(|path| path.value_uses(ValueKind::Text)) {
+                    let Some(field) = number_field(self.workflow, &used.path) else { continue };
+                    let at = format!("steps.{name}.{of}request.path");
+                    let message = format!(
+                        "contains `{field}`, which the schema calls a number: 12 and 12.0 are two paths"
+                    );
+                    let hint = "let the schema require an integer or a text";
+                    self.report(Severity::Warning, at, message, hint);
+                }
+                if path.is_some_and(|path| path.trim_start().starts_with(['\'', '"'])) {
+                    let at = format!("steps.{name}.{of}request.path");
+                    let message = "an expression puts the path together, so an empty value is not noticed, and none is encoded";
+                    let hint = "write it as a text with values, such as `/orders/${ input.id }`";
+                    self.report(Severity::Warning, at, message.to_owned(), hint);
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ pub mod mask;
 pub mod plan;
 pub mod problem;
 pub mod recovery;
+pub mod repeat;
 pub mod schema;
 pub mod size;
 pub mod step;

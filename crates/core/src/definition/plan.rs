@@ -7,6 +7,7 @@
 use std::{collections::BTreeSet, ops::Deref};
 
 use indexmap::IndexMap;
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -21,7 +22,9 @@ use crate::{
         workflow::Workflow,
     },
     expression::template::Template,
-    model::{attempt::Action, names::StepName, task::Task},
+    model::{
+        attempt::Action, lifecycle::whole_milliseconds, names::StepName, step::Progress, task::Task,
+    },
 };
 
 /// A compiled definition. It dereferences to its [`Workflow`].
@@ -128,6 +131,8 @@ pub struct CompiledStep {
     pub definition: StepDefinition,
     /// All its direct and indirect predecessors.
     pub ancestors: BTreeSet<StepName>,
+    /// Whether its templates read `step.started_at`.
+    reads_start: bool,
     work: CompiledWork,
 }
 
@@ -185,7 +190,8 @@ impl CompiledStep {
                 return Err(problem("", message.to_owned()));
             }
         };
-        Ok(Self { definition: definition.clone(), ancestors, work })
+        let reads_start = definition.reads_start();
+        Ok(Self { definition: definition.clone(), ancestors, reads_start, work })
     }
 
     /// The work of the step.
@@ -204,6 +210,13 @@ impl CompiledStep {
             CompiledWork::Child(child) => StepWork::Child(child),
             CompiledWork::Wait(wait) => StepWork::Wait(wait),
             CompiledWork::Event(wait) => StepWork::Event(wait),
+        }
+    }
+
+    /// Records the start of the step, if its templates read it and it has not started before.
+    pub(crate) fn record_start(&self, progress: &mut Progress, now: Timestamp) {
+        if self.reads_start && progress.started_at().is_none() {
+            progress.set_started_at(whole_milliseconds(now));
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
         names::{Incarnation, Part, StepName, TaskId},
         payload::PayloadPlace,
         retention::DocumentRetention,
-        step::{Progress, StepRecord, StepState},
+        step::{AgentPause, Progress, StepRecord, StepState},
         task::{ProcessState, StopCause, Task},
     },
 };
@@ -96,6 +96,7 @@ struct LargestSizes {
     without_undo: usize,
     several_agents: usize,
     time_limit: usize,
+    start: usize,
     command: usize,
     rest: usize,
 }
@@ -105,6 +106,7 @@ static LARGEST_SIZES: LazyLock<LargestSizes> = LazyLock::new(|| LargestSizes {
     without_undo: bytes_of(&largest_record(false)),
     several_agents: several_agents_bytes(),
     time_limit: time_limit_bytes(),
+    start: start_bytes(),
     // `UNKNOWN` would refuse every definition. It never occurs: the tests unwrap both values. The 1 is the byte of the
     // list entry.
     command: largest_command().map_or(UNKNOWN, |command| 1 + bytes_of(&command)),
@@ -120,7 +122,7 @@ impl Workflow {
         let step = |(name, step): (&StepName, &StepDefinition)| LargestStep {
             name: name.clone(),
             bytes: step_bytes(name, step, limits::ITEMS_MAX),
-            at_once: step.for_each.as_ref().map(|each| each.at_once),
+            at_once: step.items_at_once(),
         };
         let mut steps: Vec<_> = self.steps.iter().map(step).collect();
         steps.sort_by_key(|step| std::cmp::Reverse(step.bytes));
@@ -152,11 +154,12 @@ pub fn largest_part(step: &StepDefinition) -> usize {
     record + more_for_agents(step) + limits
 }
 
-/// What the record of a part needs more for each time limit of its step, or of the undo.
+/// What the record of a part needs more for each time limit of its step, or of the undo, and for the time of its start.
 fn more_for_limit(step: &StepDefinition, action: Action) -> usize {
     let limits = step.action(action).map(|definition| definition.recovery.time_limits());
     let limits = limits.iter().flatten().filter(|(_, limit)| limit.is_some());
-    limits.count() * LARGEST_SIZES.time_limit
+    let start = if action == Action::Do && step.reads_start() { LARGEST_SIZES.start } else { 0 };
+    limits.count() * LARGEST_SIZES.time_limit + start
 }
 
 /// What the record of a part needs more if its step has several agents.
@@ -178,10 +181,10 @@ pub fn part_bytes(record: &StepRecord) -> usize {
     })
 }
 
-/// The largest size that a step contributes, in bytes. `count` is the number of items if it has `for_each`.
+/// The largest size that a step contributes, in bytes. `count` is the number of items or rounds, if it has any.
 fn step_bytes(name: &StepName, step: &StepDefinition, count: u32) -> usize {
     let record = largest_part(step);
-    let items = step.for_each.as_ref().map_or(0, |each| items_bytes(count, each.at_once, step));
+    let items = step.items_at_once().map_or(0, |at_once| items_bytes(count, at_once, step));
     // The 1 is the byte of the entry in the map of steps.
     name.as_str().len() + record + items + 1
 }
@@ -300,8 +303,7 @@ fn largest_progress() -> Progress {
         agent: Some(u32::MAX),
         key_since: Some(u32::MAX),
         second_delivery_may_act: false,
-        give_up_at: None,
-        key_valid_until: None,
+        ..Progress::new(StepState::RunningItems)
     };
     let all = every_state().map(of);
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::RunningItems))
@@ -323,6 +325,8 @@ fn several_agents_bytes() -> usize {
     let mut with = without.clone();
     with.forward.second_delivery_may_act = true;
     with.earlier = vec![key; limits::AGENTS_IN_ORDER_MAX];
+    let pause = AgentPause { agent: u32::MAX, until: Timestamp::MAX };
+    with.forward.set_agent_pauses(vec![pause; limits::AGENTS_IN_ORDER_MAX]);
     bytes_of(&with) - bytes_of(&without)
 }
 
@@ -330,6 +334,14 @@ fn several_agents_bytes() -> usize {
 fn time_limit_bytes() -> usize {
     let without = Progress::new(StepState::RunningItems);
     let with = Progress { give_up_at: Some(Timestamp::MAX), ..without.clone() };
+    bytes_of(&with) - bytes_of(&without)
+}
+
+/// What the time of its start adds to the progress of a run.
+fn start_bytes() -> usize {
+    let without = Progress::new(StepState::RunningItems);
+    let mut with = without.clone();
+    with.set_started_at(Timestamp::MAX);
     bytes_of(&with) - bytes_of(&without)
 }
 

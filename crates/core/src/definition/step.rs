@@ -11,6 +11,7 @@ use crate::{
     definition::{
         duration,
         recovery::Recovery,
+        repeat::Repeat,
         schema::PayloadSchema,
         step_agents::StepAgents,
         until::Until,
@@ -48,6 +49,10 @@ pub struct StepDefinition {
     /// same order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<ForEach>,
+    /// Repeats the step until a condition holds. Each round gets the output of the round before as `item`. The output of the
+    /// step is that of the last round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
     /// The agent that executes the step: its name; a list of names, of which the next is tried only if the one before
     /// certainly did not run the step; or `choose` and `of`, an expression for the name and the names that it may give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -332,6 +337,7 @@ impl StepDefinition {
         let child = self.workflow.as_mut().and_then(|child| child.input.as_mut());
         let single = [self.when.as_mut(), choice, callback, child];
         let items = self.for_each.iter_mut().map(|each| &mut each.items);
+        let items = items.chain(self.repeat.iter_mut().flat_map(Repeat::templates_mut));
         let waits = self.wait.iter_mut().flat_map(Wait::templates_mut);
         let requests = requests.flat_map(RequestTemplate::templates_mut);
         single.into_iter().flatten().chain(items).chain(waits).chain(requests)
@@ -402,6 +408,20 @@ impl StepDefinition {
             (None, None, None, None, Some(reason)) => Some(StepWork::Wait(reason)),
             _ => None,
         }
+    }
+
+    /// Whether a request of the step or of its undo, or the input of its child task, reads `step.started_at`.
+    pub(crate) fn reads_start(&self) -> bool {
+        let actions =
+            [Action::Do, Action::Undo].into_iter().filter_map(|action| self.action(action));
+        let reads = |template: &Template| template.required_values().names.contains("step");
+        actions.into_iter().any(|action| action.work.templates().any(reads))
+    }
+
+    /// How many items of the step may run at once. Rounds run one after the other. `None` if the step runs once.
+    #[must_use]
+    pub fn items_at_once(&self) -> Option<u32> {
+        self.for_each.as_ref().map(|each| each.at_once).or(self.repeat.as_ref().map(|_| 1))
     }
 
     /// Whether the step may have a side effect: its call is not [read-only](Self::read_only), or it runs a child task.

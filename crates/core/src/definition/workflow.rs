@@ -432,6 +432,14 @@ impl Workflow {
         self.with_env(samples).unwrap_or(self)
     }
 
+    /// The same definition, in which each step with `repeat` runs for so many rounds, for runs without services.
+    #[must_use]
+    pub fn with_rounds(mut self, rounds: u32) -> Self {
+        let repeated = self.steps.values_mut().filter_map(|step| step.repeat.as_mut());
+        repeated.for_each(|repeat| repeat.end_after(rounds));
+        self
+    }
+
     /// The agents that steps name, each with the version of the messages that its steps need, as in
     /// [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
     #[must_use]

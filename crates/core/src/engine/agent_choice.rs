@@ -2,19 +2,27 @@
 //!
 //! Agents in order: the part moves on to the next agent only after a reply that is certain that no delivery of the
 //! request ran the step or will run it. As soon as an attempt may have run, the part stays with its agent, because services
-//! do not share idempotency keys. After the last agent the part waits, and starts again with the first.
+//! do not share idempotency keys. After the last agent the part waits for the one that asked for the shortest pause, and goes on from
+//! there. No agent gets a request before the pause is over that it asked for.
 //!
 //! An agent by expression: it is chosen when the first request is rendered, and again only after an edit of the input.
 //!
 //! In both cases the undo goes to the agent of the run.
 
+use std::{iter, time::Duration};
+
 use crate::{
     definition::step_agents::StepAgents,
-    engine::{task_change::TaskChange, values::ValueError},
+    engine::{
+        task_change::{TaskChange, pause_until},
+        values::ValueError,
+    },
+    limits,
     model::{
         attempt::{Action, AttemptId},
         names::{AgentName, Part},
-        step::{StepRecord, StepState},
+        step::{AgentPause, StepRecord, StepState},
+        time::later,
     },
 };
 
@@ -59,18 +67,39 @@ pub(crate) fn may_change(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
         })
 }
 
-/// Moves on to the next agent, which gets a request at once. Returns its name. If there is none, the step has to wait, and
-/// starts again with the first.
+/// Moves on to the next agent that is not to be paused for, which gets a request at once. Returns its name. If there is none,
+/// returns how long the step has to wait for the first agent whose pause is over. The agent in use asked for `pause`.
 pub(crate) fn move_on<'a>(
     change: &mut TaskChange<'a>,
     attempt: &AttemptId,
-) -> Option<&'a AgentName> {
-    let agents = change.plan().step(&attempt.step.step).agents()?;
+    pause: Duration,
+) -> Result<&'a AgentName, Duration> {
     let now = change.now();
-    let record = change.task.part_record_mut(&attempt.step)?;
-    let next = agents.next(record.forward.agent);
-    record.change_key(next, record.forward.input_edit_id.clone());
-    let name = agents.at(Some(next?))?;
-    record.forward.state = StepState::waiting(Some(attempt.number), now);
-    Some(name)
+    let agents = change.plan().step(&attempt.step.step).agents();
+    let (Some(agents), Some(record)) = (agents, change.task.part_record_mut(&attempt.step)) else {
+        return Err(pause);
+    };
+    let run = &mut record.forward;
+    let in_use = run.agent.unwrap_or(0);
+    let others = run.agent_pauses().iter();
+    let others = others.filter(|paused| paused.until > now && paused.agent != in_use);
+    let until = later(now, pause.min(limits::TASK_WITHIN_MAX));
+    let own = AgentPause { agent: in_use, until };
+    let pauses: Vec<_> = others.copied().chain([own]).collect();
+    run.set_agent_pauses(pauses.clone());
+    let free_at = |agent: u32| {
+        pauses.iter().find(|paused| paused.agent == agent).map_or(now, |paused| paused.until)
+    };
+    let mut following = iter::successors(agents.next(run.agent), |next| agents.next(Some(*next)));
+    if let Some(next) = following.find(|next| free_at(*next) <= now) {
+        record.change_key(Some(next), record.forward.input_edit_id.clone());
+        record.forward.state = StepState::waiting(Some(attempt.number), now);
+        return agents.at(Some(next)).ok_or(pause);
+    }
+    let all = iter::successors(Some(0), |next| agents.next(Some(*next)));
+    let first = all.min_by_key(|agent| free_at(*agent)).unwrap_or(in_use);
+    if first != in_use {
+        record.change_key((first > 0).then_some(first), record.forward.input_edit_id.clone());
+    }
+    Err(pause_until(free_at(first), now))
 }

@@ -82,6 +82,7 @@ fn drop_passed_limits(task: &mut Task) {
         let has_passed = progress.state.is_completed_or_skipped();
         if has_passed || progress.state.is_failed() {
             progress.give_up_at = None;
+            progress.set_agent_pauses(Vec::new());
         }
         progress.key_valid_until = progress.key_valid_until.filter(|_| !has_passed);
     }

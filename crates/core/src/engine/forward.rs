@@ -17,6 +17,7 @@ use crate::{
         notify::result_key,
         passed_payloads::check_payloads,
         request::size_error,
+        rounds::add_round,
         task_change::{TaskChange, pause_until},
         values::{ValueError, json_type_name},
     },
@@ -42,6 +43,10 @@ pub(crate) fn advance(change: &mut TaskChange<'_>) {
         }
     } else {
         while advance_items(change) {}
+    }
+    // A list without room for another round has stopped the task.
+    if change.task.error.is_some() {
+        return;
     }
     if !change.task.steps.is_empty() {
         change.task.process_state = ProcessState::Processing;
@@ -87,6 +92,10 @@ fn start_step(
     if let Some(each) = &step.definition.for_each {
         return start_items(change, name, each);
     }
+    if step.definition.repeat.is_some() {
+        start_list(change, name, ItemRecords::new(1));
+        return Ok(true);
+    }
     if let Some(reason) = &step.definition.fail {
         return Err(reason.as_literal().and_then(Value::as_str).unwrap_or_default().into());
     }
@@ -129,12 +138,16 @@ fn start_items(
         let version = ItemListVersion::Started(slices.fingerprint);
         change.documents.extend(slice_documents(name, &version, slices, &items, change.now())?);
     }
-    let mut record = StepRecord::new(StepState::RunningItems);
-    record.forward.input_edit_id = input;
-    record.items = Some(ItemRecords::new(count).with_slices(slices));
-    change.task.steps.insert(name.clone(), record);
-    // The items start in the next round. If there are none, the step completes in that round.
+    start_list(change, name, ItemRecords::new(count).with_slices(slices));
     Ok(true)
+}
+
+/// Records the items of a step. They start in the next pass. If there are none, the step completes in that pass.
+fn start_list(change: &mut TaskChange<'_>, name: &StepName, items: ItemRecords<StepRecord>) {
+    let mut record = StepRecord::new(StepState::RunningItems);
+    record.forward.input_edit_id = change.task.input_edit_id.clone();
+    record.items = Some(items);
+    change.task.steps.insert(name.clone(), record);
 }
 
 fn start_wait(
@@ -179,9 +192,12 @@ fn advance_items(change: &mut TaskChange<'_>) -> bool {
     let may_start = change.now() < change.task.complete_by;
     let mut any = false;
     for (name, step) in change.plan().steps() {
-        let Some(each) = &step.definition.for_each else { continue };
+        let Some(at_once) = step.definition.items_at_once() else { continue };
+        if let Some(repeat) = &step.definition.repeat {
+            add_round(change, name, repeat);
+        }
         if may_start {
-            for index in next_items(change, name, each.at_once) {
+            for index in next_items(change, name, at_once) {
                 start_item(change, name, index);
             }
         }

@@ -111,7 +111,8 @@ pub fn outstanding(plan: &Plan, task: &Task) -> Vec<Part> {
 
 /// The undos that can start: they have not started, and all successors of their step are undone. At most `at_once`
 /// items of a step are undone at once. Items that have not completed go first: their child tasks may still be running,
-/// or their submissions may still be in a queue, and would run beside the undo of the other items.
+/// or their submissions may still be in a queue, and would run beside the undo of the other items. A round
+/// is undone after all later ones.
 #[must_use]
 pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
     let may_act =
@@ -143,22 +144,29 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
     for items in ready.chunk_by_mut(|a, b| a.step == b.step) {
         items.sort_by_key(has_completed);
     }
+    let last_open_round = |step: &StepName| {
+        let spans = task.steps.get(step)?.part_spans(step).filter(|(_, part)| is_open(part, step));
+        spans.last()?.0.parts().last()
+    };
     let mut parts = Vec::new();
     for span in ready {
+        let repeat = plan.step(span.step).definition.repeat.as_ref();
+        let last = repeat.and_then(|_| last_open_round(span.step));
+        let may_start = |part: &Part| last.as_ref().is_none_or(|last| part == last);
         let free = free_slots.get_mut(span.step);
-        let starts = free.as_ref().map_or(span.count(), |free| span.count().min(**free));
+        let (most, before) = (free.as_ref().map_or(usize::MAX, |free| **free), parts.len());
+        parts.extend(span.parts().filter(may_start).take(most));
         if let Some(free) = free {
-            *free = free.saturating_sub(starts);
+            *free -= parts.len() - before;
         }
-        parts.extend(span.parts().take(starts));
     }
     parts
 }
 
-/// The number of items of each step with `for_each` that can start their undo now.
+/// The number of items of each step with items that can start their undo now.
 fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
     let free_slots = |(name, record): (&'t StepName, &StepRecord)| {
-        let at_once = plan.step(name).definition.for_each.as_ref()?.at_once as usize;
+        let at_once = plan.step(name).definition.items_at_once()? as usize;
         let is_open = |undo: &StepState| !undo.is_completed_or_skipped() && !undo.is_failed();
         let undoing = record
             .part_spans(name)

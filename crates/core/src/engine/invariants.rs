@@ -250,7 +250,7 @@ fn list_invariants(
 ) -> [(&'static str, bool); 7] {
     let is_running = record.forward.state == StepState::RunningItems;
     let items = record.items.as_ref();
-    let each = step.definition.for_each.as_ref();
+    let at_once = step.definition.items_at_once();
     let all_passed = items.is_some_and(|items| {
         items.started() == items.count()
             && items.spans().all(|(_, item)| has_passed(&item.forward.state))
@@ -263,14 +263,14 @@ fn list_invariants(
             let is_open = !has_passed(state) && !state.is_failed() && !again;
             is_open.then_some(range.len() as u64)
         });
-        each.is_some_and(|each| open.sum::<u64>() <= u64::from(each.at_once))
+        at_once.is_some_and(|at_once| open.sum::<u64>() <= u64::from(at_once))
     };
     let goes_on = task.process_state == ProcessState::Processing && task.paused_at.is_none();
     let completed = matches!(record.forward.state, StepState::Completed { .. });
     // The supervisor passes over an overdue item, and wakes the scheduler, which completes the step.
     let is_over = all_passed && !record.is_passed_over();
     [
-        ("only a step with `for_each` has items", items.is_none() || each.is_some()),
+        ("only a step with `for_each` or `repeat` has items", items.is_none() || at_once.is_some()),
         ("a step whose items run has items", !is_running || items.is_some()),
         (
             "no more items have started than the list has, or than a list may have",

@@ -68,19 +68,15 @@ pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
             // Past its time limit, it fails below.
             let is_late = time_limit_before(change, &attempt, change.now(), false).is_some();
             let next = match did_not_run && !is_late {
-                true => agent_choice::move_on(change, &attempt),
-                false => None,
+                true => agent_choice::move_on(change, &attempt, pause),
+                false => Err(pause),
             };
             match next {
-                Some(next) => {
+                Ok(next) => {
                     let verdict = format!("not counted as a failure; agent {next} is next");
                     store_reason(change, DocumentKey::Deferral(attempt.clone()), reason, &verdict);
                 }
-                None => {
-                    let pause = match did_not_run {
-                        true => pause.min(limits::AGENTS_PAUSE_MAX),
-                        false => pause,
-                    };
+                Err(pause) => {
                     let certainty = match did_not_run {
                         true => Certainty::DidNotRun,
                         false if may_have_run => Certainty::MayHaveRun,
@@ -238,12 +234,8 @@ pub(crate) fn give_up(change: &mut TaskChange<'_>, attempt: &AttemptId) {
     if let Some(progress) = change.task.progress_mut(step, *action) {
         progress.state = next;
     }
-    apply_final_action(
-        change,
-        attempt,
-        &format!("{} is over", limit.unwrap_or(GIVE_UP_AFTER)),
-        then,
-    );
+    let limit = limit.unwrap_or(GIVE_UP_AFTER);
+    apply_final_action(change, attempt, &format!("{limit} is over"), then);
 }
 
 /// Handles a task that is past its own complete-by.

@@ -104,7 +104,7 @@ fn reserved_bytes(task: &Task, plan: &Plan) -> usize {
     let mut reserved = GROWTH_BYTES + locked_by + saved_by;
     let mut steps_to_start = 0;
     for (name, step) in &plan.steps {
-        let items_at_once = step.for_each.as_ref().map_or(0, |each| each.at_once as usize);
+        let items_at_once = step.items_at_once().map_or(0, |at_once| at_once as usize);
         if step.callback.is_some() && !task.has_passed(name) {
             reserved += CALLBACK_BYTES * items_at_once.max(1);
         }

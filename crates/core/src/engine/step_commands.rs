@@ -146,14 +146,15 @@ pub(super) fn complete(
         return Err(reason);
     }
     let definition = &executor.change.plan().step(&step.step).definition;
-    if step.item.is_none() && definition.for_each.is_some() {
-        return Err(format!(
-            "step {step} runs for each item: complete its items, such as {step}[0]"
-        ));
+    if step.item.is_none() && definition.items_at_once().is_some() {
+        return Err(format!("step {step} has items or rounds: complete them, such as {step}[0]"));
     }
-    let now = executor.change.now();
+    let (now, plan) = (executor.change.now(), executor.change.plan());
     let progress = started_progress(&mut executor.change.task, &step, action, now);
     let progress = progress.ok_or_else(|| not_started_reason(&step))?;
+    if action == Action::Do {
+        plan.step(&step.step).record_start(progress, now);
+    }
     // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
     let number = progress.state.attempt_count() + 1;
     let deferred = progress.state.deferred_by();
@@ -294,6 +295,7 @@ fn retry_part(
     progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
     progress.failure_count = 0;
     progress.give_up_at = None;
+    progress.set_agent_pauses(Vec::new());
     if did_not_run && action == Action::Do {
         record.deny_key_in_use(known);
     }
@@ -415,7 +417,7 @@ fn state_of_part<'e>(
 ) -> Result<Option<&'e StepState>, RefusalReason> {
     let definition = executor.change.plan().find(&step.step);
     let definition = definition.ok_or_else(|| format!("the workflow has no step {step}"))?;
-    if step.item.is_some() && definition.definition.for_each.is_none() {
+    if step.item.is_some() && definition.definition.items_at_once().is_none() {
         return Err(format!("step {} has no items", step.step));
     }
     let task = &executor.change.task;

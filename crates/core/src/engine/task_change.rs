@@ -139,7 +139,8 @@ impl<'a> TaskChange<'a> {
     /// Starts the next attempt at doing or undoing a part.
     pub(crate) fn start(&mut self, part: Part, action: Action) {
         let now = self.now();
-        let Some(definition) = self.plan().step(&part.step).action(action) else { return };
+        let step = self.plan().step(&part.step);
+        let Some(definition) = step.action(action) else { return };
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
         let until = |limit: Option<Duration>| limit.map(|limit| later(now, limit));
         let new_limit = until(definition.recovery.give_up_after);
@@ -150,6 +151,9 @@ impl<'a> TaskChange<'a> {
         let attempt = progress.state.attempt_count() + 1;
         if attempt == 1 && action == Action::Do {
             progress.input_edit_id = input;
+        }
+        if action == Action::Do {
+            step.record_start(progress, now);
         }
         let deferred = progress.state.deferred_by();
         progress.give_up_at = progress.give_up_at.or(new_limit);

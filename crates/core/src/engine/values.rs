@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -113,8 +114,9 @@ pub(crate) struct TemplateValues<'s> {
     input: Option<Cow<'s, Value>>,
     outputs: BTreeMap<StepName, Cow<'s, Value>>,
     failed: BTreeMap<StepName, Value>,
-    item: Option<Value>,
-    item_index: Option<u32>,
+    step_started_at: Option<Timestamp>,
+    pub(super) item: Option<Value>,
+    pub(super) item_index: Option<u32>,
     /// The idempotency key of the request that is rendered.
     pub(crate) key: Option<String>,
     token: Option<String>,
@@ -134,6 +136,7 @@ impl TemplateValues<'_> {
                 submitted_at,
                 complete_by: later(submitted_at, self.complete_within),
             }),
+            step_started_at: self.step_started_at,
             item: self.item.as_ref(),
             item_index: self.item_index,
             request: self.key.as_deref(),
@@ -263,13 +266,19 @@ impl<'s> ValueSources<'s> {
             reads.add(template.required_values());
         }
         let mut values = self.values(&reads, edit, Some(part))?;
-        let each = self.plan.step(&part.step).definition.for_each.as_ref();
-        if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
+        if let Some(index) = part.item.filter(|_| reads.names.contains("item")) {
             // An undo reverts the item that was done, even if the input has been edited since.
             let done = self.task.record(part).map_or(edit, |record| record.edit(Action::Undo));
-            values.item = Some(self.item(&part.step, each, place, done)?);
+            let definition = &self.plan.step(&part.step).definition;
+            values.item = match (&definition.for_each, &definition.repeat) {
+                (Some(each), _) => Some(self.item(&part.step, each, index, done)?),
+                (None, Some(repeat)) => Some(self.item_of_round(&part.step, repeat, index, done)?),
+                (None, None) => None,
+            };
         }
         values.item_index = part.item;
+        values.step_started_at =
+            self.task.record(part).and_then(|record| record.forward.started_at());
         if reads.names.contains("callback") {
             let (task_id, step) = (self.task.task_id.clone(), part.clone());
             let (incarnation, edit) = (self.task.incarnation, edit.cloned());
@@ -285,7 +294,7 @@ impl<'s> ValueSources<'s> {
         Ok(values)
     }
 
-    fn values(
+    pub(super) fn values(
         self,
         reads: &RequiredValues,
         edit: Option<&CommandId>,
@@ -309,6 +318,7 @@ impl<'s> ValueSources<'s> {
             input: input.transpose()?,
             outputs: outputs.collect::<Result<_, ValueError>>()?,
             failed: failed.collect(),
+            step_started_at: None,
             item: None,
             item_index: None,
             key: None,
@@ -317,8 +327,8 @@ impl<'s> ValueSources<'s> {
         })
     }
 
-    /// The output of a step that has passed. The output of a step with items is a list. An item that reads its own
-    /// step reads its own output.
+    /// The output of a step that has passed. The output of a step with items is a list, and of one with rounds that of the last
+    /// round. An item that reads its own step reads its own output.
     fn output(
         self,
         step: &StepName,
@@ -336,6 +346,9 @@ impl<'s> ValueSources<'s> {
         if matches!(record.forward.state, StepState::Skipped { .. }) {
             return Some(Ok(Cow::Owned(Value::Null)));
         }
+        if self.plan.step(step).definition.repeat.is_some() {
+            return Some(self.output_of_round(step, items.started().saturating_sub(1)));
+        }
         if items.output_memory_bytes() > limits::ITEM_OUTPUTS_MEMORY_BYTES_MAX {
             return Some(Err(too_large_outputs(step, items.output_memory_bytes()).into()));
         }
@@ -350,7 +363,7 @@ impl<'s> ValueSources<'s> {
         Some(list.collect::<Result<_, _>>().map(|list| Cow::Owned(Value::Array(list))))
     }
 
-    fn part_output(
+    pub(super) fn part_output(
         self,
         part: &Part,
         record: &StepRecord,

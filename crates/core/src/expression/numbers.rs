@@ -3,7 +3,8 @@
 //!
 //! | operands of `+`, `-`, `*`, `/` | result |
 //! | --- | --- |
-//! | two whole numbers | whole, also of `%`; a `/` that leaves a rest fails, and an overflow of 64 bits too |
+//! | two whole numbers | whole; a `/` that leaves a rest fails, and an overflow of 64 bits too |
+//! | two numbers without a fraction, of `%` | whole, however they are spelled |
 //! | a whole number and a decimal, or two decimals | decimal; a `/` by zero fails |
 //! | other values, such as lists or texts | as in CEL |
 //!
@@ -243,10 +244,15 @@ fn divide<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
 
 fn modulo<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
     let (left, right) = pair(arguments)?;
-    match Operands::of(&left, &right) {
-        Operands::Whole(_, 0) => Err(ExecutionError::RemainderByZero(left.as_ref().try_into()?)),
-        Operands::Whole(l, r) => whole(l.checked_rem(r), "rem", &left, &right),
-        Operands::Decimal(..) | Operands::Other => {
+    // Also of numbers that are spelled as decimals, such as 12.0.
+    let whole_of = |number: &CowVal<'_, '_>| match Number::of(number.as_ref())? {
+        Number::Whole(whole) => Some(whole),
+        decimal @ Number::Decimal(_) => decimal.whole().map(i128::from),
+    };
+    match (whole_of(&left), whole_of(&right)) {
+        (Some(_), Some(0)) => Err(ExecutionError::RemainderByZero(left.as_ref().try_into()?)),
+        (Some(l), Some(r)) => whole(l.checked_rem(r), "rem", &left, &right),
+        (None, _) | (_, None) => {
             Err(error(ExecutionError::UnsupportedBinaryOperator, "rem", &left, &right))
         }
     }

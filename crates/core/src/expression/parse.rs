@@ -27,8 +27,19 @@ pub(super) const VARS: &str = "vars";
 pub(super) const ENV: &str = "env";
 
 /// The names that an expression can begin with, except `steps`.
-pub(super) const ROOTS: [&str; 10] =
-    ["input", "task", "item", "item_index", "request", "callback", "event", "response", VARS, ENV];
+pub(super) const ROOTS: [&str; 11] = [
+    "input",
+    "task",
+    "step",
+    "item",
+    "item_index",
+    "request",
+    "callback",
+    "event",
+    "response",
+    VARS,
+    ENV,
+];
 
 /// Whether this is the name of a value that expressions read.
 pub(super) fn is_root(name: &str) -> bool {

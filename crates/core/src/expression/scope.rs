@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use crate::{expression::functions, hint, limits, model::names::StepName};
 
 /// The names that an expression can begin with.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 12] = [
     "input",
     "steps",
     "task",
+    "step",
     "vars",
     "env",
     "item",
@@ -31,8 +32,9 @@ pub type KnownFields = (&'static str, &'static [&'static str]);
 
 /// The names whose fields are known. What is in a field may be anything. An `event` is what
 /// [EventBridge sends](https://docs.aws.amazon.com/eventbridge/latest/ref/events-structure.html).
-pub const FIELDS: [KnownFields; 5] = [
+pub const FIELDS: [KnownFields; 6] = [
     ("task", &TaskValues::FIELDS),
+    ("step", &["started_at"]),
     ("request", &["idempotency_key"]),
     ("callback", &["token", "url"]),
     ("response", &["status", "headers", "body"]),
@@ -128,7 +130,7 @@ impl InvalidTemplate {
             Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
             Self::UnknownName { name, .. } => {
                 Some(hint::closest_match(name, NAMES).map_or_else(
-                    || "there are `input`, `steps`, `task`, `vars` and `env`, and in some places `item`, `item_index`, `request`, `callback`, `event` and `response`".to_owned(),
+                    || "there are `input`, `steps`, `task`, `vars` and `env`, and in some places `step`, `item`, `item_index`, `request`, `callback`, `event` and `response`".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 ))
             }
@@ -164,6 +166,8 @@ pub struct Scope<'a> {
     pub failed: Option<&'a BTreeMap<StepName, Value>>,
     /// `task`: what is known of the task when it is submitted.
     pub task: Option<TaskValues<'a>>,
+    /// `step.started_at`: when the first request of the step was sent.
+    pub step_started_at: Option<Timestamp>,
     /// `item`: the current item of `for_each`.
     pub item: Option<&'a Value>,
     /// `item_index`: its place in the list, from 0.
@@ -261,6 +265,7 @@ impl<'a> Scope<'a> {
     pub(super) fn root(&self, name: &str) -> Option<Cow<'a, Value>> {
         match name {
             "input" => self.input.map(Cow::Borrowed),
+            "step" => self.step_started_at.map(|at| Cow::Owned(json!({ "started_at": at }))),
             "item" => self.item.map(Cow::Borrowed),
             "item_index" => self.item_index.map(|index| Cow::Owned(json!(index))),
             "event" => self.event.map(Cow::Borrowed),

@@ -201,6 +201,7 @@ fn a_division_by_zero_fails_however_the_zero_is_spelled() {
     }
     assert_eq!(render("input.x % 7", &json!({ "x": u64::MAX })), Ok(json!(1)));
     assert_eq!(render("-7 % 4", &json!({})), Ok(json!(-3)));
+    assert_eq!(render("12.0 % 5 + input.x % 5.0", &json!({ "x": 12 })), Ok(json!(4)));
     assert!(render("7.5 % 2", &json!({})).is_err());
 }
 

@@ -126,6 +126,13 @@ impl UseCollector {
             operators::DIVIDE if !operands.iter().any(|operand| is_decimal(&operand.expr)) => {
                 all(ValueKind::Divided)
             }
+            // `(a + b) / 2` depends on the spelling of `a` and `b`.
+            operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::NEGATE
+                if kind == ValueKind::Divided =>
+            {
+                let divided = !operands.iter().any(|operand| is_decimal(&operand.expr));
+                all(if divided { kind } else { ValueKind::Number })
+            }
             operators::SUBSTRACT
             | operators::MULTIPLY
             | operators::DIVIDE

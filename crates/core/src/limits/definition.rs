@@ -19,9 +19,6 @@ pub const ITEMS_AT_ONCE_MAX: u32 = 100;
 /// Agents of a step that are tried in order.
 pub const AGENTS_IN_ORDER_MAX: usize = 5;
 
-/// The longest wait of a step after the last of its agents refused it: an agent before may be available earlier.
-pub const AGENTS_PAUSE_MAX: Duration = Duration::from_mins(5);
-
 /// Agents of a step from which an expression chooses.
 pub const AGENTS_TO_CHOOSE_MAX: usize = 20;
 

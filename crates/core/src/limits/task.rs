@@ -13,6 +13,9 @@ pub const INLINE_DOCUMENTS_BYTES_MAX: usize = 1_024;
 /// Items of one `for_each`. Items with equal records share one in the task's item. Each item has an output document.
 pub const ITEMS_MAX: u32 = 10_000;
 
+/// Rounds of a step with `repeat`. One more part says that they were too few.
+pub const ROUNDS_MAX: u32 = ITEMS_MAX - 1;
+
 /// Bytes of the list of a `for_each`, as JSON, up to which it is evaluated again for each item. A longer list is stored
 /// in slices, because evaluating it may read large documents.
 pub const ITEMS_INLINE_BYTES: usize = 2_000;

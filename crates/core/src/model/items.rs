@@ -105,6 +105,11 @@ impl<R: Clone + PartialEq> ItemRecords<R> {
         self.append(Span { len: 1, record });
     }
 
+    /// Adds an item that has not started to the end of the list.
+    pub fn grow(&mut self) {
+        self.count = self.count.saturating_add(1);
+    }
+
     /// The records of the items that have started, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = &R> + Clone {
         self.spans.iter().flat_map(|span| std::iter::repeat_n(&span.record, span.len as usize))

@@ -266,9 +266,67 @@ pub struct Progress {
         skip_serializing_if = "Option::is_none"
     )]
     pub key_valid_until: Option<Timestamp>,
+    /// What few parts have. In memory it is beside the record, so that those of the others stay small.
+    #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
+    pub extras: Option<Box<Extras>>,
+}
+
+/// What the progress of few parts has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extras {
+    /// The agents that asked for a pause that is not over, in the order of their answers. Only for a step with several agents that
+    /// are tried in order, while it goes on.
+    #[serde(rename = "p", default, skip_serializing_if = "Vec::is_empty")]
+    pub agent_pauses: Vec<AgentPause>,
+    /// When the first request was sent. Present only if templates of the step read `step.started_at`.
+    #[serde(
+        rename = "t",
+        default,
+        with = "millis::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub started_at: Option<Timestamp>,
+}
+
+/// The pause that an agent asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentPause {
+    /// The position of the agent in the definition.
+    #[serde(rename = "n")]
+    pub agent: u32,
+    /// Before this time it gets no request.
+    #[serde(rename = "u", with = "millis::required")]
+    pub until: Timestamp,
 }
 
 impl Progress {
+    /// The agents that asked for a pause that is not over.
+    #[must_use]
+    pub fn agent_pauses(&self) -> &[AgentPause] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.agent_pauses)
+    }
+
+    /// Replaces the agents that asked for a pause.
+    pub fn set_agent_pauses(&mut self, agent_pauses: Vec<AgentPause>) {
+        self.set_extras(Extras { agent_pauses, started_at: self.started_at() });
+    }
+
+    /// When the first request was sent, if templates of the step read it.
+    #[must_use]
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.extras.as_ref()?.started_at
+    }
+
+    /// Records when the first request was sent.
+    pub fn set_started_at(&mut self, at: Timestamp) {
+        let agent_pauses = self.agent_pauses().to_vec();
+        self.set_extras(Extras { agent_pauses, started_at: Some(at) });
+    }
+
+    fn set_extras(&mut self, extras: Extras) {
+        self.extras = (extras != Extras::default()).then(|| Box::new(extras));
+    }
+
     /// Creates the progress of a part in this state, without failures.
     #[must_use]
     pub fn new(state: StepState) -> Self {
@@ -285,6 +343,7 @@ impl Progress {
             second_delivery_may_act: false,
             give_up_at: None,
             key_valid_until: None,
+            extras: None,
         }
     }
 

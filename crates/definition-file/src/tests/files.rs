@@ -255,7 +255,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ x }",
-            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps`, `task`, `vars` and `env`, and in some places `item`, `item_index`, `request`, `callback`, `event` and `response`",
+            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps`, `task`, `vars` and `env`, and in some places `step`, `item`, `item_index`, `request`, `callback`, `event` and `response`",
         ),
         (
             "${ input.amount",

@@ -83,6 +83,7 @@ steps:
     after: [tell]
     request: { path: /bookings }
     undo: { agent: desk, request: { path: /cancellations } }
+    repeat: { first: '${ input.from }', until: '${ item.next == null }', at_most: 9 }
 output: { sent: '${ steps.send.output }' }
 mask: [/card/number, '/items/*/secret']
 env: { table: orders, tries: 3, strict: false, account: null }

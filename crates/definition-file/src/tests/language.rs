@@ -45,7 +45,7 @@ fn every_mapping_of_the_schema_refuses_unknown_keys() {
         assert_eq!(mapping["additionalProperties"], false, "{mapping}");
         count += 1;
     }
-    assert_eq!(count, 22);
+    assert_eq!(count, 23);
     assert_eq!(schema["properties"]["steps"]["additionalProperties"], false);
 }
 

@@ -72,7 +72,8 @@ impl AlternativeCounts {
         self.too_long |= took > EXPRESS_MAX;
         for (name, record) in &task.steps {
             let Some(step) = workflow.steps.get(name) else { continue };
-            self.transitions += u64::from(step.when.is_some()) + u64::from(step.for_each.is_some());
+            self.transitions +=
+                u64::from(step.when.is_some()) + u64::from(step.items_at_once().is_some());
             if matches!(record.forward.state, StepState::Skipped { .. }) {
                 continue;
             }
@@ -81,7 +82,7 @@ impl AlternativeCounts {
                 let undo = part.undo.as_ref().map_or(0, |undo| undo.state.attempt_count());
                 self.add_part(step, part.forward.state.attempt_count(), undo);
             }
-            if let Some(items) = &record.items {
+            if let Some(items) = record.items.as_ref().filter(|_| step.for_each.is_some()) {
                 self.items += u64::from(items.started());
                 self.item_transitions += self.transitions - before;
             }

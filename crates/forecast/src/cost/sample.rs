@@ -105,23 +105,28 @@ fn event_shape(wait: &EventWait, each: bool) -> ValueShape {
     if each { ValueShape::List(Box::new(shape), 1) } else { shape }
 }
 
-/// Everything that the expressions of a workflow read. An item is read as an element of its list.
+/// Everything that the expressions of a workflow read. An item is read as an element of its list, or as the output of the round
+/// before.
 fn all_uses(workflow: &Workflow) -> Vec<ValueUse> {
     let mut uses = Vec::new();
-    for step in workflow.steps.values() {
+    for (name, step) in &workflow.steps {
         let mut own = Vec::new();
         for (_, template, kind) in templates(step) {
             own.extend(template.value_uses(kind));
         }
+        own.extend(step.repeat.iter().flat_map(|repeat| repeat.until.value_uses(ValueKind::Bool)));
         let items = step.for_each.as_ref().map(|each| each.items.value_uses(ValueKind::List));
         let list = match items.as_deref() {
             Some([list]) => Some(list.path.clone()),
             Some(_) | None => None,
         };
+        let each = list.map(|list| [list, vec![PathKey::Element]].concat());
+        let field = |key: &str| PathKey::Field(key.to_owned());
+        let round = || [field("steps"), field(name.as_str()), field("output")].to_vec();
+        let item = each.or_else(|| step.repeat.as_ref().map(|_| round()));
         uses.extend(own.into_iter().filter_map(|used| match used.path.as_slice() {
             [PathKey::Field(root), rest @ ..] if root == "item" => {
-                let mut path = list.clone()?;
-                path.push(PathKey::Element);
+                let mut path = item.clone()?;
                 path.extend_from_slice(rest);
                 Some(ValueUse { path, kind: used.kind })
             }
@@ -138,6 +143,8 @@ pub(super) fn templates(step: &StepDefinition) -> Vec<(String, &Template, ValueK
     all.extend(step.when.iter().map(|when| ("when".to_owned(), when, ValueKind::Bool)));
     let items = step.for_each.iter();
     all.extend(items.map(|each| ("for_each.items".to_owned(), &each.items, ValueKind::List)));
+    let first = step.repeat.iter().flat_map(|repeat| &repeat.first);
+    all.extend(first.map(|first| ("repeat.first".to_owned(), first, ValueKind::Any)));
     all.extend(step.wait.iter().map(|wait| match wait {
         Wait::Until(until) => ("wait".to_owned(), &**until, ValueKind::DurationOrTime),
         Wait::Event(wait) => ("wait.event.equals".to_owned(), &wait.event.equals, ValueKind::Any),

@@ -75,7 +75,7 @@ impl SampleChecker<'_> {
         let generated = generated
             .map(|generated| generated.value(name.as_str(), &mut self.draw))
             .unwrap_or_default();
-        let mut scope_item = None;
+        let mut scope_item = step.repeat.as_ref().map(|_| Value::Null);
         let mut child_input = Value::Null;
         let mut count = None;
         for (at, template, kind) in templates(step) {
@@ -89,6 +89,7 @@ impl SampleChecker<'_> {
                 outputs.insert(name.clone(), Cow::Owned(generated.clone()));
             }
             let mut scope = scope(workflow, input, outputs);
+            scope.step_started_at = Some(Timestamp::UNIX_EPOCH);
             scope.item = scope_item.as_ref();
             scope.item_index = scope_item.is_some().then_some(0);
             let key = sample_key(name, step, &at);
@@ -108,6 +109,7 @@ impl SampleChecker<'_> {
                     count = Some(items.len());
                     scope_item = Some(items.into_iter().next().unwrap_or_default());
                 }
+                ("repeat.first", first) => scope_item = Some(first),
                 ("workflow.input", value) => child_input = value,
                 _ => {}
             }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 use steward_core::{
     definition::{
+        repeat::Repeat,
         step::{ActionDefinition, ChildWorkflow, ForEach, StepDefinition, UndoDefinition},
         wait::Wait,
         workflow::Workflow,
@@ -133,6 +134,7 @@ impl StepComparison<'_> {
         }
         self.when(old, new);
         self.for_each(old.for_each.as_ref(), new.for_each.as_ref());
+        self.repeat(old.repeat.as_ref(), new.repeat.as_ref());
         self.work(old, new);
         self.callback(old, new);
         let times =
@@ -241,6 +243,18 @@ impl StepComparison<'_> {
                 }
             }
             (None, None) => {}
+        }
+    }
+
+    fn repeat(&mut self, old: Option<&Repeat>, new: Option<&Repeat>) {
+        match (old, new) {
+            (None, Some(_)) => self.risky("repeat", "added", "the step runs several times"),
+            (Some(_), None) => self.risky("repeat", "removed", "the step runs once"),
+            (Some(old), Some(new)) if old != new => {
+                let why = "the step runs for other rounds, or for more or fewer of them";
+                self.risky("repeat", "changed", why);
+            }
+            (Some(_), Some(_)) | (None, None) => {}
         }
     }
 

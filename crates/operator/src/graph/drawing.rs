@@ -36,7 +36,7 @@ pub(super) struct GraphNode {
     pub(super) kind: NodeKind,
     /// The text in the box; the first line is the step's name.
     pub(super) lines: Vec<String>,
-    /// Whether the step has `for_each`.
+    /// Whether the step has `for_each` or `repeat`.
     pub(super) is_many: bool,
     /// Whether the step is the point of no return.
     pub(super) is_point_of_no_return: bool,
@@ -162,6 +162,10 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
     if let Some(each) = &step.for_each {
         lines.push(format!("[*] each of {}, {} at once", template_text(&each.items), each.at_once));
     }
+    if let Some(repeat) = &step.repeat {
+        let until = template_text(&repeat.until);
+        lines.push(format!("[*] repeat until {until}, at most {} times", repeat.at_most));
+    }
     let undo = step.undo.as_ref();
     if let Some(request) = undo.and_then(|undo| undo.request.as_ref()) {
         let agent = undo.and_then(|undo| undo.agent.as_ref());
@@ -189,7 +193,7 @@ fn node(name: &StepName, step: &StepDefinition, shows_policies: bool) -> GraphNo
         step: name.clone(),
         kind,
         lines,
-        is_many: step.for_each.is_some(),
+        is_many: step.items_at_once().is_some(),
         is_point_of_no_return: step.point_of_no_return,
         status: None,
     }

@@ -99,8 +99,8 @@ impl Checker<'_> {
             ),
             (
                 "items",
-                !script.items.is_empty() && step.for_each.is_none(),
-                "the step has no `for_each`",
+                !script.items.is_empty() && step.items_at_once().is_none(),
+                "the step has no `for_each` and no `repeat`",
             ),
             (
                 "agents",

@@ -86,14 +86,14 @@ pub struct TestCase {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceScript {
-    /// The answers to the calls that do the step, in order. The last one is repeated. Each item of `for_each` starts with the
-    /// first.
+    /// The answers to the calls that do the step, in order. The last one is repeated. Each item of `for_each`, and each round of
+    /// `repeat`, starts with the first.
     #[serde(rename = "do", default)]
     pub run: Option<Answers>,
     /// The answers to the calls that undo the step.
     #[serde(default)]
     pub undo: Option<Answers>,
-    /// Answers for single items of `for_each`, by index from 0.
+    /// Answers for single items of `for_each`, or rounds of `repeat`, by index from 0.
     #[serde(default)]
     pub items: IndexMap<String, ItemScript>,
     /// The answers of one of several agents, by its name.

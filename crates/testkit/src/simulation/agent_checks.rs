@@ -77,7 +77,10 @@ impl Oracle {
         ledger: &EffectLedger,
     ) -> Option<String> {
         let id = &task.task_id;
-        if new.agent.is_some_and(|next| next != old.agent.unwrap_or(0) + 1) {
+        let is_paused = |agent| new.agent_pauses().iter().any(|paused| paused.agent == agent);
+        // After the last agent it goes on with any of them.
+        let mut passed_over = old.agent.unwrap_or(0) + 1..new.agent.unwrap_or(0);
+        if passed_over.any(|agent| !is_paused(agent)) {
             return Some(format!("moved on from agent {:?} to {:?}", old.agent, new.agent));
         }
         let refused = new.key_since.unwrap_or(0).saturating_sub(1);

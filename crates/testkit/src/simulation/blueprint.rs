@@ -144,6 +144,8 @@ pub(super) enum ItemsPlan {
     /// The field `items` in the output of this step.
     Output(StepName),
     NotAList,
+    /// So many rounds, instead of items. Each gets the output of the one before, and the first one null.
+    Rounds(u32),
 }
 
 /// The undo of a step.
@@ -248,11 +250,16 @@ impl StepPlan {
             .each
             .as_ref()
             .map(|each| json!({ "items": each.items.expression(), "at_once": each.at_once }));
+        let rounds = self.rounds();
+        let repeat = rounds.map(|count| {
+            json!({ "until": format!("${{ item_index == {} }}", count - 1), "at_most": count })
+        });
         put(
             &mut step,
             [
                 ("when", self.when.as_ref().map(WhenPlan::expression)),
-                ("for_each", each),
+                ("for_each", each.filter(|_| rounds.is_none())),
+                ("repeat", repeat),
                 ("complete_within", self.complete_within.map(Into::into)),
                 ("recovery", self.recovery.clone()),
                 ("point_of_no_return", self.point_of_no_return.then_some(Value::Bool(true))),
@@ -319,9 +326,20 @@ impl StepPlan {
         self.each.as_ref().map(|_| json!("${ item }"))
     }
 
+    /// How many rounds it has, if it is repeated.
+    pub(super) fn rounds(&self) -> Option<u32> {
+        match self.each.as_ref()?.items {
+            ItemsPlan::Rounds(count) => Some(count),
+            ItemsPlan::Literal(_)
+            | ItemsPlan::Input
+            | ItemsPlan::Output(_)
+            | ItemsPlan::NotAList => None,
+        }
+    }
+
     fn child_input(&self) -> Value {
         let mut input = json!({
-            "amount": self.item().unwrap_or_else(|| json!("${ input.amount }")),
+            "amount": self.item().filter(|_| self.rounds().is_none()).unwrap_or_else(|| json!("${ input.amount }")),
             "items": [7, 8],
             "wait": "${ input.wait }",
             "before": outputs(&self.reads),
@@ -415,7 +433,7 @@ impl ItemsPlan {
             Self::Literal(items) => format!("${{ {items:?} }}"),
             Self::Input => "${ input.items }".to_owned(),
             Self::Output(step) => format!("${{ steps.{step}.output.items }}"),
-            Self::NotAList => "${ input.amount }".to_owned(),
+            Self::NotAList | Self::Rounds(_) => "${ input.amount }".to_owned(),
         })
     }
 }

@@ -66,6 +66,7 @@ impl Oracle {
             Some(step) => {
                 found.extend(self.check_items_in_progress(request, step, ledger));
                 found.extend(check_body(request, step, expected));
+                found.extend(check_round_of_undo(request, step, expected));
                 found.extend(check_agent(request, &step.work, expected));
             }
         }
@@ -241,6 +242,24 @@ fn has_passed(name: &StepName, expected: TaskExpectations<'_>) -> bool {
     })
 }
 
+/// Checks that no later round that has completed is still to be undone.
+fn check_round_of_undo(
+    request: &StepRequest,
+    step: &StepPlan,
+    expected: TaskExpectations<'_>,
+) -> Option<String> {
+    step.rounds().filter(|_| request.action == Action::Undo)?;
+    let is_left = |part: &Part| {
+        let completed = expected.task.progress(part, Action::Do);
+        completed.is_some_and(|run| matches!(run.state, StepState::Completed { .. }))
+            && expected.account(part).is_some_and(|account| !account.undo_called)
+            && !expected.oracle.is_decided_by_operator(expected.id(), part, Action::Undo)
+    };
+    let mut parts = expected.parts(&request.step.step, step).into_iter();
+    let later = parts.find(|part| part.item > request.step.item && is_left(part));
+    later.map(|later| format!("is undone before {later}"))
+}
+
 /// Checks that the body of a call is for the right item and contains the outputs of the steps that it reads.
 fn check_body(
     request: &StepRequest,
@@ -251,7 +270,18 @@ fn check_body(
     let body = request.body.as_ref().map(JsonText::value);
     let body = body.as_ref();
     let item = body.and_then(|body| body.get("item"));
-    if step.each.is_some() || item.is_some() {
+    if step.rounds().is_some() {
+        let before = part.item.and_then(|index| index.checked_sub(1));
+        let before = before.map(|index| Part { step: part.step.clone(), item: Some(index) });
+        let is_right = match (&before, item) {
+            (Some(before), Some(item)) => expected.is_possible_part_output(before, step, item),
+            (None, item) => item.is_none_or(Value::is_null),
+            (Some(_), None) => request.action == Action::Undo,
+        };
+        if !is_right {
+            return Some(format!("was called with {}", item.unwrap_or(&Value::Null)));
+        }
+    } else if step.each.is_some() || item.is_some() {
         let items = expected.items(step).value().flatten().unwrap_or_default();
         let index = part.item.map_or(usize::MAX, |index| index as usize);
         let undone = expected.account(part).filter(|_| request.action == Action::Undo);

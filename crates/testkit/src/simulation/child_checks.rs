@@ -65,7 +65,7 @@ pub(super) fn check_submission(
 /// The amount with which a child task must be submitted; `None` if it cannot be determined.
 fn amount(part: &Part, expected: TaskExpectations<'_>) -> Option<Value> {
     let step = expected.model.step(&part.step)?;
-    match part.item {
+    match part.item.filter(|_| step.rounds().is_none()) {
         Some(index) => expected.items(step).value()??.get(index as usize).cloned(),
         None if has_edited_input(expected.task) => None,
         None => expected.oracle.input(expected.task)?.get("amount").cloned(),

@@ -6,7 +6,7 @@ use steward_core::model::{
     attempt::Action,
     items::ItemRecords,
     names::{Part, StepName, TaskId},
-    step::StepState,
+    step::{StepRecord, StepState},
     task::{ProcessState, Task},
 };
 use steward_test_world::ledger::{EffectLedger, LedgerAccount};
@@ -182,6 +182,10 @@ impl<'a> TaskExpectations<'a> {
             ItemsPlan::Input => self.input("items"),
             ItemsPlan::Output(step) => self.returned(step, "items"),
             ItemsPlan::NotAList => Expected::NoValue,
+            // What a round gets is checked with its call.
+            ItemsPlan::Rounds(count) => {
+                return Expected::Value(Some(vec![Value::Null; *count as usize]));
+            }
         };
         match list {
             Expected::Value(list) => list
@@ -195,14 +199,19 @@ impl<'a> TaskExpectations<'a> {
     /// The parts of a step that must run; the recorded ones if that cannot be determined.
     pub(super) fn parts(&self, name: &StepName, step: &StepPlan) -> Vec<Part> {
         let part = |item| Part { step: name.clone(), item };
+        let items = self.task.steps.get(name).and_then(|record| record.items.as_ref());
+        // A round that was skipped, or that the task went on without, is the last one.
+        let skips = |items: &&ItemRecords<StepRecord>| {
+            items.iter().any(|item| matches!(item.forward.state, StepState::Skipped { .. }))
+        };
+        if let Some(items) = items.filter(|items| step.rounds().is_some() && skips(items)) {
+            return (0..items.count()).map(|index| part(Some(index))).collect();
+        }
         let count = match self.items(step) {
             Expected::Value(None) => return vec![part(None)],
             Expected::Value(Some(items)) => u32::try_from(items.len()).unwrap_or(u32::MAX),
             Expected::NoValue => 0,
-            Expected::Undetermined => {
-                let record = self.task.steps.get(name);
-                record.and_then(|record| record.items.as_ref()).map_or(0, ItemRecords::count)
-            }
+            Expected::Undetermined => items.map_or(0, ItemRecords::count),
         };
         (0..count).map(|index| part(Some(index))).collect()
     }
@@ -253,6 +262,10 @@ impl<'a> TaskExpectations<'a> {
             return self.is_possible_part_output(&whole, step, value);
         }
         let parts = self.parts(name, step);
+        if step.rounds().is_some() {
+            let last = parts.last();
+            return last.is_some_and(|last| self.is_possible_part_output(last, step, value));
+        }
         let Some(values) = value.as_array().filter(|values| values.len() == parts.len()) else {
             return false;
         };

@@ -49,7 +49,10 @@ pub(super) fn reads_fields(step: &StepPlan) -> impl Iterator<Item = &StepName> {
     };
     let items = match step.each.as_ref().map(|each| &each.items) {
         Some(ItemsPlan::Output(other)) => Some(other),
-        Some(ItemsPlan::Literal(_) | ItemsPlan::Input | ItemsPlan::NotAList) | None => None,
+        Some(
+            ItemsPlan::Literal(_) | ItemsPlan::Input | ItemsPlan::NotAList | ItemsPlan::Rounds(_),
+        )
+        | None => None,
     };
     when.into_iter().chain(items)
 }

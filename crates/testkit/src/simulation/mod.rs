@@ -68,6 +68,7 @@ mod random_plan;
 mod random_workflows;
 mod rate_limits;
 mod report;
+mod rounds_plan;
 mod runner;
 mod save_checks;
 mod service;

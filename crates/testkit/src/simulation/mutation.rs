@@ -56,7 +56,10 @@ fn is_step_valid(model: &WorkflowModel, name: &StepName, step: &StepPlan) -> boo
     };
     let items = match step.each.as_ref().map(|each| &each.items) {
         Some(ItemsPlan::Output(other)) => before.contains(other),
-        Some(ItemsPlan::Literal(_) | ItemsPlan::Input | ItemsPlan::NotAList) | None => true,
+        Some(
+            ItemsPlan::Literal(_) | ItemsPlan::Input | ItemsPlan::NotAList | ItemsPlan::Rounds(_),
+        )
+        | None => true,
     };
     let reads = step.reads.iter().all(|other| before.contains(other));
     let kind = match &step.work {

@@ -29,7 +29,7 @@ use super::{
     provider_rules,
     random::SeededRandom,
     random_workflows::{WorkflowBounds, blueprint, span},
-    rate_limits,
+    rate_limits, rounds_plan,
     virtual_time::{DAY, HOUR, MINUTE, Millis, SECOND, millis},
     wide_lists,
 };
@@ -62,6 +62,7 @@ impl SimulationPlan {
         provider_rules::choose_steps(seed, &mut blueprints);
         if !operators_edit_lists && payloads.is_none() {
             passed_over_plan::draw_passed_over(seed, &mut blueprints);
+            rounds_plan::draw_rounds(seed, &mut blueprints);
         }
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let mut tasks = tasks(&blueprints, faults_until, random)?;
@@ -382,7 +383,12 @@ pub(super) fn random_action(blueprint: &Blueprint, random: &mut SeededRandom) ->
             let input = random.chance(0.4).then_some(edit);
             CommandAction::Resubmit { step, input, did_not_run: false }
         }
-        5 => CommandAction::Resubmit { step: None, input: None, did_not_run: false },
+        // An empty edit asks for a new idempotency key.
+        5 => CommandAction::Resubmit {
+            step: None,
+            input: index.is_some_and(|index| index % 3 == 0).then(|| json!({})),
+            did_not_run: false,
+        },
         6 => CommandAction::Skip { step, did_not_run: false },
         7 => CommandAction::Complete { step, output },
         8 => CommandAction::Undo,

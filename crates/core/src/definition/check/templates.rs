@@ -21,7 +21,12 @@ pub(super) struct TemplateLocation<'p> {
 fn availability(name: &str) -> &'static str {
     match name {
         "vars" | "env" => "in templates that Steward renders, as `vars.NAME` and `env.NAME`",
-        "item" | "item_index" => "in a step with `for_each`, in its request, input and undo",
+        "item" | "item_index" => {
+            "in a step with `for_each` or `repeat`, in its request, input and undo"
+        }
+        "step" => {
+            "in the request of a step without items, in its undo and in the input of its child task"
+        }
         "request" => "in the request of a step with an `agent`, or of its undo",
         "callback" => "in a step with `callback`, in its request",
         "response" => "in the `output` of a step with an `agent`",
@@ -76,8 +81,11 @@ impl Checker<'_> {
         location: &TemplateLocation<'_>,
     ) {
         if template.problems().is_empty() && !template.is_expression() {
-            let example =
-                if location.at.ends_with(".when") { "input.amount > 0" } else { "input.items" };
+            let example = match location.at.rsplit('.').next() {
+                Some("when") => "input.amount > 0",
+                Some("until") => "item.next == null",
+                Some(_) | None => "input.items",
+            };
             let hint = Some(format!("for example `${{ {example} }}`"));
             self.report_with_hint(
                 location.at.clone(),

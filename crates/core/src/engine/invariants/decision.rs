@@ -263,7 +263,7 @@ impl<'a> Decision<'a> {
             let (Some(items), Some(step)) = (&record.items, plan.find(name)) else { return true };
             let passed = items.spans().filter(|(_, item)| has_passed(&item.forward.state));
             let open = items.started() - passed.map(|(span, _)| span.len() as u32).sum::<u32>();
-            let at_once = step.definition.for_each.as_ref().map_or(0, |each| each.at_once);
+            let at_once = step.definition.items_at_once().unwrap_or(0);
             record.forward.state != StepState::RunningItems
                 || open >= at_once
                 || items.started() == items.count()

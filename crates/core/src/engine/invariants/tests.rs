@@ -163,7 +163,7 @@ fn each_invariant_can_be_violated() {
         (step("z", running(0)), "the workflow has the step"),
         (
             step("a", json!({ "s": "c", "a": 0, "p": { "n": 0, "d": [], "l": "" } })),
-            "only a step with `for_each` has items",
+            "only a step with `for_each` or `repeat` has items",
         ),
         (step("l", json!({ "s": "e" })), "a step whose items run has items"),
         (

@@ -131,13 +131,13 @@ fn after_the_last_agent_the_step_waits_and_starts_again_with_the_first() {
 }
 
 #[test]
-fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_may_be_back() {
-    let mut run = run_of_step(&json!(["a", "b"]), &json!({}), &json!({}));
-    let refused = |certain| {
+fn no_agent_gets_a_request_before_its_pause_is_over() {
+    let mut run = run_of_step(&json!(["a", "b", "c"]), &json!({}), &json!({}));
+    let refused = |certain, seconds: u64| {
         let reason = "Retry-After".to_owned();
         ReplyOutcome::Deferred {
             reason,
-            retry_after_ms: 3_600_000,
+            retry_after_ms: seconds * 1_000,
             may_have_run: false,
             certain,
             call_in_doubt: false,
@@ -145,15 +145,40 @@ fn after_the_last_agent_the_step_waits_five_minutes_at_most_because_the_first_ma
         }
     };
     run.send(&Event::Wake);
-    run.reply(1, refused(true));
-    run.reply(2, refused(true));
-    run.now += 290;
+    assert_eq!(run.reply(1, refused(true, 300)), ["b #2 exclusive"]);
+    assert_eq!(run.reply(2, refused(true, 100)), ["c #3 exclusive"]);
+    run.reply(3, refused(true, 3_600));
+    // Each event takes a second.
+    run.now += 90;
     assert_eq!(run.send(&Event::Wake), [""; 0]);
     run.now += 10;
-    assert_eq!(run.send(&Event::Wake), ["a #3 exclusive"]);
-    run.reply(3, refused(false));
+    assert_eq!(run.send(&Event::Wake), ["b #4 exclusive"], "the first whose pause is over");
+    assert_eq!(run.reply(4, refused(true, 400)), [""; 0], "c asked for an hour");
     run.now += 200;
-    assert_eq!(run.send(&Event::Wake), [""; 0], "the step stays with a, and waits as it says");
+    assert_eq!(run.send(&Event::Wake), ["a #5 exclusive"]);
+    assert_eq!(run.reply(5, refused(true, 9_000)), [""; 0]);
+    run.now += 200;
+    assert_eq!(run.send(&Event::Wake), ["b #6 exclusive"]);
+    run.reply(6, refused(false, 50));
+    run.now += 40;
+    assert_eq!(run.send(&Event::Wake), [""; 0], "the step stays with b, and waits as it says");
+}
+
+#[test]
+fn a_pause_of_all_agents_past_the_deadline_is_an_error_at_once() {
+    let mut run = Run::in_order();
+    let year = |attempt| {
+        let mut year = deferred(true);
+        if let ReplyOutcome::Deferred { retry_after_ms, .. } = &mut year {
+            *retry_after_ms = 31_536_000_000;
+        }
+        (attempt, year)
+    };
+    for (attempt, year) in [1, 2, 3].map(year) {
+        assert_eq!(run.task.process_state, ProcessState::Processing);
+        run.reply(attempt, year);
+    }
+    assert_eq!(run.task.process_state, ProcessState::Error);
 }
 
 #[test]

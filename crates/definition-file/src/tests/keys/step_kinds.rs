@@ -89,7 +89,7 @@ fn waits() {
         (
             "wait: 12h",
             "wait: ${ item }",
-            "40:11: steps.rest.wait: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "40:11: steps.rest.wait: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
         ),
         ("wait: 12h", "wait: 0s", ""),
         (
@@ -162,7 +162,7 @@ fn child_workflows() {
         (
             "input: { parcels: '${ steps.pack.output }' }",
             "input: '${ item }'",
-            "43:52: steps.send.workflow.input: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "43:52: steps.send.workflow.input: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
         ),
         (
             "workflow: { name: delivery, version: 2, input: { parcels: '${ steps.pack.output }' } }",

@@ -97,7 +97,7 @@ fn when() {
         (
             "when: ${ input.amount > 0 }",
             "when: ${ item.x }",
-            "18:11: steps.reserve.when: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "18:11: steps.reserve.when: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
         ),
         (
             "when: ${ input.amount > 0 }",
@@ -249,7 +249,7 @@ fn agents_and_requests() {
         (
             "body: { items: '${ input.items }' }",
             "body: { items: ['${ item }'] }",
-            "21:81: steps.reserve.request.body.items.0: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "21:81: steps.reserve.request.body.items.0: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
         ),
         (
             "body: { items: '${ input.items }' }",
@@ -474,7 +474,7 @@ fn for_each() {
         (
             "items: '${ input.items }', at",
             "items: '${ item }', at",
-            "25:24: steps.pack.for_each.items: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "25:24: steps.pack.for_each.items: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
         ),
         ("at_once: 3", "at_once: 0", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
         ("at_once: 3", "at_once: 101", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
@@ -493,6 +493,37 @@ fn for_each() {
             "    workflow: {",
             "    for_each: { items: '${ steps.pack.output }' }\n    workflow: {",
             "",
+        ),
+    ]);
+}
+
+#[test]
+fn repeat() {
+    let until = "until: '${ item.next == null }'";
+    check(&[
+        ("first: '${ input.from }', ", "", ""),
+        (
+            "first: '${ input.from }'",
+            "first: '${ item }'",
+            "75:22: steps.book.repeat.first: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
+        ),
+        (
+            until,
+            "until: '${ item.next } or not'",
+            "75:48: steps.book.repeat.until: must consist of exactly one expression; for example `${ item.next == null }`",
+        ),
+        (until, "until: '${ item_index >= input.count }'", ""),
+        ("at_most: 9", "at_most: 0", "75:83: steps.book.repeat.at_most: must be from 1 to 9999"),
+        (", at_most: 9", "", "75:5: steps.book.repeat: missing key `at_most`"),
+        (
+            "    repeat: {",
+            "    for_each: { items: '${ input.items }' }\n    repeat: {",
+            "76:5: steps.book.repeat: not together with `for_each`; repeat a child workflow for each item",
+        ),
+        (
+            "    wait: 12h",
+            "    wait: 12h\n    repeat: { until: '${ item }', at_most: 2 }",
+            "41:5: steps.rest.repeat: allowed only with `agent` or `workflow`, not with `wait`",
         ),
     ]);
 }

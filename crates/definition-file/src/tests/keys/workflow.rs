@@ -206,20 +206,20 @@ fn masks() {
     check(&[
         (places, "[/a~1b, /items/0]", ""),
         (places, "[]", ""),
-        (places, "[/card, card.number]", &format!("76:15: mask.1: {pointer}")),
-        (places, "['/']", &format!("76:8: mask.0: {pointer}")),
+        (places, "[/card, card.number]", &format!("77:15: mask.1: {pointer}")),
+        (places, "['/']", &format!("77:8: mask.0: {pointer}")),
         (
             places,
             "[/a~b]",
-            "76:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
+            "77:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
         ),
-        (places, "/card", "76:7: mask: must be a list, not a string; write it as `[a, b]`"),
-        (places, "[7]", "76:8: mask.0: must be a string, not a number"),
+        (places, "/card", "77:7: mask: must be a list, not a string; write it as `[a, b]`"),
+        (places, "[7]", "77:8: mask.0: must be a string, not a number"),
     ]);
     let many = format!("[{}]", vec!["/a"; 101].join(", "));
-    assert_eq!(errors_after(places, &many), "76:7: mask: 101 pointers; the limit is 100");
+    assert_eq!(errors_after(places, &many), "77:7: mask: 101 pointers; the limit is 100");
     let long = format!("[/{}]", "a".repeat(200));
-    assert_eq!(errors_after(places, &long), "76:8: mask.0: must have at most 200 characters");
+    assert_eq!(errors_after(places, &long), "77:8: mask.0: must have at most 200 characters");
 }
 
 #[test]
@@ -228,17 +228,17 @@ fn outputs() {
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: ['${ steps.sned.output }']",
-            "75:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
+            "76:10: output.0: `steps.sned.output`: there is no step `sned`; did you mean `send`?",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: '${ item }'",
-            "75:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
+            "76:9: output: `item` is available only in a step with `for_each` or `repeat`, in its request, input and undo",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: { a: '${ callback.token }', b: '${ event.id }' }",
-            "75:14: output.a: `callback` is available only in a step with `callback`, in its request\n75:40: output.b: `event` is available only in a `trigger`, and in `wait.event.key`",
+            "76:14: output.a: `callback` is available only in a step with `callback`, in its request\n76:40: output.b: `event` is available only in a `trigger`, and in `wait.event.key`",
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),
@@ -253,22 +253,22 @@ fn named_values() {
         (
             "account: null",
             "account: [1]",
-            "77:57: env.account: must be a text, a number, `true`, `false` or null",
+            "78:57: env.account: must be a text, a number, `true`, `false` or null",
         ),
         (
             "vars.total > 100",
             "vars.totl > 100",
-            "78:56: vars.dear: expression `vars.totl > 100 && env.strict`: there is no `vars.totl`; did you mean `total`?",
+            "79:56: vars.dear: expression `vars.totl > 100 && env.strict`: there is no `vars.totl`; did you mean `total`?",
         ),
         (
             total,
             "total: done",
-            "78:16: vars.total: must consist of exactly one expression; for example `${ input.price * input.count }`",
+            "79:16: vars.total: must consist of exactly one expression; for example `${ input.price * input.count }`",
         ),
         (
             total,
             "total: '${ vars.dear }'",
-            "78:16: vars.total: expression `vars.dear`: there is no `vars.dear`; declare it in `vars`",
+            "79:16: vars.total: expression `vars.dear`: there is no `vars.dear`; declare it in `vars`",
         ),
         (
             "/jobs/${ env.table }",
