@@ -3,7 +3,11 @@
 //! For each state, the walk knows on which conditions it runs, which steps come before it, what its data is, and what its
 //! variables are. A state becomes a step, or only changes these.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -42,6 +46,7 @@ pub(crate) struct Shared<'a> {
     /// The definitions of `Map` states with several states, which run as child tasks.
     pub(crate) children: Vec<Draft>,
     pub(crate) depth: usize,
+    pub(crate) unique_values: Rc<Cell<u32>>,
 }
 
 /// The situation before a state.
@@ -365,6 +370,7 @@ impl<'s, 'a> Importer<'s, 'a> {
             variables: point.variables.clone(),
             context: self.context.object(state.name, has_token),
             result: None,
+            unique_values: self.shared.unique_values.clone(),
         }
     }
 

@@ -311,9 +311,10 @@ impl<'a> Intrinsics<'a> {
             ("Hash", [text, Symbol::Scalar(Value::String(by))]) if by == "SHA-256" => {
                 Ok(Cel::call("hash.sha256", &[&text.cel()?]).into())
             }
-            ("UUID" | "MathRandom", _) => self.error(format!(
-                "`States.{name}` is random; expressions are deterministic. Use `task.id` or `hash.uuid(task.id)`, or put the value into the input"
-            )),
+            ("UUID", []) => Ok(self.scope.uuid().into()),
+            ("MathRandom", _) => self.error(
+                "`States.MathRandom` is random; expressions are deterministic. Put the value into the input",
+            ),
             _ => self.error(format!("expressions have no counterpart of `States.{name}`")),
         }
     }

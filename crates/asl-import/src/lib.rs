@@ -79,6 +79,7 @@ pub fn import(text: &str, options: &Options) -> Result<Import, ImportError> {
         workflow_names: BTreeSet::new(),
         children: Vec::new(),
         depth: 0,
+        unique_values: std::rc::Rc::default(),
     };
     let name = names::unique(&options.name, "-", &mut shared.workflow_names);
     let input = Symbol::path("input");

@@ -16,15 +16,12 @@ use crate::{
     definition::Step,
     importer::{Importer, Point, input_path},
     machine::{Machine, Poll, State, StateKind},
-    recovery::{STEP_MAX, duration},
+    recovery::{POLLS_S, STEP_MAX, duration},
     report::Level,
     resource::{self, AgentKind, Completion, Work},
     scope::Scope,
     symbol::{Symbol, Untranslatable},
 };
-
-/// How long a step polls if the state machine has no limit, in seconds.
-const DEFAULT_LIMIT_S: f64 = 86_400.0;
 
 /// The states of a loop that has the form of a poll.
 struct Candidate<'m, 'a> {
@@ -151,7 +148,7 @@ impl Importer<'_, '_> {
     /// Makes the step of a task a poll.
     pub(crate) fn poll(&mut self, task: &State<'_>, poll: &Poll<'_>) {
         let Some(name) = self.step_of.get(&task.pointer).cloned() else { return };
-        let limit_s = self.timeout_s.unwrap_or(DEFAULT_LIMIT_S).min(STEP_MAX.as_secs_f64());
+        let limit_s = self.timeout_s.unwrap_or(POLLS_S).min(STEP_MAX.as_secs_f64());
         let every = duration(poll.every_s);
         if let Some(step) = self.draft.steps.get_mut(&name) {
             let condition = format!("${{ {} }}", poll.condition.text);

@@ -186,5 +186,8 @@ pub(crate) fn duration(seconds: f64) -> String {
     if millis == 0 { "0s".to_owned() } else { format!("{millis}ms") }
 }
 
+/// How long a step polls if the state machine has no limit, in seconds.
+pub(crate) const POLLS_S: f64 = 86_400.0;
+
 /// The longest time of a step.
 pub(crate) const STEP_MAX: Duration = limits::STEP_WITHIN_MAX;

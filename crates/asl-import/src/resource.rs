@@ -3,6 +3,7 @@
 mod call;
 mod http;
 mod integration;
+mod jobs;
 mod parameters;
 
 use serde_json::Value;
@@ -10,6 +11,7 @@ use serde_json::Value;
 pub(crate) use call::{AgentKind, Call, ResultShape};
 pub(crate) use http::is_read;
 pub(crate) use integration::{Completion, completion};
+pub(crate) use jobs::{Job, job};
 
 use call::{call, own_agent};
 use integration::integration;

@@ -1,7 +1,13 @@
 //! The values that an expression of a state can read: the data, the variables, and the context object.
 
-use crate::symbol::{Symbol, Untranslatable};
+use std::{cell::Cell, rc::Rc};
+
 use indexmap::IndexMap;
+
+use crate::{
+    cel::{Cel, Precedence},
+    symbol::{Symbol, Untranslatable},
+};
 
 /// What the expressions of one state can read.
 #[derive(Debug, Clone)]
@@ -14,6 +20,24 @@ pub(crate) struct Scope {
     pub(crate) context: Symbol,
     /// `$states.result` in JSONata.
     pub(crate) result: Option<Symbol>,
+    /// How many unique values the whole import has.
+    pub(crate) unique_values: Rc<Cell<u32>>,
+}
+
+impl Scope {
+    /// A UUID that no other place in the state machine, no other item and no other task has. It is the same for all attempts.
+    pub(crate) fn uuid(&self) -> Cel {
+        let number = self.unique_values.get() + 1;
+        self.unique_values.set(number);
+        let sum = |a: &Cel, b: &Cel| a.binary(Precedence::Sum, "+", b);
+        let task = sum(&Cel::member("task.id"), &Cel::member("task.submitted_at"));
+        let name = sum(&task, &Cel::string(&format!("/{number}")));
+        let name = match self.context.field("Map").field("Item").field("Index").cel() {
+            Ok(index) => sum(&sum(&name, &Cel::string("/")), &Cel::call("string", &[&index])),
+            Err(_) => name,
+        };
+        Cel::call("hash.uuid", &[&name])
+    }
 }
 
 /// The parts of the context object that depend on the place.

@@ -11,9 +11,9 @@ use crate::{
     jsonata, jsonpath,
     machine::{Machine, State, StateKind},
     names,
-    recovery::{self, STEP_MAX, duration},
+    recovery::{self, POLLS_S, STEP_MAX, duration},
     report::Level,
-    resource::{self, AgentKind, Call, Completion, ResultShape, Work},
+    resource::{self, AgentKind, Call, Completion, Job, ResultShape, Work},
     scope::{ContextParts, Item, Scope},
     source::child,
     symbol::{Symbol, Untranslatable},
@@ -31,10 +31,76 @@ const DEFAULT_CONCURRENCY: u64 = 40;
 impl Importer<'_, '_> {
     pub(crate) fn task(&mut self, state: &State<'_>, point: &Point) -> Point {
         let mut scope = self.task_scope(state, point);
-        let input = self.effective_input(state, &mut scope);
-        let (name, shape) = self.task_step(state, point, &input, Map::new());
+        // Only the request of a step knows when the step has started.
+        let (place, start) = (["State", "EnteredTime"], Symbol::path("step.started_at"));
+        let context = scope.context.with(&place.map(str::to_owned), start);
+        let input = self.effective_input(state, &mut Scope { context, ..scope.clone() });
+        if !state.is_jsonata {
+            input_path(state, &mut scope);
+        }
+        let (mut name, shape) = self.task_step(state, point, &input, Map::new());
+        if let Some(job) = resource::job(state.text("Resource").unwrap_or_default()) {
+            name = self.job_end(state, point, (&input, &name), job);
+        }
         let result = shape.of(Symbol::path(&format!("steps.{name}.output")));
         self.finish(state, point, scope, result, BTreeSet::from([name]))
+    }
+
+    /// Adds the step that polls the job which another step has started with these parameters.
+    fn job_end(
+        &mut self,
+        state: &State<'_>,
+        point: &Point,
+        (parameters, start): (&Symbol, &str),
+        job: &Job,
+    ) -> String {
+        let at = &state.pointer;
+        let agent = self.agent("aws", &AgentKind::Aws(job.poll.to_owned()));
+        let body = self.render(at, at, &job.poll_input(parameters, start));
+        let is = format!("response.body.{}", job.state);
+        let failed: Vec<_> = job.failed.iter().map(|state| format!("'{state}'")).collect();
+        let limit = self.seconds(state, "TimeoutSeconds").or(self.timeout_s);
+        let limit = duration(limit.unwrap_or(POLLS_S).min(STEP_MAX.as_secs_f64()));
+        let mut keys = Map::new();
+        keys.insert("agent".to_owned(), json!(agent));
+        keys.insert("request".to_owned(), json!({ "aws": job.poll, "body": body }));
+        let until = json!({
+            "condition": format!("${{ {is} == '{}' }}", job.done),
+            "fail": format!("${{ {is} in [{}] }}", failed.join(", ")),
+            "every": "30s",
+        });
+        keys.insert("until".to_owned(), until);
+        keys.insert("recovery".to_owned(), json!({ "give_up_after": limit }));
+        if let Some(result) = job.result {
+            keys.insert("output".to_owned(), json!(format!("${{ response.body.{result} }}")));
+        }
+        let point = Point { after: BTreeSet::from([start.to_owned()]), ..point.clone() };
+        let name = format!("{}_end", state.name);
+        let name = self.add_step(state, &name, &point, keys, None);
+        let message = format!(
+            "step `{name}`: polls `{}` until the job has ended, for at most {limit}",
+            job.poll
+        );
+        self.report(Level::Translated, at, at, message);
+        // The handler runs in its place.
+        if !state.list("Catch").is_empty()
+            && let Some(step) = self.draft.steps.get_mut(&name)
+        {
+            let started = format!("!steps.{start}.failed");
+            let when = step.keys.get("when").and_then(Value::as_str);
+            let when = when.and_then(|when| when.strip_prefix("${ ")?.strip_suffix(" }"));
+            let when = when.map_or(started.clone(), |when| format!("{started} && ({when})"));
+            step.keys.insert("when".to_owned(), json!(format!("${{ {when} }}")));
+        }
+        for key in ["Retry", "Catch"] {
+            if !state.list(key).is_empty() {
+                let message = format!(
+                    "it applies to the step `{start}`, which starts the job; a job that has failed fails the step `{name}`, and is not started again"
+                );
+                self.report(Level::Decision, &state.at(key), at, message);
+            }
+        }
+        name
     }
 
     fn task_scope(&self, state: &State<'_>, point: &Point) -> Scope {
@@ -104,6 +170,8 @@ impl Importer<'_, '_> {
         completion: Completion,
         mut keys: Map<String, Value>,
     ) -> (String, ResultShape) {
+        let job = resource::job(state.text("Resource").unwrap_or_default());
+        let completion = if job.is_some() { Completion::Response } else { completion };
         if completion == Completion::Job {
             let input = call.body.take().unwrap_or_else(|| Symbol::object([]));
             call.body = Some(Symbol::object([
@@ -115,7 +183,9 @@ impl Importer<'_, '_> {
         keys.insert("agent".to_owned(), json!(agent));
         let request = self.request(state, &call);
         keys.insert("request".to_owned(), request);
-        if completion == Completion::Response {
+        if job.is_some() {
+            keys.insert("complete_within".to_owned(), json!(DEFAULT_WITHIN));
+        } else if completion == Completion::Response {
             self.deadline(state, &mut keys);
             if let Some(output) = call.output.take() {
                 keys.insert("output".to_owned(), output);
@@ -487,5 +557,10 @@ fn is_simple(task: &State<'_>) -> bool {
     let whole = task.get("ResultPath").is_none_or(|path| path == "$");
     let reads_input =
         |key: &str| task.get(key).is_some_and(|value| value.to_string().contains("$states.input"));
-    whole && !reads_input("Output") && task.get("Assign").is_none() && task.list("Catch").is_empty()
+    let is_job = resource::job(task.text("Resource").unwrap_or_default()).is_some();
+    !is_job
+        && whole
+        && !reads_input("Output")
+        && task.get("Assign").is_none()
+        && task.list("Catch").is_empty()
 }

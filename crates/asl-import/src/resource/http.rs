@@ -6,6 +6,7 @@ use steward_core::model::aws_services::{AwsProtocol, AwsService};
 use super::{
     call::{AgentKind, Call, ResultShape, call, own_agent},
     integration::Completion,
+    jobs::job,
     parameters::{field, other_parameters, text_of},
 };
 use crate::{
@@ -170,7 +171,8 @@ pub(super) fn aws_api(
     input: &Symbol,
 ) -> Call {
     let api = APIS_BY_NAME.iter().find(|(known, _)| *known == service);
-    let (Some((_, service)), Completion::Response) = (api, completion) else {
+    let is_known = completion == Completion::Response || job(text).is_some();
+    let (Some((_, service)), true) = (api, is_known) else {
         return own_agent(
             text,
             &format!("{service}-{action}"),
@@ -185,9 +187,8 @@ pub(super) fn aws_api(
     let path = Symbol::Scalar("/".into());
     let mut call = call("aws", kind, path, Some(input.clone()));
     if matches!(AwsService::named(service).protocol, AwsProtocol::Query { .. }) {
-        call.decisions.push(
-            "the response is XML, so the output of the step is `{ text: … }`; Step Functions makes JSON of it".to_owned(),
-        );
+        let note = "the response is XML: in the output of the step, all values are texts";
+        call.notes.push(note.to_owned());
     }
     if !is_read(&action) {
         call.notes.push(

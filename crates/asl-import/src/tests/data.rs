@@ -129,12 +129,11 @@ fn intrinsic_functions_with_a_counterpart_are_translated() {
 #[test]
 fn what_expressions_cannot_say_has_a_placeholder_that_check_refuses() {
     for (path, reason) in [
-        ("States.UUID()", "is random"),
+        ("States.MathRandom(1, 9)", "is random"),
         ("States.StringSplit($.text, ', ')", "no counterpart"),
         ("States.ArrayPartition($.list, 4)", "no counterpart"),
         ("$..id", "searches all levels"),
         ("$.lines[?(@.n > 1)]", "a filter or a slice"),
-        ("$$.State.EnteredTime", "no clock"),
         ("$unset.x", "no state before this one assigns"),
         ("States.Format('{}')", "fewer arguments"),
         ("States.Array(1", "`)` is missing"),
@@ -142,6 +141,58 @@ fn what_expressions_cannot_say_has_a_placeholder_that_check_refuses() {
         let parameters = json!({ "Parameters": { "x.$": path }, "End": true });
         refused(&machine(json!({ "A": task("a", parameters) })), Level::Cannot, reason);
     }
+}
+
+#[test]
+fn each_uuid_is_another_one_and_stays_the_same() {
+    let make = json!({ "Type": "Pass", "Parameters": { "id.$": "States.UUID()" }, "ResultPath": "$.made", "Next": "A" });
+    let send = |next: Value| {
+        let mut state = task(
+            "a",
+            json!({
+                "Parameters": { "id.$": "$.made.id", "own.$": "States.UUID()", "other.$": "States.Format('x-{}', States.UUID())" },
+                "ResultPath": null,
+            }),
+        );
+        state.as_object_mut().unwrap().extend(next.as_object().unwrap().clone());
+        state
+    };
+    let each = json!({
+        "Type": "Map", "ItemsPath": "$.list", "MaxConcurrency": 1, "End": true,
+        "ItemSelector": { "id.$": "States.UUID()" },
+        "ItemProcessor": { "StartAt": "I", "States": { "I": task("i", json!({ "End": true })) } },
+    });
+    let states = json!({
+        "Make": make, "A": send(json!({ "Next": "B" })), "B": send(json!({ "Next": "Each" })), "Each": each,
+    });
+    let steps = steps(&machine(states));
+    let sent = |step: &str| steps[step]["request"]["body"].clone();
+    let uuid = |number: u32| format!("hash.uuid(task.id + task.submitted_at + '/{number}')");
+    let body = |own: u32| {
+        json!({
+            "id": format!("${{ {} }}", uuid(1)), "own": format!("${{ {} }}", uuid(own)), "other": format!("${{ 'x-' + string({}) }}", uuid(own + 1)),
+        })
+    };
+    assert_eq!((sent("a"), sent("b")), (body(2), body(4)));
+    assert_eq!(
+        sent("i"),
+        json!({ "id": "${ hash.uuid(task.id + task.submitted_at + '/6' + '/' + string(item_index)) }" })
+    );
+}
+
+#[test]
+fn the_time_of_a_state_is_known_to_its_own_request_only() {
+    let parameters = json!({ "at.$": "$$.State.EnteredTime" });
+    let steps = steps(&machine(
+        json!({ "A": task("a", json!({ "Parameters": parameters, "End": true })) }),
+    ));
+    assert_eq!(steps["a"]["request"]["body"], json!({ "at": "${ step.started_at }" }));
+    let pass = json!({ "Type": "Pass", "Parameters": parameters, "Next": "B" });
+    refused(
+        &machine(json!({ "A": pass, "B": task("b", json!({ "End": true })) })),
+        Level::Cannot,
+        "no clock",
+    );
 }
 
 #[test]

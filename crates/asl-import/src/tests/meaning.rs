@@ -12,6 +12,7 @@ fn scope() -> Scope {
         variables: indexmap::IndexMap::new(),
         context: Symbol::object([]),
         result: None,
+        unique_values: std::rc::Rc::default(),
     }
 }
 

@@ -169,7 +169,8 @@ fn apis_of_aws_are_actions_of_one_agent_or_agents_of_ones_own() {
     assert_eq!((agents[0].kind(), agents[0].targets().as_str()), ("aws", "dynamodb:PutItem"));
     let publish = resource("arn:aws:states:::sns:publish", json!({ "Message": "x" }), json!({}));
     assert!(imported(&publish).definitions[0].yaml.contains("aws: sns:Publish"));
-    refused(&publish, Level::Decision, "the response is XML");
+    let notes = messages(&publish, Level::Note);
+    assert!(notes.iter().any(|note| note.contains("all values are texts")), "{notes:?}");
     let job =
         resource("arn:aws:states:::batch:submitJob.sync", json!({ "JobName": "x" }), json!({}));
     refused(&job, Level::Decision, "needs an agent of your own");
@@ -196,4 +197,53 @@ fn http_calls_keep_method_query_and_result() {
     assert!(
         imported(&call).definitions[0].yaml.contains("id: ${ steps.a.output.ResponseBody.id }")
     );
+}
+
+#[test]
+fn a_job_is_started_by_one_step_and_polled_by_a_second_one() {
+    let query = json!({
+        "Type": "Task", "Resource": "arn:aws:states:::athena:startQueryExecution.sync",
+        "Parameters": { "QueryString.$": "$.sql", "WorkGroup": "primary" }, "TimeoutSeconds": 600,
+        "ResultPath": "$.query", "Next": "done",
+    });
+    let done = task(
+        "done",
+        json!({
+            "Parameters": { "id.$": "$.query.QueryExecution.QueryExecutionId" }, "End": true,
+        }),
+    );
+    let steps = steps(&machine(json!({ "q": query, "done": done })));
+    let start = json!({ "aws": "athena:StartQueryExecution", "body": { "QueryString": "${ input.sql }", "WorkGroup": "primary" } });
+    assert_eq!((&steps["q"]["request"], steps["q"].get("callback")), (&start, None));
+    let end = &steps["q_end"];
+    let poll = json!({ "aws": "athena:GetQueryExecution", "body": { "QueryExecutionId": "${ steps.q.output.QueryExecutionId }" } });
+    assert_eq!((&end["request"], &end["after"]), (&poll, &json!(["q"])));
+    let state = "response.body.QueryExecution.Status.State";
+    let until = json!({
+        "condition": format!("${{ {state} == 'SUCCEEDED' }}"), "every": "30s",
+        "fail": format!("${{ {state} in ['FAILED', 'CANCELLED'] }}"),
+    });
+    assert_eq!((&end["until"], &end["recovery"]["give_up_after"]), (&until, &json!("10m")));
+    let read = json!({ "id": "${ steps.q_end.output.QueryExecution.QueryExecutionId }" });
+    assert_eq!(
+        (&steps["done"]["request"]["body"], &steps["done"]["after"]),
+        (&read, &json!(["q_end"]))
+    );
+
+    let glue = |more: Value| {
+        let parameters = json!({ "JobName.$": "$.job" });
+        let resource = "arn:aws:states:::glue:startJobRun.sync";
+        let mut state =
+            json!({ "Type": "Task", "Resource": resource, "Parameters": parameters, "End": true });
+        state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        machine(json!({ "g": state }))
+    };
+    let steps = self::steps(&glue(json!({})));
+    let body = json!({ "JobName": "${ input.job }", "RunId": "${ steps.g.output.JobRunId }" });
+    assert_eq!(
+        (&steps["g_end"]["request"]["body"], &steps["g_end"]["output"]),
+        (&body, &json!("${ response.body.JobRun }"))
+    );
+    let retry = json!({ "Retry": [{ "ErrorEquals": ["States.ALL"], "MaxAttempts": 2 }] });
+    refused(&glue(retry), Level::Decision, "is not started again");
 }
