@@ -3,7 +3,7 @@
 //! Agents in order: the part moves on to the next agent only after a reply that is certain that no delivery of the
 //! request ran the step or will run it. As soon as an attempt may have run, the part stays with its agent, because services
 //! do not share idempotency keys. After the last agent the part waits for the one that asked for the shortest pause, and goes on from
-//! there. No agent gets a request before the pause is over that it asked for.
+//! there. No agent gets a request before its pause is over, unless an operator resubmits the step.
 //!
 //! An agent by expression: it is chosen when the first request is rendered, and again only after an edit of the input.
 //!
@@ -67,8 +67,8 @@ pub(crate) fn may_change(change: &TaskChange<'_>, attempt: &AttemptId) -> bool {
         })
 }
 
-/// Moves on to the next agent that is not to be paused for, which gets a request at once. Returns its name. If there is none,
-/// returns how long the step has to wait for the first agent whose pause is over. The agent in use asked for `pause`.
+/// Moves on to the next agent in order whose pause is over, and which gets a request at once. Returns its name. If there is none,
+/// returns how long the step has to wait until the first pause is over. The agent in use asked for `pause`.
 pub(crate) fn move_on<'a>(
     change: &mut TaskChange<'a>,
     attempt: &AttemptId,

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Adds a round to a step whose rounds have all passed and are not over. A round that was skipped, or that the task went on
-/// without, is the last one.
+/// Adds a round to a step whose rounds have all passed, unless its condition holds. A round that was skipped, or that the task
+/// went on without, is the last one.
 pub(crate) fn add_round(change: &mut TaskChange<'_>, step: &StepName, repeat: &Repeat) {
     let Some(ended) = last_round_if_completed(change, step) else { return };
     let is_over = change.sources().is_over(step, repeat, ended);
