@@ -5,6 +5,7 @@ mod http;
 mod integration;
 mod jobs;
 mod parameters;
+mod small_letters;
 
 use serde_json::Value;
 

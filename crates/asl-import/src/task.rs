@@ -38,9 +38,10 @@ impl Importer<'_, '_> {
         if !state.is_jsonata {
             input_path(state, &mut scope);
         }
-        let (mut name, shape) = self.task_step(state, point, &input, Map::new());
+        let (mut name, mut shape) = self.task_step(state, point, &input, Map::new());
         if let Some(job) = resource::job(state.text("Resource").unwrap_or_default()) {
             name = self.job_end(state, point, (&input, &name), job);
+            shape = job.shape;
         }
         let result = shape.of(Symbol::path(&format!("steps.{name}.output")));
         self.finish(state, point, scope, result, BTreeSet::from([name]))
@@ -63,10 +64,19 @@ impl Importer<'_, '_> {
         let limit = duration(limit.unwrap_or(POLLS_S).min(STEP_MAX.as_secs_f64()));
         let mut keys = Map::new();
         keys.insert("agent".to_owned(), json!(agent));
-        keys.insert("request".to_owned(), json!({ "aws": job.poll, "body": body }));
+        let mut request = json!({ "aws": job.poll, "body": body });
+        if let Some(path) = job.path {
+            request["path"] = json!(path);
+        }
+        keys.insert("request".to_owned(), request);
+        let done = format!("{is} == '{}'", job.done);
+        let (condition, fail) = match job.fails_if {
+            Some(fails) => (format!("{done} && !{fails}"), format!("{done} && {fails}")),
+            None => (done, format!("{is} in [{}]", failed.join(", "))),
+        };
         let until = json!({
-            "condition": format!("${{ {is} == '{}' }}", job.done),
-            "fail": format!("${{ {is} in [{}] }}", failed.join(", ")),
+            "condition": format!("${{ {condition} }}"),
+            "fail": format!("${{ {fail} }}"),
             "every": "30s",
         });
         keys.insert("until".to_owned(), until);
@@ -222,6 +232,11 @@ impl Importer<'_, '_> {
             (_, path) => ("path", self.render(at, at, path)),
         };
         request.insert(key.to_owned(), called);
+        if let (AgentKind::Aws(_), Symbol::Scalar(path)) = (&call.kind, &call.path)
+            && path != "/"
+        {
+            request.insert("path".to_owned(), path.clone());
+        }
         if let Some(body) = &call.body {
             let at = if state.is_jsonata { "Arguments" } else { "Parameters" };
             let at = if state.get(at).is_some() { state.at(at) } else { state.pointer.clone() };

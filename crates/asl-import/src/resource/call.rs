@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::small_letters::small;
 use crate::{names::plain, symbol::Symbol};
 
 /// The kind of an agent, and what its stack needs.
@@ -52,6 +53,10 @@ pub(crate) enum ResultShape {
     Events,
     /// `{ ResponseBody, StatusCode }`.
     Http,
+    /// An object with these members, which begin with a small letter in the output.
+    Members(&'static [&'static str]),
+    /// The same, as `Build` of the result.
+    Build(&'static [&'static str]),
 }
 
 impl ResultShape {
@@ -80,6 +85,15 @@ impl ResultShape {
                     ("Entries".to_owned(), Symbol::List(vec![entry])),
                     ("FailedEntryCount".to_owned(), Symbol::Scalar(0.into())),
                 ])
+            }
+            Self::Members(names) => {
+                let of = |name: &&str| ((*name).to_owned(), output.field(&small(name)));
+                let why = "in the response, its name begins with a small letter";
+                let fields = names.iter().map(of).collect();
+                Symbol::Object { fields, open: Some(why.to_owned()) }
+            }
+            Self::Build(names) => {
+                Symbol::object([("Build".to_owned(), Self::Members(names).of(output))])
             }
             Self::Http => Symbol::open_object(
                 [

@@ -8,6 +8,7 @@ use super::{
     integration::Completion,
     jobs::job,
     parameters::{field, other_parameters, text_of},
+    small_letters,
 };
 use crate::{
     names::resource,
@@ -170,7 +171,9 @@ pub(super) fn aws_api(
     completion: Completion,
     input: &Symbol,
 ) -> Call {
+    let is_small = small_letters::SERVICES.contains(&service);
     let api = APIS_BY_NAME.iter().find(|(known, _)| *known == service);
+    let api = api.copied().or(is_small.then_some((service, service)));
     let is_known = completion == Completion::Response || job(text).is_some();
     let (Some((_, service)), true) = (api, is_known) else {
         return own_agent(
@@ -184,8 +187,12 @@ pub(super) fn aws_api(
     let action: String =
         chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect();
     let kind = AgentKind::Aws(format!("{service}:{action}"));
-    let path = Symbol::Scalar("/".into());
-    let mut call = call("aws", kind, path, Some(input.clone()));
+    let path = if is_small { small_letters::path(service, &action) } else { "/".to_owned() };
+    let mut call = call("aws", kind, Symbol::Scalar(path.into()), Some(input.clone()));
+    if is_small {
+        call.body = Some(small_letters::members(input, &mut call.decisions));
+        call.result = small_letters::result(&action);
+    }
     if matches!(AwsService::named(service).protocol, AwsProtocol::Query { .. }) {
         let note = "the response is XML: in the output of the step, all values are texts";
         call.notes.push(note.to_owned());

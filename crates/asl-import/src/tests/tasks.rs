@@ -171,8 +171,7 @@ fn apis_of_aws_are_actions_of_one_agent_or_agents_of_ones_own() {
     assert!(imported(&publish).definitions[0].yaml.contains("aws: sns:Publish"));
     let notes = messages(&publish, Level::Note);
     assert!(notes.iter().any(|note| note.contains("all values are texts")), "{notes:?}");
-    let job =
-        resource("arn:aws:states:::batch:submitJob.sync", json!({ "JobName": "x" }), json!({}));
+    let job = resource("arn:aws:states:::emr-containers:startJobRun.sync", json!({}), json!({}));
     refused(&job, Level::Decision, "needs an agent of your own");
     refused(&resource("arn:aws:other", json!({}), json!({})), Level::Cannot, "not known");
 }
@@ -246,4 +245,74 @@ fn a_job_is_started_by_one_step_and_polled_by_a_second_one() {
     );
     let retry = json!({ "Retry": [{ "ErrorEquals": ["States.ALL"], "MaxAttempts": 2 }] });
     refused(&glue(retry), Level::Decision, "is not started again");
+    // The handler runs in place of a job that did not start.
+    let catch = json!({ "Catch": [{ "ErrorEquals": ["States.ALL"], "Next": "h" }] });
+    let mut caught = glue(catch);
+    caught["States"]["h"] = task("h", json!({ "End": true }));
+    let yaml: Value = serde_saphyr::from_str(&imported(&caught).definitions[0].yaml).unwrap();
+    assert_eq!(yaml["steps"]["g_end"]["when"], json!("${ !steps.g.failed }"));
+}
+
+/// In Step Functions their members begin with a capital letter.
+#[test]
+fn members_of_batch_ecs_and_codebuild_have_the_names_of_their_apis() {
+    let environment = json!([{ "Name": "ORDER", "Value.$": "$.id" }]);
+    let parameters = json!({
+        "JobName": "pack", "JobQueue": "q", "JobDefinition": "d",
+        "Parameters": { "OrderId.$": "$.id" }, "ContainerOverrides": { "Environment": environment },
+    });
+    let job = json!({
+        "Type": "Task", "Resource": "arn:aws:states:::batch:submitJob.sync", "Parameters": parameters, "ResultPath": "$.job",
+        "Next": "done",
+    });
+    let read = json!({ "id.$": "$.job.JobId", "status.$": "$.job.Status" });
+    let done = task("done", json!({ "Parameters": read, "End": true }));
+    let steps = steps(&machine(json!({ "b": job, "done": done })));
+    let sent = json!({
+        "jobName": "pack", "jobQueue": "q", "jobDefinition": "d", "parameters": { "OrderId": "${ input.id }" },
+        "containerOverrides": { "environment": [{ "name": "ORDER", "value": "${ input.id }" }] },
+    });
+    assert_eq!(
+        steps["b"]["request"],
+        json!({ "aws": "batch:SubmitJob", "path": "/v1/submitjob", "body": sent })
+    );
+    let poll = json!({
+        "aws": "batch:DescribeJobs", "path": "/v1/describejobs", "body": { "jobs": ["${ steps.b.output.jobId }"] },
+    });
+    assert_eq!(
+        (&steps["b_end"]["request"], &steps["b_end"]["output"]),
+        (&poll, &json!("${ response.body.jobs[0] }"))
+    );
+    let read = json!({ "id": "${ steps.b_end.output.jobId }", "status": "${ steps.b_end.output.status }" });
+    assert_eq!(steps["done"]["request"]["body"], read);
+
+    let run =
+        |parameters: Value| resource("arn:aws:states:::ecs:runTask.sync", parameters, json!({}));
+    let steps = self::steps(&run(json!({ "Cluster": "c", "TaskDefinition": "t" })));
+    let poll = json!({ "cluster": "c", "tasks": ["${ steps.a.output.tasks[0].taskArn }"] });
+    assert_eq!(steps["a_end"]["request"]["body"], poll);
+    let stopped = "response.body.tasks[0].lastStatus == 'STOPPED'";
+    let failed = "response.body.tasks[0].containers.exists(c, !has(c.exitCode) || c.exitCode != 0)";
+    let until = json!({
+        "condition": format!("${{ {stopped} && !{failed} }}"), "every": "30s",
+        "fail": format!("${{ {stopped} && {failed} }}"),
+    });
+    assert_eq!(steps["a_end"]["until"], until);
+    let steps = self::steps(&run(json!({ "TaskDefinition": "t" })));
+    assert_eq!(
+        steps["a_end"]["request"]["body"],
+        json!({ "tasks": ["${ steps.a.output.tasks[0].taskArn }"] }),
+        "the default cluster"
+    );
+    let dynamic = json!({ "TaskDefinition": "t", "Overrides.$": "$.overrides" });
+    refused(&run(dynamic), Level::Decision, "`Overrides` is known only when the task runs");
+
+    let build = json!({ "ProjectName": "p" });
+    let build = resource("arn:aws:states:::codebuild:startBuild.sync", build, json!({}));
+    let steps = self::steps(&build);
+    assert_eq!(steps["a"]["request"]["body"], json!({ "projectName": "p" }));
+    assert_eq!(
+        steps["a_end"]["request"]["body"],
+        json!({ "ids": ["${ steps.a.output.build.id }"] })
+    );
 }
