@@ -322,6 +322,14 @@ pub(super) fn declare(environment: &mut Env) {
     }
 }
 
+/// The number of arguments in parentheses before those that are positions in a text or a list.
+pub(super) fn first_position(call: &CallExpr) -> usize {
+    let function = called(call).filter(|function| function.form == Member);
+    let mut operands = function.map_or(&[][..], |function| function.operands).iter();
+    let position = operands.position(|operand| matches!(operand, Of(Number)));
+    position.map_or(usize::MAX, |position| position.saturating_sub(1))
+}
+
 /// The function that a call names. An operator is none.
 pub(super) fn called(call: &CallExpr) -> Option<&'static Function> {
     let by_name = |name: &str| BY_NAME.get(name).copied();

@@ -8,21 +8,22 @@
 //! | a whole number and a decimal, or two decimals | decimal; a `/` by zero fails |
 //! | other values, such as lists or texts | as in CEL |
 //!
-//! The operators of a parsed expression are replaced by calls of these functions.
+//! The operators of a parsed expression are replaced by calls of these functions. A position in a text or a list may be spelled as
+//! a decimal, too: 12.0.
 
 use std::cmp::Ordering;
 
 use cel::{
     Env, ExecutionError, IdedExpr, Value,
     common::{
-        ast::{CallExpr, Expr, operators},
+        ast::{CallExpr, Expr, LiteralValue, operators},
         functions::Function,
         types::{CelDouble, CelInt, CelUInt, DYN_TYPE},
         value::{CowVal, Val},
     },
 };
 
-use crate::expression::walk::for_each_part;
+use crate::expression::{functions, walk::for_each_part};
 
 /// The operators, and the functions in their place. No expression can name these functions.
 const FUNCTIONS: [(&str, &str, Function); 5] = [
@@ -35,6 +36,9 @@ const FUNCTIONS: [(&str, &str, Function); 5] = [
 
 const DIVIDE: &str = "@divide";
 
+/// A number without a fraction as a whole one, and other values as they are. No expression can name it.
+const WHOLE: &str = "@whole";
+
 /// What a macro iterates over: the items of a list, or the keys of a map in their order. No expression can name it.
 pub(super) const ORDERED: &str = "@ordered";
 
@@ -44,6 +48,8 @@ pub(super) fn declare(environment: &mut Env) {
         let added = environment.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], function);
         debug_assert!(added.is_ok(), "{added:?}");
     }
+    let added = environment.add_overload(WHOLE, WHOLE, vec![DYN_TYPE], without_fraction);
+    debug_assert!(added.is_ok(), "{added:?}");
 }
 
 /// The expression with this arithmetic in place of CEL's, and macros that go over the keys of a map in their order.
@@ -61,14 +67,29 @@ fn replace(node: &mut IdedExpr) {
         if let Some((_, name, _)) = function.filter(|_| !collects && call.args.len() == 2) {
             call.func_name = (*name).to_owned();
         }
+        let first = match &call.func_name[..] {
+            operators::INDEX | operators::OPT_INDEX => 1,
+            _ => functions::first_position(call),
+        };
+        let positions = call.args.iter_mut().skip(first);
+        positions.filter(|of| may_be_decimal(&of.expr)).for_each(|of| wrap(of, WHOLE));
     }
     if let Expr::Comprehension(comprehension) = &mut node.expr {
-        let range = std::mem::take(&mut comprehension.iter_range);
-        let id = range.id;
-        let call = CallExpr { func_name: ORDERED.to_owned(), target: None, args: vec![range] };
-        comprehension.iter_range = IdedExpr { id, expr: Expr::Call(call) };
+        wrap(&mut comprehension.iter_range, ORDERED);
     }
     for_each_part(&mut node.expr, &mut replace);
+}
+
+/// Replaces an expression by a call of a function with it.
+fn wrap(node: &mut IdedExpr, function: &str) {
+    let id = node.id;
+    let args = vec![std::mem::take(node)];
+    let call = CallExpr { func_name: function.to_owned(), target: None, args };
+    *node = IdedExpr { id, expr: Expr::Call(call) };
+}
+
+fn may_be_decimal(expression: &Expr) -> bool {
+    !matches!(expression, Expr::Literal(value) if !matches!(value, LiteralValue::Double(_)))
 }
 
 /// Whether this is the variable in which a macro collects its result. No expression can name it.
@@ -239,6 +260,19 @@ fn divide<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
         Operands::Other => {
             Err(error(ExecutionError::UnsupportedBinaryOperator, "div", &left, &right))
         }
+    }
+}
+
+fn without_fraction<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Evaluated<'b, 'v> {
+    let actual = arguments.len();
+    let [value] = <[_; 1]>::try_from(arguments)
+        .map_err(|_| ExecutionError::InvalidArgumentCount { expected: 1, actual })?;
+    match Number::of(value.as_ref()) {
+        Some(number @ Number::Decimal(_)) => Ok(match number.whole() {
+            Some(whole) => CowVal::owned(CelInt::from(whole)),
+            None => value,
+        }),
+        Some(Number::Whole(_)) | None => Ok(value),
     }
 }
 

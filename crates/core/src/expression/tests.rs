@@ -206,6 +206,27 @@ fn a_division_by_zero_fails_however_the_zero_is_spelled() {
 }
 
 #[test]
+fn a_position_may_be_spelled_as_a_decimal() {
+    let input = json!({ "n": 1.0, "text": "abcabc", "list": [1, [2], 3] });
+    for (expression, expected) in [
+        ("input.text.charAt(input.n)", json!("b")),
+        ("input.text.substring(1.0, input.n + 2)", json!("bc")),
+        ("input.text.indexOf('a', input.n)", json!(3)),
+        ("'a-b-c'.split('-', input.n * 2)", json!(["a", "b-c"])),
+        ("input.list.slice(0, input.n)", json!([1])),
+        ("input.list.flatten(input.n)", json!([1, 2, 3])),
+        ("input.list[input.n]", json!([2])),
+        ("input.list[1.0]", json!([2])),
+        ("input['te' + 'xt']", json!("abcabc")),
+    ] {
+        assert_eq!(render(expression, &input), Ok(expected), "{expression}");
+    }
+    for expression in ["input.list[0.5]", "input.text.charAt(0.5)", "input.list.slice(0, 1e300)"] {
+        assert!(render(expression, &input).is_err(), "{expression}");
+    }
+}
+
+#[test]
 fn decimals_are_texts_and_exact() {
     for (expression, expected) in [
         ("decimal.add('12.50', '0.10')", "12.60"),
