@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{FUNCTIONS, agent_template, agents_of_users, all, properties, template};
 
-/// Bytes of names and values: <https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>. How Lambda counts is not
-/// documented, so each variable counts six more, as in JSON, and a value that is JSON a quarter more, for escaped quotes.
+/// Bytes of names and values: <https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>. Lambda counts them as JSON: its
+/// error shows the text that it measured. So each variable counts six more, and a value that is JSON a quarter more, for escaped
+/// quotes.
 const LIMIT: usize = 4_096;
 const AROUND_EACH_VARIABLE: usize = r#""":"","#.len();
 
@@ -43,7 +44,8 @@ fn longest_parameter(name: &str, parameter: &Value) -> usize {
     let allowed = allowed.and_then(|values| values.iter().map(length).max());
     let number = parameter["MaxValue"].as_u64().map(|max| max.to_string().len());
     let text = parameter["MaxLength"].as_u64().map(|max| usize::try_from(max).unwrap());
-    let escapes = |length: usize| if name == "Webhooks" { length / 4 } else { 0 };
+    let escapes =
+        |length: usize| if matches!(name, "Webhooks" | "Headers") { length / 4 } else { 0 };
     let longest = allowed.or(number).or(text.map(|length| length + escapes(length)));
     longest.unwrap_or_else(|| panic!("parameter {name} becomes a variable: it needs a MaxLength"))
 }
