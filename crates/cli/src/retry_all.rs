@@ -8,7 +8,7 @@ use futures_util::{StreamExt, future::join_all, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_aws::store::DynamoStore;
+use steward_aws::store::{DynamoStore, TaskFilter};
 use steward_core::model::{
     command::{CommandAction, CommandId},
     names::{TaskId, WorkflowName},
@@ -37,7 +37,7 @@ pub(crate) struct RetryAllArgs {
     /// Only tasks whose error contains this text.
     #[arg(long)]
     reason_contains: Option<String>,
-    /// The maximum number of tasks. If more match, an arbitrary subset is taken.
+    /// The maximum number of tasks. If more match, those that ended last are taken.
     #[arg(long, default_value_t = 10_000)]
     limit: usize,
     /// Only list the tasks that would be resubmitted.
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let tasks = in_error(&args, &store).await?;
     if tasks.len() == args.limit && !args.json {
         outln!(
-            "stopped at --limit {}: an arbitrary subset of the matching tasks; run the command again for the rest",
+            "stopped at --limit {}: the matching tasks that ended last; run the command again for the rest",
             args.limit
         );
     }
@@ -138,17 +138,15 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     Ok(())
 }
 
-/// The matching tasks, in the order in which they ended. Scans the whole table.
+/// The matching tasks, in the order in which they ended.
 async fn in_error(args: &RetryAllArgs, store: &DynamoStore) -> Result<Vec<Task>> {
-    let matches =
-        |error: &str| args.reason_contains.as_ref().is_none_or(|wanted| error.contains(wanted));
-    let wanted = |task: &Task| {
-        task.process_state == ProcessState::Error
-            && task.workflow == args.workflow
-            && task.ended_at.is_some_and(|at| at >= args.since)
-            && matches(task.error.as_deref().unwrap_or_default())
+    let filter = TaskFilter {
+        workflow: Some(args.workflow.clone()),
+        error: args.reason_contains.clone(),
+        ..TaskFilter::in_state(ProcessState::Error)
     };
-    let mut tasks = store.scan_tasks(args.limit, wanted).await?;
+    let mut tasks = filter.find(store, None, args.limit, usize::MAX).await?.tasks;
+    tasks.retain(|task| task.ended_at.is_some_and(|at| at >= args.since));
     tasks.sort_by_key(|task| task.ended_at);
     Ok(tasks)
 }

@@ -1,32 +1,56 @@
 //! `steward list`.
 
-use std::num::NonZeroUsize;
+use std::{cmp::Reverse, num::NonZeroUsize};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use steward_aws::store::{FilterTime, SearchResult, StateFilter, TaskFilter};
 use steward_core::model::{
-    names::Tenant,
-    task::{ProcessState, Task},
+    names::{StepName, Tenant, WorkflowName},
+    task::Task,
 };
-use steward_operator::view::TaskView;
+use steward_operator::{
+    causes::{CauseGroup, by_cause},
+    view::TaskView,
+};
 
-use crate::{client::DeploymentArgs, table::table};
+use crate::{client::DeploymentArgs, table::table, tenants::since};
+
+/// How many tasks are listed.
+const LISTED: usize = 100;
+
+/// How many tasks are read, at least, to find those that match.
+const EXAMINED: usize = 10_000;
 
 /// Options of `steward list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only tasks in this state.
-    #[arg(long, ignore_case = true)]
+    /// Only tasks in this state: that of a task, `unfinished` or `awaiting callback`.
+    #[arg(long, value_parser = state)]
     state: Option<StateFilter>,
     /// Only tasks of this workflow.
     #[arg(long)]
-    workflow: Option<String>,
+    workflow: Option<WorkflowName>,
     /// Only tasks of this tenant.
     #[arg(long)]
     tenant: Option<Tenant>,
-    /// The maximum number of tasks. If more match, which of them are listed is undefined.
-    #[arg(long, default_value = "100")]
-    limit: NonZeroUsize,
+    /// Only tasks with this step, if it has failed and is not done.
+    #[arg(long)]
+    step: Option<StepName>,
+    /// Only tasks whose error contains this text.
+    #[arg(long)]
+    reason_contains: Option<String>,
+    /// Only tasks that were submitted after this: a time such as 2026-11-20T19:00:00Z, or a duration before now, such as `2h`.
+    #[arg(long, value_name = "DURATION|TIME", value_parser = since)]
+    since: Option<Timestamp>,
+    /// Count the tasks in Error and the late ones by cause, in place of a list.
+    #[arg(long)]
+    group: Option<GroupBy>,
+    /// The maximum number of tasks: 100, or 10000 with `--group`. Unfinished tasks are found before those that have ended, and of
+    /// these the newest first.
+    #[arg(long)]
+    limit: Option<NonZeroUsize>,
     /// Print a JSON array.
     #[arg(long)]
     json: bool,
@@ -34,48 +58,59 @@ pub(crate) struct ListArgs {
     deployment: DeploymentArgs,
 }
 
-/// The states that `--state` accepts.
+/// What tasks are counted by.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum StateFilter {
-    Pending,
-    Processing,
-    Processed,
-    Undoing,
-    Undone,
-    Error,
+enum GroupBy {
+    /// Workflow, step and reason, without ids and numbers.
+    Cause,
 }
 
-impl StateFilter {
-    fn process_state(self) -> ProcessState {
-        match self {
-            Self::Pending => ProcessState::Pending,
-            Self::Processing => ProcessState::Processing,
-            Self::Processed => ProcessState::Processed,
-            Self::Undoing => ProcessState::Undoing,
-            Self::Undone => ProcessState::Undone,
-            Self::Error => ProcessState::Error,
+fn state(text: &str) -> Result<StateFilter, String> {
+    let all = || StateFilter::all().map(|state| state.to_string());
+    let named = StateFilter::all().find(|state| state.to_string().eq_ignore_ascii_case(text));
+    named.ok_or_else(|| format!("the states are {}", all().collect::<Vec<_>>().join(", ")))
+}
+
+impl ListArgs {
+    fn filter(&self) -> TaskFilter {
+        TaskFilter {
+            workflow: self.workflow.clone(),
+            tenant: self.tenant.clone(),
+            state: self.state,
+            from: self.since.map(FilterTime),
+            to: None,
+            step: self.step.clone(),
+            error: self.reason_contains.clone(),
         }
     }
 }
 
-/// Prints tasks, newest first.
+/// Prints tasks, the newest first, or their causes.
 #[expect(clippy::print_stderr, reason = "standard output only has the list")]
 pub(crate) async fn list(args: ListArgs) -> Result<()> {
-    let matches = |task: &Task| {
-        args.state.is_none_or(|state| state.process_state() == task.process_state)
-            && args.workflow.as_ref().is_none_or(|name| name == task.workflow.as_str())
-            && args.tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
-    };
-    let limit = args.limit.get();
+    let default = if args.group.is_some() { EXAMINED } else { LISTED };
+    let limit = args.limit.map_or(default, NonZeroUsize::get);
     let store = args.deployment.store().await;
-    let mut tasks = store.scan_tasks(limit.saturating_add(1), matches).await?;
-    if tasks.len() > limit {
-        tasks.truncate(limit);
-        eprintln!("more than {limit} tasks match, also newer ones: raise --limit");
+    let examined_max = limit.max(EXAMINED);
+    let found = args.filter().find(&store, None, limit, examined_max).await?;
+    let SearchResult { mut tasks, examined, next } = found;
+    match next {
+        Some(_) if tasks.len() >= limit => {
+            eprintln!("there may be more than {limit}: raise --limit")
+        }
+        Some(_) => eprintln!("only {examined} tasks were searched: raise --limit"),
+        None => {}
     }
-    tasks.sort_by_key(|task| std::cmp::Reverse(task.submitted_at));
+    if args.group.is_some() {
+        return print_causes(&by_cause(&tasks, Timestamp::now()), args.json);
+    }
+    tasks.sort_by_key(|task| Reverse(task.submitted_at));
+    print_tasks(&tasks, args.json)
+}
+
+fn print_tasks(tasks: &[Task], json: bool) -> Result<()> {
     let views: Vec<_> = tasks.iter().map(TaskView::of).collect();
-    if args.json {
+    if json {
         outln!("{}", serde_json::to_string_pretty(&views)?);
         return Ok(());
     }
@@ -93,5 +128,35 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
         ]);
     }
     outln!("{table}");
+    Ok(())
+}
+
+fn print_causes(groups: &[CauseGroup], json: bool) -> Result<()> {
+    if json {
+        outln!("{}", serde_json::to_string_pretty(groups)?);
+        return Ok(());
+    }
+    let header = ["tasks", "workflow", "step", "reason", "first", "last", "example"];
+    let mut table = table(&header);
+    for CauseGroup { cause, tasks, first, last, example, .. } in groups {
+        table.add_row([
+            tasks.to_string(),
+            cause.workflow.to_string(),
+            cause.step.clone().unwrap_or_default(),
+            cause.reason.clone(),
+            format!("{first:.0}"),
+            format!("{last:.0}"),
+            example.to_string(),
+        ]);
+    }
+    outln!("{table}");
+    let in_error = groups.iter().find(|group| !group.is_late());
+    if let Some(CauseGroup { cause, first, contains, .. }) = in_error {
+        outln!(
+            "to resubmit the tasks of a cause, such as the first in Error:\n\
+             steward retry-all --workflow {} --since {first:.0} --reason-contains {contains:?} --dry-run",
+            cause.workflow
+        );
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `steward tenants`: the stored tasks by tenant. `steward cost --tenants` estimates their cost.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -78,7 +78,6 @@ pub(crate) async fn count(
         if is_wanted {
             counts.entry(task.tenant.clone()).or_default().add(&task);
         }
-        ControlFlow::Continue(())
     };
     deployment.store().await.visit_tasks(visit).await?;
     Ok(counts)

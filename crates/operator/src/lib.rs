@@ -10,6 +10,7 @@
 //! - [`mask`]: values with their masked parts hidden, and edits of them.
 //! - [`masked_documents`]: documents with their masked values hidden.
 //! - [`agents`]: what is wrong with an agent.
+//! - [`causes`]: tasks that failed for the same reason.
 //! - [`aws_policy`]: the permissions that the AWS actions of definitions need.
 //! - [`dead_letter`]: a summary of a dead letter.
 //! - [`graph`]: a workflow as a picture, optionally with the states of a task's steps.
@@ -19,6 +20,7 @@
 pub mod agents;
 pub mod aws_policy;
 mod caller_text;
+pub mod causes;
 pub mod changes;
 pub mod chart;
 pub mod dead_letter;

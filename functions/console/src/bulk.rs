@@ -15,6 +15,7 @@ use axum::{
 };
 use jiff::SignedDuration;
 use serde::Deserialize;
+use steward_aws::store::{PageCursor, SearchResult, TaskFilter};
 use steward_core::{
     limits::BULK_TASKS_MAX,
     model::{
@@ -32,8 +33,8 @@ use uuid::Uuid;
 use crate::{
     caller::ConsoleCaller,
     console::Console,
-    filter::{Filter, PageCursor, SearchResult},
-    page::{Failure, Frame, STATES, render, required_reason},
+    filter::{self, query_of},
+    page::{Failure, Frame, render, required_reason},
 };
 
 /// How long the page of a run refreshes itself while commands are pending or tasks continue. After that time a command was
@@ -92,7 +93,7 @@ pub(crate) struct BulkQuery {
 #[template(path = "bulk_form.html")]
 struct BulkFormPage {
     frame: Frame,
-    filter: Filter,
+    filter: TaskFilter,
     /// The id of the run that the form creates. Sending the form twice creates one run.
     id: String,
     action: String,
@@ -105,7 +106,7 @@ struct BulkFormPage {
 impl BulkFormPage {
     /// The filter as a query string.
     fn query(&self) -> String {
-        self.filter.query(&[])
+        query_of(&self.filter, &[])
     }
 
     /// The possible commands: name, effect, and whether it is selected.
@@ -122,13 +123,13 @@ pub(crate) async fn show_form(
     Query(BulkQuery { action, before }): Query<BulkQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let filter = Filter::of(&uri)?;
+    let filter = filter::of(&uri)?;
     let from =
         (!before.is_empty()).then(|| before.parse::<PageCursor>().map_err(Failure::BadRequest));
     let found = filter.find(console.ports.store(), from.transpose()?, BULK_TASKS_MAX, EXAMINED_MAX);
     let SearchResult { tasks, examined, next } = Box::pin(found).await?;
-    let next =
-        next.map(|next| filter.query(&[("action", action.clone()), ("before", next.to_string())]));
+    let next = next
+        .map(|next| query_of(&filter, &[("action", action.clone()), ("before", next.to_string())]));
     let (frame, id) =
         (Frame::new("Act on many tasks", "tasks", &caller), Uuid::new_v4().to_string());
     Ok(render(&BulkFormPage { frame, filter, id, action, tasks, examined, next }))
@@ -231,7 +232,7 @@ impl BulkRunPage {
     /// The current states of the tasks, with the number of tasks in each.
     fn states(&self) -> Vec<(ProcessState, usize)> {
         let count = |state| self.rows.iter().filter(|row| row.state == Some(state)).count();
-        let counts = STATES.into_iter().map(|state| (state, count(state)));
+        let counts = ProcessState::ALL.into_iter().map(|state| (state, count(state)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 

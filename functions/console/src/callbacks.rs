@@ -9,6 +9,7 @@ use axum::{
 };
 use jiff::Timestamp;
 use serde::Deserialize;
+use steward_aws::store::{PageCursor, SearchResult, TaskFilter};
 use steward_core::{
     definition::plan::Plan,
     engine::{
@@ -23,7 +24,6 @@ use steward_runtime::ports::{Definitions, Ports, StateStore};
 use crate::{
     caller::ConsoleCaller,
     console::Console,
-    filter::{Filter, PageCursor, SearchResult},
     page::{Failure, Frame, render},
 };
 
@@ -75,7 +75,7 @@ pub(crate) async fn list(
     let from = from.map(|before| before.parse::<PageCursor>().map_err(Failure::BadRequest));
     let from = from.transpose()?;
     let is_first = from.is_none();
-    let found = Filter::awaiting_callback()
+    let found = TaskFilter::awaiting_callback()
         .find(console.ports.store(), from, PAGE_SIZE, EXAMINED_MAX)
         .await?;
     let SearchResult { tasks, examined, next } = found;

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use steward_aws::{
     AwsPorts,
     channel::QueueDepth,
-    store::{TaskCount, TaskListEntry},
+    store::{TaskCount, TaskFilter, TaskListEntry},
 };
 use steward_core::{
     breaker::Breaker,
@@ -18,6 +18,7 @@ use steward_core::{
         time::earlier,
     },
 };
+use steward_operator::causes::{CauseGroup, by_cause};
 use steward_runtime::{
     agents,
     history::{EndedCounts, SupervisorRun},
@@ -27,7 +28,7 @@ use steward_runtime::{
 use crate::{
     caller::ConsoleCaller,
     console::Console,
-    filter::Filter,
+    filter::query_of,
     history::{self, Minutes},
     page::{DurationText, Failure, Frame, render},
 };
@@ -41,8 +42,11 @@ use health::{HealthData, HealthIssue};
 /// The number at which counting stops; the page then shows `10000+`.
 const COUNT_MAX: usize = 10_000;
 
-/// The number of tasks in the table of the latest errors.
-const LATEST_ERRORS_MAX: usize = 10;
+/// How many of the tasks that ended last in Error are counted by cause.
+const GROUPED_MAX: usize = 100;
+
+/// The number of causes in the table.
+const CAUSES_MAX: usize = 10;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -60,8 +64,18 @@ struct OverviewPage {
     /// The number of closed circuit breakers that have a record.
     closed: usize,
     last_run: Option<SupervisorRun>,
-    latest_errors: Vec<Task>,
+    causes: Vec<CauseGroup>,
     dashboard: Option<String>,
+}
+
+/// The query string of the tasks with a cause.
+pub(crate) fn query_of_cause(group: &CauseGroup) -> String {
+    let filter = TaskFilter {
+        workflow: Some(group.cause.workflow.clone()),
+        error: Some(group.contains.clone()).filter(|text| !text.is_empty()),
+        ..TaskFilter::in_state(ProcessState::Error)
+    };
+    query_of(&filter, &[])
 }
 
 /// The message counts of a queue and of its dead-letter queue.
@@ -115,6 +129,8 @@ pub(crate) async fn show(
         last_run,
         due: next_due.map(|next| (next.at, next.task_id)),
     };
+    let mut causes = by_cause(&latest_errors, now);
+    causes.truncate(CAUSES_MAX);
     Ok(render(&OverviewPage {
         issues: health::issues(&health, now),
         unfinished,
@@ -125,7 +141,7 @@ pub(crate) async fn show(
         closed: known - breakers.len(),
         breakers,
         last_run,
-        latest_errors,
+        causes,
         dashboard: console.links.dashboard.clone(),
         frame,
     }))
@@ -133,7 +149,7 @@ pub(crate) async fn show(
 
 async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, PortError> {
     let store = ports.store();
-    let in_error = Filter::in_state(ProcessState::Error);
+    let in_error = TaskFilter::in_state(ProcessState::Error);
     let history = async {
         let last_run = store.shared_record(&SupervisorRun::key()).await?;
         let last_run = last_run.as_ref().and_then(SupervisorRun::read);
@@ -144,7 +160,7 @@ async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, Port
         store.count_due(COUNT_MAX),
         store.count_ended(ProcessState::Error, COUNT_MAX),
         store.list_due(None, 1),
-        in_error.find(store, None, LATEST_ERRORS_MAX, LATEST_ERRORS_MAX),
+        in_error.find(store, None, GROUPED_MAX, GROUPED_MAX),
         store.shared_records(SharedRecordKind::Breaker),
         history,
     )?;

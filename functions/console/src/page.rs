@@ -228,16 +228,6 @@ pub(crate) fn state_class(state: &ProcessState) -> String {
     task_css_class(*state)
 }
 
-/// All states of a task.
-pub(crate) const STATES: [ProcessState; 6] = [
-    ProcessState::Pending,
-    ProcessState::Processing,
-    ProcessState::Processed,
-    ProcessState::Error,
-    ProcessState::Undoing,
-    ProcessState::Undone,
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,13 +9,14 @@ use axum::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use steward_aws::store::{PageCursor, SearchResult, StateFilter, TaskFilter};
 use steward_core::model::{names::TaskId, task::Task};
 use steward_runtime::ports::{Ports, StateStore};
 
 use crate::{
     caller::ConsoleCaller,
     console::Console,
-    filter::{Filter, PageCursor, SearchResult, StateFilter},
+    filter::{self, query_of},
     page::{Failure, Frame, render},
 };
 
@@ -37,7 +38,7 @@ struct TaskListQuery {
 #[template(path = "tasks.html")]
 struct TaskListPage {
     frame: Frame,
-    filter: Filter,
+    filter: TaskFilter,
     /// The searched id, if there is no task with it.
     missing: Option<String>,
     tasks: Vec<Task>,
@@ -72,7 +73,7 @@ pub(crate) async fn list(
     let query = Query::<TaskListQuery>::try_from_uri(&uri);
     let Query(TaskListQuery { id, before }) =
         query.map_err(|e| Failure::BadRequest(e.body_text()))?;
-    let filter = Filter::of(&uri)?;
+    let filter = filter::of(&uri)?;
     let store = console.ports.store();
     let id = id.trim();
     if let Ok(id) = id.parse::<TaskId>()
@@ -86,9 +87,9 @@ pub(crate) async fn list(
     let is_first = from.is_none();
     let SearchResult { tasks, examined, next } =
         filter.find(store, from, PAGE_SIZE, EXAMINED_MAX).await?;
-    let next = next.map(|next| filter.query(&[("before", next.to_string())]));
+    let next = next.map(|next| query_of(&filter, &[("before", next.to_string())]));
     let frame = Frame::new("Tasks", "tasks", &caller).refreshed(&uri);
-    let bulk = (frame.may_act() && !tasks.is_empty()).then(|| filter.query(&[]));
+    let bulk = (frame.may_act() && !tasks.is_empty()).then(|| query_of(&filter, &[]));
     let missing = (!id.is_empty()).then(|| id.to_owned());
     Ok(render(&TaskListPage { frame, filter, missing, tasks, examined, is_first, next, bulk }))
 }

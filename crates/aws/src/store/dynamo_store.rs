@@ -1,10 +1,6 @@
 //! The store with its tables, and reads that only people need.
 
-use std::{
-    num::NonZeroU32,
-    ops::{ControlFlow, RangeInclusive},
-    time::Duration,
-};
+use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder};
 use futures_util::future::try_join_all;
@@ -220,36 +216,11 @@ impl DynamoStore {
         self.writer.create(TaskCreation { document, task: put }, operation).await
     }
 
-    /// Up to `limit` tasks for which `wanted` returns true, in no particular order. Scans the table until then, so the
-    /// cost grows with the table.
+    /// Passes each task to `visit`, in no particular order. Scans the table, so the cost grows with the table.
     ///
     /// # Errors
     /// DynamoDB failed, or a task is unreadable.
-    pub async fn scan_tasks(
-        &self,
-        limit: usize,
-        wanted: impl Fn(&Task) -> bool,
-    ) -> Result<Vec<Task>, PortError> {
-        let mut tasks = Vec::new();
-        let visit = |task| {
-            if wanted(&task) {
-                tasks.push(task);
-            }
-            if tasks.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        self.visit_tasks(visit).await?;
-        Ok(tasks)
-    }
-
-    /// Passes each task to `visit`, in no particular order, until it breaks. Scans the table, so the cost grows with the
-    /// table.
-    ///
-    /// # Errors
-    /// DynamoDB failed, or a task is unreadable.
-    pub async fn visit_tasks(
-        &self,
-        mut visit: impl FnMut(Task) -> ControlFlow<()>,
-    ) -> Result<(), PortError> {
+    pub async fn visit_tasks(&self, mut visit: impl FnMut(Task)) -> Result<(), PortError> {
         let mut pages = self.client.scan().table_name(&self.tasks).into_paginator().items().send();
         let now = Timestamp::now();
         while let Some(item) = pages.next().await {
@@ -257,9 +228,7 @@ impl DynamoStore {
             if has_expired(&item, now) {
                 continue;
             }
-            if visit(read_task(item).map_err(corrupt("read task"))?).is_break() {
-                break;
-            }
+            visit(read_task(item).map_err(corrupt("read task"))?);
         }
         Ok(())
     }

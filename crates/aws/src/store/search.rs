@@ -5,18 +5,15 @@
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
-use axum::{extract::Query, http::Uri};
 use jiff::{Timestamp, civil, tz::TimeZone};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, de::Error as _};
-use steward_aws::store::{DynamoStore, ListCursor, TaskList};
 use steward_core::model::{
     names::{StepName, Tenant, WorkflowName},
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::PortError;
 
-use crate::page::{Failure, STATES};
+use super::{DynamoStore, ListCursor, TaskList};
 
 /// The number of index entries in one read.
 const READ_SIZE: usize = 100;
@@ -24,33 +21,33 @@ const READ_SIZE: usize = 100;
 /// The criteria; a task must match all that are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Filter {
+pub struct TaskFilter {
     /// The name of the workflow.
     #[serde(deserialize_with = "optional")]
-    pub(crate) workflow: Option<WorkflowName>,
+    pub workflow: Option<WorkflowName>,
     /// The tenant.
     #[serde(deserialize_with = "optional")]
-    pub(crate) tenant: Option<Tenant>,
+    pub tenant: Option<Tenant>,
     /// The state.
     #[serde(deserialize_with = "optional")]
-    pub(crate) state: Option<StateFilter>,
+    pub state: Option<StateFilter>,
     /// The earliest time of submission.
     #[serde(deserialize_with = "optional")]
-    pub(crate) from: Option<FilterTime>,
+    pub from: Option<FilterTime>,
     /// The latest time of submission.
     #[serde(deserialize_with = "optional")]
-    pub(crate) to: Option<FilterTime>,
+    pub to: Option<FilterTime>,
     /// A step that has failed at least once and has neither completed nor been skipped.
     #[serde(deserialize_with = "optional")]
-    pub(crate) step: Option<StepName>,
+    pub step: Option<StepName>,
     /// A part of the task's error or undo reason, in upper or lower case.
     #[serde(deserialize_with = "optional")]
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The filter by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StateFilter {
+pub enum StateFilter {
     /// In any state that is not final.
     Unfinished,
     /// Unfinished, and a step awaits a callback.
@@ -61,8 +58,10 @@ pub(crate) enum StateFilter {
 
 impl StateFilter {
     /// All filters, in the order of the form.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        [Self::Unfinished, Self::AwaitingCallback].into_iter().chain(STATES.map(Self::In))
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Unfinished, Self::AwaitingCallback]
+            .into_iter()
+            .chain(ProcessState::ALL.map(Self::In))
     }
 
     fn includes(self, state: ProcessState) -> bool {
@@ -94,7 +93,7 @@ impl FromStr for StateFilter {
 
 /// A time in a form. Without a time zone it is in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FilterTime(pub(crate) Timestamp);
+pub struct FilterTime(pub Timestamp);
 
 impl fmt::Display for FilterTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,7 +133,7 @@ enum TaskIndex {
 
 /// Where a search continues: after a task of an index, or at the start of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PageCursor {
+pub struct PageCursor {
     index: TaskIndex,
     after: Option<ListCursor>,
 }
@@ -167,35 +166,31 @@ impl FromStr for PageCursor {
 
 /// The result of a search.
 #[derive(Debug, Default)]
-pub(crate) struct SearchResult {
+pub struct SearchResult {
     /// The matching tasks, in their current state.
-    pub(crate) tasks: Vec<Task>,
+    pub tasks: Vec<Task>,
     /// How many tasks were examined.
-    pub(crate) examined: usize,
+    pub examined: usize,
     /// Where to continue; `None` if there are no more tasks.
-    pub(crate) next: Option<PageCursor>,
+    pub next: Option<PageCursor>,
 }
 
-impl Filter {
+impl TaskFilter {
     /// The filter for all tasks in a state.
-    pub(crate) fn in_state(state: ProcessState) -> Self {
+    #[must_use]
+    pub fn in_state(state: ProcessState) -> Self {
         Self { state: Some(StateFilter::In(state)), ..Self::default() }
     }
 
     /// The filter for tasks with a step that awaits a callback.
-    pub(crate) fn awaiting_callback() -> Self {
+    #[must_use]
+    pub fn awaiting_callback() -> Self {
         Self { state: Some(StateFilter::AwaitingCallback), ..Self::default() }
     }
 
-    /// The filter in the query string of `uri`.
-    pub(crate) fn of(uri: &Uri) -> Result<Self, Failure> {
-        let read = Query::try_from_uri(uri);
-        let Query(filter) = read.map_err(|error| Failure::BadRequest(error.body_text()))?;
-        Ok(filter)
-    }
-
     /// The names and values of the criteria that are present, as in a form or query string.
-    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+    #[must_use]
+    pub fn pairs(&self) -> Vec<(&'static str, String)> {
         let Self { workflow, tenant, state, from, to, step, error } = self;
         let pairs = [
             ("workflow", workflow.as_ref().map(ToString::to_string)),
@@ -209,19 +204,11 @@ impl Filter {
         pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    /// The query string with additional parameters; without a question mark.
-    pub(crate) fn query(&self, more: &[(&str, String)]) -> String {
-        let own = self.pairs();
-        let pairs = own.iter().map(|(name, value)| (*name, value));
-        let pairs = pairs.chain(more.iter().map(|(name, value)| (*name, value)));
-        let pairs = pairs.map(|(name, value)| {
-            format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC))
-        });
-        pairs.collect::<Vec<_>>().join("&")
-    }
-
     /// Searches from a position for up to `limit` tasks that match, and examines at most `examined_max` tasks.
-    pub(crate) async fn find(
+    ///
+    /// # Errors
+    /// DynamoDB failed, or a record is unreadable.
+    pub async fn find(
         &self,
         store: &DynamoStore,
         from: Option<PageCursor>,
@@ -300,7 +287,7 @@ impl Filter {
     /// The final states that the filter accepts.
     fn final_states(&self) -> Vec<ProcessState> {
         let wanted = |state: &ProcessState| self.state.is_none_or(|filter| filter.includes(*state));
-        STATES.into_iter().filter(|state| state.has_stopped()).filter(wanted).collect()
+        ProcessState::ALL.into_iter().filter(|state| state.has_stopped()).filter(wanted).collect()
     }
 
     /// The indexes to search, in this order.
@@ -319,7 +306,8 @@ impl Filter {
     }
 
     /// Whether a task matches.
-    pub(crate) fn matches(&self, task: &Task) -> bool {
+    #[must_use]
+    pub fn matches(&self, task: &Task) -> bool {
         let Self { workflow, tenant, state, from, to, step, error } = self;
         workflow.as_ref().is_none_or(|workflow| *workflow == task.workflow)
             && tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
@@ -355,77 +343,6 @@ fn error_contains(task: &Task, error: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn filter(query: &str) -> Result<Filter, Failure> {
-        Filter::of(&format!("/console/tasks?{query}").parse().unwrap())
-    }
-
-    fn task() -> Task {
-        let task = json!({
-            "task_id": "o-1", "t": "acme", "workflow": "order", "v": 1, "i": 1_780_000_000_000_u64, "k": 0, "process_state": "Error",
-            "revision": 7, "complete_by": 0, "submitted_at": 1_780_000_000_000_u64,
-            "error": "step `charge`: Card declined", "undo_reason": "step charge: 402 Payment Required",
-            "steps": {
-                "reserve": { "s": "c", "a": 2, "f": 1 },
-                "charge": { "s": "f", "a": 3, "f": 3 },
-            },
-        });
-        serde_json::from_value(task).unwrap()
-    }
-
-    #[test]
-    fn a_query_round_trips_and_empty_fields_are_ignored() {
-        assert_eq!(
-            filter("workflow=&state=&from=&to=&step=&error=&id=x").unwrap(),
-            Filter::default()
-        );
-        let query = "workflow=order&tenant=acme&state=Error&from=2026-11-21T18%3A25&step=charge&error=50%25+off+%26+more";
-        let read = filter(query).unwrap();
-        assert_eq!(read.error.as_deref(), Some("50% off & more"));
-        assert_eq!(read.from.unwrap().0, "2026-11-21T18:25:00Z".parse().unwrap());
-        assert_eq!(filter(&read.query(&[])).unwrap(), read);
-        assert!(read.query(&[("before", "e1.2.x".to_owned())]).ends_with("&before=e1%2E2%2Ex"));
-    }
-
-    #[test]
-    fn an_invalid_filter_is_rejected_with_the_reason() {
-        for (query, expected) in [
-            ("state=Lost", "`Lost` is not the state"),
-            ("from=noon", "`noon` is not a time"),
-            ("tenant=a+b", "tenant `a b` is not valid"),
-        ] {
-            let refused = filter(query).unwrap_err().to_string();
-            assert!(refused.contains(expected), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_task_must_match_all_criteria() {
-        for (query, matches) in [
-            ("", true),
-            ("workflow=order", true),
-            ("workflow=return", false),
-            ("tenant=acme", true),
-            ("tenant=globex", false),
-            ("state=Error", true),
-            ("state=unfinished", false),
-            ("state=Processed", false),
-            ("step=charge", true),
-            ("step=reserve", false),
-            ("step=ship", false),
-            ("error=card DECLINED", true),
-            ("error=payment+required", true),
-            ("error=timed+out", false),
-            ("from=2026-05-28T20:26&to=2026-05-28T20:27", true),
-            ("from=2026-05-28T20:27", false),
-            ("to=2026-05-28", false),
-            ("workflow=order&step=charge&error=gone", false),
-        ] {
-            let query = query.replace(' ', "+");
-            assert_eq!(filter(&query).unwrap().matches(&task()), matches, "{query}");
-        }
-    }
 
     #[test]
     fn a_cursor_round_trips() {

@@ -96,6 +96,16 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
+    /// All states.
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Processing,
+        Self::Processed,
+        Self::Error,
+        Self::Undoing,
+        Self::Undone,
+    ];
+
     /// Whether the task has ended: it does not continue unless an operator, its parent task or a late reply changes it.
     #[must_use]
     pub fn has_stopped(self) -> bool {

@@ -73,7 +73,7 @@ async fn each_problem_is_shown_with_a_link() {
         "1 task is in Error",
         "1 dead letter in steward-agent-a-dead-letters",
         "Agent a has stopped calling its service, except for probes (circuit breaker open)",
-        "o-1 order",
+        "1 order",
         "card &#60;declined&#62;",
         "a open 503",
         "steward-agent-a 0 0 0 1",
@@ -120,4 +120,25 @@ async fn without_the_queues_the_page_shows_the_rest() {
     sqs.delete_queue().queue_url(queue.queue_url.unwrap()).send().await.unwrap();
     let page = console.get("/console").await;
     page.assert_text(&["✕ 1 problem: SQS did not respond", "0 unfinished"]);
+}
+
+#[tokio::test]
+async fn tasks_that_failed_for_the_same_reason_share_a_row_that_links_to_them() {
+    let console = TestConsole::new().await;
+    run_supervisor(&console).await;
+    for n in 1..=3 {
+        let error = format!("step charge: card {n} of a customer was declined");
+        let ended = json!({ "process_state": "Error", "ended_at": in_seconds(n), "error": error });
+        console.create(&task(&format!("o-{n}"), &ended)).await;
+    }
+    let other = json!({ "process_state": "Error", "ended_at": in_seconds(0), "error": "step ship: HTTP 500" });
+    console.create(&task("o-9", &other)).await;
+    let page = console.get("/console").await;
+    page.assert_text(&["3 order charge card … of a customer was declined"]);
+    page.assert_text(&["1 order ship HTTP 500"]);
+    let query = "workflow=order&state=Error&error=of%20a%20customer%20was%20declined";
+    assert!(page.html.contains(&query.replace('&', "&#38;")), "{}", page.html);
+    let found = console.get(&format!("/console/tasks?{query}")).await;
+    found.assert_text(&["o-1", "o-2", "o-3"]);
+    assert!(!found.html.contains("o-9"));
 }
