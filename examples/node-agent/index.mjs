@@ -4,7 +4,7 @@
 //
 //   node index.mjs
 //
-// The contract that it implements, with the rules R1 to R23, is docs/agent-contract.md. It ignores `responses` of a
+// The contract that it implements, with the rules R1 to R24, is docs/agent-contract.md. It ignores `responses` of a
 // request, and calls once for each delivery: the retries are the attempts of the scheduler.
 
 import { pathToFileURL } from "node:url";

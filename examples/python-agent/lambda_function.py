@@ -4,7 +4,7 @@ As a Lambda function it receives batches from its queue (`lambda_handler`). As a
 
     python3 lambda_function.py
 
-The contract that it implements, with the rules R1 to R23, is docs/agent-contract.md of Steward. It ignores `responses`
+The contract that it implements, with the rules R1 to R24, is docs/agent-contract.md of Steward. It ignores `responses`
 of a request, and calls once for each delivery: the retries are the attempts of the scheduler.
 """
 

@@ -45,6 +45,8 @@ pub enum Case {
     LateRedriven,
     /// The response of the service is too large for a reply.
     LargeOutput,
+    /// The response of the service is a text, and no JSON.
+    TextOutput,
     /// A request that is not idempotent, in two messages at the same time.
     Once,
     /// A request that is not idempotent, and later the same request as an operator redrives it.
@@ -89,6 +91,8 @@ pub enum ServiceBehaviour {
     Works,
     /// It responds 200 with a body that is too large for a reply.
     LargeOutput,
+    /// It responds 200 with a text that is no JSON.
+    Text,
     /// It responds 422.
     Refuses,
     /// It responds 429 with `Retry-After`.
@@ -108,7 +112,7 @@ pub enum ServiceBehaviour {
 impl Case {
     /// All cases in the order of the check. The replies that cannot be sent come first, because SQS delivers their requests
     /// again only after the visibility timeout. Cases that may open a circuit breaker come last.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Plain,
         Self::LostReply,
         Self::ReceiveCount,
@@ -125,6 +129,7 @@ impl Case {
         Self::Late,
         Self::LateRedriven,
         Self::LargeOutput,
+        Self::TextOutput,
         Self::Once,
         Self::OnceRedriven,
         Self::Refused,
@@ -167,6 +172,7 @@ impl Case {
             Self::Late => "late",
             Self::LateRedriven => "late-redriven",
             Self::LargeOutput => "large-output",
+            Self::TextOutput => "text-output",
             Self::Once => "once",
             Self::OnceRedriven => "once-redriven",
             Self::Refused => "refused",
@@ -195,6 +201,7 @@ impl Case {
                 ServiceBehaviour::Refuses
             }
             Self::LargeOutput => ServiceBehaviour::LargeOutput,
+            Self::TextOutput => ServiceBehaviour::Text,
             Self::Busy | Self::Exclusive | Self::ExclusiveRedriven => ServiceBehaviour::Busy,
             Self::BusyUntilDate => ServiceBehaviour::BusyUntilDate,
             Self::OnceBusy => ServiceBehaviour::BusyUntilRetry,
@@ -256,8 +263,8 @@ impl Case {
     /// Whether an agent must reply to each attempt of the case before it deletes the request.
     #[must_use]
     pub fn needs_reply(self) -> bool {
-        use ServiceBehaviour::{LargeOutput, Refuses, Works};
-        let answers = matches!(self.service(), Works | LargeOutput | Refuses);
+        use ServiceBehaviour::{LargeOutput, Refuses, Text, Works};
+        let answers = matches!(self.service(), Works | LargeOutput | Text | Refuses);
         let may_be_silent = matches!(self, Self::Late | Self::LateRedriven | Self::ExclusiveTwice);
         answers && !self.is_once() && !may_be_silent
     }
@@ -281,6 +288,7 @@ impl Case {
             ServiceBehaviour::Silent | ServiceBehaviour::Drips => Duration::from_secs(8),
             ServiceBehaviour::Works
             | ServiceBehaviour::LargeOutput
+            | ServiceBehaviour::Text
             | ServiceBehaviour::Refuses
             | ServiceBehaviour::Busy
             | ServiceBehaviour::BusyUntilDate

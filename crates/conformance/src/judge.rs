@@ -142,6 +142,7 @@ impl<'e> Facts<'e> {
             Rule::CompleteBy => self.complete_by_kept(),
             Rule::LargeRequest => self.answered(&[Case::LargeRequest]),
             Rule::LargeOutput => self.large_output_failed(),
+            Rule::AnyBody => self.any_body_completed(),
             Rule::UnknownOutcome => self.unknown_outcomes_reported(),
             Rule::Deferral => self.deferred_while_busy(),
             Rule::Refusal => self.refusal_failed(),
@@ -170,6 +171,7 @@ impl<'e> Facts<'e> {
             }
             Rule::LargeRequest => Case::LargeRequest,
             Rule::LargeOutput => Case::LargeOutput,
+            Rule::AnyBody => Case::TextOutput,
             Rule::UnknownOutcome => Case::Silent,
             Rule::Deferral => Case::Busy,
             Rule::Refusal => Case::Refused,

@@ -29,11 +29,12 @@ pub enum Rule {
     Certain,
     Reason,
     Unsupported,
+    AnyBody,
 }
 
 impl Rule {
     /// All rules, by number.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Answer,
         Self::DeleteLast,
         Self::Poison,
@@ -57,6 +58,7 @@ impl Rule {
         Self::Certain,
         Self::Reason,
         Self::Unsupported,
+        Self::AnyBody,
     ];
 
     /// What an agent must do.
@@ -88,6 +90,7 @@ impl Rule {
             Self::Certain => "Set certain only if no delivery of an exclusive request calls",
             Self::Reason => "Put no payload into a reason",
             Self::Unsupported => "Carry out auth and output, or refuse the request before the call",
+            Self::AnyBody => "Report a call that succeeded as completed, also without JSON",
         }
     }
 }

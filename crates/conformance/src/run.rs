@@ -207,6 +207,7 @@ impl Check<'_> {
             | Case::UnknownField
             | Case::LargeRequest
             | Case::LargeOutput
+            | Case::TextOutput
             | Case::Signed
             | Case::Selected
             | Case::Busy

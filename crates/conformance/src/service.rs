@@ -107,6 +107,8 @@ async fn respond(
     match case.map_or(ServiceBehaviour::Works, Case::service) {
         ServiceBehaviour::Works => Json(response).into_response(),
         ServiceBehaviour::LargeOutput => Json(enlarged(response)).into_response(),
+        // Of type `text/plain`.
+        ServiceBehaviour::Text => PAYLOAD_MARK.into_response(),
         ServiceBehaviour::Refuses => error(StatusCode::UNPROCESSABLE_ENTITY),
         ServiceBehaviour::Busy => busy(HeaderValue::from(BUSY_FOR.as_secs())),
         ServiceBehaviour::BusyUntilDate => {

@@ -296,7 +296,7 @@ impl TinyAgent {
         match status {
             200 if output.len() > 128 * 1024 => failed(true),
             200 => Some(
-                json!({ "status": "completed", "output": serde_json::from_slice::<Value>(&output).unwrap() }),
+                json!({ "status": "completed", "output": serde_json::from_slice::<Value>(&output).unwrap_or_default() }),
             ),
             429 => Some(self.busy(delivery, wait_ms)),
             500.. => no_answer("503"),

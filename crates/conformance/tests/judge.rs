@@ -33,7 +33,7 @@ fn faultless(case: Case) -> (Option<Value>, bool) {
         _ if case == Case::Overdue => return (None, true),
         _ if matches!(case, Case::Signed | Case::Selected) => return (Some(failed(false)), false),
         ServiceBehaviour::Works if case == Case::Late => return (Some(deferred(0)), false),
-        ServiceBehaviour::Works => completed,
+        ServiceBehaviour::Works | ServiceBehaviour::Text => completed,
         ServiceBehaviour::LargeOutput => failed(true),
         ServiceBehaviour::Refuses => failed(case != Case::Refused),
         ServiceBehaviour::Busy
@@ -138,7 +138,7 @@ fn all_rules_hold_for_a_faultless_agent() {
 #[test]
 fn a_changed_reply_breaks_its_rule_alone() {
     type Change = fn(Case, &mut Value);
-    let changes: [(Rule, Change); 20] = [
+    let changes: [(Rule, Change); 21] = [
         (Rule::Schema, |_, reply| reply["times"] = json!({ "called_at": 7 })),
         (Rule::Echo, |case, reply| {
             if case == Case::Item {
@@ -154,6 +154,11 @@ fn a_changed_reply_breaks_its_rule_alone() {
         (Rule::LargeOutput, |case, reply| {
             if case == Case::LargeOutput {
                 reply["outcome"]["may_have_run"] = json!(false);
+            }
+        }),
+        (Rule::AnyBody, |case, reply| {
+            if case == Case::TextOutput {
+                reply["outcome"] = json!({ "status": "failed", "reason": "no JSON" });
             }
         }),
         (Rule::UnknownOutcome, |case, reply| {
@@ -297,6 +302,7 @@ fn a_missing_reply_breaks_the_rule_of_its_case() {
         (Rule::Retry, Case::Retry),
         (Rule::LargeRequest, Case::LargeRequest),
         (Rule::LargeOutput, Case::LargeOutput),
+        (Rule::AnyBody, Case::TextOutput),
         (Rule::Refusal, Case::Refused),
     ] {
         let mut evidence = evidence(|_, _| {});
@@ -339,7 +345,10 @@ fn what_the_kit_cannot_see_is_not_checked() {
         .filter(|(_, verdict)| matches!(verdict, Verdict::NotChecked(_)))
         .map(|(rule, _)| rule.to_string())
         .collect();
-    assert_eq!(unseen, ["R2", "R9", "R13", "R14", "R15", "R16", "R17", "R18", "R19", "R20", "R21"]);
+    assert_eq!(
+        unseen,
+        ["R2", "R9", "R13", "R14", "R15", "R16", "R17", "R18", "R19", "R20", "R21", "R24"]
+    );
 }
 
 #[test]

@@ -124,6 +124,17 @@ impl Facts<'_> {
         )
     }
 
+    /// A call that succeeded is not failed because of its body: that would undo the task.
+    pub(super) fn any_body_completed(&self) -> Verdict {
+        let replies = || self.replies_in(Case::TextOutput);
+        let wrong = replies().filter(|reply| reply.status() != "completed");
+        let wrong = wrong.map(|reply| {
+            format!("the reply to 200 with a text is {}{}", reply.status(), did_run(reply))
+        });
+        let missing = replies().next().is_none();
+        Verdict::of(wrong.chain(missing.then(|| "no reply to a call with a text".to_owned())))
+    }
+
     /// A call without an answer is never denied, and ends in time.
     pub(super) fn unknown_outcomes_reported(&self) -> Verdict {
         let cases = [
