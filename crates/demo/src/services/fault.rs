@@ -48,6 +48,8 @@ pub struct FaultPlan {
     pub busy_body: f64,
     /// Share of keys whose calls take effect and get a success with a byte order mark before the JSON.
     pub byte_order_mark: f64,
+    /// Share of keys whose first call gets a 429 with a `Retry-After` that ends after its attempt.
+    pub long_pause: f64,
     /// Whether a call gets 409 or 423 while another call with its key is in progress. Otherwise it is carried out
     /// independently: the call that finishes first takes effect, and the other one gets its response.
     pub conflict_in_progress: bool,
@@ -128,6 +130,11 @@ pub enum Fault {
     },
     /// The first call takes effect; every successful response has a byte order mark before its JSON.
     ByteOrderMark,
+    /// The first call gets a 429, and has no effect; later calls succeed.
+    LongPause {
+        /// The `Retry-After` of the response.
+        seconds: u64,
+    },
 }
 
 /// The delay of a late answer or event.
@@ -135,6 +142,9 @@ const LATE_MS: RangeInclusive<u64> = 200..=1_500;
 
 /// The duration of [`Fault::Long`].
 const LONG_MS: RangeInclusive<u64> = 2_000..=5_000;
+
+/// The `Retry-After` of [`Fault::LongPause`], in seconds. An attempt of the example workflows takes ten.
+const LONG_PAUSE: RangeInclusive<u64> = 12..=20;
 
 /// The time from a redirect to the side effect.
 const COMMIT_AFTER_MS: RangeInclusive<u64> = 500..=3_000;
@@ -177,6 +187,8 @@ pub enum FaultKind {
     BusyBody,
     /// [`Fault::ByteOrderMark`]
     ByteOrderMark,
+    /// [`Fault::LongPause`]
+    LongPause,
     /// Another call with the same key is in progress.
     InProgress,
     /// The undo found nothing and got 404.
@@ -193,7 +205,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Slow,
         Self::Flaky,
         Self::Hang,
@@ -208,6 +220,7 @@ impl FaultKind {
         Self::StoredError,
         Self::BusyBody,
         Self::ByteOrderMark,
+        Self::LongPause,
         Self::InProgress,
         Self::NotFound,
         Self::Late,
@@ -239,6 +252,7 @@ impl FaultPlan {
             stored_error: 0.0,
             busy_body: 0.0,
             byte_order_mark: 0.0,
+            long_pause: 0.0,
             conflict_in_progress: false,
             undo_not_found: false,
             late: 0.0,
@@ -282,6 +296,7 @@ impl FaultPlan {
             stored_error: 0.01,
             busy_body: 0.02,
             byte_order_mark: 0.01,
+            long_pause: 0.01,
             conflict_in_progress: true,
             ..Self::demo(seed)
         }
@@ -347,6 +362,8 @@ impl FaultPlan {
             Fault::BusyBody { calls: random.u32(1..=3) }
         } else if is_chosen(self.byte_order_mark) {
             Fault::ByteOrderMark
+        } else if is_chosen(self.long_pause) {
+            Fault::LongPause { seconds: random.u64(LONG_PAUSE) }
         } else {
             Fault::Healthy
         }
@@ -389,7 +406,7 @@ mod tests {
         assert_eq!(plan.fault(&first_unhealthy), fault);
         // The hash of all faults of another plan, as text.
         let all: Vec<_> = keys().map(|key| FaultPlan::chaos(42).fault(&key)).collect();
-        assert_eq!(digest(0, &format!("{all:?}")), 4_203_056_606_020_222_525);
+        assert_eq!(digest(0, &format!("{all:?}")), 14_585_655_341_707_775_802);
     }
 
     #[test]
@@ -421,6 +438,7 @@ mod tests {
                     | Fault::StoredError { .. }
                     | Fault::BusyBody { .. }
                     | Fault::ByteOrderMark
+                    | Fault::LongPause { .. }
             )
         };
         for key in keys() {
@@ -441,6 +459,7 @@ mod tests {
             (|fault| fault == Fault::StoredError { takes_effect: false }, 50),
             (|fault| matches!(fault, Fault::BusyBody { .. }), 200),
             (|fault| fault == Fault::ByteOrderMark, 100),
+            (|fault| matches!(fault, Fault::LongPause { .. }), 100),
         ] {
             assert!(count(kind).abs_diff(about) < 50, "{}", count(kind));
         }

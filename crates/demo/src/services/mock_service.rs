@@ -31,7 +31,7 @@ use super::{
     ledger::{ServiceLedger, SideEffect, SubjectRecord},
     responses::{
         ErrorResponse, broken_connection, busy_body, byte_order_mark, empty_body, failure,
-        in_progress, not_json, redirect, refusal, response, with_byte_order_mark,
+        in_progress, long_pause, not_json, redirect, refusal, response, with_byte_order_mark,
     },
 };
 
@@ -276,7 +276,7 @@ impl MockService {
             | Fault::NotJson
             | Fault::StoredError { .. } => self.service.queue().is_none(),
             Fault::BusyBody { .. } => self.service == DemoService::Payment,
-            Fault::ByteOrderMark => {
+            Fault::ByteOrderMark | Fault::LongPause { .. } => {
                 self.service.queue().is_none() && self.service != DemoService::Finance
             }
             Fault::Healthy
@@ -333,11 +333,15 @@ impl MockService {
                 (FaultKind::BusyBody, fails(0, busy_body()))
             }
             Fault::ByteOrderMark => (FaultKind::ByteOrderMark, takes_effect(0, byte_order_mark())),
+            Fault::LongPause { seconds } if nth == 1 => {
+                (FaultKind::LongPause, fails(0, long_pause(seconds)))
+            }
             Fault::Healthy
             | Fault::Flaky { .. }
             | Fault::Hang
             | Fault::AnswerLost
             | Fault::Long { .. }
+            | Fault::LongPause { .. }
             | Fault::Outlive
             | Fault::BusyBody { .. } => return (None, success(0)),
         };

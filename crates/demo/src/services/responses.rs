@@ -131,6 +131,11 @@ pub(super) fn failure(status: u16, retry_after: bool) -> Reply {
     if retry_after { reply.retry_after(1) } else { reply }
 }
 
+/// A request to come back after this many seconds.
+pub(super) fn long_pause(seconds: u64) -> Reply {
+    failure(429, false).retry_after(seconds)
+}
+
 /// The response while another call with the same key is in progress. The IETF draft specifies 409.
 pub(super) const fn in_progress(status: StatusCode) -> ErrorResponse {
     ErrorResponse {

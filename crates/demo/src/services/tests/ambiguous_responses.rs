@@ -204,6 +204,16 @@ async fn the_payment_service_says_in_a_200_that_it_is_too_busy_and_then_charges(
 }
 
 #[tokio::test]
+async fn a_service_asks_for_a_pause_that_is_longer_than_an_attempt() {
+    let harness = ServiceHarness::start(FaultPlan { long_pause: 1.0, ..healthy() }).await;
+    let response = harness.charge(CHARGE).await.unwrap();
+    assert_eq!((response.status(), harness.charges()), (StatusCode::TOO_MANY_REQUESTS, 0));
+    let pause: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((12..=20).contains(&pause), "{pause}");
+    assert_eq!(harness.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
+}
+
+#[tokio::test]
 async fn a_success_may_begin_with_a_byte_order_mark() {
     let harness = ServiceHarness::start(FaultPlan { byte_order_mark: 1.0, ..healthy() }).await;
     for status in [StatusCode::CREATED, StatusCode::OK] {
