@@ -139,6 +139,7 @@ async fn steward_agent_error(fixture: &Fixture, reference: Value) -> String {
     match service.call(&request, None).await.unwrap_err() {
         CallFault::Permanent { reason, may_have_run: false, .. } => reason,
         other @ (CallFault::Transient { .. }
+        | CallFault::Redirected { .. }
         | CallFault::Conflict { .. }
         | CallFault::TimedOut { .. }
         | CallFault::Permanent { .. }) => panic!("{other:?}"),

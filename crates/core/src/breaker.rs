@@ -15,6 +15,7 @@
 //! | --------- | ------------------------------------------ | ---------- | ---------------------------------- |
 //! | closed    | call requested                             | closed     | allow the call                     |
 //! | closed    | too many requests failed in a row          | open       | publish an alert                   |
+//! | closed    | the service completes its first call       | closed     |                                    |
 //! | open      | call requested before the time is up       | open       | refuse until then                  |
 //! | open      | call requested after that                  | half open  | allow the call as the probe        |
 //! | open      | the same, and the request failed before    | open       | refuse for the same time again     |
@@ -87,6 +88,9 @@ pub struct Breaker {
     /// The requests whose failures have counted, also before the breaker last closed. They do not count again.
     #[serde(default, skip_serializing_if = "FailedRequests::is_empty")]
     pub failed_requests: FailedRequests,
+    /// Whether the service has ever completed a call. Until then, a redirect is probably a mistake in the agent's configuration.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_completed: bool,
 }
 
 /// Whether the service may be called.
@@ -183,8 +187,10 @@ pub enum CallPermit {
 /// The outcome of a call, as far as it shows whether the service is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// The service responded: with success, with a refusal, or with a request to retry later. 4xx responses do not count
-    /// as failures, because they show that the service works.
+    /// The service completed the call.
+    Completed,
+    /// The service responded with a refusal, or with a request to retry later. 4xx responses do not count as failures, because
+    /// they show that the service works.
     Available,
     /// The service did not respond, or responded with a server error.
     Unavailable {
@@ -201,7 +207,7 @@ impl FailuresInARow {
     /// Records the outcome of a call. Keeps at most as many failures as open the breaker.
     pub fn record(&mut self, outcome: &CallOutcome, breaker: &Breaker, settings: &BreakerSettings) {
         match outcome {
-            CallOutcome::Available => *self = Self::default(),
+            CallOutcome::Completed | CallOutcome::Available => *self = Self::default(),
             CallOutcome::Unavailable { request, .. } => {
                 self.add(*request, &breaker.failed_requests, settings.failures.get());
             }
@@ -273,7 +279,11 @@ impl Breaker {
                     opened.failed_requests.add(failures.requests());
                     Some(opened)
                 }
+                CallOutcome::Completed if !self.has_completed => {
+                    Some(Self { has_completed: true, ..self.clone() })
+                }
                 CallOutcome::Unavailable { .. }
+                | CallOutcome::Completed
                 | CallOutcome::Available
                 | CallOutcome::NotCalled => None,
             },
@@ -283,9 +293,10 @@ impl Breaker {
             ) if probe == call => {
                 let mut next = self.clone();
                 match outcome {
-                    CallOutcome::Available => {
+                    CallOutcome::Completed | CallOutcome::Available => {
                         let reason = "the service responds again";
                         next = self.closed_with_change(BreakerTransition::Closed, reason, now);
+                        next.has_completed |= *outcome == CallOutcome::Completed;
                     }
                     CallOutcome::Unavailable { reason, request }
                         if !request.is_some_and(|failed| self.failed_requests.contains(failed)) =>

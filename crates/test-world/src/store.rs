@@ -86,6 +86,11 @@ impl MemoryStore {
         }
     }
 
+    /// Adds a shared record that the deployment has had before.
+    pub fn insert_shared(&self, record: SharedRecord) {
+        lock(&self.tables).shared.insert(record.key.clone(), record);
+    }
+
     /// The size of a task's item as DynamoDB counts it. `None` if there is no such task.
     #[must_use]
     pub fn task_bytes(&self, id: &TaskId) -> Option<usize> {

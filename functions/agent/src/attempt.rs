@@ -94,12 +94,6 @@ pub trait RemoteService: Send + Sync {
         request: &StepRequest,
         traceparent: Option<&str>,
     ) -> impl Future<Output = Result<CallResponse, CallFault>> + Send;
-
-    /// Whether the configuration of the agent seems to be wrong, so that faults of calls are not due to their requests. Then the
-    /// circuit breaker counts each fault, also if all calls are of one request.
-    fn is_misconfigured(&self) -> bool {
-        false
-    }
 }
 
 /// A request, and how the queue delivered it.
@@ -426,11 +420,27 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         };
         // A large response takes many times its size in memory. It is reduced to the output before anything else is awaited,
         // so that not all calls of a batch hold one.
-        let may_be_due_to = (!self.service.is_misconfigured()).then(|| self.key_hash());
-        let outcome = call_outcome(&response, may_be_due_to);
+        let response = self.judge_redirect(response).await;
+        let outcome = call_outcome(&response, Some(self.key_hash()));
         let output = response.and_then(|response| response.output(request.output.as_deref()));
         self.breaker.record(self.ports, permit, outcome).await;
         Ok(output)
+    }
+
+    /// A redirect of a service that has completed calls is a refusal. Without one, the agent's base URL is probably wrong.
+    async fn judge_redirect<T>(&self, response: Result<T, CallFault>) -> Result<T, CallFault> {
+        match response {
+            Err(CallFault::Redirected { reason, detail }) => {
+                Err(match self.breaker.has_completed().await {
+                    true => CallFault::Permanent { reason, may_have_run: true, detail },
+                    false => {
+                        let reason = format!("{reason}; is the base URL right?");
+                        CallFault::Redirected { reason, detail }
+                    }
+                })
+            }
+            response => response,
+        }
     }
 
     /// The shortest pause before the next call, if the attempt may call again.
@@ -464,9 +474,13 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
                 }
                 self.retry(reason, retry_after, true, detail)
             }
-            CallFault::Transient { reason, may_have_run: true, detail, .. } if !idempotent => {
+            CallFault::Transient { reason, may_have_run: true, detail, .. }
+            | CallFault::Redirected { reason, detail }
+                if !idempotent =>
+            {
                 Err(failed_in_doubt(&reason, detail))
             }
+            CallFault::Redirected { reason, detail } => self.retry(reason, None, true, detail),
             CallFault::Transient { reason, retry_after, may_have_run, detail } => {
                 self.retry(reason, retry_after, may_have_run, detail)
             }

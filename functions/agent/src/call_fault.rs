@@ -32,6 +32,14 @@ pub enum CallFault {
         /// What the service said, for operators. It may contain payload.
         detail: Option<ErrorDetail>,
     },
+    /// The service redirects the call, which nothing in the request expects. If the service has never completed a call, the base
+    /// URL is probably wrong, so the call is repeated until it is corrected. Otherwise it is as `Permanent`.
+    Redirected {
+        /// What happened, for operators. No payload.
+        reason: String,
+        /// What the service said, for operators. It may contain payload.
+        detail: Option<ErrorDetail>,
+    },
     /// The call timed out and was aborted. It may have taken effect, and may still do so later.
     TimedOut {
         /// What happened, for operators. No payload.
@@ -54,8 +62,8 @@ pub(crate) fn call_outcome<T>(
     request: Option<KeyHash>,
 ) -> CallOutcome {
     match response {
-        Ok(_)
-        | Err(
+        Ok(_) => CallOutcome::Completed,
+        Err(
             CallFault::Permanent { .. }
             | CallFault::Conflict { .. }
             | CallFault::Transient { retry_after: Some(_), .. },
@@ -64,6 +72,9 @@ pub(crate) fn call_outcome<T>(
             // A call that did not reach the service did not fail because of its request.
             let request = request.filter(|_| *may_have_run);
             CallOutcome::Unavailable { reason: reason.clone(), request }
+        }
+        Err(CallFault::Redirected { reason, .. }) => {
+            CallOutcome::Unavailable { reason: reason.clone(), request: None }
         }
         Err(CallFault::TimedOut { reason }) => {
             CallOutcome::Unavailable { reason: reason.clone(), request }

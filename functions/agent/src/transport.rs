@@ -61,6 +61,7 @@ pub(crate) fn end_call<T>(span: TraceSpan, result: &Result<T, CallFault>) {
         Ok(_) => span.end("completed"),
         Err(CallFault::Transient { .. }) => span.fail("transient fault"),
         Err(CallFault::Permanent { .. }) => span.fail("permanent fault"),
+        Err(CallFault::Redirected { .. }) => span.fail("redirect"),
         Err(CallFault::Conflict { .. }) => span.fail("conflict"),
         Err(CallFault::TimedOut { .. }) => span.fail("timed out"),
     }

@@ -61,6 +61,17 @@ fn after_calls(breaker: &Breaker, outcomes: &[CallOutcome]) -> Option<Breaker> {
     breaker.record_outcome(&CallPermit::Call, last, &failures, at(0), &settings())
 }
 
+#[test]
+fn the_first_call_that_ever_completes_is_recorded_once() {
+    let closed = Breaker::default();
+    assert_eq!(after_calls(&closed, &[CallOutcome::Available]), None);
+    let completed = after_calls(&closed, &[CallOutcome::Completed]).unwrap();
+    assert_eq!(completed, Breaker { has_completed: true, ..closed });
+    assert_eq!(after_calls(&completed, &[CallOutcome::Completed]), None);
+    let failed = [server_error("a"), server_error("b")];
+    assert!(after_calls(&completed, &failed).unwrap().has_completed);
+}
+
 fn after(
     breaker: &Breaker,
     permit: &CallPermit,

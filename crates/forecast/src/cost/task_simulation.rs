@@ -18,13 +18,16 @@ use steward_core::{
     definition::recovery,
     model::{
         attempt::Action,
+        json_text::to_json_value,
         messages::{ChildEnded, ChildOutcome, ParentStep, SchedulerMessage, Submission},
         names::{AgentName, Part, StepName, TaskId, WorkflowName},
         task::Task,
         time::Timing,
     },
 };
-use steward_runtime::ports::{Clock, OutgoingMessage, Queue};
+use steward_runtime::ports::{
+    Clock, OutgoingMessage, Queue, SharedRecord, SharedRecordKey, SharedRecordKind,
+};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::Instant,
@@ -149,6 +152,10 @@ impl TaskSimulation {
             callback_urls,
             ..MemoryPorts::with_clock(TIMING, NonZeroU32::MIN, clock)
         };
+        // The first task of a deployment costs a write more for each agent.
+        for agent in plan.all_steps().flat_map(|(_, step)| step.agents()) {
+            memory.store.insert_shared(used_breaker(agent));
+        }
         let simulation = Self {
             plan,
             memory,
@@ -415,6 +422,14 @@ impl TaskSimulation {
             random_duration(assumptions.slow, &mut state.draw),
         )
     }
+}
+
+/// The circuit breaker of an agent whose service has completed calls.
+fn used_breaker(agent: &AgentName) -> SharedRecord {
+    let breaker = steward_core::breaker::Breaker { has_completed: true, ..Default::default() };
+    let body = to_json_value(&breaker);
+    let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: agent.to_string() };
+    SharedRecord { key, revision: 1, body, expires_at: None }
 }
 
 fn epoch() -> Timestamp {

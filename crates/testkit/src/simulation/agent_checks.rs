@@ -77,7 +77,9 @@ impl Oracle {
         ledger: &EffectLedger,
     ) -> Option<String> {
         let id = &task.task_id;
-        let is_paused = |agent| new.agent_pauses().iter().any(|paused| paused.agent == agent);
+        // A part that fails forgets the pauses.
+        let pauses = || old.agent_pauses().iter().chain(new.agent_pauses());
+        let is_paused = |agent| pauses().any(|paused| paused.agent == agent);
         // After the last agent it goes on with any of them.
         let mut passed_over = old.agent.unwrap_or(0) + 1..new.agent.unwrap_or(0);
         if passed_over.any(|agent| !is_paused(agent)) {

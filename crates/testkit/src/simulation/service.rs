@@ -2,6 +2,7 @@
 //! permanently, or take effect and answer with an error or not at all.
 
 use futures_util::FutureExt;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_agent::attempt::CallFault;
 use steward_agent::response::CallResponse;
@@ -326,6 +327,10 @@ impl ServiceHost for SimulatedService {
         self.injector.deployment.now()
     }
 
+    fn time(&self) -> Timestamp {
+        self.injector.deployment.time()
+    }
+
     fn commit(&self, number: u64) -> Option<Value> {
         self.injector.deployment.commit(number)
     }
@@ -373,6 +378,7 @@ fn with_long_reason(fault: CallFault, chars: usize) -> CallFault {
             CallFault::Permanent { reason, may_have_run, detail }
         }
         other @ (CallFault::Transient { .. }
+        | CallFault::Redirected { .. }
         | CallFault::Conflict { .. }
         | CallFault::TimedOut { .. }) => other,
     }

@@ -2,7 +2,7 @@
 //! instance's own failures in a row.
 //!
 //! The breaker costs few reads and writes. While it is closed, an instance reads the shared record at most once a second,
-//! and a successful call writes nothing. While it is open, the instance does not read the record until the open time is
+//! and only the first call that ever completes writes something. While it is open, the instance does not read the record until the open time is
 //! over. If the state store cannot be read, the instance uses its last copy: the breaker must not stop the agent.
 
 use std::{
@@ -70,6 +70,11 @@ impl CircuitBreaker {
 
     pub(crate) fn settings(&self) -> &BreakerSettings {
         &self.settings
+    }
+
+    /// Whether the service has ever completed a call of any instance.
+    pub(crate) async fn has_completed(&self) -> bool {
+        self.view.lock().await.copy.breaker.has_completed
     }
 
     /// A name that is unique across all instances.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use aws_lambda_events::sqs::SqsEvent;
 use jiff::{SignedDuration, Timestamp};
-use steward_agent::{Agent, handle};
+use steward_agent::{Agent, handle, http::HttpService};
 use steward_core::{
     breaker::BreakerSettings,
     model::{
@@ -15,36 +15,48 @@ use steward_core::{
 use steward_runtime::ports::{Ports, Queue};
 use steward_test_world::{MemoryPorts, WorldClock, sqs_event};
 
-use crate::test_server::{TestServer, get, redirect};
+use crate::test_server::{TestServer, get, redirect, respond};
 
 fn event(request: &StepRequest) -> SqsEvent {
     sqs_event([serde_json::to_string(request).unwrap()], 1)
+}
+
+fn ports() -> MemoryPorts {
+    let timing = Timing {
+        pickup_within: std::time::Duration::from_secs(60),
+        clock_skew: std::time::Duration::from_secs(2),
+        retention: Timing::RETENTION,
+    };
+    MemoryPorts::with_clock(timing, NonZeroU32::MIN, WorldClock::running(Timestamp::UNIX_EPOCH))
+}
+
+/// An instance of the agent `payment`.
+fn instance(remote: &TestServer) -> Agent<HttpService> {
+    let failures = NonZeroU32::MIN.saturating_add(2);
+    let breaker = BreakerSettings { failures, ..BreakerSettings::default() };
+    Agent::new("payment".parse().unwrap(), remote.service(), breaker)
+}
+
+async fn outcome(ports: &MemoryPorts, agent: &Agent<HttpService>, attempt: u32) -> ReplyOutcome {
+    let complete_by = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1);
+    let request = StepRequest { attempt, complete_by, ..get("/") };
+    handle(ports, agent, event(&request), Timestamp::MAX).await;
+    let sent = ports.channel().take(&Queue::Scheduler).remove(0);
+    let SchedulerMessage::Reply(reply) = serde_json::from_str(&sent.body).unwrap() else {
+        panic!("no reply: {}", sent.body);
+    };
+    reply.outcome
 }
 
 /// A failure would undo the task, and its undo would fail too.
 #[tokio::test]
 async fn the_step_of_a_single_task_waits_and_one_alert_is_published() {
     let remote = TestServer::start(|| redirect(308, "https://b.example/")).await;
-    let timing = Timing {
-        pickup_within: std::time::Duration::from_secs(60),
-        clock_skew: std::time::Duration::from_secs(2),
-        retention: Timing::RETENTION,
-    };
-    let clock = WorldClock::running(Timestamp::UNIX_EPOCH);
-    let ports = MemoryPorts::with_clock(timing, NonZeroU32::MIN, clock);
-    let failures = NonZeroU32::MIN.saturating_add(2);
-    let breaker = BreakerSettings { failures, ..BreakerSettings::default() };
-    let agent = Agent::new("payment".parse().unwrap(), remote.service(), breaker);
-    let in_a_minute = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1);
+    let (ports, agent) = (ports(), instance(&remote));
     for attempt in [1, 2] {
-        let request = StepRequest { attempt, complete_by: in_a_minute, ..get("/") };
-        handle(&ports, &agent, event(&request), Timestamp::MAX).await;
-        let sent = ports.channel().take(&Queue::Scheduler).remove(0);
-        let SchedulerMessage::Reply(reply) = serde_json::from_str(&sent.body).unwrap() else {
-            panic!("no reply: {}", sent.body);
-        };
-        let ReplyOutcome::Deferred { reason, may_have_run, .. } = reply.outcome else {
-            panic!("{:?}", reply.outcome);
+        let outcome = outcome(&ports, &agent, attempt).await;
+        let ReplyOutcome::Deferred { reason, may_have_run, .. } = outcome else {
+            panic!("{outcome:?}");
         };
         let expected = "circuit breaker open: HTTP 308 Permanent Redirect to https://b.example; \
                         is the base URL right?";
@@ -57,4 +69,20 @@ async fn the_step_of_a_single_task_waits_and_one_alert_is_published() {
     let events: Vec<_> = events.iter().filter_map(|event| event.operator_event()).collect();
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0].metadata.event, "breaker_opened");
+}
+
+/// The base URL was right for another instance.
+#[tokio::test]
+async fn a_redirect_of_a_service_that_has_completed_a_call_of_any_instance_is_a_refusal() {
+    let (works, moved) = (
+        TestServer::start(|| respond(200, "{}")).await,
+        TestServer::start(|| redirect(308, "https://b.example/")).await,
+    );
+    let ports = ports();
+    let completed = outcome(&ports, &instance(&works), 1).await;
+    assert!(matches!(completed, ReplyOutcome::Completed { .. }), "{completed:?}");
+    let failed = outcome(&ports, &instance(&moved), 2).await;
+    assert!(matches!(failed, ReplyOutcome::Failed { .. }), "{failed:?}");
+    assert_eq!(moved.request_count(), 1);
+    assert_eq!(ports.bus().take(), []);
 }

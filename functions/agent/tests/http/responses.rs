@@ -102,19 +102,21 @@ async fn a_redirect_is_not_followed_and_may_have_run() {
         let remote = remote.await;
         let service = remote.service();
         assert_eq!(output_of(&service, &get("/"), None).await, Ok(Value::Null));
-        // A service often carries a POST out before it redirects.
         let reason = format!("{reason} to https://b.example");
-        assert_eq!(output_of(&service, &get("/"), None).await, unusable_response(&reason));
+        assert_eq!(output_of(&service, &get("/"), None).await, redirected(&reason));
         assert_eq!(remote.request_count(), 2);
     }
 }
 
-/// The base URL is wrong, probably: the steps wait for the agent, and do not fail one by one.
+/// The attempt decides what it means: a service often carries a POST out before it redirects, or the base URL is wrong.
+fn redirected(reason: &str) -> Result<Value, CallFault> {
+    Err(CallFault::Redirected { reason: reason.to_owned(), detail: None })
+}
+
 #[tokio::test]
-async fn a_redirect_by_a_service_that_has_never_completed_a_call_is_a_failure_of_the_service() {
+async fn the_target_of_a_redirect_is_named_without_what_may_be_payload() {
     let remote = TestServer::start(|| redirect(308, "https://b.example/")).await;
-    let reason = "HTTP 308 Permanent Redirect to https://b.example; is the base URL right?";
-    assert_eq!(remote.call().await, transient(reason));
+    assert_eq!(remote.call().await, redirected("HTTP 308 Permanent Redirect to https://b.example"));
     let same_host = " to another path of this host, perhaps only with or without a `/` at its end";
     for (target, named) in [
         ("https://me:4111@b.example:8443/x", " to https://b.example:8443"),
@@ -122,8 +124,8 @@ async fn a_redirect_by_a_service_that_has_never_completed_a_call_is_a_failure_of
         ("/4111", same_host),
     ] {
         let remote = TestServer::start(move || redirect(301, target)).await;
-        let reason = format!("HTTP 301 Moved Permanently{named}; is the base URL right?");
-        assert_eq!(remote.call().await, transient(&reason));
+        let reason = format!("HTTP 301 Moved Permanently{named}");
+        assert_eq!(remote.call().await, redirected(&reason));
     }
     // A status that the step defines means what it says.
     let remote = TestServer::start(|| redirect(303, "/4111")).await;
@@ -176,8 +178,8 @@ async fn a_step_can_define_the_meaning_of_statuses() {
         (422, "", retry("HTTP 422 Unprocessable Entity", true)),
         (429, "", retry("HTTP 429 Too Many Requests", false)),
         (500, "", unusable_response("HTTP 500 Internal Server Error")),
-        (200, "{}", permanent("HTTP 200 OK")),
-        (202, "{}", retry("HTTP 202 Accepted", true)),
+        (200, "{}", permanent("HTTP 200 OK, not judged a success")),
+        (202, "{}", retry("HTTP 202 Accepted, not judged a success", true)),
     ] {
         let remote = TestServer::start(move || respond(status, body)).await;
         let request = StepRequest { responses: responses.clone(), ..get("/") };
@@ -211,10 +213,10 @@ async fn a_step_can_judge_a_response_by_what_it_says() {
     let large = json!({ "data": large_text() }).to_string();
     let large_error = format!(r#"{{"rest":"{}",{}"#, large_text(), &throttled[1..]);
     for (status, retry_after, body, expected) in [
-        (200, None, throttled, retry("HTTP 200 OK", 0)),
+        (200, None, throttled, retry("HTTP 200 OK, not judged a success", 0)),
         (200, None, r#"{"data":7}"#, Ok(json!({ "data": 7 }))),
         (200, None, "OK", Ok(json!({ "text": "OK" }))),
-        (200, None, &large_error, retry("HTTP 200 OK", 0)),
+        (200, None, &large_error, retry("HTTP 200 OK, not judged a success", 0)),
         (200, None, &large, too_large()),
         (403, Some("90"), "", retry("HTTP 403 Forbidden", 90)),
         (403, None, "", permanent("HTTP 403 Forbidden")),
@@ -584,6 +586,7 @@ async fn detail_of(
     match output_of(&remote.service(), &get("/"), None).await {
         Err(
             CallFault::Permanent { reason, detail, .. }
+            | CallFault::Redirected { reason, detail }
             | CallFault::Conflict { reason, detail, .. }
             | CallFault::Transient { reason, detail, .. },
         ) => {
