@@ -129,6 +129,27 @@ fn an_output_is_selected_from_the_scripted_body_and_headers() {
     assert!(result.failed() == 0, "{result:#?}");
 }
 
+/// Each task of a test is submitted at the start of 2026, whatever day it is.
+#[test]
+fn a_service_that_names_a_time_is_called_after_it_on_the_virtual_clock() {
+    let until = "    request: { path: /charges, body: { amount: '${ input.amount }' } }\n";
+    let judged = format!(
+        "{until}    responses: {{ 503: [{{ when: '${{ true }}', class: retry, until: '${{ int(response.headers.reset) }}' }}] }}\n"
+    );
+    let workflow = ORDER.replace(until, &judged);
+    for answer in [
+        "status: 429, headers: { Retry-After: 'Thu, 01 Jan 2026 00:10:00 GMT' }",
+        "status: 503, headers: { Reset: '1767226200' }",
+    ] {
+        let case = format!(
+            "- name: a\n    services: {{ charge: {{ do: [{{ {answer} }}, {{ body: {{}} }}] }} }}\n    \
+             expect: {{ state: Processed, took: {{ at_least: 9m 55s, at_most: 11m }} }}\n"
+        );
+        let result = Folder::new(&workflow, &tests_of(&case)).run();
+        assert!(result.failed() == 0, "{result:#?}");
+    }
+}
+
 #[test]
 fn operators_step_in_at_their_time() {
     passes(

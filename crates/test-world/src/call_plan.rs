@@ -171,6 +171,7 @@ impl Reply {
         &self,
         request: &StepRequest,
         output: Option<Value>,
+        now: Timestamp,
     ) -> Result<CallResponse, CallFault> {
         let (status, headers, body) = match self {
             Self::NoConnection => return transient("no connection", false),
@@ -190,7 +191,7 @@ impl Reply {
         };
         // Boxed, since the compiler cannot see through all of the agent's types.
         let answer: Pin<Box<dyn Future<Output = _> + Send>> =
-            Box::pin(interpret_answer(status, headers, body, request));
+            Box::pin(interpret_answer(status, headers, body, request, now));
         answer.await
     }
 }

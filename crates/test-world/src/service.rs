@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::{
     attempt::{CallFault, RemoteService},
@@ -49,6 +50,11 @@ pub trait ServiceHost: Send + Sync {
 
     /// The time since the start of the run.
     fn now(&self) -> Millis;
+
+    /// The time of day, which the agent compares with times in answers.
+    fn time(&self) -> Timestamp {
+        Timestamp::now()
+    }
 
     /// Lets a call take effect, unless it already has. Returns what the call returned.
     fn commit(&self, number: u64) -> Option<Value> {
@@ -174,7 +180,7 @@ impl<H: ServiceHost> AwaitedCall<'_, H> {
         let (host, request) = (self.host, self.request);
         if plan.reply == Reply::NoConnection {
             pause(plan.replies_after).await;
-            return plan.reply.interpret(request, None).await;
+            return plan.reply.interpret(request, None, host.time()).await;
         }
         let plan = host.with_ledger(|ledger| ledger.recall_key(request, plan, host.now()));
         let CallPlan { commits_after, replies_after, caller_waits, .. } = plan;
@@ -194,7 +200,7 @@ impl<H: ServiceHost> AwaitedCall<'_, H> {
         if is_timeout {
             return Err(CallFault::TimedOut { reason: "the call timed out".to_owned() });
         }
-        reply.interpret(request, output).await
+        reply.interpret(request, output, host.time()).await
     }
 }
 

@@ -14,8 +14,6 @@
 //!
 //! The `responses` of the step take precedence.
 
-use std::time::SystemTime;
-
 use jiff::Timestamp;
 use reqwest::{Method, header::HeaderMap};
 use serde_json::Value;
@@ -53,7 +51,7 @@ pub(crate) async fn call(
     span: &mut TraceSpan,
 ) -> Result<CallResponse, CallFault> {
     let call = api_request(api, region, request).map_err(|reason| not_sent(&reason))?;
-    outcome(request, &api.send(call, request, span).await?)
+    outcome(request, &api.send(call, request, span).await?, Timestamp::now())
 }
 
 fn api_request(
@@ -142,14 +140,19 @@ pub(crate) fn interpret_answer(
     headers: HeaderMap,
     bytes: Vec<u8>,
     request: &StepRequest,
+    now: Timestamp,
 ) -> Result<CallResponse, CallFault> {
     let is_complete = bytes.len() <= body_bytes_max(request);
     let body = Ok(ReceivedBody { bytes, is_complete });
-    outcome(request, &ApiResponse { status, headers, body })
+    outcome(request, &ApiResponse { status, headers, body }, now)
 }
 
 /// The outcome of a call: the table of this file, unless the step says otherwise.
-fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse, CallFault> {
+fn outcome(
+    request: &StepRequest,
+    response: &ApiResponse,
+    now: Timestamp,
+) -> Result<CallResponse, CallFault> {
     let (default, is_throttled) = default_meaning(response);
     let body = match query_result(request, response) {
         Some(result) => Ok(result),
@@ -163,10 +166,10 @@ fn outcome(request: &StepRequest, response: &ApiResponse) -> Result<CallResponse
             "`responses` judges the body, and it is too large or broke off",
         ));
     }
-    let meaning = request.responses.meaning_or(default, response.status, &value, Timestamp::now());
+    let meaning = request.responses.meaning_or(default, response.status, &value, now);
     let ResponseMeaning { class, pause } = meaning;
     let (reason, detail) = (response.reason(), response.detail());
-    let requested = retry_after(&response.headers, SystemTime::now()).max(pause);
+    let requested = retry_after(&response.headers, now.into()).max(pause);
     Err(match class {
         ClassifiedResponse::Completed => {
             // The definition maps an error to success.

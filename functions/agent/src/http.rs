@@ -3,10 +3,7 @@
 use std::{
     io,
     str::FromStr,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
@@ -62,10 +59,6 @@ pub struct HttpService {
     auth: Option<CallAuth>,
     key_format: KeyFormat,
     payloads: Option<Payloads>,
-    /// Whether the service has ever completed a call of this instance.
-    has_completed: Arc<AtomicBool>,
-    /// Whether the service has redirected a call of this instance before it completed one.
-    has_redirected: Arc<AtomicBool>,
 }
 
 /// The settings of an [`HttpService`].
@@ -186,17 +179,7 @@ impl HttpService {
         let connection = Connection::new(call_timeout, headers)?;
         let connection = Arc::new(RwLock::new(Arc::new(connection)));
         let payloads = payloads.map(Payloads::new);
-        Ok(Self {
-            connection,
-            base_url,
-            call_timeout,
-            signer,
-            auth,
-            key_format,
-            payloads,
-            has_completed: Arc::default(),
-            has_redirected: Arc::default(),
-        })
+        Ok(Self { connection, base_url, call_timeout, signer, auth, key_format, payloads })
     }
 
     /// Replaces the credentials for all later calls. The open connections and the current token are kept if the new
@@ -226,10 +209,6 @@ impl RemoteService for HttpService {
         let result = self.send(request, own.as_deref().or(traceparent), &mut span).await;
         end_call(span, &result);
         result
-    }
-
-    fn is_misconfigured(&self) -> bool {
-        self.has_redirected.load(Ordering::Relaxed) && !self.has_completed.load(Ordering::Relaxed)
     }
 }
 
@@ -273,36 +252,19 @@ impl HttpService {
                 if let Some(token) = token {
                     connection.check_token(&token, status, request)?;
                 }
-                let result = interpret(response, request, self.payloads.as_ref()).await;
-                self.has_completed.fetch_or(result.is_ok(), Ordering::Relaxed);
-                result.map_err(|fault| self.of_redirect(status, request, fault))
+                let payloads = self.payloads.as_ref();
+                let result = interpret(response, request, payloads, Timestamp::now()).await;
+                match result {
+                    Err(CallFault::Permanent { reason, may_have_run: true, detail })
+                        if status.is_redirection()
+                            && !request.responses.contains(status.as_u16()) =>
+                    {
+                        Err(CallFault::Redirected { reason, detail })
+                    }
+                    result => result,
+                }
             }
             Err(error) => Err(broken_connection(&error)),
-        }
-    }
-
-    /// Changes the fault of a redirect by a service that has never completed a call: probably the base URL is wrong, so the steps
-    /// wait until it is corrected.
-    fn of_redirect(
-        &self,
-        status: StatusCode,
-        request: &StepRequest,
-        fault: CallFault,
-    ) -> CallFault {
-        let is_expected = request.responses.contains(status.as_u16())
-            || self.has_completed.load(Ordering::Relaxed);
-        match fault {
-            CallFault::Permanent { reason, may_have_run: true, detail }
-                if status.is_redirection() && !is_expected =>
-            {
-                self.has_redirected.store(true, Ordering::Relaxed);
-                let reason = format!("{reason}; is the base URL right?");
-                CallFault::Transient { reason, retry_after: None, may_have_run: true, detail }
-            }
-            fault @ (CallFault::Permanent { .. }
-            | CallFault::Transient { .. }
-            | CallFault::Conflict { .. }
-            | CallFault::TimedOut { .. }) => fault,
         }
     }
 
@@ -351,12 +313,13 @@ pub(crate) async fn interpret_answer(
     headers: HeaderMap,
     body: Vec<u8>,
     request: &StepRequest,
+    now: Timestamp,
 ) -> Result<CallResponse, CallFault> {
     let mut response = http::Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(status).map_err(|_| not_sent("there is no such HTTP status"))?;
     *response.headers_mut() = headers;
-    interpret(Response::from(response), request, None).await
+    interpret(Response::from(response), request, None, now).await
 }
 
 /// The response to a successful call, or the fault that the response stands for.
@@ -364,8 +327,9 @@ async fn interpret(
     response: Response,
     request: &StepRequest,
     payloads: Option<&Payloads>,
+    now: Timestamp,
 ) -> Result<CallResponse, CallFault> {
-    let (ResponseMeaning { class, pause }, response) = meaning(response, request).await?;
+    let (ResponseMeaning { class, pause }, response) = meaning(response, request, now).await?;
     let status = response.status();
     let may_have_run = match class {
         ClassifiedResponse::Completed => {
@@ -378,7 +342,7 @@ async fn interpret(
             return Ok(CallResponse { status: status.as_u16(), headers, body });
         }
         ClassifiedResponse::Retry { may_have_run } => {
-            let requested = retry_after(response.headers(), SystemTime::now()).max(pause);
+            let requested = retry_after(response.headers(), now.into()).max(pause);
             // A service that answers with another status than 5xx is available, such as with 202 until its work is done.
             let retry_after = if status.is_server_error() {
                 requested
@@ -389,7 +353,7 @@ async fn interpret(
             return Err(CallFault::Transient { reason, retry_after, may_have_run, detail });
         }
         ClassifiedResponse::Conflict => {
-            let retry_after = retry_after(response.headers(), SystemTime::now());
+            let retry_after = retry_after(response.headers(), now.into());
             let (reason, detail) = refusal(response, request).await;
             return Err(CallFault::Conflict { reason, retry_after, detail });
         }
@@ -404,9 +368,10 @@ async fn interpret(
 async fn meaning(
     mut response: Response,
     request: &StepRequest,
+    now: Timestamp,
 ) -> Result<(ResponseMeaning, Response), CallFault> {
     let status = response.status();
-    let of = |value: &Value| request.responses.meaning(status.as_u16(), value, Timestamp::now());
+    let of = |value: &Value| request.responses.meaning(status.as_u16(), value, now);
     if !request.responses.is_conditional(status.as_u16()) {
         return Ok((of(&Value::Null), response));
     }
@@ -469,7 +434,9 @@ async fn refusal(mut response: Response, request: &StepRequest) -> (String, Opti
     if !is_complete && !bytes.is_empty() {
         bytes.extend_from_slice("…".as_bytes());
     }
-    (format!("HTTP {status}{target}"), ErrorDetail::of_body(&bytes))
+    // By the definition: `responses` or `until`.
+    let judged = if status.is_success() { ", not judged a success" } else { "" };
+    (format!("HTTP {status}{target}{judged}"), ErrorDetail::of_body(&bytes))
 }
 
 /// Where a redirect leads, for a reason: scheme, host and port. A path may be payload, so of one on the same host only what is

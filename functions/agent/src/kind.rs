@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use steward_aws::payloads::S3Payloads;
 use steward_core::model::{aws_action::AwsAction, messages::StepRequest};
@@ -76,7 +77,7 @@ pub enum ServiceConfigError {
 
 /// What a call means for its step if the service answers with this status, headers and body, such as in a test of a
 /// workflow. The same code reads the answers of real services. The answer to an action of AWS is read as an agent of kind `aws`
-/// reads it.
+/// reads it. Times in the answer are compared with `now`.
 ///
 /// # Errors
 /// The fault that the answer stands for. A status that HTTP does not define, below 100 or above 999, is a fault too.
@@ -85,11 +86,12 @@ pub async fn interpret_answer(
     headers: HeaderMap,
     body: Vec<u8>,
     request: &StepRequest,
+    now: Timestamp,
 ) -> Result<CallResponse, CallFault> {
     if AwsAction::of_request_path(&request.path).is_some() {
-        return aws_action::interpret_answer(status, headers, body, request);
+        return aws_action::interpret_answer(status, headers, body, request, now);
     }
-    http::interpret_answer(status, headers, body, request).await
+    http::interpret_answer(status, headers, body, request, now).await
 }
 
 impl AnyService {
@@ -180,13 +182,6 @@ impl RemoteService for AnyService {
         match self {
             Self::Http(service) => service.call(request, traceparent).await,
             Self::Aws(service) => service.call(request, traceparent).await,
-        }
-    }
-
-    fn is_misconfigured(&self) -> bool {
-        match self {
-            Self::Http(service) => service.is_misconfigured(),
-            Self::Aws(service) => service.is_misconfigured(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::attempt::CallFault;
 use steward_agent::response::CallResponse;
@@ -73,6 +74,10 @@ impl ServiceHost for ForecastService {
 
     fn now(&self) -> Millis {
         self.0.now().as_millis() as Millis
+    }
+
+    fn time(&self) -> Timestamp {
+        self.0.time()
     }
 
     /// Answers the callback of a step that has started.

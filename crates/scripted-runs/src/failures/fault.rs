@@ -133,6 +133,7 @@ pub(super) fn faults_of(
             let responses =
                 step.undo.as_ref().map(|undo| undo.responses.clone()).unwrap_or_default();
             let mut faults = vec![Fault::Refused, Fault::SilentTookEffect, Fault::SilentNoEffect];
+            faults.extend([Fault::ErrorStoredTookEffect, Fault::ErrorStoredNoEffect]);
             faults.retain(|fault| fault.plan(&responses, Duration::ZERO).is_some());
             faults
         }

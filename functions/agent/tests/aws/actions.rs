@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::{body::Body, http::HeaderMap};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_agent::{attempt::CallFault, kind::interpret_answer};
 use steward_emulator::embedded::EmbeddedAws;
@@ -239,7 +240,7 @@ async fn the_responses_of_the_step_take_precedence() {
 async fn an_answer_without_a_service_is_judged_in_the_same_way() {
     let request = request("/dynamodb:PutItem", json!({}));
     let body = br#"{"__type":"ThrottlingException"}"#.to_vec();
-    let outcome = interpret_answer(400, HeaderMap::new(), body, &request).await;
+    let outcome = interpret_answer(400, HeaderMap::new(), body, &request, Timestamp::now()).await;
     assert!(
         matches!(outcome, Err(CallFault::Transient { may_have_run: false, .. })),
         "{outcome:?}"
