@@ -136,7 +136,16 @@ const ACTION_OPTIONS: [&str; 8] = [
 /// Parses a step: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
 fn step(name: &str, text: &str) -> Result<Value, String> {
     let general = ["after", "then", "not idempotent", "point of no return", "undo"];
-    let kinds = ["when", "for each", "wait", "fails with", "callback within", "workflow", "agents"];
+    let kinds = [
+        "when",
+        "for each",
+        "repeat",
+        "wait",
+        "fails with",
+        "callback within",
+        "workflow",
+        "agents",
+    ];
     let mut found = options(text, &[&general[..], &kinds, &ACTION_OPTIONS].concat())?;
     let after = found.remove("after").unwrap_or_default();
     let after: Value = after.split(" and ").filter(|step| !step.is_empty()).collect();
@@ -159,6 +168,7 @@ fn step(name: &str, text: &str) -> Result<Value, String> {
             definition.insert("point_of_no_return".to_owned(), json!(true));
         }
         for_each(&mut found, &mut definition)?;
+        repeat(&mut found, &mut definition)?;
         return Ok(with_when(&mut found, definition.into()));
     }
     let agents = found.remove("agents").map(|agents| agents.split(" and ").collect());
@@ -181,6 +191,7 @@ fn step(name: &str, text: &str) -> Result<Value, String> {
         definition.insert("callback".to_owned(), parse_callback(&callback));
     }
     for_each(&mut found, &mut definition)?;
+    repeat(&mut found, &mut definition)?;
     Ok(with_when(&mut found, definition.into()))
 }
 
@@ -202,6 +213,19 @@ fn for_each(
     let (items, at_once) = text.rsplit_once(' ').ok_or(error)?;
     let each = json!({ "items": items, "at_once": json(at_once) });
     definition.insert("for_each".to_owned(), each);
+    Ok(())
+}
+
+/// Parses `repeat until ${ item.next == null } at most 5`.
+fn repeat(
+    found: &mut BTreeMap<String, String>,
+    definition: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let Some(text) = found.remove("repeat") else { return Ok(()) };
+    let text = text.strip_prefix("until ").and_then(|text| text.rsplit_once(" at most "));
+    let (until, at_most) = text.ok_or("`repeat` is `repeat until ${ ... } at most 5`")?;
+    let repeat = json!({ "first": "${ input }", "until": until, "at_most": json(at_most) });
+    definition.insert("repeat".to_owned(), repeat);
     Ok(())
 }
 

@@ -58,14 +58,33 @@ fn failure_rates_are_only_accepted_by_the_forecast() {
     assert!(!done && error.contains("unexpected argument '--fail'"), "{error}");
 }
 
+fn month(tasks: &str, more: &[&str]) -> Value {
+    let (done, out, error) = cost(&[&["--json", "--per-month", tasks], more].concat());
+    assert!(done, "{error}");
+    serde_json::from_str::<Value>(&out).unwrap()["month"].clone()
+}
+
+#[test]
+fn the_readme_has_the_figures_of_an_idle_month_and_of_the_break_even() {
+    let idle = |agents| month("1", &["--agents", agents])["idle"]["dollars"].as_f64().unwrap();
+    let month = month("1", &["--batch", "1"]);
+    let tens_of_thousands = |other: usize| {
+        let tasks = month["elsewhere"][other]["break_even"].as_f64().unwrap();
+        format!("{}0,000", (tasks / 10_000.0).round())
+    };
+    let readme = include_str!("../../../README.md");
+    for figure in [
+        format!("[${:.2} to ${:.0} a month]", idle("1"), idle("8")),
+        format!("[some {} orders a month on]", tens_of_thousands(0)),
+        format!("durable functions from {}", tens_of_thousands(2)),
+    ] {
+        assert!(readme.contains(&figure), "{figure}");
+    }
+}
+
 /// The break-even is where both months cost the same.
 #[test]
 fn a_month_includes_what_a_deployment_costs_without_tasks_and_has_a_break_even() {
-    let month = |tasks: &str, more: &[&str]| {
-        let (done, out, error) = cost(&[&["--json", "--per-month", tasks], more].concat());
-        assert!(done, "{error}");
-        serde_json::from_str::<Value>(&out).unwrap()["month"].clone()
-    };
     let few = month("900", &["--agents", "4"]);
     assert_eq!((&few["tasks"], &few["idle"]["agents"]), (&900.into(), &4.into()));
     let dollars = |month: &Value| {

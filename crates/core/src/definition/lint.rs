@@ -17,6 +17,7 @@
 //! | a division whose result depends on whether an input is written 12 or 12.0 | warning |
 //! | attempts, pauses and extended waits of one step longer than its `give_up_after` or `key_valid_for` | note |
 //! | a step with `then: alert` beside a parallel step with `then: undo` | note |
+//! | an undo whose `request` has no `idempotency_key`, of a step with one | note |
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -81,6 +82,7 @@ impl Workflow {
             linter.check_undo(name, step);
         }
         linter.check_divisions();
+        linter.check_key_formats();
         linter.check_request_paths();
         linter.check_paths();
         linter.check_parallel_policies();
@@ -295,6 +297,21 @@ impl Linter<'_> {
             );
             let hint = format!("write `double({field})`, or let the schema require an integer");
             self.report(Severity::Warning, at, message, &hint);
+        }
+    }
+
+    /// Finds undos that send their idempotency key in another way than the step, at the same agent.
+    fn check_key_formats(&mut self) {
+        for (name, step) in &self.workflow.steps {
+            let format = |request: &RequestTemplate| request.idempotency_key.is_some();
+            let undo = step.undo.as_ref().filter(|undo| undo.agent.is_none());
+            let undo = undo.and_then(|undo| undo.request.as_ref());
+            if step.request.as_ref().is_some_and(format) && undo.is_some_and(|undo| !format(undo)) {
+                let at = format!("steps.{name}.undo.request");
+                let message = "sends its key as the agent is configured, and the step sends it as its `idempotency_key` says";
+                let hint = "give the undo its own `idempotency_key`, or configure the agent";
+                self.report(Severity::Note, at, message.to_owned(), hint);
+            }
         }
     }
 
@@ -539,6 +556,9 @@ mod tests {
             ]
         );
         assert!(body("input.lines.map(l, l.price / 2)")[0].contains("`input.lines[…].price`"));
+        for spelled in ["(input.amount + 1) / 5", "3 * input.amount / 5", "-input.amount / 5"] {
+            assert_eq!(body(spelled).len(), 1, "{spelled}");
+        }
         let ask = json!({
             "agent": "x", "request": { "path": "/${ callback.url }" },
             "callback": { "within": "1h", "answer": schema },
@@ -552,8 +572,53 @@ mod tests {
             "double(input.amount) / 5",
             "input.count / 5",
             "input.amount * 5",
+            "(input.amount + 0.5) / 5",
         ] {
             assert_eq!(body(certain), Vec::<String>::new(), "{certain}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_an_expression_puts_together_or_that_contains_a_number_is_a_warning() {
+        let schema = json!({ "properties": {
+            "amount": { "type": "number" }, "count": { "type": "integer" },
+        } });
+        let path = |path: &str| {
+            let request = json!({ "path": path });
+            let step = with(json!({ "request": request, "undo": { "request": request } }));
+            findings(json!({ "input": schema, "steps": { "a": step } }))
+        };
+        let found = path("${ '/orders/' + input.id }");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0]
+                .starts_with("warning: steps.a.request.path: an expression puts the path together"),
+            "{found:?}"
+        );
+        assert!(found[1].starts_with("warning: steps.a.undo.request.path: "), "{found:?}");
+        let found = path("/orders/${ input.amount }");
+        assert!(
+            found[0].contains("contains `input.amount`, which the schema calls a number"),
+            "{found:?}"
+        );
+        for fine in ["/orders/${ input.id }", "/orders/${ input.count }", "${ input.path }"] {
+            assert_eq!(path(fine), Vec::<String>::new(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn an_undo_that_sends_its_key_in_another_way_than_its_step_is_noted() {
+        let found = |undo: Value| {
+            let key = json!({ "header": "X-Key", "form": "uuid" });
+            let step = json!({ "request": { "path": "/", "idempotency_key": key }, "undo": undo });
+            findings(json!({ "steps": { "a": with(step) } }))
+        };
+        let noted = found(json!({ "request": { "path": "/" } }));
+        assert!(noted[0].starts_with("note: steps.a.undo.request: sends its key as"), "{noted:?}");
+        let own = json!({ "path": "/", "idempotency_key": { "form": "uuid" } });
+        for fine in [json!({ "request": own }), json!({ "agent": "b", "request": { "path": "/" } })]
+        {
+            assert_eq!(found(fine.clone()), Vec::<String>::new(), "{fine}");
         }
     }
 

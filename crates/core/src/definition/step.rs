@@ -388,12 +388,6 @@ impl StepDefinition {
         }
     }
 
-    /// The version of the messages that the step's agent must understand, as in
-    /// [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT).
-    pub(super) fn agent_contract(&self) -> u32 {
-        if self.output.is_some() { 2 } else { 1 }
-    }
-
     /// The work of the step. Returns `None` in a definition that has [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn work(&self) -> Option<StepWork<'_>> {
@@ -445,8 +439,17 @@ impl StepDefinition {
 
     /// The names of all agents that may execute the step or its undo.
     pub fn agents(&self) -> impl Iterator<Item = &AgentName> {
+        self.agents_with_contract().map(|(agent, _)| agent)
+    }
+
+    /// The same, each with the version of the messages that it must understand, as in
+    /// [`AGENT_CONTRACT`](crate::model::registration::AGENT_CONTRACT). An undo has no `output`.
+    pub(super) fn agents_with_contract(&self) -> impl Iterator<Item = (&AgentName, u32)> {
         let undo = self.undo.as_ref().and_then(|undo| undo.agent.as_ref());
-        self.agent.iter().chain(undo).flat_map(StepAgents::names)
+        let run = self.agent.as_ref().map(|agents| (agents, 1 + u32::from(self.output.is_some())));
+        let with_contract = run.into_iter().chain(undo.map(|agents| (agents, 1)));
+        with_contract
+            .flat_map(|(agents, contract)| agents.names().iter().map(move |name| (name, contract)))
     }
 
     fn complete_within_or_default(&self, configured: Option<Duration>) -> Duration {

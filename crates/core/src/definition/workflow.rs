@@ -446,9 +446,9 @@ impl Workflow {
     pub fn agents(&self) -> BTreeMap<&AgentName, u32> {
         let mut agents = BTreeMap::new();
         for step in self.steps.values() {
-            for agent in step.agents() {
+            for (agent, contract) in step.agents_with_contract() {
                 let needed = agents.entry(agent).or_default();
-                *needed = step.agent_contract().max(*needed);
+                *needed = contract.max(*needed);
             }
         }
         agents

@@ -312,9 +312,13 @@ mod tests {
     use crate::{
         definition::plan::Plan,
         engine::{
-            documents::LoadedDocuments, event::Event, tests::TaskDriver, values::DocumentCache,
+            documents::LoadedDocuments,
+            event::Event,
+            tests::{TaskDriver, new_command},
+            values::DocumentCache,
         },
         model::{
+            command::CommandAction,
             document::DocumentKey,
             json_text::escape_for_sqs,
             step::{Progress, StepRecord},
@@ -528,6 +532,26 @@ mod tests {
         );
         let undo = plan.steps["a"].action(Action::Undo).unwrap();
         assert!(matches!(undo.work, StepWork::Call { output: None, .. }));
+    }
+
+    /// Its own request cannot be rendered, so it has sent none.
+    #[test]
+    fn the_undo_of_a_step_that_was_completed_by_hand_before_it_started_has_its_start() {
+        let undo = json!({ "request": { "path": "/", "body": "${ step.started_at }" } });
+        let request = json!({ "path": "/", "body": "${ input.missing }" });
+        let next = json!({ "after": ["a"], "fail": "no", "recovery": { "then": "undo" } });
+        let steps = json!({ "a": { "agent": "a", "request": request, "undo": undo }, "b": next });
+        let mut driver = TaskDriver::new(json!({ "steps": steps }), &json!({}));
+        driver.apply_at(1, &Event::Wake);
+        assert!(driver.task.steps["a"].forward.state.is_failed());
+        driver.now = 5;
+        let step = Some("a".parse().unwrap());
+        let complete = CommandAction::Complete { step, output: json!(1) };
+        driver.apply(&new_command(complete));
+        let (_, effects) = driver.apply(&Event::Wake);
+        let undo = requests(&effects).next().unwrap();
+        assert_eq!(undo.action, Action::Undo);
+        assert_eq!(undo.body.as_ref().unwrap().value(), json!("1970-01-01T00:00:05Z"));
     }
 
     #[test]

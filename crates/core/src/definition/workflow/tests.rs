@@ -147,3 +147,17 @@ fn durations_are_human_readable() {
     assert_eq!(workflow.shortest_deadline(), Duration::from_secs(90));
     assert_eq!(workflow.complete_within, Duration::from_secs(86_400));
 }
+
+/// An agent of its own may speak an older contract, as it evaluates no `output`.
+#[test]
+fn the_agent_of_an_undo_needs_no_contract_that_only_the_step_needs() {
+    let request = json!({ "path": "/" });
+    let undo = json!({ "agent": "refund", "request": request });
+    let paid =
+        json!({ "agent": "pay", "request": request, "output": "${ response.body }", "undo": undo });
+    let shipped = json!({ "agent": "ship", "request": request, "undo": { "request": request } });
+    let workflow = workflow(json!({ "a": paid, "b": shipped })).unwrap();
+    let agents = workflow.agents();
+    let agents: Vec<_> = agents.iter().map(|(agent, needed)| (agent.as_str(), *needed)).collect();
+    assert_eq!(agents, [("pay", 2), ("refund", 1), ("ship", 1)]);
+}
