@@ -15,7 +15,7 @@ agent completes pages[1] #1 with {"next":null}
                                 request ship #1 by 60s with {"next":null}
 agent completes ship #1      => Processed; ship completed (output kept); no longer due
 
-# A round that fails undoes all rounds, the last one first.
+# A round that fails undoes the rounds before it, the last one first.
 submit with {"next":1}
                              => Pending; due 20s
 wake                         => Processing; pages running, 1 items; request pages[0] #1 by 20s with 1

@@ -66,13 +66,16 @@ pub(crate) struct DeploymentArgs {
     /// The name or URL of agent queues, with {agent} in place of the agent's name.
     #[arg(long, env = "STEWARD_AGENT_QUEUE_URL", default_value = resources::AGENT_QUEUE)]
     agent_queue: String,
-    /// The number of shards of the due index: at least as many as the deployment has. With fewer, the console misses tasks.
-    #[arg(long, env = "STEWARD_SHARDS", default_value_t = resources::SHARDS)]
+    /// The number of shards of the due index: at least as many as the deployment has. With fewer, lists and the console miss tasks.
+    #[arg(long, env = "STEWARD_SHARDS", default_value_t = SHARDS)]
     shards: NonZeroU32,
     /// Dead-letter queues of agents that are not registered, by name or URL, separated by commas.
     #[arg(long, env = "STEWARD_DEAD_LETTER_QUEUES")]
     dead_letter_queues: Option<QueueNames>,
 }
+
+/// As many as in a deployment with the default parameters; `steward local` has fewer.
+const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
 
 impl DeploymentArgs {
     /// Prints the names, as options.
@@ -100,8 +103,8 @@ impl DeploymentArgs {
     /// The state store, for reading only.
     pub(crate) async fn store(&self) -> DynamoStore {
         let client = aws_sdk_dynamodb_client(&sdk_config().await);
-        // Shards and retention only matter for writes.
-        let (shards, retention) = (std::num::NonZeroU32::MIN, std::time::Duration::ZERO);
+        // Retention only matters for writes.
+        let (shards, retention) = (self.shards, std::time::Duration::ZERO);
         let (tasks, documents) = (self.tasks_table.clone(), self.documents_table.clone());
         DynamoStore::new(client, tasks, documents, shards, retention)
     }

@@ -95,7 +95,7 @@ enum Command {
         #[command(flatten)]
         deployment: client::DeploymentArgs,
     },
-    /// List tasks. Scans the whole table, so use it on small deployments.
+    /// List tasks, or count those that failed by cause.
     List(tasks::ListArgs),
     /// Count the stored tasks of each tenant. Scans the whole table.
     Tenants(tenants::TenantsArgs),
@@ -126,7 +126,7 @@ enum Command {
     /// Complete, fail or extend a step that awaits a callback, with its callback token.
     #[command(subcommand)]
     Callback(callback::CallbackCommand),
-    /// Resubmit all tasks of a workflow that are in Error. Scans the whole table.
+    /// Resubmit all tasks of a workflow that are in Error.
     RetryAll(retry_all::RetryAllArgs),
     /// List the agents of a deployment: registration, circuit breaker, queue, dead letters, last reply. Subcommands for
     /// authors of agents: `contract`, `check`.

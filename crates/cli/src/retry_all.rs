@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use steward_aws::store::{DynamoStore, TaskFilter};
 use steward_core::model::{
     command::{CommandAction, CommandId},
-    names::{TaskId, WorkflowName},
+    names::{StepName, TaskId, WorkflowName},
     task::{ProcessState, Task},
 };
 
@@ -34,6 +34,9 @@ pub(crate) struct RetryAllArgs {
     /// Only tasks that ended after this: a time such as 2026-11-20T19:00:00Z, or a duration before now, such as `2h`.
     #[arg(long, value_name = "DURATION|TIME", value_parser = since)]
     since: Timestamp,
+    /// Only tasks with this step, if it or its undo has failed and is not done.
+    #[arg(long)]
+    step: Option<StepName>,
     /// Only tasks whose error contains this text.
     #[arg(long)]
     reason_contains: Option<String>,
@@ -142,11 +145,16 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
 async fn in_error(args: &RetryAllArgs, store: &DynamoStore) -> Result<Vec<Task>> {
     let filter = TaskFilter {
         workflow: Some(args.workflow.clone()),
+        step: args.step.clone(),
         error: args.reason_contains.clone(),
         ..TaskFilter::in_state(ProcessState::Error)
     };
     let mut tasks = filter.find(store, None, args.limit, usize::MAX).await?.tasks;
-    tasks.retain(|task| task.ended_at.is_some_and(|at| at >= args.since));
+    let contains = |task: &Task| match &args.reason_contains {
+        Some(wanted) => task.error.as_ref().is_some_and(|error| error.contains(wanted)),
+        None => true,
+    };
+    tasks.retain(|task| task.ended_at.is_some_and(|at| at >= args.since) && contains(task));
     tasks.sort_by_key(|task| task.ended_at);
     Ok(tasks)
 }

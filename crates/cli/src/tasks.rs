@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use steward_aws::store::{FilterTime, SearchResult, StateFilter, TaskFilter};
 use steward_core::model::{
     names::{StepName, Tenant, WorkflowName},
-    task::Task,
+    task::{ProcessState, Task},
 };
 use steward_operator::{
     causes::{CauseGroup, by_cause},
@@ -72,6 +72,16 @@ fn state(text: &str) -> Result<StateFilter, String> {
 }
 
 impl ListArgs {
+    /// What is searched, one after the other: for causes, the tasks in Error and then those that may be late.
+    fn filters(&self) -> Vec<TaskFilter> {
+        let filter = self.filter();
+        if self.group.is_none() || self.state.is_some() {
+            return vec![filter];
+        }
+        let states = [StateFilter::In(ProcessState::Error), StateFilter::Unfinished];
+        states.map(|state| TaskFilter { state: Some(state), ..filter.clone() }).into()
+    }
+
     fn filter(&self) -> TaskFilter {
         TaskFilter {
             workflow: self.workflow.clone(),
@@ -91,15 +101,18 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
     let default = if args.group.is_some() { EXAMINED } else { LISTED };
     let limit = args.limit.map_or(default, NonZeroUsize::get);
     let store = args.deployment.store().await;
-    let examined_max = limit.max(EXAMINED);
-    let found = args.filter().find(&store, None, limit, examined_max).await?;
-    let SearchResult { mut tasks, examined, next } = found;
-    match next {
-        Some(_) if tasks.len() >= limit => {
-            eprintln!("there may be more than {limit}: raise --limit")
+    let mut tasks = Vec::new();
+    for filter in args.filters() {
+        let found = filter.find(&store, None, limit, limit.max(EXAMINED)).await?;
+        let SearchResult { tasks: found, examined, next } = found;
+        match next {
+            Some(_) if found.len() >= limit => {
+                eprintln!("there may be more than {limit}: raise --limit");
+            }
+            Some(_) => eprintln!("only {examined} tasks were searched: raise --limit"),
+            None => {}
         }
-        Some(_) => eprintln!("only {examined} tasks were searched: raise --limit"),
-        None => {}
+        tasks.extend(found);
     }
     if args.group.is_some() {
         return print_causes(&by_cause(&tasks, Timestamp::now()), args.json);
@@ -138,11 +151,12 @@ fn print_causes(groups: &[CauseGroup], json: bool) -> Result<()> {
     }
     let header = ["tasks", "workflow", "step", "reason", "first", "last", "example"];
     let mut table = table(&header);
-    for CauseGroup { cause, tasks, first, last, example, .. } in groups {
+    for group in groups {
+        let CauseGroup { cause, tasks, first, last, example, .. } = group;
         table.add_row([
             tasks.to_string(),
             cause.workflow.to_string(),
-            cause.step.clone().unwrap_or_default(),
+            group.place(),
             cause.reason.clone(),
             format!("{first:.0}"),
             format!("{last:.0}"),
@@ -150,13 +164,43 @@ fn print_causes(groups: &[CauseGroup], json: bool) -> Result<()> {
         ]);
     }
     outln!("{table}");
-    let in_error = groups.iter().find(|group| !group.is_late());
-    if let Some(CauseGroup { cause, first, contains, .. }) = in_error {
-        outln!(
-            "to resubmit the tasks of a cause, such as the first in Error:\n\
-             steward retry-all --workflow {} --since {first:.0} --reason-contains {contains:?} --dry-run",
-            cause.workflow
-        );
+    if let Some(group) = groups.iter().find(|group| group.can_be_found()) {
+        outln!("to resubmit the tasks of one cause, such as the first:\n{}", retry_command(group));
     }
     Ok(())
+}
+
+/// The command that resubmits the tasks of a cause, for a shell.
+fn retry_command(group: &CauseGroup) -> String {
+    let CauseGroup { cause, first, contains, .. } = group;
+    let mut command = format!("steward retry-all --workflow {} --since {first:.0}", cause.workflow);
+    if let Some(step) = &cause.step {
+        command.push_str(&format!(" --step {step}"));
+    }
+    if let Some(contains) = contains {
+        command.push_str(&format!(" --reason-contains '{}'", contains.replace('\'', "'\\''")));
+    }
+    command + " --why REASON --dry-run"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_shell_expands_nothing_in_the_printed_command() {
+        let task = json!({
+            "task_id": "o-1", "workflow": "order", "v": 1, "i": 0, "k": 1, "process_state": "Error", "revision": 1,
+            "complete_by": 0, "submitted_at": 0, "error": "step a[2]: it's `touch x` $HOME",
+        });
+        let task: Task = serde_json::from_value(task).unwrap();
+        let group = by_cause([&task], Timestamp::UNIX_EPOCH).remove(0);
+        assert_eq!(
+            retry_command(&group),
+            "steward retry-all --workflow order --since 1970-01-01T00:00:00Z --step a \
+             --reason-contains 'it'\\''s `touch x` $HOME' --why REASON --dry-run"
+        );
+    }
 }

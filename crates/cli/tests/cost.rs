@@ -59,7 +59,8 @@ fn failure_rates_are_only_accepted_by_the_forecast() {
 }
 
 fn month(tasks: &str, more: &[&str]) -> Value {
-    let (done, out, error) = cost(&[&["--json", "--per-month", tasks], more].concat());
+    let (done, out, error) =
+        steward("cost", "order", &[&["--json", "--per-month", tasks], more].concat());
     assert!(done, "{error}");
     serde_json::from_str::<Value>(&out).unwrap()["month"].clone()
 }

@@ -15,7 +15,6 @@
 //! | --------- | ------------------------------------------ | ---------- | ---------------------------------- |
 //! | closed    | call requested                             | closed     | allow the call                     |
 //! | closed    | too many requests failed in a row          | open       | publish an alert                   |
-//! | closed    | the service completes its first call       | closed     |                                    |
 //! | open      | call requested before the time is up       | open       | refuse until then                  |
 //! | open      | call requested after that                  | half open  | allow the call as the probe        |
 //! | open      | the same, and the request failed before    | open       | refuse for the same time again     |
@@ -26,7 +25,7 @@
 //! | half open | the same, and the request failed before    | open       | another request may probe at once  |
 //! | half open | the probe was not made                     | open       | the next call may probe at once    |
 //!
-//! All other outcomes change nothing, for example that of a call that began before the breaker opened, or of a probe
+//! The first call that completes at an address is recorded in any state. All other outcomes change nothing, for example that of a call that began before the breaker opened, or of a probe
 //! that timed out. Each request counts once ([`FailuresInARow`]): one that always fails neither opens the breaker nor keeps
 //! it open for others.
 //!
@@ -88,9 +87,10 @@ pub struct Breaker {
     /// The requests whose failures have counted, also before the breaker last closed. They do not count again.
     #[serde(default, skip_serializing_if = "FailedRequests::is_empty")]
     pub failed_requests: FailedRequests,
-    /// Whether the service has ever completed a call. Until then, a redirect is probably a mistake in the agent's configuration.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_completed: bool,
+    /// The addresses at which the service has completed a call, the newest last. At another one, a redirect is probably a mistake in
+    /// the agent's configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completed_at: Vec<KeyHash>,
 }
 
 /// Whether the service may be called.
@@ -188,7 +188,10 @@ pub enum CallPermit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallOutcome {
     /// The service completed the call.
-    Completed,
+    Completed {
+        /// The address of the service.
+        address: KeyHash,
+    },
     /// The service responded with a refusal, or with a request to retry later. 4xx responses do not count as failures, because
     /// they show that the service works.
     Available,
@@ -207,7 +210,7 @@ impl FailuresInARow {
     /// Records the outcome of a call. Keeps at most as many failures as open the breaker.
     pub fn record(&mut self, outcome: &CallOutcome, breaker: &Breaker, settings: &BreakerSettings) {
         match outcome {
-            CallOutcome::Completed | CallOutcome::Available => *self = Self::default(),
+            CallOutcome::Completed { .. } | CallOutcome::Available => *self = Self::default(),
             CallOutcome::Unavailable { request, .. } => {
                 self.add(*request, &breaker.failed_requests, settings.failures.get());
             }
@@ -268,7 +271,7 @@ impl Breaker {
         now: Timestamp,
         settings: &BreakerSettings,
     ) -> Option<Self> {
-        match (&self.state, permit) {
+        let next = match (&self.state, permit) {
             (BreakerState::Closed, CallPermit::Call) => match outcome {
                 CallOutcome::Unavailable { reason, .. }
                     if failures.are_at_least(settings.failures.get()) =>
@@ -279,11 +282,8 @@ impl Breaker {
                     opened.failed_requests.add(failures.requests());
                     Some(opened)
                 }
-                CallOutcome::Completed if !self.has_completed => {
-                    Some(Self { has_completed: true, ..self.clone() })
-                }
                 CallOutcome::Unavailable { .. }
-                | CallOutcome::Completed
+                | CallOutcome::Completed { .. }
                 | CallOutcome::Available
                 | CallOutcome::NotCalled => None,
             },
@@ -293,10 +293,9 @@ impl Breaker {
             ) if probe == call => {
                 let mut next = self.clone();
                 match outcome {
-                    CallOutcome::Completed | CallOutcome::Available => {
+                    CallOutcome::Completed { .. } | CallOutcome::Available => {
                         let reason = "the service responds again";
                         next = self.closed_with_change(BreakerTransition::Closed, reason, now);
-                        next.has_completed |= *outcome == CallOutcome::Completed;
                     }
                     CallOutcome::Unavailable { reason, request }
                         if !request.is_some_and(|failed| self.failed_requests.contains(failed)) =>
@@ -317,6 +316,19 @@ impl Breaker {
                 BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen { .. },
                 CallPermit::Call | CallPermit::Probe { .. },
             ) => None,
+        };
+        match outcome {
+            CallOutcome::Completed { address } if !self.completed_at.contains(address) => {
+                let mut next = next.unwrap_or_else(|| self.clone());
+                next.completed_at.push(*address);
+                let most = limits::BREAKER_ADDRESSES_MAX;
+                next.completed_at.drain(..next.completed_at.len().saturating_sub(most));
+                Some(next)
+            }
+            CallOutcome::Completed { .. }
+            | CallOutcome::Available
+            | CallOutcome::Unavailable { .. }
+            | CallOutcome::NotCalled => next,
         }
     }
 

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::model::{
-    names::{TaskId, WorkflowName},
+    names::{StepName, TaskId, WorkflowName},
     task::{ProcessState, Task},
 };
 
 /// What stands for a part of a reason that differs between tasks.
 const VARIES: &str = "…";
-
-const LATE: &str = "late: it has not ended by its `complete_within`";
 
 /// Why a task needs attention, without what differs from task to task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -21,7 +19,13 @@ pub struct Cause {
     pub workflow: WorkflowName,
     /// The step that the reason names, without the item.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
+    pub step: Option<StepName>,
+    /// Whether its undo failed, and not the step.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_undo: bool,
+    /// Whether the tasks are late, and not in Error.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_late: bool,
     /// The reason. Numbers, ids and times are `…`.
     pub reason: String,
 }
@@ -40,28 +44,45 @@ pub struct CauseGroup {
     pub last: Timestamp,
     /// The last one.
     pub example: TaskId,
-    /// A part of the reason that all of them contain, for a search.
-    pub contains: String,
-}
-
-impl CauseGroup {
-    /// Whether its tasks are late, and not in Error.
-    #[must_use]
-    pub fn is_late(&self) -> bool {
-        self.cause.reason == LATE
-    }
+    /// A part of the reason that all of them contain, for a search. Absent if there is none, or if the tasks are late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contains: Option<String>,
 }
 
 impl Cause {
     /// Why a task is in Error, or late at this time. `None` if it is neither.
     #[must_use]
     pub fn of(task: &Task, now: Timestamp) -> Option<Self> {
-        let reason = reason_of(task, now)?;
-        let (step, reason) = match step_and_reason(reason) {
-            Some((step, reason)) => (Some(step.to_owned()), reason),
-            None => (None, reason),
+        let workflow = task.workflow.clone();
+        let is_late = !task.process_state.has_stopped() && task.complete_by < now;
+        if is_late {
+            let reason = "late: it has not ended by its `complete_within`".to_owned();
+            return Some(Self { workflow, step: None, is_undo: false, is_late, reason });
+        }
+        if task.process_state != ProcessState::Error {
+            return None;
+        }
+        let text = task.error.as_deref().or(task.undo_reason.as_deref()).unwrap_or_default();
+        let (step, is_undo, reason) = match step_and_reason(text) {
+            Some((step, is_undo, reason)) => (Some(step), is_undo, reason),
+            None => (None, false, text),
         };
-        Some(Self { workflow: task.workflow.clone(), step, reason: without_values(reason) })
+        Some(Self { workflow, step, is_undo, is_late, reason: without_values(reason) })
+    }
+}
+
+impl CauseGroup {
+    /// The step, or its undo, for people.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let undo = if self.cause.is_undo { "undo of " } else { "" };
+        self.cause.step.as_ref().map(|step| format!("{undo}{step}")).unwrap_or_default()
+    }
+
+    /// Whether a search can find its tasks and not those of every other cause.
+    #[must_use]
+    pub fn can_be_found(&self) -> bool {
+        !self.cause.is_late && (self.cause.step.is_some() || self.contains.is_some())
     }
 }
 
@@ -73,7 +94,7 @@ pub fn by_cause<'a>(tasks: impl IntoIterator<Item = &'a Task>, now: Timestamp) -
         let Some(cause) = Cause::of(task, now) else { continue };
         let at = task.ended_at.unwrap_or(task.submitted_at);
         let new = || CauseGroup {
-            contains: longest_fragment(&cause.reason).to_owned(),
+            contains: longest_fragment(&cause.reason).filter(|_| !cause.is_late),
             cause: cause.clone(),
             tasks: 0,
             first: at,
@@ -92,27 +113,13 @@ pub fn by_cause<'a>(tasks: impl IntoIterator<Item = &'a Task>, now: Timestamp) -
     groups
 }
 
-fn reason_of(task: &Task, now: Timestamp) -> Option<&str> {
-    let is_late = !task.process_state.has_stopped() && task.complete_by < now;
-    match task.process_state {
-        ProcessState::Error => {
-            Some(task.error.as_deref().or(task.undo_reason.as_deref()).unwrap_or_default())
-        }
-        _ if is_late => Some(LATE),
-        ProcessState::Pending
-        | ProcessState::Processing
-        | ProcessState::Processed
-        | ProcessState::Undoing
-        | ProcessState::Undone => None,
-    }
-}
-
-/// The step and the reason of `step charge[3]: HTTP 402`, or of `undo of step charge: …`.
-fn step_and_reason(text: &str) -> Option<(&str, &str)> {
+/// The step, whether its undo failed, and the reason, of `step charge[3]: HTTP 402` or `undo of step charge: …`.
+fn step_and_reason(text: &str) -> Option<(StepName, bool, &str)> {
     let (head, reason) = text.split_once(": ")?;
     let (before, part) = head.rsplit_once(' ')?;
-    let step = part.split('[').next().unwrap_or(part);
-    before.ends_with("step").then_some((step, reason))
+    let is_undo = before == "undo of step";
+    let step = part.split('[').next()?.parse().ok()?;
+    (is_undo || before == "step").then_some((step, is_undo, reason))
 }
 
 /// A reason in which each word with a digit is `…`, except the status of a response.
@@ -128,9 +135,10 @@ fn without_values(reason: &str) -> String {
 }
 
 /// The longest text between two values.
-fn longest_fragment(reason: &str) -> &str {
+fn longest_fragment(reason: &str) -> Option<String> {
     let fragments = reason.split(VARIES).map(str::trim);
-    fragments.max_by_key(|fragment| fragment.len()).unwrap_or_default()
+    let longest = fragments.max_by_key(|fragment| fragment.len());
+    longest.filter(|fragment| !fragment.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -162,7 +170,8 @@ mod tests {
             ("requested by ann: a test", None, "requested by ann: a test"),
         ] {
             let found = Cause::of(&task("t", "Error", error, 1), Timestamp::UNIX_EPOCH).unwrap();
-            assert_eq!((found.step.as_deref(), found.reason.as_str()), (step, reason));
+            let place = found.step.as_ref().map(StepName::as_str);
+            assert_eq!((place, found.reason.as_str()), (step, reason));
         }
     }
 
@@ -180,10 +189,23 @@ mod tests {
         assert_eq!((first.tasks, first.example.as_str()), (3, "o-3"));
         assert_eq!(first.cause.reason, "card … declined, ask …");
         assert_eq!((first.first.as_second(), first.last.as_second()), (1, 3));
-        assert_eq!(first.contains, "declined, ask");
-        assert!((1..=3).all(|n| declined(n).contains(&first.contains)));
+        assert_eq!(first.contains.as_deref(), Some("declined, ask"));
+        assert!((1..=3).all(|n| declined(n).contains("declined, ask")));
         let late = by_cause(&tasks, Timestamp::from_second(10).unwrap());
         assert_eq!(late.len(), 3);
-        assert!(late.iter().any(|group| group.cause.reason.starts_with("late: ")));
+        let late: Vec<_> = late.iter().filter(|group| group.cause.is_late).collect();
+        assert_eq!((late.len(), late[0].can_be_found()), (1, false));
+    }
+
+    #[test]
+    fn a_failed_undo_is_another_cause_than_the_failed_step() {
+        let failed = ["step charge: HTTP 422", "undo of step charge: HTTP 422", "step pay: E1"];
+        let tasks: Vec<_> = failed.iter().map(|error| task("t", "Error", error, 1)).collect();
+        let groups = by_cause(&tasks, Timestamp::UNIX_EPOCH);
+        let mut places: Vec<_> = groups.iter().map(CauseGroup::place).collect();
+        places.sort();
+        assert_eq!(places, ["charge", "pay", "undo of charge"]);
+        let varies = groups.iter().find(|group| group.place() == "pay").unwrap();
+        assert_eq!((varies.contains.as_deref(), varies.can_be_found()), (None, true));
     }
 }

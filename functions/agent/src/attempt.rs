@@ -94,6 +94,11 @@ pub trait RemoteService: Send + Sync {
         request: &StepRequest,
         traceparent: Option<&str>,
     ) -> impl Future<Output = Result<CallResponse, CallFault>> + Send;
+
+    /// The address of the service, as the agent is configured.
+    fn address(&self) -> KeyHash {
+        KeyHash::new("")
+    }
 }
 
 /// A request, and how the queue delivered it.
@@ -421,17 +426,17 @@ impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
         // A large response takes many times its size in memory. It is reduced to the output before anything else is awaited,
         // so that not all calls of a batch hold one.
         let response = self.judge_redirect(response).await;
-        let outcome = call_outcome(&response, Some(self.key_hash()));
+        let outcome = call_outcome(&response, Some(self.key_hash()), self.service.address());
         let output = response.and_then(|response| response.output(request.output.as_deref()));
         self.breaker.record(self.ports, permit, outcome).await;
         Ok(output)
     }
 
-    /// A redirect of a service that has completed calls is a refusal. Without one, the agent's base URL is probably wrong.
+    /// A redirect of a service that has completed calls at this address is a refusal. Without one, the agent's base URL is probably wrong.
     async fn judge_redirect<T>(&self, response: Result<T, CallFault>) -> Result<T, CallFault> {
         match response {
             Err(CallFault::Redirected { reason, detail }) => {
-                Err(match self.breaker.has_completed().await {
+                Err(match self.breaker.has_completed(self.ports, self.service.address()).await {
                     true => CallFault::Permanent { reason, may_have_run: true, detail },
                     false => {
                         let reason = format!("{reason}; is the base URL right?");

@@ -32,8 +32,8 @@ pub enum CallFault {
         /// What the service said, for operators. It may contain payload.
         detail: Option<ErrorDetail>,
     },
-    /// The service redirects the call, which nothing in the request expects. If the service has never completed a call, the base
-    /// URL is probably wrong, so the call is repeated until it is corrected. Otherwise it is as `Permanent`.
+    /// The service redirects the call, which nothing in the request expects. If the service has never completed a call at
+    /// its address, the base URL is probably wrong, so the call is repeated until it is corrected. Otherwise it is as `Permanent`.
     Redirected {
         /// What happened, for operators. No payload.
         reason: String,
@@ -56,13 +56,14 @@ pub enum CallFault {
     },
 }
 
-/// What a response says about the availability of the service. `request` is the request that a fault may be due to.
+/// What a response says about the availability of the service at this address. `request` is the request that a fault may be due to.
 pub(crate) fn call_outcome<T>(
     response: &Result<T, CallFault>,
     request: Option<KeyHash>,
+    address: KeyHash,
 ) -> CallOutcome {
     match response {
-        Ok(_) => CallOutcome::Completed,
+        Ok(_) => CallOutcome::Completed { address },
         Err(
             CallFault::Permanent { .. }
             | CallFault::Conflict { .. }

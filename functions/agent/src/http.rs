@@ -16,6 +16,7 @@ use reqwest::{
 use serde_json::Value;
 use steward_aws::payloads::S3Payloads;
 use steward_core::{
+    breaker::KeyHash,
     engine::request::size_error,
     limits,
     model::{
@@ -209,6 +210,10 @@ impl RemoteService for HttpService {
         let result = self.send(request, own.as_deref().or(traceparent), &mut span).await;
         end_call(span, &result);
         result
+    }
+
+    fn address(&self) -> KeyHash {
+        KeyHash::new(self.base_url.as_str())
     }
 }
 

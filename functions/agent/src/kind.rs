@@ -6,7 +6,10 @@ use aws_config::SdkConfig;
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use steward_aws::payloads::S3Payloads;
-use steward_core::model::{aws_action::AwsAction, messages::StepRequest};
+use steward_core::{
+    breaker::KeyHash,
+    model::{aws_action::AwsAction, messages::StepRequest},
+};
 use steward_runtime::trace;
 
 use crate::{
@@ -182,6 +185,13 @@ impl RemoteService for AnyService {
         match self {
             Self::Http(service) => service.call(request, traceparent).await,
             Self::Aws(service) => service.call(request, traceparent).await,
+        }
+    }
+
+    fn address(&self) -> KeyHash {
+        match self {
+            Self::Http(service) => service.address(),
+            Self::Aws(service) => service.address(),
         }
     }
 }

@@ -72,7 +72,8 @@ struct OverviewPage {
 pub(crate) fn query_of_cause(group: &CauseGroup) -> String {
     let filter = TaskFilter {
         workflow: Some(group.cause.workflow.clone()),
-        error: Some(group.contains.clone()).filter(|text| !text.is_empty()),
+        step: group.cause.step.clone(),
+        error: group.contains.clone(),
         ..TaskFilter::in_state(ProcessState::Error)
     };
     query_of(&filter, &[])

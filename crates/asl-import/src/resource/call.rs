@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::small_letters::small;
-use crate::{names::plain, symbol::Symbol};
+use crate::{
+    names::plain,
+    symbol::{Symbol, Untranslatable},
+};
 
 /// The kind of an agent, and what its stack needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,9 +91,14 @@ impl ResultShape {
             }
             Self::Members(names) => {
                 let of = |name: &&str| ((*name).to_owned(), output.field(&small(name)));
-                let why = "in the response, its name begins with a small letter";
                 let fields = names.iter().map(of).collect();
-                Symbol::Object { fields, open: Some(why.to_owned()) }
+                let rest = Untranslatable {
+                    original: "the result of the state".to_owned(),
+                    reason: "in the response, all names begin with a small letter: list the members that are needed"
+                        .to_owned(),
+                    is_decision: true,
+                };
+                Symbol::Merged { base: Box::new(Symbol::Unknown(rest)), fields }
             }
             Self::Build(names) => {
                 Symbol::object([("Build".to_owned(), Self::Members(names).of(output))])

@@ -175,7 +175,12 @@ pub(super) fn aws_api(
     let api = APIS_BY_NAME.iter().find(|(known, _)| *known == service);
     let api = api.copied().or(is_small.then_some((service, service)));
     let is_known = completion == Completion::Response || job(text).is_some();
-    let (Some((_, service)), true) = (api, is_known) else {
+    let path = if is_small {
+        small_letters::path(service, &capitalized(action))
+    } else {
+        Some("/".to_owned())
+    };
+    let (Some((_, service)), Some(path), true) = (api, path, is_known) else {
         return own_agent(
             text,
             &format!("{service}-{action}"),
@@ -183,15 +188,20 @@ pub(super) fn aws_api(
             &format!("`{service}:{action}`"),
         );
     };
-    let mut chars = action.chars();
-    let action: String =
-        chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect();
+    let action = capitalized(action);
     let kind = AgentKind::Aws(format!("{service}:{action}"));
-    let path = if is_small { small_letters::path(service, &action) } else { "/".to_owned() };
     let mut call = call("aws", kind, Symbol::Scalar(path.into()), Some(input.clone()));
     if is_small {
-        call.body = Some(small_letters::members(input, &mut call.decisions));
+        call.body = Some(small_letters::parameters(input, &mut call.decisions));
         call.result = small_letters::result(&action);
+    }
+    if action == "RunTask" {
+        let one = |count: Symbol| count == Symbol::Scalar(1.into());
+        if completion == Completion::Job && field(input, "Count").is_some_and(|count| !one(count)) {
+            call.decisions.push("only the first of several tasks is awaited".to_owned());
+        }
+        let note = "the step fails if any container has another exit code than 0 or none, also one that is not essential";
+        call.notes.extend((completion == Completion::Job).then(|| note.to_owned()));
     }
     if matches!(AwsService::named(service).protocol, AwsProtocol::Query { .. }) {
         let note = "the response is XML: in the output of the step, all values are texts";
@@ -205,6 +215,11 @@ pub(super) fn aws_api(
         );
     }
     call
+}
+
+fn capitalized(action: &str) -> String {
+    let mut chars = action.chars();
+    chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
 /// Whether an operation of an AWS API only reads, by its name.

@@ -1,36 +1,77 @@
 //! APIs of AWS whose members begin with a small letter, as `jobName`, and in Step Functions with a capital one, as `JobName`.
 //! Facts: the API references of AWS Batch, CodeBuild and ECS.
 
-use indexmap::IndexMap;
-
 use super::call::ResultShape;
 use crate::symbol::Symbol;
 
 /// The services. They have the same names in IAM.
 pub(super) const SERVICES: [&str; 3] = ["batch", "codebuild", "ecs"];
 
-/// Members whose own members have names that users give.
-const WITH_OWN_NAMES: [&str; 3] = ["DockerLabels", "Parameters", "Tags"];
-
-/// Members that have others: their names cannot be changed if they are known only when the task runs.
-const WITH_MEMBERS: [&str; 10] = [
-    "ArrayProperties",
-    "ContainerOverrides",
-    "DependsOn",
-    "Environment",
-    "EnvironmentVariablesOverride",
-    "NetworkConfiguration",
-    "Overrides",
-    "ResourceRequirements",
-    "RetryStrategy",
-    "Timeout",
+/// Members whose own members have names that users give, if they are no list.
+const WITH_OWN_NAMES: [&str; 9] = [
+    "Annotations",
+    "DockerLabels",
+    "DriverOpts",
+    "Labels",
+    "Limits",
+    "Options",
+    "Parameters",
+    "Requests",
+    "Tags",
 ];
 
-/// The path of an operation. Only Batch has a REST API.
-pub(super) fn path(service: &str, action: &str) -> String {
+/// Members that are texts, numbers or lists of these, which may be known only when the task runs. The names in any other value
+/// could not be changed then.
+const PLAIN: [&str; 40] = [
+    "AssignPublicIp",
+    "AttemptDurationSeconds",
+    "Attempts",
+    "BuildspecOverride",
+    "CapacityProvider",
+    "ClientToken",
+    "Cluster",
+    "Command",
+    "ComputeTypeOverride",
+    "Cpu",
+    "EnableExecuteCommand",
+    "EnvironmentTypeOverride",
+    "Group",
+    "IdempotencyToken",
+    "Image",
+    "ImageOverride",
+    "InstanceType",
+    "JobDefinition",
+    "JobId",
+    "JobName",
+    "JobQueue",
+    "Key",
+    "LaunchType",
+    "Memory",
+    "MemoryReservation",
+    "Name",
+    "PlatformVersion",
+    "ProjectName",
+    "PropagateTags",
+    "ReferenceId",
+    "SecurityGroups",
+    "ServiceRoleOverride",
+    "ShareIdentifier",
+    "Size",
+    "SourceVersion",
+    "StartedBy",
+    "Subnets",
+    "TaskDefinition",
+    "Type",
+    "Value",
+];
+
+/// The path of an operation; `None` if it is not known. Only Batch has a REST API, in which that of tags is another.
+pub(super) fn path(service: &str, action: &str) -> Option<String> {
     match service {
-        "batch" => format!("/v1/{}", action.to_ascii_lowercase()),
-        _ => "/".to_owned(),
+        "batch" => {
+            (!action.contains("Tag")).then(|| format!("/v1/{}", action.to_ascii_lowercase()))
+        }
+        _ => Some("/".to_owned()),
     }
 }
 
@@ -49,40 +90,41 @@ pub(super) fn small(name: &str) -> String {
 }
 
 /// The parameters with the names of the API.
-pub(super) fn members(parameters: &Symbol, decisions: &mut Vec<String>) -> Symbol {
-    match parameters {
+pub(super) fn parameters(given: &Symbol, decisions: &mut Vec<String>) -> Symbol {
+    if !matches!(given, Symbol::Object { .. }) {
+        decisions.push(
+            "the parameters are known only when the task runs: list them, with names that begin with a small letter"
+                .to_owned(),
+        );
+    }
+    members("", given, decisions)
+}
+
+/// The value of the member `name`, with the names of the API in it.
+fn members(name: &str, value: &Symbol, decisions: &mut Vec<String>) -> Symbol {
+    match value {
+        Symbol::Object { .. } if WITH_OWN_NAMES.contains(&name) => value.clone(),
         Symbol::Object { fields, open } => {
-            let mut renamed = IndexMap::new();
-            for (name, value) in fields {
-                let is_known = matches!(
-                    value,
-                    Symbol::Object { .. }
-                        | Symbol::List(_)
-                        | Symbol::Scalar(_)
-                        | Symbol::Deployed(_)
-                );
-                if WITH_MEMBERS.contains(&name.as_str()) && !is_known {
-                    decisions.push(format!(
-                        "`{name}` is known only when the task runs: the names in it must begin with a small letter there"
-                    ));
-                }
-                let value = match WITH_OWN_NAMES.contains(&name.as_str()) {
-                    true => value.clone(),
-                    false => members(value, decisions),
-                };
-                renamed.insert(small(name), value);
-            }
-            Symbol::Object { fields: renamed, open: open.clone() }
+            let renamed =
+                fields.iter().map(|(name, value)| (small(name), members(name, value, decisions)));
+            Symbol::Object { fields: renamed.collect(), open: open.clone() }
         }
         Symbol::List(items) => {
-            Symbol::List(items.iter().map(|item| members(item, decisions)).collect())
+            Symbol::List(items.iter().map(|item| members(name, item, decisions)).collect())
         }
-        Symbol::Scalar(_)
-        | Symbol::Cel(_)
+        Symbol::Scalar(_) | Symbol::Deployed(_) => value.clone(),
+        Symbol::Cel(_)
         | Symbol::Merged { .. }
         | Symbol::Either { .. }
         | Symbol::Maybe { .. }
-        | Symbol::Deployed(_)
-        | Symbol::Unknown(_) => parameters.clone(),
+        | Symbol::Unknown(_) => {
+            let is_plain = PLAIN.contains(&name) || WITH_OWN_NAMES.contains(&name);
+            if !is_plain && !name.is_empty() {
+                decisions.push(format!(
+                    "`{name}` is known only when the task runs: the names in it must begin with a small letter there"
+                ));
+            }
+            value.clone()
+        }
     }
 }

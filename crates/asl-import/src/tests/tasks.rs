@@ -306,6 +306,29 @@ fn members_of_batch_ecs_and_codebuild_have_the_names_of_their_apis() {
     );
     let dynamic = json!({ "TaskDefinition": "t", "Overrides.$": "$.overrides" });
     refused(&run(dynamic), Level::Decision, "`Overrides` is known only when the task runs");
+    let inner = json!([{ "Name.$": "$.n", "EnvironmentFiles.$": "$.files" }]);
+    let inner = json!({ "TaskDefinition": "t", "Overrides": { "ContainerOverrides": inner } });
+    refused(&run(inner), Level::Decision, "`EnvironmentFiles` is known only when the task runs");
+    let several = json!({ "TaskDefinition": "t", "Count": 2 });
+    refused(&run(several), Level::Decision, "only the first of several tasks");
+    let tags = json!({ "TaskDefinition": "t", "Tags": [{ "Key": "a", "Value": "b" }] });
+    let plain = resource("arn:aws:states:::ecs:runTask", tags, json!({ "ResultPath": null }));
+    let sent = self::steps(&plain)["a"]["request"]["body"]["tags"].clone();
+    assert_eq!(sent, json!([{ "key": "a", "value": "b" }]));
+    let all =
+        json!({ "Type": "Task", "Resource": "arn:aws:states:::ecs:runTask.sync", "End": true });
+    refused(&machine(json!({ "A": all })), Level::Decision, "the parameters are known only when");
+    // The names in the whole result would be others.
+    let whole = task("f", json!({ "InputPath": "$.task", "End": true }));
+    let parameters = json!({ "TaskDefinition": "t" });
+    let run_first = json!({
+        "Type": "Task", "Resource": "arn:aws:states:::ecs:runTask.sync", "Parameters": parameters,
+        "ResultPath": "$.task", "Next": "f",
+    });
+    let both = machine(json!({ "A": run_first, "f": whole }));
+    refused(&both, Level::Decision, "all names begin with a small letter");
+    let tag = resource("arn:aws:states:::aws-sdk:batch:tagResource", json!({}), json!({}));
+    refused(&tag, Level::Decision, "needs an agent of your own");
 
     let build = json!({ "ProjectName": "p" });
     let build = resource("arn:aws:states:::codebuild:startBuild.sync", build, json!({}));

@@ -8,7 +8,7 @@ use std::{collections::HashSet, fmt, str::FromStr};
 use jiff::{Timestamp, civil, tz::TimeZone};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use steward_core::model::{
-    names::{StepName, Tenant, WorkflowName},
+    names::{StepName, TaskId, Tenant, WorkflowName},
     task::{ProcessState, Task},
 };
 use steward_runtime::ports::PortError;
@@ -215,7 +215,7 @@ impl TaskFilter {
         limit: usize,
         examined_max: usize,
     ) -> Result<SearchResult, PortError> {
-        let mut found = SearchResult::default();
+        let (mut found, mut seen) = (SearchResult::default(), HashSet::new());
         let first =
             || self.indexes().first().map(|index| PageCursor { index: *index, after: None });
         let mut place = from.or_else(first);
@@ -225,7 +225,7 @@ impl TaskFilter {
             }
             let size = READ_SIZE.min(examined_max - found.examined);
             let page = self.read_page(store, index, after.as_ref(), size).await?;
-            let last = self.add_matching(store, &page, limit, &mut found).await?;
+            let last = self.add_matching(store, &page, limit, (&mut found, &mut seen)).await?;
             place = match last {
                 Some(after) => Some(PageCursor { index, after: Some(after) }),
                 None => self.index_after(index).map(|index| PageCursor { index, after: None }),
@@ -240,7 +240,7 @@ impl TaskFilter {
         store: &DynamoStore,
         page: &TaskList,
         limit: usize,
-        found: &mut SearchResult,
+        (found, seen): (&mut SearchResult, &mut HashSet<TaskId>),
     ) -> Result<Option<ListCursor>, PortError> {
         // The index of ended tasks contains the workflow.
         let may_match = page.entries.iter().filter(|entry| {
@@ -248,7 +248,6 @@ impl TaskFilter {
             wanted.is_none_or(|wanted| workflow.is_none_or(|workflow| workflow == wanted))
         });
         let tasks = store.load_tasks(may_match.map(|entry| &entry.task_id)).await?;
-        let mut seen: HashSet<_> = found.tasks.iter().map(|task| task.task_id.clone()).collect();
         let mut tasks = tasks.into_iter().peekable();
         for (at, entry) in page.entries.iter().enumerate() {
             found.examined += 1;

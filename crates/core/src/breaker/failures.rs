@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{limits, model::hash::fnv1a};
 
-/// A hash of an idempotency key. Two requests with the same hash count as one.
+/// A hash of an idempotency key, or of the address of a service. Two requests with the same hash count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyHash(u32);
 
 impl KeyHash {
-    /// Hashes an idempotency key.
+    /// Hashes an idempotency key, or an address.
     #[must_use]
-    pub fn new(idempotency_key: &str) -> Self {
-        Self(fnv1a(idempotency_key))
+    pub fn new(text: &str) -> Self {
+        Self(fnv1a(text))
     }
 }
 

@@ -61,15 +61,29 @@ fn after_calls(breaker: &Breaker, outcomes: &[CallOutcome]) -> Option<Breaker> {
     breaker.record_outcome(&CallPermit::Call, last, &failures, at(0), &settings())
 }
 
+fn completed(address: &str) -> CallOutcome {
+    CallOutcome::Completed { address: KeyHash::new(address) }
+}
+
 #[test]
-fn the_first_call_that_ever_completes_is_recorded_once() {
+fn the_first_call_that_completes_at_an_address_is_recorded_once_in_any_state() {
     let closed = Breaker::default();
     assert_eq!(after_calls(&closed, &[CallOutcome::Available]), None);
-    let completed = after_calls(&closed, &[CallOutcome::Completed]).unwrap();
-    assert_eq!(completed, Breaker { has_completed: true, ..closed });
-    assert_eq!(after_calls(&completed, &[CallOutcome::Completed]), None);
-    let failed = [server_error("a"), server_error("b")];
-    assert!(after_calls(&completed, &failed).unwrap().has_completed);
+    let first = after_calls(&closed, &[completed("https://a")]).unwrap();
+    assert_eq!(first, Breaker { completed_at: vec![KeyHash::new("https://a")], ..closed });
+    assert_eq!(after_calls(&first, &[completed("https://a")]), None);
+    let opened = after_calls(&first, &[server_error("a"), server_error("b")]).unwrap();
+    assert_eq!(opened.completed_at, first.completed_at);
+    // A call that was in progress when the breaker opened.
+    let late = after_calls(&opened, &[completed("https://b")]).unwrap();
+    assert_eq!((&late.state, late.completed_at.len()), (&opened.state, 2));
+    let probing = probe(&late, "c", 21);
+    let closed = after(&probing, &probe_permit("c"), &completed("https://c"), 22).unwrap();
+    assert_eq!((&closed.state, closed.completed_at.len()), (&BreakerState::Closed, 3));
+    let many = ["d", "e", "f"]
+        .iter()
+        .fold(closed, |breaker, address| after_calls(&breaker, &[completed(address)]).unwrap());
+    assert_eq!(many.completed_at.len(), limits::BREAKER_ADDRESSES_MAX);
 }
 
 fn after(

@@ -36,5 +36,8 @@ pub const BREAKER_OPEN_MAX: Duration = Duration::from_secs(300);
 /// down.
 pub const BREAKER_UNPUBLISHED_MAX: usize = 20;
 
+/// The addresses that the record of a circuit breaker keeps: those of two deployments that change it, and more.
+pub const BREAKER_ADDRESSES_MAX: usize = 4;
+
 /// Failed requests that a circuit breaker remembers, so that they do not count again.
 pub const BREAKER_FAILED_REQUESTS_MAX: usize = 64;

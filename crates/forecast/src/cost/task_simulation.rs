@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use steward_agent::attempt::CircuitBreaker;
 use steward_aws::items::Items;
 use steward_core::{
-    breaker::BreakerSettings as Breaker,
+    breaker::{BreakerSettings as Breaker, KeyHash},
     callback_url::CallbackUrls,
     definition::recovery,
     model::{
@@ -426,7 +426,10 @@ impl TaskSimulation {
 
 /// The circuit breaker of an agent whose service has completed calls.
 fn used_breaker(agent: &AgentName) -> SharedRecord {
-    let breaker = steward_core::breaker::Breaker { has_completed: true, ..Default::default() };
+    let breaker = steward_core::breaker::Breaker {
+        completed_at: vec![KeyHash::new("")],
+        ..Default::default()
+    };
     let body = to_json_value(&breaker);
     let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: agent.to_string() };
     SharedRecord { key, revision: 1, body, expires_at: None }

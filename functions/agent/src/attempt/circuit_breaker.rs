@@ -2,7 +2,7 @@
 //! instance's own failures in a row.
 //!
 //! The breaker costs few reads and writes. While it is closed, an instance reads the shared record at most once a second,
-//! and only the first call that ever completes writes something. While it is open, the instance does not read the record until the open time is
+//! and only the first call that completes at an address writes something. While it is open, the instance does not read the record until the open time is
 //! over. If the state store cannot be read, the instance uses its last copy: the breaker must not stop the agent.
 
 use std::{
@@ -72,9 +72,13 @@ impl CircuitBreaker {
         &self.settings
     }
 
-    /// Whether the service has ever completed a call of any instance.
-    pub(crate) async fn has_completed(&self) -> bool {
-        self.view.lock().await.copy.breaker.has_completed
+    /// Whether the service has ever completed a call of any instance at this address.
+    pub(crate) async fn has_completed<P: Ports>(&self, ports: &P, address: KeyHash) -> bool {
+        let mut view = self.view.lock().await;
+        if !view.copy.breaker.completed_at.contains(&address) {
+            view.read(ports, ports.clock().now()).await;
+        }
+        view.copy.breaker.completed_at.contains(&address)
     }
 
     /// A name that is unique across all instances.
@@ -171,6 +175,10 @@ impl BreakerView {
         if self.read_at.is_some_and(is_fresh) || self.copy.breaker.is_certainly_open(now) {
             return;
         }
+        self.read(ports, now).await;
+    }
+
+    async fn read<P: Ports>(&mut self, ports: &P, now: Timestamp) {
         // A failed read is not retried at once either.
         self.read_at = Some(now);
         match StoredBreaker::read(ports, &self.copy.agent).await {

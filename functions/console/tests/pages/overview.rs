@@ -136,7 +136,7 @@ async fn tasks_that_failed_for_the_same_reason_share_a_row_that_links_to_them() 
     let page = console.get("/console").await;
     page.assert_text(&["3 order charge card … of a customer was declined"]);
     page.assert_text(&["1 order ship HTTP 500"]);
-    let query = "workflow=order&state=Error&error=of%20a%20customer%20was%20declined";
+    let query = "workflow=order&state=Error&step=charge&error=of%20a%20customer%20was%20declined";
     assert!(page.html.contains(&query.replace('&', "&#38;")), "{}", page.html);
     let found = console.get(&format!("/console/tasks?{query}")).await;
     found.assert_text(&["o-1", "o-2", "o-3"]);
