@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config, ports::SharedInterceptor};
 use steward_core::{
+    breaker::{Breaker, KeyHash},
     definition::workflow::Workflow,
     model::{
         messages::StepRequest,
@@ -24,7 +25,10 @@ use steward_core::{
     },
 };
 use steward_emulator::{contract_check::ContractCheck, embedded::EmbeddedAws, resources};
-use steward_runtime::ports::{Ports, StateStore};
+use steward_runtime::{
+    breaker::StoredBreaker,
+    ports::{Ports, StateStore},
+};
 use steward_scheduler::{CommandAuthority, SchedulerInstance};
 pub(crate) use steward_test_world::sqs_event;
 use steward_test_world::{PortsOf, WorldClock};
@@ -88,7 +92,17 @@ impl TestDeployment {
         let deployment = Self { aws, config, clock };
         let definitions = deployment.ports("publisher").definitions;
         definitions.publish(workflow).await.unwrap();
+        deployment.record_completed_calls(workflow).await;
         deployment
+    }
+
+    /// Records that the services have completed calls, as those of every deployment have but for the first call.
+    async fn record_completed_calls(&self, workflow: &Workflow) {
+        let used = Breaker { completed_at: vec![KeyHash::new("")], ..Breaker::default() };
+        let ports = self.ports("agent");
+        for agent in workflow.agents().into_keys() {
+            StoredBreaker::new(agent.clone()).save(&ports, used.clone()).await.unwrap();
+        }
     }
 
     pub(crate) fn ports(&self, role: &str) -> AdapterPorts {

@@ -20,10 +20,15 @@ submit with {"card":"old"}
                              => Pending; due 20s
 wake                         => Processing; request charge #1 by 20s with "old"
 agent fails charge #1 "HTTP 500", may have run
-                             => Error
+                             => Error; charge failed (failures 1, may have run, call may be in progress until
+                                42s, reason kept); due 30s; alert charge "step charge: HTTP 500"
 ann resubmits charge with input {}
-                             => refused
+                             => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 clock +43s
 ann resubmits charge with input {}, it did not run
-                             => Processing
+                             => Processing; task by 643s; charge running (failures 0, did not run);
+                                input {"card":"old"} kept; due 63s; request charge #2 by 63s with
+                                "old" under key o-1/charge/do/c-3; published: resubmit charge with a new key
 agent completes charge #2    => Processed; charge completed (output kept); no longer due

@@ -77,6 +77,12 @@ pub(crate) fn resource(text: &str) -> (String, bool) {
     (text.rsplit([':', '/']).next().unwrap_or(text).to_owned(), false)
 }
 
+/// A name that begins with a small letter.
+pub(crate) fn small(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(chars).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

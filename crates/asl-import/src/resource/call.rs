@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::small_letters::small;
 use crate::{
-    names::plain,
+    names::{plain, small},
     symbol::{Symbol, Untranslatable},
 };
 

@@ -2,7 +2,7 @@
 //! Facts: the API references of AWS Batch, CodeBuild and ECS.
 
 use super::call::ResultShape;
-use crate::symbol::Symbol;
+use crate::{names::small, symbol::Symbol};
 
 /// The services. They have the same names in IAM.
 pub(super) const SERVICES: [&str; 3] = ["batch", "codebuild", "ecs"];
@@ -81,12 +81,6 @@ pub(super) fn result(action: &str) -> ResultShape {
         "SubmitJob" => &["JobArn", "JobId", "JobName"],
         _ => &[],
     })
-}
-
-/// A name that begins with a small letter.
-pub(super) fn small(name: &str) -> String {
-    let mut chars = name.chars();
-    chars.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(chars).collect()
 }
 
 /// The parameters with the names of the API.

@@ -286,8 +286,9 @@ fn members_of_batch_ecs_and_codebuild_have_the_names_of_their_apis() {
     let read = json!({ "id": "${ steps.b_end.output.jobId }", "status": "${ steps.b_end.output.status }" });
     assert_eq!(steps["done"]["request"]["body"], read);
 
-    let run =
-        |parameters: Value| resource("arn:aws:states:::ecs:runTask.sync", parameters, json!({}));
+    let run = |parameters: Value| {
+        resource("arn:aws:states:::ecs:runTask.sync", parameters, json!({ "ResultPath": null }))
+    };
     let steps = self::steps(&run(json!({ "Cluster": "c", "TaskDefinition": "t" })));
     let poll = json!({ "cluster": "c", "tasks": ["${ steps.a.output.tasks[0].taskArn }"] });
     assert_eq!(steps["a_end"]["request"]["body"], poll);
@@ -331,7 +332,11 @@ fn members_of_batch_ecs_and_codebuild_have_the_names_of_their_apis() {
     refused(&tag, Level::Decision, "needs an agent of your own");
 
     let build = json!({ "ProjectName": "p" });
-    let build = resource("arn:aws:states:::codebuild:startBuild.sync", build, json!({}));
+    let build = resource(
+        "arn:aws:states:::codebuild:startBuild.sync",
+        build,
+        json!({ "ResultPath": null }),
+    );
     let steps = self::steps(&build);
     assert_eq!(steps["a"]["request"]["body"], json!({ "projectName": "p" }));
     assert_eq!(

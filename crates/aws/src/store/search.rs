@@ -13,7 +13,10 @@ use steward_core::model::{
 };
 use steward_runtime::ports::PortError;
 
-use super::{DynamoStore, ListCursor, TaskList};
+use super::{
+    dynamo_store::DynamoStore,
+    indices::{ListCursor, TaskList},
+};
 
 /// The number of index entries in one read.
 const READ_SIZE: usize = 100;

@@ -534,9 +534,8 @@ mod tests {
         assert!(matches!(undo.work, StepWork::Call { output: None, .. }));
     }
 
-    /// Its own request cannot be rendered, so it has sent none.
     #[test]
-    fn the_undo_of_a_step_that_was_completed_by_hand_before_it_started_has_its_start() {
+    fn the_undo_of_a_step_whose_request_was_impossible_has_the_time_of_its_start() {
         let undo = json!({ "request": { "path": "/", "body": "${ step.started_at }" } });
         let request = json!({ "path": "/", "body": "${ input.missing }" });
         let next = json!({ "after": ["a"], "fail": "no", "recovery": { "then": "undo" } });
@@ -551,7 +550,7 @@ mod tests {
         let (_, effects) = driver.apply(&Event::Wake);
         let undo = requests(&effects).next().unwrap();
         assert_eq!(undo.action, Action::Undo);
-        assert_eq!(undo.body.as_ref().unwrap().value(), json!("1970-01-01T00:00:05Z"));
+        assert_eq!(undo.body.as_ref().unwrap().value(), json!("1970-01-01T00:00:01Z"));
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn compile(
     Ok(match plain_path(&tree.expr) {
         Some(keys) => Code::Path(keys),
         None => {
-            let evaluated = Arc::new(numbers::with_arithmetic(&tree));
+            let evaluated = Arc::new(numbers::with_arithmetic(&tree, functions::first_position));
             Code::Program { tree: Arc::new(tree), evaluated, paths }
         }
     })

@@ -23,7 +23,7 @@ use cel::{
     },
 };
 
-use crate::expression::{functions, walk::for_each_part};
+use crate::expression::walk::for_each_part;
 
 /// The operators, and the functions in their place. No expression can name these functions.
 const FUNCTIONS: [(&str, &str, Function); 5] = [
@@ -53,13 +53,16 @@ pub(super) fn declare(environment: &mut Env) {
 }
 
 /// The expression with this arithmetic in place of CEL's, and macros that go over the keys of a map in their order.
-pub(super) fn with_arithmetic(expression: &IdedExpr) -> IdedExpr {
+pub(super) fn with_arithmetic(expression: &IdedExpr, first_position: FirstPosition) -> IdedExpr {
     let mut expression = expression.clone();
-    replace(&mut expression);
+    replace(&mut expression, first_position);
     expression
 }
 
-fn replace(node: &mut IdedExpr) {
+/// The number of arguments of a call before those that are positions in a text or a list.
+type FirstPosition = fn(&CallExpr) -> usize;
+
+fn replace(node: &mut IdedExpr, first_position: FirstPosition) {
     if let Expr::Call(call) = &mut node.expr {
         // The interpreter recognises how macros such as `map` collect their result, and does not copy it.
         let collects = call.args.first().is_some_and(|first| is_accumulator(&first.expr));
@@ -69,7 +72,7 @@ fn replace(node: &mut IdedExpr) {
         }
         let first = match &call.func_name[..] {
             operators::INDEX | operators::OPT_INDEX => 1,
-            _ => functions::first_position(call),
+            _ => first_position(call),
         };
         let positions = call.args.iter_mut().skip(first);
         positions.filter(|of| may_be_decimal(&of.expr)).for_each(|of| wrap(of, WHOLE));
@@ -77,7 +80,7 @@ fn replace(node: &mut IdedExpr) {
     if let Expr::Comprehension(comprehension) = &mut node.expr {
         wrap(&mut comprehension.iter_range, ORDERED);
     }
-    for_each_part(&mut node.expr, &mut replace);
+    for_each_part(&mut node.expr, &mut |part| replace(part, first_position));
 }
 
 /// Replaces an expression by a call of a function with it.

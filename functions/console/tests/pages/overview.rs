@@ -128,7 +128,10 @@ async fn tasks_that_failed_for_the_same_reason_share_a_row_that_links_to_them() 
     run_supervisor(&console).await;
     for n in 1..=3 {
         let error = format!("step charge: card {n} of a customer was declined");
-        let ended = json!({ "process_state": "Error", "ended_at": in_seconds(n), "error": error });
+        let steps = json!({ "charge": { "s": "f", "a": 1, "f": 1 } });
+        let ended = json!({
+            "process_state": "Error", "ended_at": in_seconds(n), "error": error, "steps": steps,
+        });
         console.create(&task(&format!("o-{n}"), &ended)).await;
     }
     let other = json!({ "process_state": "Error", "ended_at": in_seconds(0), "error": "step ship: HTTP 500" });
