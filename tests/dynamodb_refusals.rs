@@ -257,7 +257,7 @@ async fn an_existing_document_is_returned_although_the_refusal_lacks_it() {
 #[tokio::test]
 async fn a_newer_shared_record_is_returned_although_the_refusal_lacks_it() {
     let store = DeviatingStore::new(1, Deviation::RefusesWithoutItem).await;
-    let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "a".to_owned() };
+    let key = SharedRecordKey { kind: SharedRecordKind::Breaker, name: "other".to_owned() };
     let record = SharedRecord { key, revision: 1, body: json!("first"), expires_at: None };
     let state_store = store.ports.store();
     assert_eq!(state_store.save_shared_record(&record).await.unwrap(), SharedSaveOutcome::Saved);

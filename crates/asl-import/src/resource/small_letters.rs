@@ -104,6 +104,7 @@ fn members(name: &str, value: &Symbol, decisions: &mut Vec<String>) -> Symbol {
             Symbol::Object { fields: renamed.collect(), open: open.clone() }
         }
         Symbol::List(items) => {
+            let name = if WITH_OWN_NAMES.contains(&name) { "an item" } else { name };
             Symbol::List(items.iter().map(|item| members(name, item, decisions)).collect())
         }
         Symbol::Scalar(_) | Symbol::Deployed(_) => value.clone(),
