@@ -64,11 +64,9 @@ impl Importer<'_, '_> {
         let limit = duration(limit.unwrap_or(POLLS_S).min(STEP_MAX.as_secs_f64()));
         let mut keys = Map::new();
         keys.insert("agent".to_owned(), json!(agent));
-        let mut request = json!({ "aws": job.poll, "body": body });
-        if let Some(path) = job.path {
-            request["path"] = json!(path);
-        }
-        keys.insert("request".to_owned(), request);
+        let path = job.path.map(|path| ("path", json!(path)));
+        let request = [("aws", json!(job.poll)), ("body", body)].into_iter().chain(path);
+        keys.insert("request".to_owned(), request.collect());
         let done = format!("{is} == '{}'", job.done);
         let (condition, fail) = match job.fails_if {
             Some(fails) => (format!("{done} && !{fails}"), format!("{done} && {fails}")),
