@@ -1,4 +1,4 @@
-//! Tasks that failed for the same reason, as one row: sixty-one rows of one sentence help nobody.
+//! Counts the tasks that failed for the same reason, so that a list of many errors has one row for each cause.
 
 use std::collections::BTreeMap;
 
