@@ -235,6 +235,8 @@ impl SteadyRun<'_> {
         announce(&format!("waiting until the last {running} {nouns} have ended"));
         while !self.client.progress.lock().running.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
+            // The last order can take longer than the store keeps the others.
+            self.audit_ended(AUDIT_DELAY).await?;
         }
         let delay = humantime::format_duration(AUDIT_DELAY);
         announce(&format!("waiting {delay} for late alerts and calls, then auditing"));
