@@ -27,8 +27,8 @@ use steward_runtime::{
 use steward_supervisor::{run_once, sweep};
 
 use crate::support::{
-    InjectedFault, SdkFaultInjector, TestDeployment, agent_registration, completed_reply,
-    sequential_workflow, sqs_event,
+    InjectedFault, SdkFaultInjector, TestDeployment, agent_registration, commands_event,
+    completed_reply, scheduler_instance, sequential_workflow, sqs_event,
 };
 
 const TASKS: usize = 25_000;
@@ -299,4 +299,46 @@ async fn the_wake_of_an_agent_that_stopped_at_complete_by_recovers_the_task_like
     assert_eq!(wake().await.failure_count, 1);
     let swept = sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     assert_eq!(swept.due, 0, "the supervisor finds nothing left to do");
+}
+
+/// Delivers a command to the scheduler.
+async fn command(deployment: &TestDeployment, id: &str, command: &str) {
+    let body = json!({
+        "type": "command", "command_id": id, "task_id": "t", "by": "ann", "why": "a test",
+        "order": { "command": command }, "issued_at": deployment.clock.now(),
+    });
+    let event = commands_event([body.to_string()], Some("AIDAANN"));
+    let response = steward_scheduler::handle_with(
+        &deployment.ports("scheduler"),
+        &scheduler_instance(""),
+        event,
+    );
+    assert_eq!(response.await.batch_item_failures, []);
+}
+
+#[tokio::test]
+async fn an_error_that_nobody_settles_is_reported_once_a_day() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    command(&deployment, "c-1", "cancel").await;
+    deployment.take_alerts().await;
+    let mut reported = Vec::new();
+    for hour in 0..=60 {
+        deployment.clock.advance_seconds(3_600);
+        let alerts = run_and_take_alerts(&deployment).await;
+        reported.extend(alerts.into_iter().map(|alert| (hour, alert)));
+    }
+    let hours: Vec<_> = reported.iter().map(|(hour, _)| *hour).collect();
+    assert!(hours.len() == 2 && hours[0] >= 23 && hours[1] == hours[0] + 24, "{reported:?}");
+    let detail = &reported[0].1["detail"];
+    assert_eq!(detail["metadata"]["event"], "errors_unresolved");
+    let since = deployment.task("t").await.ended_at.unwrap().to_string();
+    assert_eq!(detail["data"], json!({ "tasks": 1, "since": since, "workflows": ["line"] }));
+
+    command(&deployment, "c-2", "resolve").await;
+    deployment.take_alerts().await;
+    for _ in 0..48 {
+        deployment.clock.advance_seconds(3_600);
+        assert_eq!(run_and_take_alerts(&deployment).await, Vec::<Value>::new());
+    }
 }

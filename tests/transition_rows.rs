@@ -140,6 +140,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             CommandAction::Approve { .. } | CommandAction::Reject { .. } => "answered",
             CommandAction::Undo => "undo",
             CommandAction::Cancel => "cancel",
+            CommandAction::Resolve => "resolve",
             CommandAction::Pause => "pause",
             CommandAction::Resume => "resume",
         },
@@ -147,7 +148,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 23] = [
+pub(crate) const KINDS: [&str; 24] = [
     "wake",
     "swept",
     "alert sent",
@@ -169,6 +170,7 @@ pub(crate) const KINDS: [&str; 23] = [
     "complete",
     "undo",
     "cancel",
+    "resolve",
     "pause",
     "resume",
 ];
@@ -223,6 +225,7 @@ fn answered_part(before: &Task, received: &ReceivedCommand) -> Option<Part> {
         | CommandAction::Complete { .. }
         | CommandAction::Undo
         | CommandAction::Cancel
+        | CommandAction::Resolve
         | CommandAction::Pause
         | CommandAction::Resume => return None,
     };

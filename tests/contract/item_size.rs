@@ -52,6 +52,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         ended_at: None,
         due: Some(time(30)),
         error: None,
+        resolved_at: None,
         undo_reason: None,
         undo_is_final: false,
         is_alert_due: false,

@@ -58,6 +58,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         retention_s: None,
         traceparent: None,
         error: None,
+        resolved_at: None,
         undo_reason: None,
         undo_is_final: false,
         is_alert_due: false,

@@ -52,6 +52,7 @@ fn task() -> Task {
         retention_s: Some(1),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         error: Some("step a: no".to_owned()),
+        resolved_at: Some(at),
         undo_reason: Some("step a: no".to_owned()),
         undo_is_final: true,
         is_alert_due: true,

@@ -12,7 +12,7 @@ use steward_core::model::{
     document::{Document, DocumentKey},
     names::Part,
     retention::DocumentRetention,
-    task::{ProcessState, Task},
+    task::Task,
     time::{Timing, later},
 };
 
@@ -137,10 +137,7 @@ impl ModelState {
         let Some(task) = &self.task else { return Vec::new() };
         let needed = match (has_stopped(task), task.ended_at) {
             // What has started goes on.
-            (true, Some(ended_at)) if task.process_state == ProcessState::Error => {
-                later(ended_at.max(task.complete_by), RETENTION)
-            }
-            (true, Some(ended_at)) => later(ended_at, RETENTION),
+            (true, Some(_)) => later(task.kept_from(), RETENTION),
             (_, _) => later(task.due.unwrap_or(self.now).max(self.now), RETENTION),
         };
         let early = |at: &Timestamp| *at < needed;

@@ -79,6 +79,7 @@ pub(super) fn save(
                 | CommandAction::Reject { .. }
                 | CommandAction::Undo
                 | CommandAction::Cancel
+                | CommandAction::Resolve
                 | CommandAction::Pause
                 | CommandAction::Resume => false,
             };
@@ -219,6 +220,7 @@ fn record_did_not_run(after: &mut ModelState, before: &Task, action: &CommandAct
         | CommandAction::Reject { .. }
         | CommandAction::Undo
         | CommandAction::Cancel
+        | CommandAction::Resolve
         | CommandAction::Pause
         | CommandAction::Resume => None,
     };

@@ -311,6 +311,7 @@ fn commands() -> Vec<CommandAction> {
         CommandAction::Complete { step: None, output: json!({ "id": "by hand" }) },
         CommandAction::Undo,
         CommandAction::Cancel,
+        CommandAction::Resolve,
         CommandAction::Pause,
         CommandAction::Resume,
     ]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use aws_lambda_events::sqs::SqsEvent;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
     engine::event::Event,
@@ -168,16 +169,26 @@ impl MemoryDeployment {
         self.deliver_all().await;
     }
 
-    /// Advances the clock by one hour at a time. After each hour the supervisor sweeps, and expired items are deleted.
+    /// Advances the clock by one hour at a time. After each hour the supervisor sweeps and keeps the tasks in Error, and expired
+    /// items are deleted.
     pub(super) async fn run_for(&mut self, time: Duration) {
         let end = self.ports.clock().now() + time;
         while self.ports.clock().now() < end {
             self.ports.clock().advance(HOUR.min(time));
             self.sweep().await;
+            let now = self.ports.clock().now();
+            steward_supervisor::errors::keep(&self.ports, now, Timestamp::MAX).await.1.unwrap();
+            self.deliver_all().await;
             for item in self.ports.store().expired(self.ports.clock().now()) {
                 self.ports.store().delete_expired(&item);
             }
         }
+    }
+
+    /// Settles the Error of a task.
+    pub(super) async fn resolve(&mut self, task: &str) {
+        self.command(task, "resolved", json!({ "command": "resolve" })).await;
+        assert!(!self.task(task).await.is_unresolved());
     }
 
     pub(super) async fn sweep(&mut self) {

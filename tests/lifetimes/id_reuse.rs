@@ -69,6 +69,7 @@ async fn messages_about_an_earlier_task_with_the_same_id_are_ignored() {
         .unwrap();
     let child_inquiry = child_inquiry.body.replace("\"do\"", "\"undo\"");
     deployment.command("t", "c-1", json!({ "command": "cancel" })).await;
+    deployment.resolve("t").await;
     deployment.ports.clock().advance(60 * DAY);
     deployment.submit(submission("t", "parent")).await.unwrap();
     let before = (deployment.task("t").await, deployment.task("t:deliver").await);
@@ -110,6 +111,7 @@ async fn a_command_for_an_earlier_task_with_the_same_id_is_rejected() {
         found_by: "state=Error".to_owned(),
         tasks: vec!["t".parse().unwrap()],
     };
+    deployment.resolve("t").await;
     deployment.run_for(2 * DAY).await;
     assert_eq!(deployment.find_task("t").await, None);
     deployment.submit(submission("t", "two")).await.unwrap();

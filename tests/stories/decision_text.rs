@@ -303,6 +303,7 @@ fn event_text(event: &EventData) -> String {
         | EventData::DeadLetterSeen { .. }
         | EventData::AgentMissing { .. }
         | EventData::AgentClockWrong { .. }
+        | EventData::ErrorsUnresolved { .. }
         | EventData::OperatorRedrive { .. }
         | EventData::BreakerClosed(_) => format!("{event:?}"),
     }

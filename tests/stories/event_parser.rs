@@ -281,6 +281,7 @@ fn action(verb: &str, rest: &str) -> Result<CommandAction, String> {
         ("rejects", None) => CommandAction::Reject { step },
         ("undoes", None) => CommandAction::Undo,
         ("cancels", None) => CommandAction::Cancel,
+        ("resolves", None) => CommandAction::Resolve,
         ("pauses", None) => CommandAction::Pause,
         ("resumes", None) => CommandAction::Resume,
         _ => return Err(unknown(&format!("{verb} {rest}"))),

@@ -57,7 +57,7 @@ pub struct Items {
 }
 
 impl Items {
-    /// The item of a task. A task that is due has its shard of the due index; a finished task that is not due has its
+    /// The item of a task. A task that is due has its shard of the due index; a task that [expires](Task::expires) has its
     /// expiry. A task in a final state has its partition of the index `ended`.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Items {
         if task.due.is_some() {
             let shard = shard_of(&task.task_id, self.shards);
             item.insert(SHARD.to_owned(), number(i64::from(shard)));
-        } else if task.process_state.has_stopped() {
+        } else if task.expires() {
             item.insert(EXPIRES_AT.to_owned(), number(self.task_expires_at(task).as_second()));
         }
         if task.process_state.has_stopped() {

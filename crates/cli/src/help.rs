@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "reject",
             "undo",
             "cancel",
+            "resolve",
             "pause",
             "resume",
             "retry-all",

@@ -115,6 +115,8 @@ enum Command {
     /// Stop a task and put it in Error. Nothing more is sent, nothing is undone. `resubmit` or `undo` continue
     /// from there.
     Cancel(operate::TaskCommandArgs),
+    /// Record that the Error of tasks is settled: they are reported no more, and expire after their retention time.
+    Resolve(operate::ResolveArgs),
     /// Pause a task: it starts no further steps until it is resumed.
     Pause(operate::TaskCommandArgs),
     /// Resume a paused task.
@@ -207,6 +209,7 @@ async fn run() -> Result<()> {
         Command::Reject(args) => operate::reject(args).await,
         Command::Undo(args) => operate::command(args, CommandAction::Undo).await,
         Command::Cancel(args) => operate::cancel(args).await,
+        Command::Resolve(args) => operate::resolve(args).await,
         Command::Pause(args) => operate::command(args, CommandAction::Pause).await,
         Command::Resume(args) => operate::command(args, CommandAction::Resume).await,
         Command::Forget(args) => forget::run(args).await,

@@ -56,6 +56,23 @@ pub(crate) struct TaskCommandArgs {
     /// The task's id.
     task: TaskId,
     #[command(flatten)]
+    options: CommandOptions,
+}
+
+/// Options of `steward resolve`.
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    /// The ids of the tasks.
+    #[arg(required = true, value_name = "TASK")]
+    tasks: Vec<TaskId>,
+    #[command(flatten)]
+    options: CommandOptions,
+}
+
+/// The options that all commands for a task have.
+#[derive(Debug, Args)]
+struct CommandOptions {
+    #[command(flatten)]
     reason: CommandReason,
     /// How long to wait for the outcome.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
@@ -195,6 +212,16 @@ pub(crate) async fn cancel(args: TaskCommandArgs) -> Result<()> {
     command(args, CommandAction::Cancel).await
 }
 
+/// `steward resolve`. Goes on after a task that refuses it.
+pub(crate) async fn resolve(ResolveArgs { tasks, options }: ResolveArgs) -> Result<()> {
+    let mut refused = Vec::new();
+    for task in &tasks {
+        let result = send(task, &options, CommandAction::Resolve).await;
+        refused.extend(result.err().map(|error| format!("{error:#}")));
+    }
+    if refused.is_empty() { Ok(()) } else { bail!("{}", refused.join("\n")) }
+}
+
 /// What became of a command, as JSON.
 #[derive(Debug, Serialize)]
 struct CommandReport<'a> {
@@ -224,9 +251,14 @@ enum CommandResult {
 /// # Errors
 /// The command is refused, or has no outcome in time.
 pub(crate) async fn command(args: TaskCommandArgs, action: CommandAction) -> Result<()> {
-    let TaskCommandArgs { task: id, reason, wait, no_wait, json, deployment } = args;
+    send(&args.task, &args.options, action).await
+}
+
+async fn send(id: &TaskId, options: &CommandOptions, action: CommandAction) -> Result<()> {
+    let CommandOptions { reason, wait, no_wait, json, deployment } = options;
+    let wait = *wait;
     let store = deployment.store().await;
-    let Some(task) = store.load(&id).await? else { bail!("task `{id}` does not exist") };
+    let Some(task) = store.load(id).await? else { bail!("task `{id}` does not exist") };
     let (command_id, message) = reason.command(&task, &action)?;
     let command = action.describe(&[]);
     let subject = format!("{id}: {command}");
@@ -234,12 +266,12 @@ pub(crate) async fn command(args: TaskCommandArgs, action: CommandAction) -> Res
     if let Some(reason) = refusals.into_iter().flatten().next() {
         bail!("{subject}: not sent, because SQS refused it: {reason}");
     }
-    let result = match no_wait {
+    let result = match *no_wait {
         true => CommandResult::Sent,
-        false => await_outcome(&store, &id, &command_id, wait).await?.into(),
+        false => await_outcome(&store, id, &command_id, wait).await?.into(),
     };
-    if json {
-        let report = CommandReport { task_id: &id, command_id: &command_id, command, result };
+    if *json {
+        let report = CommandReport { task_id: id, command_id: &command_id, command, result };
         outln!("{}", serde_json::to_string_pretty(&report)?);
         return report.result.failure(&subject, wait).map_or(Ok(()), Err);
     }

@@ -26,7 +26,7 @@ const EXAMINED: usize = 10_000;
 /// Options of `steward list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only tasks in this state: that of a task, `unfinished` or `awaiting callback`.
+    /// Only tasks in this state: that of a task, `unfinished`, `awaiting callback`, or `unresolved`: in Error, and not settled by an operator.
     #[arg(long, value_parser = state)]
     state: Option<StateFilter>,
     /// Only tasks of this workflow.
@@ -78,7 +78,7 @@ impl ListArgs {
         if self.group.is_none() || self.state.is_some() {
             return vec![filter];
         }
-        let states = [StateFilter::In(ProcessState::Error), StateFilter::Unfinished];
+        let states = [StateFilter::Unresolved, StateFilter::Unfinished];
         states.map(|state| TaskFilter { state: Some(state), ..filter.clone() }).into()
     }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::model::{
     names::{StepName, TaskId, WorkflowName},
-    task::{ProcessState, Task},
+    task::Task,
 };
 
 /// What stands for a part of a reason that differs between tasks.
@@ -59,7 +59,7 @@ impl Cause {
             let reason = "late: it has not ended by its `complete_within`".to_owned();
             return Some(Self { workflow, step: None, is_undo: false, is_late, reason });
         }
-        if task.process_state != ProcessState::Error {
+        if !task.is_unresolved() {
             return None;
         }
         let text = task.error.as_deref().or(task.undo_reason.as_deref()).unwrap_or_default();

@@ -68,6 +68,9 @@ pub fn next_events(
         ProcessState::Processed | ProcessState::Undone => {
             return vec![NextEvent::new("The task has ended")];
         }
+        ProcessState::Error if task.resolved_at.is_some() => {
+            return vec![NextEvent::new("An operator has settled the error; the task expires")];
+        }
         ProcessState::Error if task.undo_reason.is_some() => {
             let undos = || task.part_spans().filter_map(|(_, record)| record.undo.as_ref());
             return vec![NextEvent::new(match undos().any(|undo| undo.state.is_failed()) {

@@ -56,6 +56,9 @@ pub struct TaskView {
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+    #[schemars(with = "Option<String>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locked_by: Option<String>,
     pub failure_count: u32,
@@ -286,6 +289,7 @@ impl TaskView {
             submitted_at: task.submitted_at,
             complete_by: task.complete_by,
             ended_at: task.ended_at,
+            resolved_at: task.resolved_at,
             locked_by: task.locked_by.clone(),
             failure_count: task.failure_count,
             revision: task.revision,

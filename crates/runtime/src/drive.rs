@@ -36,7 +36,7 @@ use task::decide_task;
 
 pub use delivery::Delivery;
 pub use error::DriveError;
-pub use retention::extend_for_parent;
+pub use retention::{extend_for_parent, keep_until_resolved};
 pub use task::TASKS_AT_ONCE;
 
 mod conflict_backoff;

@@ -76,6 +76,10 @@ pub const MESSAGES_LATE: &str = "steward_messages_late_total";
 /// Queues with messages that no function receives, counted by each run of the supervisor.
 pub const QUEUES_UNREAD: &str = "steward_queues_unread_total";
 
+/// Tasks that stopped in Error, also again, and once a day those that have been in Error for more than a day and that no operator
+/// has settled.
+pub const ERRORS_UNRESOLVED: &str = "steward_errors_unresolved_total";
+
 /// Messages that arrived in dead-letter queues, as far as the supervisor has published an alert about them.
 pub const DEAD_LETTERS: &str = "steward_dead_letters_total";
 
@@ -147,6 +151,9 @@ pub fn saved(before: &Task, after: &Task) {
         if after.process_state == ProcessState::Error && after.direction() == Action::Undo {
             counter!(UNDOS_FAILED).increment(1);
         }
+    }
+    if after.process_state == ProcessState::Error && after.ended_at != before.ended_at {
+        errors_unresolved(1);
     }
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
@@ -223,6 +230,11 @@ pub fn messages_late(messages: usize) {
 /// Counts a queue whose messages no function receives.
 pub fn queue_unread() {
     counter!(QUEUES_UNREAD).increment(1);
+}
+
+/// Counts tasks in Error that no operator has settled.
+pub fn errors_unresolved(tasks: u64) {
+    counter!(ERRORS_UNRESOLVED).increment(tasks);
 }
 
 /// Counts messages that arrived in a dead-letter queue.

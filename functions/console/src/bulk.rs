@@ -45,7 +45,7 @@ const REFRESH_PERIOD: SignedDuration = SignedDuration::from_mins(10);
 const EXAMINED_MAX: usize = 10_000;
 
 /// The commands for many tasks, with their effect on each task.
-const ACTIONS: [(&str, &str); 6] = [
+const ACTIONS: [(&str, &str); 7] = [
     ("resubmit", "retry failed steps with new attempts, and end the pause before a retry"),
     (
         "skip",
@@ -56,6 +56,7 @@ const ACTIONS: [(&str, &str); 6] = [
         "cancel",
         "stop the task and put it in Error: nothing more is sent, nothing is undone; resubmit or undo continue from there",
     ),
+    ("resolve", "record that the Error is settled: the task is reported no more, and expires"),
     ("pause", "start nothing more until the task is resumed"),
     ("resume", "continue a paused task"),
 ];
@@ -73,6 +74,7 @@ fn action_named(name: &str, step: Option<Part>) -> Result<CommandAction, Failure
         }
         ("undo", _) => CommandAction::Undo,
         ("cancel", _) => CommandAction::Cancel,
+        ("resolve", _) => CommandAction::Resolve,
         ("pause", _) => CommandAction::Pause,
         ("resume", _) => CommandAction::Resume,
         (other, _) => {

@@ -295,6 +295,7 @@ impl DryRun {
             | CommandAction::Reject { .. }
             | CommandAction::Undo
             | CommandAction::Cancel
+            | CommandAction::Resolve
             | CommandAction::Pause
             | CommandAction::Resume => Self::refused(&reason),
         }

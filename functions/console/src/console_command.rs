@@ -18,12 +18,13 @@ pub(crate) enum ConsoleCommand {
     Reject,
     Undo,
     Cancel,
+    Resolve,
     Pause,
     Resume,
 }
 
 impl ConsoleCommand {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Resubmit,
         Self::Skip,
         Self::Complete,
@@ -31,6 +32,7 @@ impl ConsoleCommand {
         Self::Reject,
         Self::Undo,
         Self::Cancel,
+        Self::Resolve,
         Self::Pause,
         Self::Resume,
     ];
@@ -45,6 +47,7 @@ impl ConsoleCommand {
             Self::Reject => "reject",
             Self::Undo => "undo",
             Self::Cancel => "cancel",
+            Self::Resolve => "resolve",
             Self::Pause => "pause",
             Self::Resume => "resume",
         }
@@ -60,6 +63,7 @@ impl ConsoleCommand {
             Self::Reject => "Reject",
             Self::Undo => "Undo",
             Self::Cancel => "Cancel",
+            Self::Resolve => "Resolve",
             Self::Pause => "Pause",
             Self::Resume => "Resume",
         }
@@ -78,6 +82,9 @@ impl ConsoleCommand {
             Self::Undo => "Undoes the whole task.",
             Self::Cancel => {
                 "Stops the task and puts it in Error. Nothing more is sent, nothing is undone. Resubmit or Undo continue from there."
+            }
+            Self::Resolve => {
+                "Records that the Error is settled: the task is reported no more, and expires after its retention time. Nothing is sent."
             }
             Self::Pause => "Starts nothing more until the task is resumed.",
             Self::Resume => "Continues a paused task.",
@@ -104,9 +111,12 @@ impl ConsoleCommand {
         match self {
             Self::Skip | Self::Complete => "the failed step (if only one failed)",
             Self::Approve | Self::Reject => "the step that awaits a callback (if only one does)",
-            Self::Resubmit | Self::Undo | Self::Cancel | Self::Pause | Self::Resume => {
-                "all failed steps, and steps that pause before a retry"
-            }
+            Self::Resubmit
+            | Self::Undo
+            | Self::Cancel
+            | Self::Resolve
+            | Self::Pause
+            | Self::Resume => "all failed steps, and steps that pause before a retry",
         }
     }
 
@@ -120,6 +130,7 @@ impl ConsoleCommand {
             | Self::Complete
             | Self::Undo
             | Self::Cancel
+            | Self::Resolve
             | Self::Pause
             | Self::Resume => self.action(step, None, Value::Null, true),
         }
@@ -151,6 +162,7 @@ impl ConsoleCommand {
             Self::Reject => CommandAction::Reject { step },
             Self::Undo => CommandAction::Undo,
             Self::Cancel => CommandAction::Cancel,
+            Self::Resolve => CommandAction::Resolve,
             Self::Pause => CommandAction::Pause,
             Self::Resume => CommandAction::Resume,
         }

@@ -11,7 +11,10 @@ use jiff::Timestamp;
 use steward_core::model::task::ProcessState;
 use steward_runtime::{
     history::{EndedInMinute, SupervisorRun, uncounted_minutes},
-    ports::{Clock, PortError, Ports, SharedSaveOutcome, StateStore, ended_index_partitions},
+    ports::{
+        Clock, PortError, Ports, SharedRecord, SharedSaveOutcome, StateStore,
+        ended_index_partitions,
+    },
 };
 
 use crate::sweep_result::SweepResult;
@@ -22,16 +25,16 @@ const PARTS_AT_ONCE: usize = 8;
 const FINAL_STATES: [ProcessState; 3] =
     [ProcessState::Processed, ProcessState::Error, ProcessState::Undone];
 
-/// Counts the tasks that ended since the last run, until `deadline`, and records this run, which started at `at`.
+/// Counts the tasks that ended since the `last` run, until `deadline`, and records this run, which started at `at`.
 pub(crate) async fn record<P: Ports>(
     ports: &P,
+    last: Option<SharedRecord>,
     at: Timestamp,
     swept: SweepResult,
     deadline: Timestamp,
 ) -> Result<(), PortError> {
     let now = ports.clock().now();
     let took = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-    let last = ports.store().shared_record(&SupervisorRun::key()).await?;
     let counted_until =
         last.as_ref().and_then(SupervisorRun::read).and_then(|last| last.counted_until);
     let (counted_until, counted) = count_minutes(ports, counted_until, now, deadline).await;

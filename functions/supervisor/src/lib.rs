@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`ticks`] | further sweeps between two runs |
 //! | `dead_letters` | alerts about dead letters |
+//! | `errors` | keeps and reports tasks in Error that no operator has settled |
 //! | `history` | the numbers of ended tasks, and the last run |
 //! | `payloads` | deletes payloads that no task needs any more |
 //! | `queues` | checks of all queues |
@@ -24,11 +25,13 @@ use steward_core::{engine::event::Event, model::time::earlier};
 use steward_runtime::{
     breaker::publish_unpublished_changes,
     drive::{Delivery, drive},
+    history::SupervisorRun,
     metrics,
     ports::{Clock, DueCursor, PortError, Ports, StateStore, error_chain},
 };
 
 mod dead_letters;
+pub mod errors;
 mod history;
 pub mod payloads;
 mod queues;
@@ -42,6 +45,9 @@ pub use crate::{
 
 /// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
+
+/// How long before its deadline a run reads no page of tasks in Error any more.
+const ERRORS_WITHIN: Duration = Duration::from_secs(15);
 
 /// How long before its deadline a run begins no page of payloads any more.
 const PAYLOADS_WITHIN: Duration = Duration::from_secs(5);
@@ -127,7 +133,7 @@ async fn run_from<P: Ports>(
     if complete {
         metrics::swept();
     }
-    if let Err(error) = until(ports, deadline, history::record(ports, at, swept, deadline)).await {
+    if let Err(error) = until(ports, deadline, record(ports, at, swept, deadline)).await {
         tracing::warn!(
             error = error_chain(&error),
             "history not updated; the next run continues from here"
@@ -141,6 +147,25 @@ async fn run_from<P: Ports>(
         );
     }
     Ok(swept)
+}
+
+/// Does what is due since the last run: keeps tasks in Error, and updates the history.
+async fn record<P: Ports>(
+    ports: &P,
+    at: Timestamp,
+    swept: SweepResult,
+    deadline: Timestamp,
+) -> Result<(), PortError> {
+    let last = ports.store().shared_record(&SupervisorRun::key()).await?;
+    let last_at = last.as_ref().and_then(SupervisorRun::read).map(|last| last.at);
+    let until = earlier(deadline, ERRORS_WITHIN);
+    if let Err(error) = errors::keep_each_hour(ports, last_at, at, until).await {
+        tracing::warn!(
+            error = error_chain(&error),
+            "tasks in Error not kept or not reported; a later run does it"
+        );
+    }
+    history::record(ports, last, at, swept, deadline).await
 }
 
 /// Does `work` until `deadline`. Whatever is not done by then is abandoned; the next run repeats it.

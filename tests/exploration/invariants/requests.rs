@@ -247,6 +247,7 @@ impl CheckedTransition<'_> {
                 | CommandAction::Reject { .. }
                 | CommandAction::Undo
                 | CommandAction::Cancel
+                | CommandAction::Resolve
                 | CommandAction::Pause
                 | CommandAction::Resume => {
                     matches!(new.state, StepState::Skipped { .. }) && !has_passed(old)

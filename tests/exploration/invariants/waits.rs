@@ -98,6 +98,7 @@ impl CheckedTransition<'_> {
                 | CommandAction::Reject { .. }
                 | CommandAction::Undo
                 | CommandAction::Cancel
+                | CommandAction::Resolve
                 | CommandAction::Pause
                 | CommandAction::Resume => None,
             },

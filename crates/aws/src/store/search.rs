@@ -55,6 +55,8 @@ pub enum StateFilter {
     Unfinished,
     /// Unfinished, and a step awaits a callback.
     AwaitingCallback,
+    /// In Error, and no operator has settled that.
+    Unresolved,
     /// In this state.
     In(ProcessState),
 }
@@ -62,7 +64,7 @@ pub enum StateFilter {
 impl StateFilter {
     /// All filters, in the order of the form.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Unfinished, Self::AwaitingCallback]
+        [Self::Unfinished, Self::AwaitingCallback, Self::Unresolved]
             .into_iter()
             .chain(ProcessState::ALL.map(Self::In))
     }
@@ -70,6 +72,7 @@ impl StateFilter {
     fn includes(self, state: ProcessState) -> bool {
         match self {
             Self::Unfinished | Self::AwaitingCallback => !state.has_stopped(),
+            Self::Unresolved => state == ProcessState::Error,
             Self::In(wanted) => wanted == state,
         }
     }
@@ -80,6 +83,7 @@ impl fmt::Display for StateFilter {
         match self {
             Self::Unfinished => f.write_str("unfinished"),
             Self::AwaitingCallback => f.write_str("awaiting callback"),
+            Self::Unresolved => f.write_str("unresolved"),
             Self::In(state) => state.fmt(f),
         }
     }
@@ -296,6 +300,7 @@ impl TaskFilter {
     fn indexes(&self) -> &'static [TaskIndex] {
         match self.state {
             None => &[TaskIndex::Unfinished, TaskIndex::Ended],
+            Some(StateFilter::Unresolved) => &[TaskIndex::Ended],
             Some(StateFilter::In(state)) if state.has_stopped() => &[TaskIndex::Ended],
             Some(StateFilter::Unfinished | StateFilter::AwaitingCallback | StateFilter::In(_)) => {
                 &[TaskIndex::Unfinished]
@@ -315,6 +320,7 @@ impl TaskFilter {
             && tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
             && state.is_none_or(|state| state.includes(task.process_state))
             && (*state != Some(StateFilter::AwaitingCallback) || awaits_callback(task))
+            && (*state != Some(StateFilter::Unresolved) || task.is_unresolved())
             && from.is_none_or(|from| task.submitted_at >= from.0)
             && to.is_none_or(|to| task.submitted_at <= to.0)
             && step.as_ref().is_none_or(|step| has_failed_at(task, step))

@@ -12,6 +12,7 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use futures_util::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::model::task::Task;
 use steward_demo::{
@@ -155,6 +156,29 @@ impl DemoClient {
             Some(failed) => bail!("SQS refused a submission: {}", failed.code()),
             None => Ok(()),
         }
+    }
+
+    /// Records that the Errors of these tasks are settled.
+    pub(super) async fn resolve(
+        &self,
+        queue: &str,
+        tasks: impl Iterator<Item = &Task>,
+    ) -> Result<()> {
+        for task in tasks {
+            let id = &task.task_id;
+            let body = json!({
+                "type": "command",
+                "task_id": id,
+                "command_id": "audited",
+                "order": { "command": "resolve" },
+                "by": "the audit",
+                "why": "audited",
+                "issued_at": Timestamp::now(),
+            });
+            let send = self.sqs.send_message().queue_url(queue).message_body(body.to_string());
+            send.send().await.with_context(|| format!("resolve {id}"))?;
+        }
+        Ok(())
     }
 
     fn submission(&self, number: usize, id: &str) -> Value {

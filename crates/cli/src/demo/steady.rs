@@ -219,6 +219,9 @@ impl SteadyRun<'_> {
             // Duplicates of an event arrive within seconds, and this run does not count events.
             progress.events = BTreeMap::from([(String::new(), BTreeSet::new())]);
         }
+        // Otherwise a task in Error is kept for ever.
+        let commands = self.host.queue_url(resources::COMMANDS_QUEUE);
+        self.client.resolve(&commands, tasks.values().filter(|task| task.is_unresolved())).await?;
         let mut subjects = HashSet::new();
         for service in scenario.services() {
             subjects.extend(numbers.iter().map(|number| scenario.subject(*service, *number)));

@@ -437,6 +437,7 @@ fn largest_without_steps() -> Option<Task> {
         retention_s: Some(u64::MAX),
         traceparent: Some("x".repeat(limits::TRACEPARENT_CHARS_MAX)),
         error: Some(widest(limits::ERROR_CHARS_MAX)),
+        resolved_at: Some(time),
         undo_reason: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_is_final: true,
         is_alert_due: true,

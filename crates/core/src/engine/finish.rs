@@ -34,6 +34,7 @@ pub(crate) fn finish(
     if ended {
         change.task.ended_at = Some(now);
         change.task.is_alert_due = change.task.process_state == ProcessState::Error;
+        change.task.resolved_at = None;
         if change.task.paused_at.take().is_some() {
             change.schedule_wakes_for_waits();
         }

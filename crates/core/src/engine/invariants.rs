@@ -98,7 +98,7 @@ impl Task {
 }
 
 /// What the state of the task as a whole excludes.
-fn state_invariants(task: &Task) -> [(&'static str, bool); 15] {
+fn state_invariants(task: &Task) -> [(&'static str, bool); 16] {
     let state = task.process_state;
     let has_stopped = state.has_stopped();
     let failures = task
@@ -129,6 +129,7 @@ fn state_invariants(task: &Task) -> [(&'static str, bool); 15] {
             "only a task in Error has a cause of it",
             state == ProcessState::Error || task.stop_cause == StopCause::Failure,
         ),
+        ("only an Error is resolved", state == ProcessState::Error || task.resolved_at.is_none()),
         ("Undoing, Undone: it has an undo reason", !undoes || task.undo_reason.is_some()),
         (
             "Pending, Processing, Processed: it has no undo reason",

@@ -133,6 +133,7 @@ fn execute(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<
         }
         CommandAction::Undo => undo(executor, command)?,
         CommandAction::Cancel => cancel(executor, command)?,
+        CommandAction::Resolve => resolve(executor)?,
         CommandAction::Pause => pause(executor)?,
         CommandAction::Resume => resume(executor)?,
     }
@@ -203,6 +204,25 @@ fn undo(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(),
 fn cancel(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(), RefusalReason> {
     executor.check_has_not_ended()?;
     executor.change.halt_task(&format!("cancelled by {}: {}", command.by, command.why));
+    Ok(())
+}
+
+/// What has started goes on in Error. It could bring another effect to light, which would be another Error.
+fn resolve(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
+    let (now, pickup_within) =
+        (executor.change.now(), executor.change.inputs.context.timing.pickup_within);
+    let task = &mut executor.change.task;
+    match task.process_state {
+        ProcessState::Error if task.resolved_at.is_some() => {
+            return Err("the Error is resolved".to_owned());
+        }
+        ProcessState::Error if task.deadline_in_error(now, pickup_within).is_some() => {
+            return Err("a step that has started goes on: wait for its end, or cancel".to_owned());
+        }
+        ProcessState::Error => {}
+        state => return Err(format!("the task is {state}, and has no Error to resolve")),
+    }
+    task.resolved_at = Some(now);
     Ok(())
 }
 

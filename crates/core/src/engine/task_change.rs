@@ -280,6 +280,7 @@ impl<'a> TaskChange<'a> {
     pub(crate) fn reopen(&mut self) {
         self.renew_complete_by();
         self.task.error = None;
+        self.task.resolved_at = None;
         self.task.stop_cause = StopCause::default();
         self.task.is_alert_due = false;
         self.task.ended_at = None;

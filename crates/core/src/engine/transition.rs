@@ -45,6 +45,7 @@
 //! | Error                                 | step failed                                           | Undoing, Undone        | an undo wins over an alert   |
 //! | Error                                 | swept, nothing past due                               | Error                  | due later; alert again; wake |
 //! | Error                                 | swept, attempts used up                               | Undoing                | an undo wins over an alert   |
+//! | Error                                 | resolve                                               | Error                  | it may expire                |
 //! | Error                                 | alert sent                                            | Error                  | no longer due for it         |
 //! | Error                                 | resubmit/skip/complete                                | any but Pending        | continues where it stopped   |
 //! | any                                   | command refused                                       | the same               | recorded                     |
@@ -67,7 +68,7 @@
 //!   other step starts, and no other undo. If a step then fails whose policy is `undo`, the task is undone. So the end does not
 //!   depend on which of two branches fails first. Nothing goes on in a task that was cancelled, or whose record is full.
 //! - *impossible*: the request of the next step, or the output of the task, cannot be rendered.
-//! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *pause*, *resume*: the commands of an operator.
+//! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *resolve*, *pause*, *resume*: the commands of an operator.
 //! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
 //!
 //! Where a row of Undoing lists Error beside other states, the task goes to Error if it has passed its point of no return,

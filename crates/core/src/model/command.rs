@@ -94,6 +94,8 @@ pub enum CommandAction {
     Undo,
     /// Stop the task and put it in Error: nothing more is sent, nothing is undone.
     Cancel,
+    /// Record that the Error of the task is settled: it is reported no more, and expires after its retention time.
+    Resolve,
     /// Start nothing more until the task is resumed.
     Pause,
     /// Continue after a pause.
@@ -123,6 +125,7 @@ impl CommandAction {
             Self::Reject { step } => with_steps("reject", step),
             Self::Undo => "undo".to_owned(),
             Self::Cancel => "cancel".to_owned(),
+            Self::Resolve => "resolve".to_owned(),
             Self::Pause => "pause".to_owned(),
             Self::Resume => "resume".to_owned(),
         }

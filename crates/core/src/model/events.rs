@@ -59,7 +59,7 @@ pub struct EventMetadata {
     pub at: Timestamp,
 }
 
-/// The details of an event, by kind of event. The first eight kinds are alerts: they need an operator.
+/// The details of an event, by kind of event. The first nine kinds are alerts: they need an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EventData {
@@ -108,6 +108,16 @@ pub enum EventData {
         agent: AgentName,
         /// By how much, at least, and in which direction.
         reason: String,
+    },
+    /// Tasks have been in Error for more than a day, and no operator has settled that. Published once a day.
+    ErrorsUnresolved {
+        /// How many tasks; more if the supervisor had no time to read all.
+        tasks: u64,
+        /// When the oldest of them ended in Error.
+        #[schemars(with = "String")]
+        since: Timestamp,
+        /// The workflows with the most such tasks: at most [`ALERT_STEPS_MAX`](crate::limits::ALERT_STEPS_MAX).
+        workflows: Vec<WorkflowName>,
     },
     /// An agent's circuit breaker closed again.
     BreakerClosed(BreakerEventData),
@@ -255,6 +265,7 @@ impl EventData {
             Self::DeadLetterSeen { .. } => "dead_letter_seen",
             Self::AgentMissing { .. } => "agent_missing",
             Self::AgentClockWrong { .. } => "agent_clock_wrong",
+            Self::ErrorsUnresolved { .. } => "errors_unresolved",
             Self::BreakerClosed(_) => "breaker_closed",
             Self::OperatorCommand { .. } => "operator_command",
             Self::OperatorRedrive { .. } => "operator_redrive",
@@ -273,6 +284,7 @@ impl EventData {
             Self::DeadLetterSeen { .. } => "Dead Letter Seen",
             Self::AgentMissing { .. } => "Agent Missing",
             Self::AgentClockWrong { .. } => "Agent Clock Wrong",
+            Self::ErrorsUnresolved { .. } => "Errors Unresolved",
             Self::BreakerClosed(_) => "Breaker Closed",
             Self::OperatorCommand { .. } => "Operator Command",
             Self::OperatorRedrive { .. } => "Operator Redrive",

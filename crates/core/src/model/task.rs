@@ -229,6 +229,14 @@ pub struct Task {
     /// The shortened reason of the Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// When an operator settled the Error. Until then the task never expires.
+    #[serde(
+        rename = "resolved",
+        default,
+        with = "millis::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub resolved_at: Option<Timestamp>,
     /// The shortened reason of the undo. If present, the task is being undone, or was when it stopped in Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_reason: Option<String>,
@@ -340,12 +348,26 @@ impl Task {
         records.filter_map(move |(_, record)| record.in_progress(now))
     }
 
+    /// Whether it is in Error, and no operator has settled that yet.
+    #[must_use]
+    pub fn is_unresolved(&self) -> bool {
+        self.process_state == ProcessState::Error && self.resolved_at.is_none()
+    }
+
+    /// Whether it expires when its retention time is over: not while something is left to do, for Steward or for an operator.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.process_state.has_stopped() && self.due.is_none() && !self.is_unresolved()
+    }
+
     /// From when on a task that has ended is kept for its retention time. In Error, what has started goes on until complete-by.
     #[must_use]
     pub fn kept_from(&self) -> Timestamp {
         let ended_at = self.ended_at.unwrap_or(self.complete_by);
         match self.process_state {
-            ProcessState::Error => ended_at.max(self.complete_by),
+            ProcessState::Error => {
+                ended_at.max(self.complete_by).max(self.resolved_at.unwrap_or_default())
+            }
             ProcessState::Pending
             | ProcessState::Processing
             | ProcessState::Undoing
@@ -368,6 +390,20 @@ impl Task {
         if self.retention_start < end {
             self.retention_start = retention_start(end, complete_within);
         }
+    }
+
+    /// The task in Error with the retention that it has if it is settled now. `None` if it is not in Error, is settled, or is kept
+    /// for at least half of the retention time and half of the margin from now on.
+    #[must_use]
+    pub fn kept_until_resolved(&self, now: Timestamp, default_retention: Duration) -> Option<Self> {
+        let retention = self.retention_s.map_or(default_retention, Duration::from_secs);
+        let expires_at = self.document_retention().expires_at(default_retention);
+        let is_kept = expires_at > later(now, (retention + limits::RETENTION_MARGIN) / 2);
+        (self.is_unresolved() && !is_kept).then(|| Self {
+            retention_start: self.retention_start.max(now),
+            revision: self.revision + 1,
+            ..self.clone()
+        })
     }
 
     /// Returns the child task with the retention that its parent requests. `None` if the request is from

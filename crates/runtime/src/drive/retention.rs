@@ -5,7 +5,7 @@
 use super::error::DriveError;
 use crate::{
     dispatch::extend_retention_message,
-    ports::{Channel, Definitions, PortError, Ports, SaveOutcome, StateStore},
+    ports::{Channel, Clock, Definitions, PortError, Ports, SaveOutcome, StateStore},
 };
 use steward_core::{
     definition::plan::{CompiledStep, Plan},
@@ -56,11 +56,34 @@ pub async fn extend_for_parent<P: Ports>(
     ports: &P,
     request: &ExtendRetention,
 ) -> Result<(), DriveError> {
-    let task_id = &request.task_id;
+    let extended = |task: &Task| task.with_extended_retention(request);
+    save_extended(ports, &request.task_id, extended).await.map(drop)
+}
+
+/// Extends the expiry of what a task in Error refers to, if it would expire soon, and no operator has settled the Error. Returns the
+/// task, if there is one.
+///
+/// # Errors
+/// As for [`extend_for_parent`].
+pub async fn keep_until_resolved<P: Ports>(
+    ports: &P,
+    task_id: &TaskId,
+) -> Result<Option<Task>, DriveError> {
+    let (now, retention) = (ports.clock().now(), ports.timing().retention);
+    save_extended(ports, task_id, |task| task.kept_until_resolved(now, retention)).await
+}
+
+/// Saves a task with a longer retention, and extends the expiry of its documents and child tasks first. `extended` returns `None` if
+/// there is nothing to extend. Returns the task, if there is one.
+async fn save_extended<P: Ports>(
+    ports: &P,
+    task_id: &TaskId,
+    extended: impl Fn(&Task) -> Option<Task>,
+) -> Result<Option<Task>, DriveError> {
     let port = DriveError::port(task_id);
     for _ in 0..limits::SAVE_CONFLICTS_MAX {
-        let Some(task) = ports.store().load(task_id).await.map_err(port)? else { return Ok(()) };
-        let Some(mut extended) = task.with_extended_retention(request) else { return Ok(()) };
+        let Some(task) = ports.store().load(task_id).await.map_err(port)? else { return Ok(None) };
+        let Some(mut extended) = extended(&task) else { return Ok(Some(task)) };
         extended.saved_by = Some(ports.instance().to_owned());
         let (name, version) = (&task.workflow, Some(task.version));
         let plan = ports.definitions().workflow(name, version).await.map_err(port)?;
@@ -78,8 +101,8 @@ pub async fn extend_for_parent<P: Ports>(
         }
         match ports.store().save(&extended).await.map_err(port)? {
             SaveOutcome::Saved => {
-                tracing::info!(%task_id, parent = %request.parent, "expiry extended for the parent task");
-                return Ok(());
+                tracing::info!(%task_id, "expiry extended");
+                return Ok(Some(extended));
             }
             SaveOutcome::Conflict(_) => {}
         }

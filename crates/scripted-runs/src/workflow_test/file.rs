@@ -299,6 +299,7 @@ pub enum CommandName {
     Reject,
     Undo,
     Cancel,
+    Resolve,
     Pause,
     Resume,
 }

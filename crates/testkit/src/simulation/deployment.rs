@@ -55,6 +55,8 @@ pub(super) enum ScheduledEvent {
     SubmitForged(usize, Option<Value>),
     /// The supervisor with this index looks for payloads to delete. Without an index a random one does, once.
     SweepPayloads(Option<usize>),
+    /// A supervisor keeps tasks in Error.
+    KeepErrors(usize),
     /// An event that steps may wait for is published.
     PublishEvent(EventDraft),
     /// No more faults are injected from now on.

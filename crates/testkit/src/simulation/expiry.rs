@@ -60,6 +60,9 @@ impl SimulatedDeployment {
                 if !has_stopped(&task) {
                     return Some(format!("{id}: expired, but is {}", task.process_state));
                 }
+                if task.is_unresolved() {
+                    return Some(format!("{id}: expired, but no operator has settled its Error"));
+                }
                 let parent = task.parent?;
                 let present = self.present(&parent.task_id);
                 let present = present.filter(|task| task.incarnation == parent.incarnation)?;
@@ -112,6 +115,7 @@ impl ScheduledEvent {
         match self {
             Self::Sweep(_)
             | Self::SweepPayloads(_)
+            | Self::KeepErrors(_)
             | Self::ResumePaused
             | Self::KillInstance
             | Self::DeleteExpired => true,

@@ -132,6 +132,15 @@ pub(super) async fn sweep(ports: &SimulatedPorts, first_shard: u32, limit: Durat
         steward_supervisor::sweep(ports, first_shard, deadline(ports, limit)).await;
 }
 
+/// Runs the part of a supervisor that keeps tasks in Error.
+pub(super) async fn keep_errors(ports: &SimulatedPorts, limit: Duration) {
+    use steward_runtime::ports::Clock;
+    let now = ports.clock().now();
+    // The next pass makes up for one that fails.
+    let _: (_, Result<_, _>) =
+        steward_supervisor::errors::keep(ports, now, deadline(ports, limit)).await;
+}
+
 /// Runs the part of a supervisor that deletes payloads.
 pub(super) async fn delete_orphans(ports: &SimulatedPorts, limit: Duration) {
     use steward_runtime::ports::Clock;

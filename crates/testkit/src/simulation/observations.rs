@@ -356,6 +356,7 @@ impl Oracle {
             | EventData::DeadLetterSeen { .. }
             | EventData::AgentMissing { .. }
             | EventData::AgentClockWrong { .. }
+            | EventData::ErrorsUnresolved { .. }
             | EventData::BreakerOpened(_)
             | EventData::BreakerClosed(_)
             | EventData::OperatorCommand { .. }

@@ -373,7 +373,7 @@ pub(super) fn random_action(blueprint: &Blueprint, random: &mut SeededRandom) ->
     let step = step.map(|(name, _)| Part { step: name.clone(), item });
     let step = step.filter(|_| random.chance(0.6));
     let output = operator_output();
-    match random.within(0..=9) {
+    match random.within(0..=10) {
         0 | 1 => CommandAction::Pause,
         2 | 3 => CommandAction::Resume,
         4 => {
@@ -392,6 +392,7 @@ pub(super) fn random_action(blueprint: &Blueprint, random: &mut SeededRandom) ->
         6 => CommandAction::Skip { step, did_not_run: false },
         7 => CommandAction::Complete { step, output },
         8 => CommandAction::Undo,
+        9 => CommandAction::Resolve,
         _ => CommandAction::Cancel,
     }
 }

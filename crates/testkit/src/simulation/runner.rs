@@ -8,6 +8,7 @@ use futures_util::{
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
+use steward_core::model::task::Task;
 use steward_runtime::ports::{Ports, Queue, StateStore};
 use tokio::select;
 
@@ -25,6 +26,9 @@ use super::{
 
 /// How long after the end of fault injection every task must have ended.
 const QUIET_WITHIN: Millis = 72 * HOUR;
+
+/// How often a supervisor keeps the tasks in Error. In production it is an hour.
+const KEEP_ERRORS_EVERY: Millis = 3 * HOUR;
 
 /// How many times operators resolve tasks in Error.
 const ROUNDS: u32 = 3;
@@ -109,6 +113,7 @@ impl Runner {
             if instance.plan.role == InstanceRole::Supervisor {
                 let first = deployment.state().random.within(0..=deployment.plan.sweep_every);
                 deployment.schedule(first, ScheduledEvent::Sweep(index));
+                deployment.schedule(first, ScheduledEvent::KeepErrors(index));
                 if let Some(payloads) = &deployment.plan.payloads {
                     let first = deployment.state().random.within(0..=payloads.sweep_every);
                     deployment.schedule(first, ScheduledEvent::SweepPayloads(Some(index)));
@@ -248,6 +253,7 @@ impl Runner {
                 self.sweep(index);
             }
             ScheduledEvent::SweepPayloads(index) => self.sweep_payloads(index, now),
+            ScheduledEvent::KeepErrors(index) => self.keep_errors(index, now),
             ScheduledEvent::RestartInstance(index) => {
                 if let Some(instance) = self.instances.get_mut(index) {
                     instance.state = InstanceState::Idle;
@@ -373,6 +379,25 @@ impl Runner {
             self.invoke(index, Vec::new(), move |ports, limit| {
                 async move {
                     handlers::sweep(&ports, index as u32, limit).await;
+                    Vec::new()
+                }
+                .boxed()
+            });
+        }
+    }
+
+    /// Lets a supervisor keep the tasks in Error, if it is idle.
+    fn keep_errors(&mut self, index: usize, now: Millis) {
+        let deployment = self.deployment.clone();
+        let unresolved = deployment.state().oracle.tasks.values().any(Task::is_unresolved);
+        let every = KEEP_ERRORS_EVERY;
+        let next = if unresolved { now + every } else { deployment.next_round(now, every) };
+        deployment.schedule(next, ScheduledEvent::KeepErrors(index));
+        let state = self.instances.get(index).map(|instance| &instance.state);
+        if unresolved && matches!(state, Some(InstanceState::Idle)) {
+            self.invoke(index, Vec::new(), |ports, limit| {
+                async move {
+                    handlers::keep_errors(&ports, limit).await;
                     Vec::new()
                 }
                 .boxed()

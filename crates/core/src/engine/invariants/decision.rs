@@ -143,6 +143,7 @@ impl<'a> Decision<'a> {
                 | EventData::DeadLetterSeen { .. }
                 | EventData::AgentMissing { .. }
                 | EventData::AgentClockWrong { .. }
+                | EventData::ErrorsUnresolved { .. }
                 | EventData::OperatorRedrive { .. } => None,
             },
             Effect::Publish(BusEvent::Lifecycle(_))

@@ -279,6 +279,7 @@ fn invariants_of_event(
         | EventData::DeadLetterSeen { .. }
         | EventData::AgentMissing { .. }
         | EventData::AgentClockWrong { .. }
+        | EventData::ErrorsUnresolved { .. }
         | EventData::OperatorRedrive { .. } => return [("no decision sends it", false); 3],
     };
     let TaskAlert { task_id, steps, more_steps, .. } = alert;
