@@ -308,12 +308,9 @@ async fn command(deployment: &TestDeployment, id: &str, command: &str) {
         "order": { "command": command }, "issued_at": deployment.clock.now(),
     });
     let event = commands_event([body.to_string()], Some("AIDAANN"));
-    let response = steward_scheduler::handle_with(
-        &deployment.ports("scheduler"),
-        &scheduler_instance(""),
-        event,
-    );
-    assert_eq!(response.await.batch_item_failures, []);
+    let (ports, instance) = (deployment.ports("scheduler"), scheduler_instance(""));
+    let response = steward_scheduler::handle_with(&ports, &instance, event).await;
+    assert_eq!(response.batch_item_failures, []);
 }
 
 #[tokio::test]

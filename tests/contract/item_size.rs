@@ -55,6 +55,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         resolved_at: None,
         undo_reason: None,
         undo_is_final: false,
+        late_at: None,
         is_alert_due: false,
         stop_cause: StopCause::default(),
         paused_at: None,

@@ -61,6 +61,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         resolved_at: None,
         undo_reason: None,
         undo_is_final: false,
+        late_at: None,
         is_alert_due: false,
         stop_cause: StopCause::default(),
         paused_at: None,

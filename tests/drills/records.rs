@@ -55,6 +55,7 @@ fn task() -> Task {
         resolved_at: Some(at),
         undo_reason: Some("step a: no".to_owned()),
         undo_is_final: true,
+        late_at: Some(at),
         is_alert_due: true,
         stop_cause: StopCause::default(),
         paused_at: Some(at),

@@ -88,6 +88,13 @@ fn task_changes(before: &Task, after: &Task) -> Vec<String> {
         texts
             .push(if after.paused_at.is_some() { "paused" } else { "no longer paused" }.to_owned());
     }
+    if after.late_at != before.late_at {
+        texts.push("late".to_owned());
+    }
+    if after.resolved_at != before.resolved_at {
+        let settled = after.resolved_at.is_some();
+        texts.push(if settled { "settled" } else { "no longer settled" }.to_owned());
+    }
     if after.undo_is_final != before.undo_is_final {
         texts.push("the undo is final".to_owned());
     }
@@ -297,6 +304,10 @@ fn event_text(event: &EventData) -> String {
             format!("published: {command}")
         }
         EventData::OperatorCommand { refused: Some(refused), .. } => format!("refused: {refused}"),
+        EventData::TaskLate { steps, .. } => {
+            let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
+            format!("alert: late {}", steps.join(", ")).trim_end().to_owned()
+        }
         EventData::BreakerOpened(_)
         | EventData::SubmissionRefused { .. }
         | EventData::MessageCorrupt { .. }

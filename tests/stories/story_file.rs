@@ -56,7 +56,7 @@ fn parse(text: &str) -> Result<Story, String> {
         if first == "timing" {
             timing = parse_timing(rest).map_err(with_number)?;
         } else if first == "workflow" {
-            let keys = ["within", "overdue", "with lifecycle", "output"];
+            let keys = ["within", "late after", "overdue", "with lifecycle", "output"];
             workflow_options = options(rest, &keys).map_err(with_number)?;
         } else if line.starts_with(' ') {
             let name = first.strip_suffix(':');
@@ -72,6 +72,7 @@ fn parse(text: &str) -> Result<Story, String> {
         "name": "order",
         "version": 1,
         "complete_within": workflow_options.remove("within").unwrap_or("1h".to_owned()),
+        "warn_after": workflow_options.remove("late after"),
         "overdue": workflow_options.remove("overdue").unwrap_or("alert".to_owned()),
         "lifecycle_events": match workflow_options.contains_key("with lifecycle") {
             true => &LifecycleEventKind::ALL[..],

@@ -74,7 +74,12 @@ impl Items {
         }
         if task.process_state.has_stopped() {
             let partition = shard_of(&task.task_id, ended_index_partitions(self.shards));
-            item.insert(ENDED.to_owned(), ended(task.process_state, partition));
+            let end = if task.resolved_at.is_some() {
+                EndState::Resolved
+            } else {
+                task.process_state.into()
+            };
+            item.insert(ENDED.to_owned(), ended(end, partition));
         }
         Ok(item)
     }
@@ -127,9 +132,27 @@ pub fn has_expired(item: &ItemAttributes, now: Timestamp) -> bool {
     expires_at(item).is_some_and(|at| at <= now.as_second())
 }
 
+/// How a task ended, as the index `ended` knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndState {
+    /// In this final state. In Error, nobody has settled it.
+    In(ProcessState),
+    /// In Error, and an operator has settled that.
+    Resolved,
+}
+
+impl From<ProcessState> for EndState {
+    fn from(state: ProcessState) -> Self {
+        Self::In(state)
+    }
+}
+
 /// The partition key of the index `ended`, for example `Error#3`.
-pub(crate) fn ended(state: ProcessState, partition: u32) -> AttributeValue {
-    text(&format!("{state}#{partition}"))
+pub(crate) fn ended(end: EndState, partition: u32) -> AttributeValue {
+    match end {
+        EndState::In(state) => text(&format!("{state}#{partition}")),
+        EndState::Resolved => text(&format!("Resolved#{partition}")),
+    }
 }
 
 /// The error of an item that cannot be parsed.
@@ -197,17 +220,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_in_error_is_kept_from_its_complete_by_because_parts_go_on() {
+    fn a_task_in_error_is_kept_until_it_is_settled_and_for_the_retention_from_its_complete_by() {
         let items = Items { shards: NonZeroU32::MIN, retention: Duration::from_secs(3_600) };
-        let expires = |state: &str| {
+        let expires = |state: &str, resolved: Option<i64>| {
             let task = serde_json::json!({
                 "task_id": "o-1", "workflow": "order", "v": 2, "i": 1_000, "k": 9_000, "process_state": state,
-                "revision": 1, "complete_by": 5_000_000, "submitted_at": 1_000, "ended_at": 4_000_000, "steps": {},
+                "revision": 1, "complete_by": 5_000_000, "submitted_at": 1_000, "ended_at": 4_000_000, "resolved": resolved, "steps": {},
             });
             expires_at(&items.task(&serde_json::from_value(task).unwrap()).unwrap())
         };
-        assert_eq!(expires("Processed"), Some(4_000 + 3_600));
-        assert_eq!(expires("Error"), Some(5_000 + 3_600));
+        assert_eq!(expires("Processed", None), Some(4_000 + 3_600));
+        assert_eq!(expires("Error", None), None);
+        assert_eq!(expires("Error", Some(4_500_000)), Some(5_000 + 3_600));
+        assert_eq!(expires("Error", Some(6_000_000)), Some(6_000 + 3_600));
     }
 
     #[test]

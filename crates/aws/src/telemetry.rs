@@ -232,6 +232,7 @@ mod tests {
             process_state: ProcessState::Error,
             undo_reason: Some("asked for".to_owned()),
             failure_count: 2,
+            ended_at: Some(jiff::Timestamp::UNIX_EPOCH),
             steps: [("s".parse().unwrap(), begun)].into(),
             ..before.clone()
         };
@@ -264,6 +265,7 @@ mod tests {
         metrics::messages_failed(3);
         metrics::messages_late(2);
         metrics::queue_unread();
+        metrics::errors_unresolved(5);
         metrics::dead_letters(4);
         metrics::request_throttled();
         metrics::statements_refused("AccessDenied", 2);
@@ -272,7 +274,7 @@ mod tests {
     /// A metric: its name, its label, and the expected count.
     type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const EXPECTED: [ExpectedMetric; 26] = [
+    const EXPECTED: [ExpectedMetric; 27] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
         ("steward_tasks_ended_total", Some(("state", "Undone")), 2),
         ("steward_tasks_ended_total", Some(("state", "Error")), 4),
@@ -294,6 +296,7 @@ mod tests {
         ("steward_messages_failed_total", None, 3),
         ("steward_messages_late_total", None, 2),
         ("steward_queues_unread_total", None, 1),
+        ("steward_errors_unresolved_total", None, 6),
         ("steward_dead_letters_total", None, 4),
         ("steward_requests_throttled_total", None, 1),
         ("steward_statements_refused_total", Some(("code", "AccessDenied")), 2),

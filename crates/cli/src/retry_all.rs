@@ -147,7 +147,7 @@ async fn in_error(args: &RetryAllArgs, store: &DynamoStore) -> Result<Vec<Task>>
         workflow: Some(args.workflow.clone()),
         step: args.step.clone(),
         error: args.reason_contains.clone(),
-        ..TaskFilter::in_state(ProcessState::Error)
+        ..TaskFilter::unresolved()
     };
     let mut tasks = filter.find(store, None, args.limit, usize::MAX).await?.tasks;
     let contains = |task: &Task| match &args.reason_contains {

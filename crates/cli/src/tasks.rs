@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use steward_aws::store::{FilterTime, SearchResult, StateFilter, TaskFilter};
 use steward_core::model::{
     names::{StepName, Tenant, WorkflowName},
-    task::{ProcessState, Task},
+    task::Task,
 };
 use steward_operator::{
     causes::{CauseGroup, by_cause},
@@ -26,7 +26,7 @@ const EXAMINED: usize = 10_000;
 /// Options of `steward list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only tasks in this state: that of a task, `unfinished`, `awaiting callback`, or `unresolved`: in Error, and not settled by an operator.
+    /// Only tasks in this state: that of a task, `unfinished`, `awaiting callback`, `late`, or `unresolved`: in Error, and not settled by an operator.
     #[arg(long, value_parser = state)]
     state: Option<StateFilter>,
     /// Only tasks of this workflow.

@@ -432,8 +432,8 @@ fn invalid_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<St
         (true, ..) => Some("write it as `[a, b]`".to_owned()),
         (
             false,
-            "complete_within" | "within" | "heartbeat" | "retention" | "first" | "max" | "wait"
-            | "at" | "until" | "at_least" | "at_most",
+            "complete_within" | "warn_after" | "within" | "heartbeat" | "retention" | "first"
+            | "max" | "wait" | "at" | "until" | "at_least" | "at_most",
             "a number",
         ) => Some("a duration needs a unit, such as `90s` or `15m`".to_owned()),
         (false, ..) => None,

@@ -54,9 +54,13 @@ impl Cause {
     #[must_use]
     pub fn of(task: &Task, now: Timestamp) -> Option<Self> {
         let workflow = task.workflow.clone();
-        let is_late = !task.process_state.has_stopped() && task.complete_by < now;
-        if is_late {
-            let reason = "late: it has not ended by its `complete_within`".to_owned();
+        let is_open = !task.process_state.has_stopped();
+        let late_by = match task.late_at {
+            _ if task.complete_by < now => Some("complete_within"),
+            reported => reported.map(|_| "warn_after"),
+        };
+        if let Some(limit) = late_by.filter(|_| is_open) {
+            let (is_late, reason) = (true, format!("late: it has not ended by its `{limit}`"));
             return Some(Self { workflow, step: None, is_undo: false, is_late, reason });
         }
         if !task.is_unresolved() {
@@ -67,7 +71,8 @@ impl Cause {
             Some((step, is_undo, reason)) => (Some(step), is_undo, reason),
             None => (None, false, text),
         };
-        Some(Self { workflow, step, is_undo, is_late, reason: without_values(reason) })
+        let reason = without_values(reason);
+        Some(Self { workflow, step, is_undo, is_late: false, reason })
     }
 }
 

@@ -36,6 +36,13 @@ pub fn compare_definitions(old: &Workflow, new: &Workflow) -> Vec<DefinitionChan
     found.named_values(old, new);
     found.trigger(old.trigger.as_ref(), new.trigger.as_ref());
     found.time_limit("complete_within", old.complete_within, new.complete_within);
+    if old.warn_after != new.warn_after {
+        found.safe(
+            "warn_after",
+            "changed",
+            "only decides when an unfinished task is reported as late",
+        );
+    }
     found.overdue(old.overdue, new.overdue);
     found.retention(old.retention, new.retention);
     found.lifecycle_events(&old.lifecycle_events, &new.lifecycle_events);

@@ -58,6 +58,9 @@ pub struct TaskView {
     pub ended_at: Option<Timestamp>,
     #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_at: Option<Timestamp>,
+    #[schemars(with = "Option<String>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locked_by: Option<String>,
@@ -289,6 +292,7 @@ impl TaskView {
             submitted_at: task.submitted_at,
             complete_by: task.complete_by,
             ended_at: task.ended_at,
+            late_at: task.late_at,
             resolved_at: task.resolved_at,
             locked_by: task.locked_by.clone(),
             failure_count: task.failure_count,

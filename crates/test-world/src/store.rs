@@ -192,7 +192,8 @@ fn refused(operation: impl Fn() -> String, reason: &str) -> PortError {
 /// The final state of a task and when it ended; `None` if it has not ended.
 fn ended(task: &Task) -> Option<(ProcessState, Timestamp)> {
     let state = Some(task.process_state).filter(|state| state.has_stopped())?;
-    Some((state, task.ended_at?))
+    // An Error that is settled has a partition of its own, which no handler reads.
+    task.resolved_at.is_none().then_some((state, task.ended_at?))
 }
 
 impl MemoryStore {

@@ -34,7 +34,7 @@ pub(crate) async fn since(
     let uncounted = counted_until.max(from).max(minute_of(earlier(now, UNCOUNTED_WITHIN)));
     for state in [ProcessState::Processed, ProcessState::Error, ProcessState::Undone] {
         let within = uncounted..Timestamp::MAX;
-        let ended = store.list_ended(&[state], within, None, UNCOUNTED_MAX).await?;
+        let ended = store.list_ended(&[state.into()], within, None, UNCOUNTED_MAX).await?;
         for entry in ended.entries {
             let Some(workflow) = entry.workflow else { continue };
             minutes.entry(minute_of(entry.at)).or_default().add(&workflow, state);

@@ -74,7 +74,7 @@ pub(crate) fn query_of_cause(group: &CauseGroup) -> String {
         workflow: Some(group.cause.workflow.clone()),
         step: group.cause.step.clone(),
         error: group.contains.clone(),
-        ..TaskFilter::in_state(ProcessState::Error)
+        ..TaskFilter::unresolved()
     };
     query_of(&filter, &[])
 }
@@ -150,7 +150,7 @@ pub(crate) async fn show(
 
 async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, PortError> {
     let store = ports.store();
-    let in_error = TaskFilter::in_state(ProcessState::Error);
+    let in_error = TaskFilter::unresolved();
     let history = async {
         let last_run = store.shared_record(&SupervisorRun::key()).await?;
         let last_run = last_run.as_ref().and_then(SupervisorRun::read);
@@ -159,7 +159,7 @@ async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, Port
     };
     let (unfinished, failed, next_due, latest_errors, breakers, (last_run, minutes)) = try_join!(
         store.count_due(COUNT_MAX),
-        store.count_ended(ProcessState::Error, COUNT_MAX),
+        store.count_ended(ProcessState::Error.into(), COUNT_MAX),
         store.list_due(None, 1),
         in_error.find(store, None, GROUPED_MAX, GROUPED_MAX),
         store.shared_records(SharedRecordKind::Breaker),

@@ -9,10 +9,7 @@ use aws_sdk_dynamodb::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::model::{
-    names::{TaskId, WorkflowName},
-    task::ProcessState,
-};
+use steward_core::model::names::{TaskId, WorkflowName};
 use steward_runtime::ports::{EndedTask, PortError, ended_index_partitions};
 
 use super::{
@@ -21,7 +18,7 @@ use super::{
 };
 use crate::{
     errors::{corrupt, failed},
-    items::{self, ItemAttributes, Unreadable, number, text},
+    items::{self, EndState, ItemAttributes, Unreadable, number, text},
 };
 
 /// The number of partitions that are queried concurrently.
@@ -165,19 +162,19 @@ impl DynamoStore {
         self.list(self.due_partitions(), after, limit).await
     }
 
-    /// Up to `limit` tasks that ended in one of these states during `within`, whose end is exclusive. The newest come
+    /// Up to `limit` tasks that ended in one of these ways during `within`, whose end is exclusive. The newest come
     /// first.
     ///
     /// # Errors
     /// DynamoDB failed, or an entry is unreadable.
     pub async fn list_ended(
         &self,
-        states: &[ProcessState],
+        ends: &[EndState],
         within: Range<Timestamp>,
         after: Option<&ListCursor>,
         limit: usize,
     ) -> Result<TaskList, PortError> {
-        let queries = self.ended_partitions(states).into_iter().map(|query| PartitionQuery {
+        let queries = self.ended_partitions(ends).into_iter().map(|query| PartitionQuery {
             newest_first: true,
             from: within.start.as_millisecond(),
             to: within.end.as_millisecond() - 1,
@@ -194,17 +191,13 @@ impl DynamoStore {
         self.count(self.due_partitions(), limit).await
     }
 
-    /// The number of tasks that ended in this state and are still stored. The count stops between `limit`
+    /// The number of tasks that ended in this way and are still stored. The count stops between `limit`
     /// and twice `limit`.
     ///
     /// # Errors
     /// DynamoDB failed.
-    pub async fn count_ended(
-        &self,
-        state: ProcessState,
-        limit: usize,
-    ) -> Result<TaskCount, PortError> {
-        self.count(self.ended_partitions(&[state]), limit).await
+    pub async fn count_ended(&self, end: EndState, limit: usize) -> Result<TaskCount, PortError> {
+        self.count(self.ended_partitions(&[end]), limit).await
     }
 
     fn due_partitions(&self) -> Vec<PartitionQuery> {
@@ -212,12 +205,11 @@ impl DynamoStore {
         shards.map(|shard| PartitionQuery::whole(DUE, number(i64::from(shard)))).collect()
     }
 
-    fn ended_partitions(&self, states: &[ProcessState]) -> Vec<PartitionQuery> {
+    fn ended_partitions(&self, ends: &[EndState]) -> Vec<PartitionQuery> {
         let partitions = 0..ended_index_partitions(self.items.shards).get();
-        let keys = |state: ProcessState| {
-            partitions.clone().map(move |partition| items::ended(state, partition))
-        };
-        let keys = states.iter().flat_map(|state| keys(*state));
+        let keys =
+            |end: EndState| partitions.clone().map(move |partition| items::ended(end, partition));
+        let keys = ends.iter().flat_map(|end| keys(*end));
         keys.map(|key| PartitionQuery::whole(ENDED, key)).collect()
     }
 

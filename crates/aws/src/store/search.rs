@@ -17,6 +17,7 @@ use super::{
     dynamo_store::DynamoStore,
     indices::{ListCursor, TaskList},
 };
+use crate::items::EndState;
 
 /// The number of index entries in one read.
 const READ_SIZE: usize = 100;
@@ -55,6 +56,8 @@ pub enum StateFilter {
     Unfinished,
     /// Unfinished, and a step awaits a callback.
     AwaitingCallback,
+    /// Unfinished, and reported as late, or past its complete-by.
+    Late,
     /// In Error, and no operator has settled that.
     Unresolved,
     /// In this state.
@@ -64,14 +67,14 @@ pub enum StateFilter {
 impl StateFilter {
     /// All filters, in the order of the form.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Unfinished, Self::AwaitingCallback, Self::Unresolved]
+        [Self::Unfinished, Self::AwaitingCallback, Self::Late, Self::Unresolved]
             .into_iter()
             .chain(ProcessState::ALL.map(Self::In))
     }
 
     fn includes(self, state: ProcessState) -> bool {
         match self {
-            Self::Unfinished | Self::AwaitingCallback => !state.has_stopped(),
+            Self::Unfinished | Self::AwaitingCallback | Self::Late => !state.has_stopped(),
             Self::Unresolved => state == ProcessState::Error,
             Self::In(wanted) => wanted == state,
         }
@@ -83,6 +86,7 @@ impl fmt::Display for StateFilter {
         match self {
             Self::Unfinished => f.write_str("unfinished"),
             Self::AwaitingCallback => f.write_str("awaiting callback"),
+            Self::Late => f.write_str("late"),
             Self::Unresolved => f.write_str("unresolved"),
             Self::In(state) => state.fmt(f),
         }
@@ -189,6 +193,12 @@ impl TaskFilter {
         Self { state: Some(StateFilter::In(state)), ..Self::default() }
     }
 
+    /// The filter for tasks in Error that no operator has settled.
+    #[must_use]
+    pub fn unresolved() -> Self {
+        Self { state: Some(StateFilter::Unresolved), ..Self::default() }
+    }
+
     /// The filter for tasks with a step that awaits a callback.
     #[must_use]
     pub fn awaiting_callback() -> Self {
@@ -285,15 +295,21 @@ impl TaskFilter {
             TaskIndex::Ended => {
                 // A task ends after its submission.
                 let from = self.from.map_or(Timestamp::MIN, |from| from.0);
-                store.list_ended(&self.final_states(), from..Timestamp::MAX, after, size).await
+                store.list_ended(&self.ends(), from..Timestamp::MAX, after, size).await
             }
         }
     }
 
-    /// The final states that the filter accepts.
-    fn final_states(&self) -> Vec<ProcessState> {
+    /// The ways to end that the filter accepts.
+    fn ends(&self) -> Vec<EndState> {
         let wanted = |state: &ProcessState| self.state.is_none_or(|filter| filter.includes(*state));
-        ProcessState::ALL.into_iter().filter(|state| state.has_stopped()).filter(wanted).collect()
+        let states = ProcessState::ALL.into_iter().filter(|state| state.has_stopped());
+        let mut ends: Vec<EndState> = states.filter(wanted).map(EndState::In).collect();
+        let in_error = ends.contains(&EndState::In(ProcessState::Error));
+        if in_error && self.state != Some(StateFilter::Unresolved) {
+            ends.push(EndState::Resolved);
+        }
+        ends
     }
 
     /// The indexes to search, in this order.
@@ -302,9 +318,12 @@ impl TaskFilter {
             None => &[TaskIndex::Unfinished, TaskIndex::Ended],
             Some(StateFilter::Unresolved) => &[TaskIndex::Ended],
             Some(StateFilter::In(state)) if state.has_stopped() => &[TaskIndex::Ended],
-            Some(StateFilter::Unfinished | StateFilter::AwaitingCallback | StateFilter::In(_)) => {
-                &[TaskIndex::Unfinished]
-            }
+            Some(
+                StateFilter::Unfinished
+                | StateFilter::AwaitingCallback
+                | StateFilter::Late
+                | StateFilter::In(_),
+            ) => &[TaskIndex::Unfinished],
         }
     }
 
@@ -320,12 +339,18 @@ impl TaskFilter {
             && tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
             && state.is_none_or(|state| state.includes(task.process_state))
             && (*state != Some(StateFilter::AwaitingCallback) || awaits_callback(task))
+            && (*state != Some(StateFilter::Late) || is_late(task, Timestamp::now()))
             && (*state != Some(StateFilter::Unresolved) || task.is_unresolved())
             && from.is_none_or(|from| task.submitted_at >= from.0)
             && to.is_none_or(|to| task.submitted_at <= to.0)
             && step.as_ref().is_none_or(|step| has_failed_at(task, step))
             && error.as_ref().is_none_or(|error| error_contains(task, &error.to_lowercase()))
     }
+}
+
+/// Whether a task that has not ended was reported as late, or is past its complete-by.
+fn is_late(task: &Task, now: Timestamp) -> bool {
+    task.late_at.is_some() || task.complete_by < now
 }
 
 /// Whether a step awaits a callback.

@@ -187,7 +187,7 @@ impl StateStore for DynamoStore {
     ) -> Result<EndedTaskPage, PortError> {
         let query = PartitionQuery {
             index: ENDED,
-            partition: items::ended(state, partition),
+            partition: items::ended(state.into(), partition),
             from: within.start.as_millisecond(),
             to: within.end.as_millisecond() - 1,
             exclusive_start: after.map(|last| (last.at, last.task_id.clone())),

@@ -440,6 +440,7 @@ fn largest_without_steps() -> Option<Task> {
         resolved_at: Some(time),
         undo_reason: Some(widest(limits::ERROR_CHARS_MAX)),
         undo_is_final: true,
+        late_at: Some(time),
         is_alert_due: true,
         stop_cause: StopCause::default(),
         paused_at: Some(time),

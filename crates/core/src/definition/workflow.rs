@@ -42,7 +42,7 @@ use crate::{
         responses::ResponseOverrides,
         step::StepState,
         task::Task,
-        time::earlier,
+        time::{earlier, later},
     },
 };
 
@@ -86,6 +86,10 @@ pub struct Workflow {
     #[serde(default = "default_task_within", with = "duration")]
     #[schemars(with = "duration::Text")]
     pub complete_within: Duration,
+    /// After how long an unfinished task is reported as late, once, by an alert. If absent, it is not.
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<duration::Text>")]
+    pub warn_after: Option<Duration>,
     /// What happens to a task that exceeds `complete_within`: an alert, or its undo. The undo may take as long again.
     #[serde(default)]
     pub overdue: Overdue,
@@ -486,13 +490,23 @@ impl Workflow {
         (!is_cut).then_some(sent)
     }
 
-    /// The shortest deadline of any attempt, or of the task. No attempt can be overdue earlier.
+    /// The shortest deadline of any attempt, or of the task, or the time after which it is late. The supervisor has nothing to do
+    /// earlier.
     #[must_use]
     pub fn shortest_deadline(&self) -> Duration {
         let actions = self.steps.values().filter_map(|step| step.action(Action::Do));
+        let longest = self.complete_within.min(self.warn_after.unwrap_or(Duration::MAX));
         actions
             .filter(|action| !action.work.is_wait())
-            .fold(self.complete_within, |least, action| least.min(action.complete_within))
+            .fold(longest, |least, action| least.min(action.complete_within))
+    }
+
+    /// When a task is to be reported as late. `None` if it never is, was already, has stopped, or is paused.
+    #[must_use]
+    pub fn late_from(&self, task: &Task) -> Option<Timestamp> {
+        let is_open = !task.process_state.has_stopped() && task.paused_at.is_none();
+        let after = self.warn_after.filter(|_| is_open && task.late_at.is_none())?;
+        Some(later(task.submitted_at, after))
     }
 
     /// The direct and indirect predecessors of each step.

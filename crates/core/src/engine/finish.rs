@@ -122,6 +122,8 @@ fn due(change: &TaskChange<'_>) -> Option<Timestamp> {
         ProcessState::Error => task.deadline_in_error(now, pickup_within),
         ProcessState::Processed | ProcessState::Undone => None,
     };
+    let late_from = change.plan().late_from(task);
+    let deadline = deadline.map(|deadline| late_from.map_or(deadline, |late| late.min(deadline)));
     let woken = change.wakes.after.first().map(|first| later(later(now, *first), pickup_within));
     let before = task.due.filter(|_| !change.recompute_due);
     deadline.map(|deadline| woken.into_iter().chain(before).fold(deadline, Timestamp::min))

@@ -74,7 +74,7 @@ impl Task {
         let subject = || format!("task {}", self.task_id);
         require(subject, &state_invariants(self))?;
         require(subject, &end_invariants(self, plan))?;
-        require(subject, &due_invariants(self, now, pickup_within))?;
+        require(subject, &due_invariants(self, plan, now, pickup_within))?;
         for (name, record) in &self.steps {
             let subject = || format!("step {name}");
             let Some(step) = plan.find(name) else {
@@ -193,9 +193,10 @@ fn end_invariants(task: &Task, plan: &Plan) -> [(&'static str, bool); 6] {
 /// Until when a task that has not ended is due at the latest: a lost message delays it, and never strands it.
 fn due_invariants(
     task: &Task,
+    plan: &Plan,
     now: Timestamp,
     pickup_within: Duration,
-) -> [(&'static str, bool); 6] {
+) -> [(&'static str, bool); 7] {
     let has_stopped = task.process_state.has_stopped();
     let is_supervised = !has_stopped || task.goes_on();
     let due_by = |time| !is_supervised || task.due.is_some_and(|due| due <= time);
@@ -224,6 +225,7 @@ fn due_invariants(
     let mut waits = waits.map(|until| later((*until).max(now), pickup_within));
     [
         ("due by its complete-by", paused || has_stopped || due_by(task.complete_by)),
+        ("due when it is late", plan.late_from(task).is_none_or(due_by)),
         ("due by the deadline of each awaited reply or callback", {
             states().filter_map(awaited_by).all(due_by)
         }),

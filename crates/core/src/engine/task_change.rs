@@ -21,6 +21,7 @@ use crate::{
         attempt::{Action, AttemptId},
         document::Document,
         earlier_key::Ran,
+        events::{BusEvent, EventData},
         messages::WakeCause,
         names::{Part, StepName},
         step::{Progress, StepRecord, StepState},
@@ -230,6 +231,25 @@ impl<'a> TaskChange<'a> {
             let complete_by = later(last, self.plan().complete_within);
             self.task.complete_by = self.task.complete_by.max(complete_by);
         }
+    }
+
+    /// Records that the task is late, and reports it.
+    pub(crate) fn report_late(&mut self) {
+        let now = self.now();
+        self.task.late_at = Some(now);
+        let task = &self.task;
+        let is_open = |state: &StepState| !state.is_completed_or_skipped() && !state.is_failed();
+        let open = task.started_actions().filter(|(.., progress)| is_open(&progress.state));
+        let steps = open.map(|(part, ..)| part).take(limits::ALERT_STEPS_MAX).collect();
+        let data = EventData::TaskLate {
+            task_id: task.task_id.clone(),
+            workflow: task.workflow.clone(),
+            submitted_at: task.submitted_at,
+            complete_by: task.complete_by,
+            steps,
+        };
+        let event = BusEvent::new(task.task_id.as_str(), now, data);
+        self.notifications.push(Effect::Publish(event));
     }
 
     /// Stops the task in Error with an alert, and nothing goes on.

@@ -437,6 +437,9 @@ impl<'a> DecisionInput<'a, '_> {
         if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
             outcome::expire(&mut change);
         }
+        if change.plan().late_from(&change.task).is_some_and(|late| context.is_past(late)) {
+            change.report_late();
+        }
         // No message is redelivered if a supervisor crashed after it had failed a step, or stopped the task.
         let swept = DecisionInput { task: &change.task, inputs: self.inputs };
         let lost = match self.task.process_state {

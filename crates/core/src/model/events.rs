@@ -59,7 +59,7 @@ pub struct EventMetadata {
     pub at: Timestamp,
 }
 
-/// The details of an event, by kind of event. The first nine kinds are alerts: they need an operator.
+/// The details of an event, by kind of event. The first ten kinds are alerts: they need an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EventData {
@@ -108,6 +108,21 @@ pub enum EventData {
         agent: AgentName,
         /// By how much, at least, and in which direction.
         reason: String,
+    },
+    /// A task has not ended after the `warn_after` of its workflow. Published once.
+    TaskLate {
+        /// The task.
+        task_id: TaskId,
+        /// Its workflow.
+        workflow: WorkflowName,
+        /// When it was submitted.
+        #[schemars(with = "String")]
+        submitted_at: Timestamp,
+        /// By when it must end.
+        #[schemars(with = "String")]
+        complete_by: Timestamp,
+        /// The steps and undos that it waits for: at most [`ALERT_STEPS_MAX`](crate::limits::ALERT_STEPS_MAX).
+        steps: Vec<Part>,
     },
     /// Tasks have been in Error for more than a day, and no operator has settled that. Published once a day.
     ErrorsUnresolved {
@@ -265,6 +280,7 @@ impl EventData {
             Self::DeadLetterSeen { .. } => "dead_letter_seen",
             Self::AgentMissing { .. } => "agent_missing",
             Self::AgentClockWrong { .. } => "agent_clock_wrong",
+            Self::TaskLate { .. } => "task_late",
             Self::ErrorsUnresolved { .. } => "errors_unresolved",
             Self::BreakerClosed(_) => "breaker_closed",
             Self::OperatorCommand { .. } => "operator_command",
@@ -284,6 +300,7 @@ impl EventData {
             Self::DeadLetterSeen { .. } => "Dead Letter Seen",
             Self::AgentMissing { .. } => "Agent Missing",
             Self::AgentClockWrong { .. } => "Agent Clock Wrong",
+            Self::TaskLate { .. } => "Task Late",
             Self::ErrorsUnresolved { .. } => "Errors Unresolved",
             Self::BreakerClosed(_) => "Breaker Closed",
             Self::OperatorCommand { .. } => "Operator Command",

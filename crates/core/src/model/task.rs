@@ -244,6 +244,14 @@ pub struct Task {
     /// no return.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undo_is_final: bool,
+    /// When it was reported as late.
+    #[serde(
+        rename = "late",
+        default,
+        with = "millis::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub late_at: Option<Timestamp>,
     /// When an operator paused the task. While it is paused, nothing starts.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,

@@ -357,6 +357,7 @@ impl Oracle {
             | EventData::AgentMissing { .. }
             | EventData::AgentClockWrong { .. }
             | EventData::ErrorsUnresolved { .. }
+            | EventData::TaskLate { .. }
             | EventData::BreakerOpened(_)
             | EventData::BreakerClosed(_)
             | EventData::OperatorCommand { .. }

@@ -69,7 +69,7 @@ pub(crate) fn issues(data: &HealthData, now: Timestamp) -> Vec<HealthIssue> {
     }
     if in_error.counted > 0 {
         let (count, tasks) = (count_text(in_error), tasks(in_error.counted));
-        add(format!("{count} {tasks} in Error"), "/console/tasks?state=Error".to_owned());
+        add(format!("{count} {tasks} in Error"), "/console/tasks?state=unresolved".to_owned());
     }
     for (queue, messages) in dead_letters.iter().flatten() {
         let letters = if *messages == 1 { "dead letter" } else { "dead letters" };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
-use steward_aws::store::DynamoStore;
+use steward_aws::{items::EndState, store::DynamoStore};
 use steward_core::{
     definition::workflow::Workflow,
     model::{
@@ -33,8 +33,12 @@ const READ_SIZE: usize = 200;
 /// The largest number of concurrent reads of attempts.
 const READS_AT_ONCE: usize = 16;
 
-const FINAL_STATES: [ProcessState; 3] =
-    [ProcessState::Processed, ProcessState::Error, ProcessState::Undone];
+const ENDS: [EndState; 4] = [
+    EndState::In(ProcessState::Processed),
+    EndState::In(ProcessState::Error),
+    EndState::In(ProcessState::Undone),
+    EndState::Resolved,
+];
 
 /// The statistics of a workflow's steps.
 #[derive(Debug)]
@@ -119,7 +123,7 @@ async fn newest_ended(
     let (mut found, mut examined, mut after) = (Vec::new(), 0, None);
     while found.len() < TASKS_MAX && examined < EXAMINED_MAX {
         let always = Timestamp::MIN..Timestamp::MAX;
-        let page = store.list_ended(&FINAL_STATES, always, after.as_ref(), READ_SIZE).await?;
+        let page = store.list_ended(&ENDS, always, after.as_ref(), READ_SIZE).await?;
         examined += page.entries.len();
         after = page.entries.last().filter(|_| page.more).map(|last| last.cursor());
         let matching = page.entries.into_iter();

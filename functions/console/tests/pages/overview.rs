@@ -80,7 +80,7 @@ async fn each_problem_is_shown_with_a_link() {
         "The supervisor has not run yet.",
     ]);
     for url in [
-        "/console/tasks?state=Error",
+        "/console/tasks?state=unresolved",
         "/console/tasks/o%2D2",
         "/console/dead-letters/steward-agent-a-dead-letters",
         "#breakers",
@@ -139,7 +139,8 @@ async fn tasks_that_failed_for_the_same_reason_share_a_row_that_links_to_them() 
     let page = console.get("/console").await;
     page.assert_text(&["3 order charge card … of a customer was declined"]);
     page.assert_text(&["1 order ship HTTP 500"]);
-    let query = "workflow=order&state=Error&step=charge&error=of%20a%20customer%20was%20declined";
+    let query =
+        "workflow=order&state=unresolved&step=charge&error=of%20a%20customer%20was%20declined";
     assert!(page.html.contains(&query.replace('&', "&#38;")), "{}", page.html);
     let found = console.get(&format!("/console/tasks?{query}")).await;
     found.assert_text(&["o-1", "o-2", "o-3"]);

@@ -75,7 +75,7 @@ impl<'a> Decision<'a> {
     }
 
     /// What no event changes, and what changes only by some events.
-    fn change_invariants(&self) -> [(&'static str, bool); 7] {
+    fn change_invariants(&self) -> [(&'static str, bool); 8] {
         let Self { before, after, event, context, .. } = self;
         let stays =
             (before.process_state, before.ended_at) == (after.process_state, after.ended_at);
@@ -99,6 +99,10 @@ impl<'a> Decision<'a> {
         [
             ("its failure count never decreases", after.failure_count >= before.failure_count),
             ("what was submitted does not change", submitted(before) == submitted(after)),
+            (
+                "it is reported as late once",
+                before.late_at.is_none() || after.late_at == before.late_at,
+            ),
             ("the record of what has started is kept", before.action_spans().all(is_recorded)),
             (
                 "the end of a task changes only by a request, or because a step ran after all",
@@ -144,6 +148,7 @@ impl<'a> Decision<'a> {
                 | EventData::AgentMissing { .. }
                 | EventData::AgentClockWrong { .. }
                 | EventData::ErrorsUnresolved { .. }
+                | EventData::TaskLate { .. }
                 | EventData::OperatorRedrive { .. } => None,
             },
             Effect::Publish(BusEvent::Lifecycle(_))

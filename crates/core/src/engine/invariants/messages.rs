@@ -272,6 +272,10 @@ fn invariants_of_event(
         EventData::OperatorCommand { task_id, .. } => {
             return [("it is about the task", *task_id == task.task_id); 3];
         }
+        EventData::TaskLate { task_id, .. } => {
+            let about_it = ("it is about the task", *task_id == task.task_id);
+            return [about_it, ("the task is recorded as late", task.late_at.is_some()), about_it];
+        }
         EventData::BreakerOpened(_)
         | EventData::BreakerClosed(_)
         | EventData::SubmissionRefused { .. }
