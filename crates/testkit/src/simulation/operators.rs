@@ -80,6 +80,17 @@ impl SimulatedDeployment {
         sends_commands
     }
 
+    /// Schedules a command that settles each Error, so that all tasks expire.
+    pub(super) fn settle_errors(&self) {
+        let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
+        for task in tasks.iter().filter(|task| task.is_unresolved()) {
+            let id = "settled".to_owned();
+            let command = self.command_of(&task.task_id, id, CommandAction::Resolve);
+            let command = command.map(|command| ScheduledEvent::Command(command, 1));
+            command.into_iter().for_each(|command| self.schedule(self.now(), command));
+        }
+    }
+
     fn command_of(&self, task_id: &TaskId, id: String, action: CommandAction) -> Option<Command> {
         let (id, by, why) = if self.plan.tasks_near_size_limits {
             large_tasks::longest_command_texts(&id)

@@ -94,6 +94,8 @@ impl Runner {
             }
         }
         if self.deployment.plan.payloads.is_some() && self.nothing_found() {
+            self.deployment.settle_errors();
+            self.run_until_quiet().await;
             self.deployment.check_no_payload_is_left().await;
         }
         self.report(seed)
