@@ -142,12 +142,13 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             CommandAction::Cancel => "cancel",
             CommandAction::Pause => "pause",
             CommandAction::Resume => "resume",
+            CommandAction::Rerun { .. } => "rerun",
         },
     }
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 23] = [
+pub(crate) const KINDS: [&str; 24] = [
     "wake",
     "swept",
     "alert sent",
@@ -171,6 +172,7 @@ pub(crate) const KINDS: [&str; 23] = [
     "cancel",
     "pause",
     "resume",
+    "rerun",
 ];
 
 /// The name of an event in the table, which depends on the decision.
@@ -224,7 +226,8 @@ fn answered_part(before: &Task, received: &ReceivedCommand) -> Option<Part> {
         | CommandAction::Undo
         | CommandAction::Cancel
         | CommandAction::Pause
-        | CommandAction::Resume => return None,
+        | CommandAction::Resume
+        | CommandAction::Rerun { .. } => return None,
     };
     let awaiting = |(part, _, progress): (Part, Action, &Progress)| {
         progress.state.awaiting_callback().map(|_| part)

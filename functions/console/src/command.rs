@@ -296,7 +296,8 @@ impl DryRun {
             | CommandAction::Undo
             | CommandAction::Cancel
             | CommandAction::Pause
-            | CommandAction::Resume => Self::refused(&reason),
+            | CommandAction::Resume
+            | CommandAction::Rerun { .. } => Self::refused(&reason),
         }
     }
 

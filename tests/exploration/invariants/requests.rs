@@ -248,7 +248,8 @@ impl CheckedTransition<'_> {
                 | CommandAction::Undo
                 | CommandAction::Cancel
                 | CommandAction::Pause
-                | CommandAction::Resume => {
+                | CommandAction::Resume
+                | CommandAction::Rerun { .. } => {
                     matches!(new.state, StepState::Skipped { .. }) && !has_passed(old)
                 }
             })

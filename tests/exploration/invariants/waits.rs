@@ -99,7 +99,8 @@ impl CheckedTransition<'_> {
                 | CommandAction::Undo
                 | CommandAction::Cancel
                 | CommandAction::Pause
-                | CommandAction::Resume => None,
+                | CommandAction::Resume
+                | CommandAction::Rerun { .. } => None,
             },
             Event::Wake
             | Event::Swept

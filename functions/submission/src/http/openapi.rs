@@ -26,7 +26,7 @@ pub(super) struct SubmittedTask<'a> {
 }
 
 /// The fields of a submission that only the scheduler sets.
-const INTERNAL: [&str; 5] = ["parent", "undo", "attempt", "has_begun", "keep"];
+const INTERNAL: [&str; 6] = ["parent", "undo", "attempt", "has_begun", "keep", "rerun"];
 
 /// The description. `docs/contract/openapi.json` is a copy.
 #[must_use]
