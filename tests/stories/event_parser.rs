@@ -283,6 +283,10 @@ fn action(verb: &str, rest: &str) -> Result<CommandAction, String> {
         ("cancels", None) => CommandAction::Cancel,
         ("pauses", None) => CommandAction::Pause,
         ("resumes", None) => CommandAction::Resume,
+        ("reruns", None) => {
+            let from = step.map(|part: Part| part.step);
+            CommandAction::Rerun { id: None, from, version: None }
+        }
         _ => return Err(unknown(&format!("{verb} {rest}"))),
     })
 }

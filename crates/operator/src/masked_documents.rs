@@ -265,6 +265,23 @@ mod tests {
     }
 
     #[test]
+    fn the_outputs_that_a_rerun_keeps_are_masked() {
+        let (mask, _) = hidden();
+        let kept = json!({ "charge": { "pin": "tok-8", "n": 1 }, "ship": [{ "pin": "tok-7" }], "wait": null });
+        let body = json!({ "input": { "pin": 1 }, "rerun": { "task_id": "t", "kept": kept } });
+        let key = "submission".parse().unwrap();
+        let document = Document::new(key, Timestamp::UNIX_EPOCH, body);
+        let hidden = HiddenValues::of(&mask, std::slice::from_ref(&document));
+        let shown = masked_document(&mask, &hidden, &document);
+        let kept = json!({ "charge": { "pin": "••••", "n": 1 }, "ship": [{ "pin": "••••" }], "wait": null });
+        assert_eq!(
+            shown,
+            json!({ "input": { "pin": "••••" }, "rerun": { "task_id": "t", "kept": kept } })
+        );
+        assert_eq!(hidden.hide_in_detail(&mask, "tok-8, tok-7"), "••••, ••••");
+    }
+
+    #[test]
     fn masked_values_are_hidden_wherever_an_error_repeats_them() {
         let detail = json!({
             "error": "card 4111-2222 of Ann \"A\" Lee refused", "amount": 20, "cvc": 123, "code": "77",

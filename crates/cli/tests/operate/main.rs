@@ -8,6 +8,7 @@ mod data;
 mod dead_letters;
 mod harness;
 mod json_shapes;
+mod rerun;
 mod submit;
 mod workflows;
 

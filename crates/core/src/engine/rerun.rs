@@ -24,7 +24,7 @@ use crate::{
         messages::Submission,
         names::{StepName, TaskId},
         rerun::RerunSource,
-        step::{StepRecord, StepState},
+        step::StepState,
         task::Task,
     },
     submission::payloads::submitted_payloads,
@@ -149,11 +149,10 @@ fn kept_outputs(
         return Err(format!("the workflow has no step {from}").into());
     }
     let mut outputs = Vec::new();
-    for (name, step) in plan.steps().filter(|(name, _)| *name != from) {
-        let Some(record) = task.steps.get(name).filter(|_| !step.ancestors.contains(from)) else {
-            continue;
-        };
-        if is_kept(task, name, step, record)? {
+    let others =
+        plan.steps().filter(|(name, step)| *name != from && !step.ancestors.contains(from));
+    for (name, step) in others {
+        if is_kept(task, name, step)? {
             outputs.push((name.clone(), sources.output(name, None)));
         }
     }
@@ -163,13 +162,12 @@ fn kept_outputs(
     outputs.into_iter().map(output).collect()
 }
 
-/// Whether a step that has started is kept. Refused if its effect is not known, or was undone.
-fn is_kept(
-    task: &Task,
-    name: &StepName,
-    step: &CompiledStep,
-    record: &StepRecord,
-) -> Result<bool, RefusalReason> {
+/// Whether a step has an output to keep. Refused if it has started, but its effect is not known or was undone.
+fn is_kept(task: &Task, name: &StepName, step: &CompiledStep) -> Result<bool, RefusalReason> {
+    if task.keeps(name) {
+        return Ok(true);
+    }
+    let Some(record) = task.steps.get(name) else { return Ok(false) };
     if record.part_spans(name).any(|(_, part)| part.undo.is_some()) {
         return Err(format!(
             "step {name} was undone, so that its output cannot be kept: run the task again from it, or as a whole"
@@ -190,3 +188,6 @@ fn is_kept(
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;

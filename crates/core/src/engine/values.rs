@@ -334,10 +334,10 @@ impl<'s> ValueSources<'s> {
         step: &StepName,
         own: Option<&Part>,
     ) -> Option<Result<Cow<'s, Value>, ValueError>> {
-        let record = self.task.steps.get(step)?;
         if self.task.keeps(step) {
             return Some(self.kept_output(step));
         }
+        let record = self.task.steps.get(step)?;
         if let Some(own) = own.filter(|own| own.step == *step && own.item.is_some()) {
             return self.part_output(own, self.task.record(own)?);
         }
