@@ -8,7 +8,7 @@ use steward_core::{
         attempt::{Action, AttemptTimes},
         command::CommandAction,
         messages::{CallbackOutcome, ChildOutcome, ParentStep, ReplyOutcome, StepReply},
-        names::Incarnation,
+        names::{Incarnation, Part},
     },
 };
 

@@ -98,12 +98,19 @@ impl From<EndState> for ProcessState {
 /// A new task that would repeat an old one.
 #[derive(Debug, Serialize)]
 struct PlannedRerun {
-    task_id: TaskId,
     new_task_id: TaskId,
     version: u32,
     kept: Vec<StepName>,
     /// The steps of the old task whose effects stay, although the new task runs them again.
     effects_twice: Vec<StepName>,
+}
+
+/// The JSON of `steward rerun --dry-run`.
+#[derive(Debug, Serialize)]
+struct RerunPreview<'a> {
+    task_id: &'a TaskId,
+    #[serde(flatten)]
+    planned: &'a PlannedRerun,
 }
 
 /// What is needed to check a rerun.
@@ -123,7 +130,8 @@ pub(crate) async fn run(args: RerunArgs) -> Result<()> {
     match checker.check(&task, &action).await? {
         Err(reason) => bail!("{old}: {}: not sent: {reason}", action.describe(&[])),
         Ok(planned) if dry_run && target.json => {
-            outln!("{}", serde_json::to_string_pretty(&planned)?);
+            let preview = RerunPreview { task_id: old, planned: &planned };
+            outln!("{}", serde_json::to_string_pretty(&preview)?);
             Ok(())
         }
         Ok(planned) if dry_run => {
@@ -274,8 +282,7 @@ impl Checker {
         let runs = target.steps().map(|(name, _)| name).filter(|name| !kept.contains(name));
         let effects_twice =
             runs.filter(|name| old.find(name).is_some() && has_effect(name)).cloned().collect();
-        let (task_id, version) = (task.task_id.clone(), target.version);
-        Ok(Ok(PlannedRerun { task_id, new_task_id, version, kept, effects_twice }))
+        Ok(Ok(PlannedRerun { new_task_id, version: target.version, kept, effects_twice }))
     }
 
     /// The submission that the scheduler would send, with the documents that it needs.

@@ -150,7 +150,7 @@ fn schemas(generator: &mut SchemaGenerator) -> Map<String, Value> {
         INTERNAL.iter().for_each(|name| drop(properties.shift_remove(*name)));
     }
     // What only these fields refer to.
-    ["ParentStep", "DocumentRetention", "Incarnation", "PayloadPlace"]
+    ["ParentStep", "DocumentRetention", "Incarnation", "PayloadPlace", "RerunSource"]
         .iter()
         .for_each(|name| drop(schemas.shift_remove(*name)));
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));

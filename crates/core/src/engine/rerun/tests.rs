@@ -57,9 +57,9 @@ fn rerun(from: Option<&str>) -> CommandAction {
 /// Carries the command out, and returns the task that it submits, with a driver of its own.
 fn run_again(old: &mut TaskDriver, action: CommandAction) -> TaskDriver {
     let (_, effects) = old.apply(&new_command(action));
-    let submitted = effects.into_iter().find_map(|effect| match effect {
-        Effect::Submit(submission) => Some(submission),
-        _ => None,
+    let submitted = effects.into_iter().find_map(|effect| {
+        let Effect::Submit(submission) = effect else { return None };
+        Some(submission)
     });
     let submission = submitted.unwrap_or_else(|| panic!("{:?}", old.task.commands));
     let (task, separate) = accept(&submission, &old.plan, None, at(0), TIMING);
@@ -69,8 +69,11 @@ fn run_again(old: &mut TaskDriver, action: CommandAction) -> TaskDriver {
 }
 
 fn requests(effects: &[Effect]) -> Vec<&StepRequest> {
-    let request = |effect| if let Effect::Request(request) = effect { Some(request) } else { None };
-    effects.iter().filter_map(request).collect()
+    let requests = effects.iter().filter_map(|effect| {
+        let Effect::Request(request) = effect else { return None };
+        Some(request)
+    });
+    requests.collect()
 }
 
 #[test]
