@@ -143,6 +143,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             CommandAction::Resolve => "resolve",
             CommandAction::Pause => "pause",
             CommandAction::Resume => "resume",
+            CommandAction::Rerun { .. } => "rerun",
         },
     }
 }
@@ -173,6 +174,7 @@ pub(crate) const KINDS: [&str; 24] = [
     "resolve",
     "pause",
     "resume",
+    "rerun",
 ];
 
 /// The name of an event in the table, which depends on the decision.
@@ -227,7 +229,8 @@ fn answered_part(before: &Task, received: &ReceivedCommand) -> Option<Part> {
         | CommandAction::Cancel
         | CommandAction::Resolve
         | CommandAction::Pause
-        | CommandAction::Resume => return None,
+        | CommandAction::Resume
+        | CommandAction::Rerun { .. } => return None,
     };
     let awaiting = |(part, _, progress): (Part, Action, &Progress)| {
         progress.state.awaiting_callback().map(|_| part)

@@ -62,6 +62,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         input_edit_id: None,
         parent: None,
         retention_for_parent: None,
+        rerun: None,
         retention_s: None,
         commands: Vec::new(),
         documents: InlineDocuments::default(),

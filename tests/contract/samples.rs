@@ -54,6 +54,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         tenant: None,
         parent: None,
         retention_for_parent: None,
+        rerun: None,
         retention_start: at(7_200),
         retention_s: None,
         traceparent: None,
@@ -139,6 +140,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
                 why: "card renewed".to_owned(),
                 at: at(99),
                 refused,
+                submitted: Some(id("order-2")),
             })
             .to_vec(),
         documents: small_documents(),

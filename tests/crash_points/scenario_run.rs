@@ -463,6 +463,7 @@ fn without_times(mut task: Task) -> Task {
         complete_by: epoch,
         retention_start: epoch,
         retention_for_parent: None,
+        rerun: None,
         ..task
     }
 }

@@ -8,6 +8,7 @@ use steward_core::model::{
     inline_documents::InlineDocuments,
     messages::ParentStep,
     names::Incarnation,
+    rerun::Rerun,
     retention::DocumentRetention,
     step::{AgentPause, Extras, Progress, StepRecord, StepState},
     task::{ProcessState, StopCause, Task},
@@ -22,7 +23,7 @@ fn task() -> Task {
     let at = Timestamp::UNIX_EPOCH;
     let incarnation = Incarnation::recorded_at(at);
     let caller = json!({ "sender": "AIDAANN", "via": "direct" });
-    let command = json!({ "id": "c-1", "command": "resubmit charge", "by": "ann", "caller": caller, "why": "x", "at": 0 });
+    let command = json!({ "id": "c-1", "command": "resubmit charge", "by": "ann", "caller": caller, "why": "x", "at": 0, "submitted": "t-2" });
     let run = progress();
     Task {
         task_id: "t-1".parse().unwrap(),
@@ -47,6 +48,7 @@ fn task() -> Task {
             incarnation,
             payload_place: Some("tasks/p-1@000000001/".to_owned().try_into().unwrap()),
         }),
+        rerun: Some(Rerun { of: "o-0".parse().unwrap(), kept: ["pay".parse().unwrap()].into() }),
         retention_for_parent: Some(DocumentRetention { from: at, retention_s: Some(1) }),
         retention_start: at,
         retention_s: Some(1),

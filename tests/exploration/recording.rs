@@ -81,7 +81,8 @@ pub(super) fn save(
                 | CommandAction::Cancel
                 | CommandAction::Resolve
                 | CommandAction::Pause
-                | CommandAction::Resume => false,
+                | CommandAction::Resume
+                | CommandAction::Rerun { .. } => false,
             };
             if obeyed && did_not_run {
                 record_did_not_run(after, before, &command.action);
@@ -222,7 +223,8 @@ fn record_did_not_run(after: &mut ModelState, before: &Task, action: &CommandAct
         | CommandAction::Cancel
         | CommandAction::Resolve
         | CommandAction::Pause
-        | CommandAction::Resume => None,
+        | CommandAction::Resume
+        | CommandAction::Rerun { .. } => None,
     };
     let concerns = |part: &Part| {
         named.is_none_or(|named| named == part || (named.item.is_none() && named.step == part.step))

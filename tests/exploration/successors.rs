@@ -161,6 +161,7 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
         attempt: None,
         has_begun: false,
         retention: None,
+        rerun: None,
     };
     // An attribute that no decision reads makes the item larger.
     let filler = Some("x".repeat(workflow.filler_bytes));

@@ -247,9 +247,11 @@ fn effect_text(effect: &Effect) -> String {
         }
         Effect::Publish(BusEvent::Operator(event)) => event_text(&event.data),
         Effect::Publish(BusEvent::Lifecycle(event)) => lifecycle_text(&event.content),
-        Effect::Submit(Submission { task_id, workflow, input, undo, .. }) => {
+        Effect::Submit(Submission { task_id, workflow, input, undo, rerun, .. }) => {
             let undo = if *undo { ", undo" } else { "" };
-            format!("submit {task_id} to {workflow} with {input}{undo}")
+            let kept = rerun.iter().map(|rerun| &rerun.kept).filter(|kept| !kept.is_empty());
+            let kept: String = kept.map(|kept| format!(", keeps {}", json!(kept))).collect();
+            format!("submit {task_id} to {workflow} with {input}{undo}{kept}")
         }
         Effect::AwaitEvent(EventSubscription { waiter, .. }) => {
             format!("{} awaits its event (attempt {})", waiter.step, waiter.attempt)

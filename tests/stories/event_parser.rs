@@ -8,7 +8,7 @@ use steward_core::{
         attempt::{Action, AttemptTimes},
         command::CommandAction,
         messages::{CallbackOutcome, ChildOutcome, ParentStep, ReplyOutcome, StepReply},
-        names::Incarnation,
+        names::{Incarnation, Part},
     },
 };
 
@@ -284,6 +284,10 @@ fn action(verb: &str, rest: &str) -> Result<CommandAction, String> {
         ("resolves", None) => CommandAction::Resolve,
         ("pauses", None) => CommandAction::Pause,
         ("resumes", None) => CommandAction::Resume,
+        ("reruns", None) => {
+            let from = step.map(|part: Part| part.step);
+            CommandAction::Rerun { id: None, from, version: None }
+        }
         _ => return Err(unknown(&format!("{verb} {rest}"))),
     })
 }

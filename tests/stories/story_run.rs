@@ -145,6 +145,7 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             attempt: None,
             has_begun: false,
             retention: None,
+            rerun: None,
         };
         // An attribute that no decision reads fills the item.
         let filler = match self.places {

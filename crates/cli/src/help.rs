@@ -27,6 +27,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "pause",
             "resume",
             "retry-all",
+            "rerun",
+            "rerun-all",
             "console",
         ],
     ),

@@ -18,6 +18,7 @@ mod agent_check;
 mod agents;
 mod assumptions;
 mod bench;
+mod bulk;
 mod callback;
 mod client;
 mod console_server;
@@ -35,6 +36,7 @@ mod new;
 mod operate;
 mod payloads;
 mod redrive;
+mod rerun;
 mod restore;
 mod retry_all;
 mod scale;
@@ -121,6 +123,10 @@ enum Command {
     Pause(operate::TaskCommandArgs),
     /// Resume a paused task.
     Resume(operate::TaskCommandArgs),
+    /// Submit a new task that repeats one that has ended: as a whole, or from a step on with the outputs of the steps before.
+    Rerun(rerun::RerunArgs),
+    /// Submit new tasks that repeat all tasks of a workflow that ended in a state.
+    RerunAll(rerun::RerunAllArgs),
     /// Erase the data of a task that has ended: its documents in both tables, and its payloads. Needs the right to delete them.
     Forget(forget::ForgetArgs),
     /// Copy the items of restored tables into those of the deployment. Items that the deployment has stay as they are.
@@ -129,7 +135,7 @@ enum Command {
     #[command(subcommand)]
     Callback(callback::CallbackCommand),
     /// Resubmit all tasks of a workflow that are in Error.
-    RetryAll(retry_all::RetryAllArgs),
+    RetryAll(bulk::BulkArgs),
     /// List the agents of a deployment: registration, circuit breaker, queue, dead letters, last reply. Subcommands for
     /// authors of agents: `contract`, `check`.
     #[command(visible_alias = "agent")]
@@ -212,6 +218,8 @@ async fn run() -> Result<()> {
         Command::Resolve(args) => operate::resolve(args).await,
         Command::Pause(args) => operate::command(args, CommandAction::Pause).await,
         Command::Resume(args) => operate::command(args, CommandAction::Resume).await,
+        Command::Rerun(args) => Box::pin(rerun::run(args)).await,
+        Command::RerunAll(args) => Box::pin(rerun::run_all(args)).await,
         Command::Forget(args) => forget::run(args).await,
         Command::Restore(args) => restore::run(args).await,
         Command::Callback(command) => callback::run(command).await,

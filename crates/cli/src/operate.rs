@@ -54,7 +54,7 @@ pub(crate) fn operator_name() -> String {
 #[derive(Debug, Args)]
 pub(crate) struct TaskCommandArgs {
     /// The task's id.
-    task: TaskId,
+    pub(crate) task: TaskId,
     #[command(flatten)]
     options: CommandOptions,
 }
@@ -82,9 +82,9 @@ struct CommandOptions {
     no_wait: bool,
     /// Print one JSON object. The exit code says whether the command was carried out.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     #[command(flatten)]
-    deployment: DeploymentArgs,
+    pub(crate) deployment: DeploymentArgs,
 }
 
 /// Options of `steward resubmit`.
@@ -239,7 +239,12 @@ enum CommandResult {
     /// It was sent, and its outcome is not awaited.
     Sent,
     /// It was carried out.
-    Done { process_state: ProcessState, next: String },
+    Done {
+        process_state: ProcessState,
+        next: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        submitted: Option<TaskId>,
+    },
     /// The scheduler refused it.
     Refused { process_state: ProcessState, reason: String },
     /// It was sent, and has no outcome yet.
@@ -277,7 +282,10 @@ async fn send(id: &TaskId, options: &CommandOptions, action: CommandAction) -> R
     }
     match &result {
         CommandResult::Sent => outln!("{subject}: sent as command {command_id}"),
-        CommandResult::Done { process_state, next } => {
+        CommandResult::Done { submitted: Some(new), .. } => {
+            outln!("{subject}: done; task {new} is submitted");
+        }
+        CommandResult::Done { process_state, next, submitted: None } => {
             outln!("{subject}: done; {process_state}, next: {next}");
         }
         CommandResult::Refused { .. } | CommandResult::NoOutcome => {}
@@ -302,9 +310,9 @@ impl CommandResult {
 impl From<CommandOutcome> for CommandResult {
     fn from(outcome: CommandOutcome) -> Self {
         match outcome {
-            CommandOutcome::Done(task) => {
+            CommandOutcome::Done { task, submitted } => {
                 let TaskView { process_state, next, .. } = TaskView::of(&task);
-                Self::Done { process_state, next }
+                Self::Done { process_state, next, submitted }
             }
             CommandOutcome::Refused { reason, task } => {
                 Self::Refused { process_state: task.process_state, reason }
@@ -334,8 +342,13 @@ impl CommandReason {
 
 /// The outcome of a command.
 pub(crate) enum CommandOutcome {
-    /// The command was carried out. The task is as read when the outcome was seen.
-    Done(Box<Task>),
+    /// The command was carried out.
+    Done {
+        /// The task, as read when the outcome was seen.
+        task: Box<Task>,
+        /// The new task that the command submitted, if any.
+        submitted: Option<TaskId>,
+    },
     /// The command was refused.
     Refused {
         /// Why.
@@ -381,8 +394,8 @@ pub(crate) async fn await_outcome(
         NoOutcome::ReadFailed(error) => error.retryable,
     };
     match tokio::time::timeout(wait, read.retry(pauses).when(may_follow)).await {
-        Ok(Ok((CommandRecord { refused: None, .. }, task))) => {
-            Ok(CommandOutcome::Done(Box::new(task)))
+        Ok(Ok((CommandRecord { refused: None, submitted, .. }, task))) => {
+            Ok(CommandOutcome::Done { task: Box::new(task), submitted })
         }
         Ok(Ok((CommandRecord { refused: Some(reason), .. }, task))) => {
             Ok(CommandOutcome::Refused { reason, task: Box::new(task) })

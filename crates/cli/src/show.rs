@@ -179,6 +179,13 @@ fn header(view: &TaskView) -> String {
     let TaskView { task_id, process_state, workflow, version, .. } = view;
     let mut lines = vec![format!("{task_id}: {process_state} ({workflow} version {version})")];
     lines.extend(view.tenant.iter().map(|tenant| format!("tenant: {tenant}")));
+    lines.extend(view.rerun_of.iter().map(|of| match view.kept_steps.as_slice() {
+        [] => format!("rerun of {of}"),
+        kept => format!("rerun of {of}, whose outputs it keeps of {}", names(kept)),
+    }));
+    if !view.reruns.is_empty() {
+        lines.push(format!("run again as {}", names(&view.reruns)));
+    }
     lines.extend(view.error.iter().map(|error| format!("error: {error}")));
     lines.extend(view.undo_reason.iter().map(|reason| format!("reason for undo: {reason}")));
     lines.extend(view.paused_at.iter().map(|at| format!("paused since {at}")));
@@ -190,6 +197,10 @@ fn header(view: &TaskView) -> String {
         lines.push(format!("steps: {}", step_states(view).join(", ")));
     }
     lines.join("\n")
+}
+
+fn names<T: ToString>(names: &[T]) -> String {
+    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The state of each step and item. Successive items with equal states share a text.

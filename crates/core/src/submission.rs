@@ -16,6 +16,7 @@ use crate::{
         json_text::to_json_value,
         messages::{Submission, mistake},
         names::Incarnation,
+        rerun::Rerun,
         retention::retention_start,
         task::{ProcessState, StopCause, Task},
         time::{Timing, later},
@@ -27,6 +28,7 @@ pub use refusal::SubmissionRefusal;
 pub mod event;
 pub mod payloads;
 mod refusal;
+pub mod rerun;
 
 use payloads::claimed_submission;
 use refusal::{attribute_text, too_large};
@@ -177,6 +179,7 @@ pub fn accept(
         reply_to: submission.reply_to.clone(),
         tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
+        rerun: submission.rerun.as_ref().map(Rerun::from),
         retention_for_parent: submission.retention,
         retention_start: retention_start(complete_by, plan.complete_within),
         retention_s: plan.retention.map(|retention| retention.as_secs()),
@@ -239,6 +242,7 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Docum
         reply_to: None,
         tenant: submission.tenant.clone(),
         parent: submission.parent.clone(),
+        rerun: submission.rerun.as_ref().map(Rerun::from),
         retention_for_parent: submission.retention,
         retention_start: now,
         retention_s: None,

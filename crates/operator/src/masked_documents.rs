@@ -36,6 +36,7 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
             if let Some(input) = body.get_mut("input") {
                 *input = apply(mask, input);
             }
+            kept_outputs_mut(&mut body).for_each(|output| *output = apply(mask, output));
             body
         }
         DocumentKey::Output(_) | DocumentKey::OperatorOutput(..) | DocumentKey::Result(_) => {
@@ -56,6 +57,27 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
     }
 }
 
+/// The outputs that the submission of a rerun keeps. Of a step with items, those of the items.
+fn kept_outputs(submission: &Value) -> impl Iterator<Item = &Value> {
+    let kept = submission.pointer("/rerun/kept").and_then(Value::as_object);
+    let outputs = kept.into_iter().flat_map(|kept| kept.values());
+    outputs.flat_map(|output| output.as_array().map_or(std::slice::from_ref(output), Vec::as_slice))
+}
+
+/// The same, mutable.
+fn kept_outputs_mut(submission: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let kept = submission.pointer_mut("/rerun/kept").and_then(Value::as_object_mut);
+    let outputs = kept.into_iter().flat_map(|kept| kept.values_mut());
+    outputs.flat_map(|output| match output {
+        Value::Array(items) => items.as_mut_slice(),
+        one @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Object(_)) => std::slice::from_mut(one),
+    })
+}
+
 /// The values that the mask of a workflow hides in the documents of a task.
 #[derive(Debug, Clone, Default)]
 pub struct HiddenValues {
@@ -73,7 +95,9 @@ impl HiddenValues {
         for document in documents {
             let values = match &document.key {
                 DocumentKey::Submission | DocumentKey::Input(_) => {
-                    document.body.get("input").map(|input| values_at(mask, input))
+                    let kept = kept_outputs(&document.body);
+                    let values = document.body.get("input").into_iter().chain(kept);
+                    Some(values.flat_map(|value| values_at(mask, value)).collect::<Vec<_>>())
                 }
                 DocumentKey::Output(_)
                 | DocumentKey::OperatorOutput(..)
@@ -238,6 +262,23 @@ mod tests {
     fn shown(detail: &str) -> Value {
         let (mask, hidden) = hidden();
         hidden.hide_in_detail(&mask, detail)
+    }
+
+    #[test]
+    fn the_outputs_that_a_rerun_keeps_are_masked() {
+        let (mask, _) = hidden();
+        let kept = json!({ "charge": { "pin": "tok-8", "n": 1 }, "ship": [{ "pin": "tok-7" }], "wait": null });
+        let body = json!({ "input": { "pin": 1 }, "rerun": { "task_id": "t", "kept": kept } });
+        let key = "submission".parse().unwrap();
+        let document = Document::new(key, Timestamp::UNIX_EPOCH, body);
+        let hidden = HiddenValues::of(&mask, std::slice::from_ref(&document));
+        let shown = masked_document(&mask, &hidden, &document);
+        let kept = json!({ "charge": { "pin": "••••", "n": 1 }, "ship": [{ "pin": "••••" }], "wait": null });
+        assert_eq!(
+            shown,
+            json!({ "input": { "pin": "••••" }, "rerun": { "task_id": "t", "kept": kept } })
+        );
+        assert_eq!(hidden.hide_in_detail(&mask, "tok-8, tok-7"), "••••, ••••");
     }
 
     #[test]

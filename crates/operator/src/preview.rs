@@ -217,6 +217,9 @@ fn effect_sentence(effect: &Effect) -> Option<String> {
         Effect::Notification { .. } => Some("The client is notified".to_owned()),
         Effect::ChildEnded(ended) => Some(format!("The parent task {} is notified", ended.task_id)),
         Effect::Publish(event) => event.alerted_end().map(|_| "An alert is sent".to_owned()),
+        Effect::Submit(submission) if submission.rerun.is_some() => {
+            Some(format!("Task {} is submitted", submission.task_id))
+        }
         Effect::Request(_)
         | Effect::Submit(_)
         | Effect::AwaitEvent(_)
@@ -427,6 +430,7 @@ mod tests {
             why: String::new(),
             at: now,
             refused: None,
+            submitted: None,
         };
         task.commands.push(record);
         let again = of(&task);

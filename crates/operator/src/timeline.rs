@@ -126,7 +126,13 @@ pub fn timeline(task: &Task, documents: &[Document]) -> Vec<TimelineEntry> {
 fn past_entry(task: &Task, document: &Document) -> Option<TimelineEntry> {
     let at = document.at;
     let line = match &document.key {
-        DocumentKey::Submission => TimelineEntry::new(at, "submitted"),
+        DocumentKey::Submission => TimelineEntry::new(
+            at,
+            match &task.rerun {
+                Some(rerun) => format!("submitted as a rerun of {}", rerun.of),
+                None => "submitted".to_owned(),
+            },
+        ),
         DocumentKey::Input(id) => {
             TimelineEntry::new(at, format!("input edited by {}", editor(task, id)))
         }

@@ -72,6 +72,15 @@ pub struct TaskView {
     /// The newest commands of operators, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandRecord>,
+    /// The task that this one repeats, if it is a rerun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_of: Option<TaskId>,
+    /// The steps that a rerun does not run: it has their outputs from the task that it repeats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_steps: Vec<StepName>,
+    /// The tasks that repeat this one, as far as its newest commands show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reruns: Vec<TaskId>,
     /// What happens next, in sentences.
     pub next: String,
     /// The task's output, if it is Processed and the documents were read.
@@ -300,6 +309,9 @@ impl TaskView {
             next: sentences(&next_events(task, None, &[])),
             steps,
             commands: task.commands.clone(),
+            rerun_of: task.rerun.as_ref().map(|rerun| rerun.of.clone()),
+            kept_steps: task.rerun.iter().flat_map(|rerun| rerun.kept.iter().cloned()).collect(),
+            reruns: task.reruns().cloned().collect(),
             output: None,
         }
     }

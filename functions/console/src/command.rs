@@ -297,7 +297,8 @@ impl DryRun {
             | CommandAction::Cancel
             | CommandAction::Resolve
             | CommandAction::Pause
-            | CommandAction::Resume => Self::refused(&reason),
+            | CommandAction::Resume
+            | CommandAction::Rerun { .. } => Self::refused(&reason),
         }
     }
 

@@ -95,14 +95,14 @@ async fn submit<P: Ports>(
         Ok(wait) => wait,
         Err(reason) => return INVALID_WAIT.response(&reason),
     };
-    // Only the scheduler submits child tasks, and it uses the queue.
-    let is_child = |submission: &Submission| {
-        let Submission { parent, undo, has_begun, retention, .. } = submission;
-        parent.is_some() || *undo || *has_begun || retention.is_some()
+    // Only the scheduler submits child tasks and reruns, and it uses the queue.
+    let is_internal = |submission: &Submission| {
+        let Submission { parent, undo, has_begun, retention, rerun, .. } = submission;
+        parent.is_some() || *undo || *has_begun || retention.is_some() || rerun.is_some()
     };
     let task_id = match parse(text) {
-        Ok(submission) if is_child(&submission) => {
-            let reason = "clients must not set `parent`, `undo`, `has_begun` or `keep`";
+        Ok(submission) if is_internal(&submission) => {
+            let reason = "clients must not set `parent`, `undo`, `has_begun`, `keep` or `rerun`";
             return MALFORMED.response(&format!("not a submission: {reason}"));
         }
         Ok(submission) => Some(submission.task_id),

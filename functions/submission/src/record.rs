@@ -11,6 +11,7 @@ use steward_core::{
     },
     submission::{
         SubmissionRefusal, accept, check_input, is_same_submission, payloads::check_stored_size,
+        rerun::check_kept,
     },
 };
 use steward_runtime::{
@@ -51,10 +52,15 @@ pub(crate) async fn record_as<P: Ports>(
     plan: &Plan,
     traceparent: Option<String>,
 ) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
-    let has_payloads = match check_input(submission, plan) {
-        Ok(()) => payloads::check(submission),
-        Err(refusal) => Err(refusal),
+    let kept = match &submission.rerun {
+        Some(rerun) => {
+            let old = ports.definitions().workflow(&submission.workflow, Some(rerun.version));
+            check_kept(rerun, old.await?.as_deref(), plan)
+        }
+        None => Ok(()),
     };
+    let checked = kept.and_then(|()| check_input(submission, plan));
+    let has_payloads = checked.and_then(|()| payloads::check(submission));
     let has_payloads = match has_payloads {
         Ok(has_payloads) => has_payloads,
         Err(refusal) => return unless_recorded(ports, submission, refusal).await,

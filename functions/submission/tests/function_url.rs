@@ -245,14 +245,14 @@ async fn a_refusal_has_the_type_of_its_problem() {
             400,
             "malformed-submission",
             "Malformed submission",
-            "not a submission: clients must not set `parent`, `undo`, `has_begun` or `keep`",
+            "not a submission: clients must not set `parent`, `undo`, `has_begun`, `keep` or `rerun`",
         ),
         (
             with("undo", json!(true)),
             400,
             "malformed-submission",
             "Malformed submission",
-            "not a submission: clients must not set `parent`, `undo`, `has_begun` or `keep`",
+            "not a submission: clients must not set `parent`, `undo`, `has_begun`, `keep` or `rerun`",
         ),
         (
             with("workflow", json!("nope")),

@@ -249,7 +249,8 @@ impl CheckedTransition<'_> {
                 | CommandAction::Cancel
                 | CommandAction::Resolve
                 | CommandAction::Pause
-                | CommandAction::Resume => {
+                | CommandAction::Resume
+                | CommandAction::Rerun { .. } => {
                     matches!(new.state, StepState::Skipped { .. }) && !has_passed(old)
                 }
             })

@@ -100,7 +100,8 @@ impl CheckedTransition<'_> {
                 | CommandAction::Cancel
                 | CommandAction::Resolve
                 | CommandAction::Pause
-                | CommandAction::Resume => None,
+                | CommandAction::Resume
+                | CommandAction::Rerun { .. } => None,
             },
             Event::Wake
             | Event::Swept

@@ -149,6 +149,22 @@ async fn show_downloads_no_payload_of_another_task() {
     assert!(!harness.steward(&["show", "order-2", "--json"]).await.out.contains(key));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rerun_has_copies_of_the_payloads() {
+    let harness = OperatorHarness::start().await;
+    let payloads = S3Payloads::new(&harness.host.aws.sdk_config(), PAYLOADS.to_owned());
+    let folder = tempfile::tempdir().unwrap();
+    submit_with_payload(&harness, folder.path(), "order-1").await;
+    let rerun = ["rerun", "order-1", "--from", "ship", "--why", "a test"];
+    harness.steward(&rerun).await.has(&["task order-1-rerun-1 is submitted"]);
+    harness.until_state("order-1-rerun-1", "Processed").await;
+    let forget = ["forget", "order-1", "--why", "a test"];
+    harness.steward(&forget).await.has(&["1 in the bucket"]);
+    let keys = payloads.keys_under("tasks/order-1-rerun-1@").await.unwrap();
+    let download = ["show", "order-1-rerun-1", "--payload", keys[0].as_str()];
+    harness.steward(&download).await.has(&["a name and an address"]);
+}
+
 /// Runs a task whose input has a payload, until it is processed.
 async fn submit_with_payload(harness: &OperatorHarness, folder: &Path, id: &str) {
     let scan = folder.join("scan.txt");
@@ -197,6 +213,8 @@ async fn a_forgotten_task_has_no_data_left_and_is_not_repeated() {
     let left: Vec<_> = left.iter().filter(is_of).map(|item| &item["document"]).collect();
     assert_eq!(left, [&AttributeValue::S(claim)]);
 
+    let rerun = ["rerun", "order-1", "--why", "a test"];
+    harness.steward(&rerun).await.fails(&["`submission` is missing", "deleted"]);
     // A duplicate of the submission starts nothing.
     let calls = harness.shop.paths("order-1");
     harness.submit("order", "order-1", "").await;

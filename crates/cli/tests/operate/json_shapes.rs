@@ -81,6 +81,15 @@ impl Recorder {
         let since = "2020-01-01T00:00:00Z";
         let all = ["retry-all", "--workflow", "order", "--since", since, "--why", "a test"];
         self.record("retry-all", &[&all[..], &["--dry-run", "--json"]].concat()).await;
+        let all = ["--workflow", "order", "--since", since, "--state", "Error", "--from", "charge"];
+        let all = [&["rerun-all", "--why", "a test", "--json"], &all[..]].concat();
+        self.record("rerun-all", &[&all[..], &["--dry-run"]].concat()).await;
+        let rerun = ["rerun", "good", "--from", "ship", "--why", "a test", "--json"];
+        self.record("rerun --dry-run", &[&rerun[..], &["--dry-run"]].concat()).await;
+        self.record("rerun", &rerun).await;
+        self.harness.until_state("good-rerun-1", "Processed").await;
+        self.record("show", &["show", "good", "--json"]).await;
+        self.record("show", &["show", "good-rerun-1", "--json"]).await;
         let undo = ["undo", "bad", "--why", "a test", "--json"];
         self.record("undo", &undo).await;
         self.harness.until_state("bad", "Undone").await;

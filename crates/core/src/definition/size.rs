@@ -26,6 +26,7 @@ use crate::{
         messages::ParentStep,
         names::{Incarnation, Part, StepName, TaskId},
         payload::PayloadPlace,
+        rerun::Rerun,
         retention::DocumentRetention,
         step::{AgentPause, Progress, StepRecord, StepState},
         task::{ProcessState, StopCause, Task},
@@ -394,6 +395,8 @@ fn largest_command() -> Option<CommandRecord> {
         why: widest(limits::COMMAND_TEXT_CHARS_MAX),
         at: Timestamp::MAX,
         refused: Some(widest(limits::COMMAND_TEXT_CHARS_MAX)),
+        // A command that is refused submits nothing.
+        submitted: None,
     })
 }
 
@@ -432,6 +435,8 @@ fn largest_without_steps() -> Option<Task> {
         due: Some(time),
         reply_to: Some("x".repeat(URL_CHARS)),
         tenant: longest(limits::TENANT_CHARS_MAX),
+        // A kept step has a shorter record and its name here, and is smaller together than a step that runs.
+        rerun: Some(Rerun { of: longest(limits::TASK_ID_CHARS_MAX)?, kept: [].into() }),
         retention_for_parent: Some(DocumentRetention { from: time, retention_s: Some(u64::MAX) }),
         retention_start: time,
         retention_s: Some(u64::MAX),

@@ -71,7 +71,11 @@ impl Effect {
             Self::Request(request) => {
                 request.path.len() + request.body.as_ref().map_or(0, |body| body.as_str().len())
             }
-            Self::Submit(submission) => limits::estimated_memory_bytes(&submission.input),
+            Self::Submit(submission) => {
+                let kept = submission.rerun.iter().flat_map(|rerun| rerun.kept.values());
+                let values = std::iter::once(&submission.input).chain(kept);
+                values.map(limits::estimated_memory_bytes).sum()
+            }
             Self::AwaitEvent(_)
             | Self::ParentRequest(_)
             | Self::ChildEnded(_)

@@ -76,14 +76,15 @@ fn start_ready_steps(change: &mut TaskChange<'_>) -> bool {
     passed
 }
 
-/// Starts a step. Returns whether it completed or was skipped immediately.
+/// Starts a step. Returns whether it completed or was skipped immediately. A kept step of a rerun is skipped, and has an output.
 fn start_step(
     change: &mut TaskChange<'_>,
     name: &StepName,
     step: &CompiledStep,
 ) -> Result<bool, ValueError> {
-    if let Some(when) = &step.definition.when
-        && !evaluate_when(change, when)?
+    let is_false = |when| evaluate_when(change, when).map(|value| !value);
+    if change.task.keeps(name)
+        || step.definition.when.as_ref().map(is_false).transpose()?.unwrap_or_default()
     {
         let skipped = StepRecord::new(StepState::Skipped { attempt: None });
         change.task.steps.insert(name.clone(), skipped);

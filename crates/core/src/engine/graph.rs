@@ -38,7 +38,7 @@ pub enum PointOfNoReturn {
 }
 
 /// Determines whether `task` has passed its point of no return. An effect that came to light after the undo had begun or
-/// ended does not count.
+/// ended does not count. A kept step of a rerun does: nothing before it is undone any more.
 #[must_use]
 pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     let mut found = PointOfNoReturn::Ahead;
@@ -47,7 +47,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
         for (_, part) in record.part_spans(name) {
             if part.forward.state.reply_due_by().is_some() {
                 found = PointOfNoReturn::Running;
-            } else if part.has_effect() && !task.undo_is_final {
+            } else if (part.has_effect() || task.keeps(name)) && !task.undo_is_final {
                 return PointOfNoReturn::Passed(name.clone());
             }
         }

@@ -53,6 +53,7 @@ mod redelivery;
 mod render;
 mod replies;
 pub mod request;
+pub mod rerun;
 mod rounds;
 mod step_commands;
 mod task_change;

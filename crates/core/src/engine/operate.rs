@@ -11,9 +11,11 @@ use crate::{
         edit_input,
         effect::Effect,
         graph::{self, PointOfNoReturn},
+        rerun::{check_rerun, rerun_id, submission},
         step_commands,
         task_change::TaskChange,
         undo,
+        values::ValueError,
     },
     limits::{self, short_line},
     model::{
@@ -52,6 +54,8 @@ fn record_command(
     refused: Option<&str>,
 ) {
     let short = |text: &str| short_line(text, limits::COMMAND_TEXT_CHARS_MAX);
+    let submits = refused.is_none() && matches!(command.action, CommandAction::Rerun { .. });
+    let submitted = submits.then(|| rerun_id(&change.task, &command.action).ok()).flatten();
     let record = CommandRecord {
         id: command.command_id.clone(),
         command: short(&command.action.describe(steps)),
@@ -60,6 +64,7 @@ fn record_command(
         why: short(&command.why),
         at: change.now(),
         refused: refused.map(short),
+        submitted,
     };
     change.notifications.push(command_event(&change.task, &record));
     let commands = &mut change.task.commands;
@@ -83,12 +88,13 @@ pub(crate) fn refused_record(
         why: short(&command.why),
         at,
         refused: Some(short(reason)),
+        submitted: None,
     }
 }
 
 /// Returns the event that publishes a recorded command.
 pub(crate) fn command_event(task: &Task, record: &CommandRecord) -> Effect {
-    let CommandRecord { id, command, by, caller, why, at, refused } = record.clone();
+    let CommandRecord { id, command, by, caller, why, at, refused, submitted: _ } = record.clone();
     let data = EventData::OperatorCommand {
         task_id: task.task_id.clone(),
         command_id: id,
@@ -136,6 +142,7 @@ fn execute(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<
         CommandAction::Resolve => resolve(executor)?,
         CommandAction::Pause => pause(executor)?,
         CommandAction::Resume => resume(executor)?,
+        CommandAction::Rerun { .. } => return rerun(executor, &command.action),
     }
     advance(executor.change);
     Ok(())
@@ -247,6 +254,21 @@ fn resume(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
         progress.give_up_at = progress.give_up_at.map(|limit| later(limit, paused));
     }
     executor.change.schedule_wakes_for_waits();
+    Ok(())
+}
+
+/// Submits the new task. This one stays as it is, but for the record of the command.
+fn rerun(
+    executor: &mut CommandExecutor<'_, '_>,
+    action: &CommandAction,
+) -> Result<(), RefusalReason> {
+    check_rerun(&executor.change.task, action, executor.change.now())?;
+    match submission(executor.change.sources(), action) {
+        Ok(submission) => executor.change.notifications.push(Effect::Submit(submission)),
+        // The documents are loaded next, and the decision is repeated.
+        Err(ValueError::NotLoaded) => {}
+        Err(ValueError::Invalid(reason)) => return Err(reason),
+    }
     Ok(())
 }
 

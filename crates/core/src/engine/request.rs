@@ -220,6 +220,7 @@ fn submission_of_child(
         attempt: Some(u32::MAX),
         has_begun: true,
         retention: Some(DocumentRetention::LONGEST),
+        rerun: None,
     };
     let bytes = bytes_in_message(&to_json_text(&longest));
     if let Some(reason) = over_limit(format_args!("a child submission"), bytes) {
@@ -296,7 +297,7 @@ pub fn size_error(what: &str, value: &Value) -> Option<String> {
 }
 
 /// Returns an error message if the bytes of `what` exceed the limit of a document.
-fn over_limit(what: fmt::Arguments<'_>, bytes: usize) -> Option<String> {
+pub(crate) fn over_limit(what: fmt::Arguments<'_>, bytes: usize) -> Option<String> {
     let limit = limits::DOCUMENT_BYTES_MAX;
     (bytes > limit).then(|| format!("{what} of {bytes} bytes; the limit is {limit}"))
 }

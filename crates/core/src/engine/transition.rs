@@ -48,6 +48,7 @@
 //! | Error                                 | resolve                                               | Error                  | it may expire                |
 //! | Error                                 | alert sent                                            | Error                  | no longer due for it         |
 //! | Error                                 | resubmit/skip/complete                                | any but Pending        | continues where it stopped   |
+//! | Processed, Undone, Error              | rerun                                                 | the same               | submits a new task           |
 //! | any                                   | command refused                                       | the same               | recorded                     |
 //! | any                                   | corrupt reply                                         | illegal                |                              |
 //!
@@ -68,7 +69,7 @@
 //!   other step starts, and no other undo. If a step then fails whose policy is `undo`, the task is undone. So the end does not
 //!   depend on which of two branches fails first. Nothing goes on in a task that was cancelled, or whose record is full.
 //! - *impossible*: the request of the next step, or the output of the task, cannot be rendered.
-//! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *resolve*, *pause*, *resume*: the commands of an operator.
+//! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *resolve*, *pause*, *resume*, *rerun*: the commands of an operator.
 //! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
 //!
 //! Where a row of Undoing lists Error beside other states, the task goes to Error if it has passed its point of no return,
@@ -105,6 +106,7 @@ use crate::{
         render::render_requests,
         replies::{callback_received, reply_received},
         request::render_request,
+        rerun::submission,
         task_change::{Inputs, TaskChange, remaining_waits},
         undo,
         values::DocumentCache,
@@ -411,6 +413,9 @@ impl<'a> DecisionInput<'a, '_> {
             return PendingDecision::ignore(reason);
         }
         let mut notify = vec![command_event(task, record)];
+        if record.submitted.is_some() {
+            notify.extend(submission(self.sources(), &received.command.action).map(Effect::Submit));
+        }
         notify.extend(self.lost_notifications_and_wakes(&MayHaveLost::Command));
         PendingDecision::ignore_and(reason, self.lost_requests(), notify)
     }

@@ -329,11 +329,14 @@ impl<'s> ValueSources<'s> {
 
     /// The output of a step that has passed. The output of a step with items is a list, and of one with rounds that of the last
     /// round. An item that reads its own step reads its own output.
-    fn output(
+    pub(super) fn output(
         self,
         step: &StepName,
         own: Option<&Part>,
     ) -> Option<Result<Cow<'s, Value>, ValueError>> {
+        if self.task.keeps(step) {
+            return Some(self.kept_output(step));
+        }
         let record = self.task.steps.get(step)?;
         if let Some(own) = own.filter(|own| own.step == *step && own.item.is_some()) {
             return self.part_output(own, self.task.record(own)?);
@@ -361,6 +364,17 @@ impl<'s> ValueSources<'s> {
             .collect();
         let list = outputs.into_iter().map(|output| output.map(Cow::into_owned));
         Some(list.collect::<Result<_, _>>().map(|list| Cow::Owned(Value::Array(list))))
+    }
+
+    /// The output of a kept step, which the submission brought along.
+    fn kept_output(self, step: &StepName) -> Result<Cow<'s, Value>, ValueError> {
+        let pointer = format!("/rerun/kept/{step}");
+        Ok(match self.document(&DocumentKey::Submission)? {
+            Cow::Borrowed(body) => Cow::Borrowed(body.pointer(&pointer).unwrap_or(&Value::Null)),
+            Cow::Owned(mut body) => {
+                Cow::Owned(body.pointer_mut(&pointer).map(Value::take).unwrap_or_default())
+            }
+        })
     }
 
     pub(super) fn part_output(

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     limits::SENDER_ID_CHARS_MAX,
-    model::names::{Part, TaskId},
+    model::names::{InvalidName, Part, StepName, TaskId},
 };
 
 pub use crate::model::names::CommandId;
@@ -100,6 +100,33 @@ pub enum CommandAction {
     Pause,
     /// Continue after a pause.
     Resume,
+    /// Submit a new task that repeats this one, which has ended.
+    Rerun {
+        /// The id of the new task. If absent, it [follows from that of this task](default_rerun_id).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<TaskId>,
+        /// The step from which the new task runs: the others keep their outputs, except those after this step. If absent, the new
+        /// task runs all steps.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<StepName>,
+        /// The version of the workflow. The newest if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+    },
+}
+
+/// The id of the task that repeats `task`: `order-1-rerun-1` of `order-1`, and `order-1-rerun-2` of that. So the same command again
+/// names the same task.
+///
+/// # Errors
+/// The id would be too long.
+pub fn default_rerun_id(task: &TaskId) -> Result<TaskId, InvalidName> {
+    const SUFFIX: &str = "-rerun-";
+    let number = |digits: &str| digits.parse::<u32>().ok().filter(|n| n.to_string() == digits);
+    let numbered = task.as_str().rsplit_once(SUFFIX);
+    let numbered = numbered.and_then(|(id, digits)| Some((id, number(digits)?.checked_add(1)?)));
+    let (id, next) = numbered.unwrap_or((task.as_str(), 1));
+    format!("{id}{SUFFIX}{next}").parse()
 }
 
 impl CommandAction {
@@ -128,6 +155,14 @@ impl CommandAction {
             Self::Resolve => "resolve".to_owned(),
             Self::Pause => "pause".to_owned(),
             Self::Resume => "resume".to_owned(),
+            Self::Rerun { id, from, version } => {
+                let part = |word: &str, value: Option<String>| {
+                    value.map(|value| format!(" {word} {value}")).unwrap_or_default()
+                };
+                let from = part("from", from.as_ref().map(StepName::to_string));
+                let version = part("with version", version.map(|version| version.to_string()));
+                format!("rerun{from}{version}{}", part("as", id.as_ref().map(TaskId::to_string)))
+            }
         }
     }
 }
@@ -253,6 +288,9 @@ pub struct CommandRecord {
     /// Why it was refused, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The new task that it submitted, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted: Option<TaskId>,
 }
 
 #[cfg(test)]
@@ -268,6 +306,20 @@ mod tests {
         for text in ["", "a b", "a\n", "\u{e9}", &format!("{longest}x")] {
             assert_eq!(text.parse::<SenderId>(), Err(InvalidSenderId), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_id_of_a_rerun_counts_on() {
+        for (task, rerun) in [
+            ("order-1", "order-1-rerun-1"),
+            ("order-1-rerun-1", "order-1-rerun-2"),
+            ("order-1-rerun-99", "order-1-rerun-100"),
+            ("order-1-rerun-01", "order-1-rerun-01-rerun-1"),
+            ("order-rerun-x", "order-rerun-x-rerun-1"),
+        ] {
+            assert_eq!(default_rerun_id(&task.parse().unwrap()).unwrap().as_str(), rerun);
+        }
+        assert!(default_rerun_id(&"x".repeat(128).parse().unwrap()).is_err());
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod part_span;
 pub mod payload;
 pub mod registration;
 pub mod request_path;
+pub mod rerun;
 pub mod responses;
 pub mod retention;
 pub mod step;

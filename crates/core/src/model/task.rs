@@ -53,6 +53,7 @@ use crate::{
         names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
         part_span::PartSpan,
         payload::PayloadPlace,
+        rerun::Rerun,
         retention::{DocumentRetention, retention_start},
         step::{Progress, StepRecord},
         time::later,
@@ -206,6 +207,9 @@ pub struct Task {
     /// The parent task and its step, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentStep>,
+    /// The task that this one repeats, if it is a rerun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun: Option<Rerun>,
     /// How long the parent task may need this task, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "kept_for_parent")]
@@ -284,6 +288,17 @@ impl Task {
         self.retention_for_parent.map_or(own, |DocumentRetention { from, retention_s }| {
             own.and(DocumentRetention { from: later(from, limits::RETENTION_MARGIN), retention_s })
         })
+    }
+
+    /// Whether the step is kept: the task does not run it, and reads its output from the submission.
+    #[must_use]
+    pub fn keeps(&self, step: &StepName) -> bool {
+        self.rerun.as_ref().is_some_and(|rerun| rerun.kept.contains(step))
+    }
+
+    /// The tasks that repeat this one, as far as its newest commands show.
+    pub fn reruns(&self) -> impl Iterator<Item = &TaskId> {
+        self.commands.iter().filter_map(|record| record.submitted.as_ref())
     }
 
     /// The place of its payloads.

@@ -135,6 +135,7 @@ impl ReceivedEvent {
             attempt: None,
             has_begun: false,
             retention: None,
+            rerun: None,
         };
         let text = serde_json::to_string(&submission)
             .map_err(|error| SubmissionRefusal::Malformed(error.to_string()))?;

@@ -11,14 +11,15 @@ use crate::{
         payload::{
             FoundReference, PayloadPlace, PayloadReference, claimed, find_references, has_reference,
         },
+        rerun::RerunSource,
     },
 };
 
-/// The payloads to which the input of a submission refers, in the order of the text.
+/// The payloads to which the input of a submission, and the outputs that it keeps, refer, in the order of the text.
 ///
 /// # Errors
 /// A reference is malformed, or there are too many, or it is of an object that the sender may not use: a client may submit what it
-/// has uploaded, a parent task what belongs to it.
+/// has uploaded, a parent task what belongs to it, and a rerun what belongs to the task that it repeats.
 pub fn submitted_payloads(
     submission: &Submission,
 ) -> Result<Vec<FoundReference>, SubmissionRefusal> {
@@ -26,13 +27,18 @@ pub fn submitted_payloads(
         pointer: attribute_text(pointer, POINTER_CHARS_MAX),
         reason,
     };
-    let found = find_references(&submission.input)
-        .map_err(|(pointer, error)| refused(&pointer, error.to_string()))?;
+    let kept = submission.rerun.iter().flat_map(|rerun| rerun.kept.values());
+    let mut found = Vec::new();
+    for value in std::iter::once(&submission.input).chain(kept) {
+        let references = find_references(value);
+        found.extend(references.map_err(|(pointer, error)| refused(&pointer, error.to_string()))?);
+    }
     if found.len() > limits::SUBMITTED_PAYLOADS_MAX {
         let max = limits::SUBMITTED_PAYLOADS_MAX;
         return Err(refused("", format!("{} payloads; the limit is {max}", found.len())));
     }
     let place = submission.parent.as_ref().map(ParentStep::place);
+    let place = place.or_else(|| submission.rerun.as_ref().map(RerunSource::place));
     for FoundReference { pointer, reference } in &found {
         let PayloadReference { key, .. } = reference;
         if !key.is_upload() && !place.as_ref().is_some_and(|place| place.contains(key)) {
@@ -54,11 +60,16 @@ pub fn claimed_submission<'a>(
     submission: &'a Submission,
     place: &PayloadPlace,
 ) -> Cow<'a, Submission> {
-    if !has_reference(&submission.input) {
+    let mut kept = submission.rerun.iter().flat_map(|rerun| rerun.kept.values());
+    if !has_reference(&submission.input) && !kept.any(has_reference) {
         return Cow::Borrowed(submission);
     }
-    let input = claimed(&submission.input, place);
-    Cow::Owned(Submission { input, ..submission.clone() })
+    let mut owned = submission.clone();
+    let kept = owned.rerun.iter_mut().flat_map(|rerun| rerun.kept.values_mut());
+    for value in std::iter::once(&mut owned.input).chain(kept) {
+        *value = claimed(value, place);
+    }
+    Cow::Owned(owned)
 }
 
 /// Checks the size of the submission as the task stores it: the keys of the copies are longer than those of the uploads, and a

@@ -49,6 +49,9 @@ pub enum SubmissionRefusal {
     /// The id belongs to another task.
     #[error("task `{0}` exists already, with other content")]
     IdTaken(String),
+    /// What a rerun keeps of the task that it repeats does not fit the workflow.
+    #[error("{0}")]
+    Rerun(String),
     /// The submission of a child task arrived so late that the parent task may have expired.
     #[error("the submission arrived so late that the parent task may have expired")]
     TooLate,

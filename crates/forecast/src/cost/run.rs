@@ -93,6 +93,7 @@ pub(super) fn run(plan: &Arc<ForecastPlan>, run: u32) -> Result<ForecastRun, For
             attempt: None,
             has_begun: false,
             retention: None,
+            rerun: None,
         });
         run_until_idle(&simulation, waiting, RunLimits { run, until: None }).await?;
         outcome(&simulation, &task_id, run).await

@@ -159,6 +159,7 @@ impl ScriptedPlan {
             attempt: None,
             has_begun: false,
             retention: None,
+            rerun: None,
         });
         for (after, message) in &task.messages {
             send_outside(&simulation, *after, message);

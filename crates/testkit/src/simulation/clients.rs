@@ -85,6 +85,7 @@ impl SimulatedDeployment {
             attempt: None,
             has_begun: false,
             retention: None,
+            rerun: None,
         });
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct SubmittedTask<'a> {
 }
 
 /// The fields of a submission that only the scheduler sets.
-const INTERNAL: [&str; 5] = ["parent", "undo", "attempt", "has_begun", "keep"];
+const INTERNAL: [&str; 6] = ["parent", "undo", "attempt", "has_begun", "keep", "rerun"];
 
 /// The description. `docs/contract/openapi.json` is a copy.
 #[must_use]
@@ -150,7 +150,7 @@ fn schemas(generator: &mut SchemaGenerator) -> Map<String, Value> {
         INTERNAL.iter().for_each(|name| drop(properties.shift_remove(*name)));
     }
     // What only these fields refer to.
-    ["ParentStep", "DocumentRetention", "Incarnation", "PayloadPlace"]
+    ["ParentStep", "DocumentRetention", "Incarnation", "PayloadPlace", "RerunSource"]
         .iter()
         .for_each(|name| drop(schemas.shift_remove(*name)));
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));

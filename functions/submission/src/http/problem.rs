@@ -75,7 +75,9 @@ pub(super) fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
         SubmissionRefusal::InvalidPayload { .. } => INVALID_PAYLOAD,
         SubmissionRefusal::ReplyQueueNotAllowed => REPLY_QUEUE,
         SubmissionRefusal::IdTaken(_) | SubmissionRefusal::TooLate => ID_TAKEN,
-        // Events arrive on the queue only.
-        SubmissionRefusal::NoTrigger { .. } | SubmissionRefusal::Trigger { .. } => EVENT,
+        // Events and reruns arrive on the queue only.
+        SubmissionRefusal::NoTrigger { .. }
+        | SubmissionRefusal::Trigger { .. }
+        | SubmissionRefusal::Rerun(_) => EVENT,
     }
 }

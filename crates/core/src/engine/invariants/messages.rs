@@ -57,8 +57,20 @@ fn check_message(decision: &Decision<'_>, effect: &Effect) -> Result<(), Violate
             require(subject("subscription"), &[("it is of a running attempt", is_so)])
         }
         Effect::Submit(submission) => {
-            let is_so = matches_running_step(decision, submission);
-            require(subject("submission"), &[("it is of a running step", is_so)])
+            let is_so = match &submission.rerun {
+                Some(rerun) => {
+                    let is_link = |id: &_| *id == submission.task_id;
+                    rerun.task_id == task.task_id
+                        && submission.parent.is_none()
+                        && task.process_state.has_stopped()
+                        && task.reruns().any(is_link)
+                }
+                None => matches_running_step(decision, submission),
+            };
+            require(
+                subject("submission"),
+                &[("it is of a running step, or a recorded rerun", is_so)],
+            )
         }
         Effect::Notification { notice, .. } => {
             let is_so =

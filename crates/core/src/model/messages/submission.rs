@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::model::{
     names::{Incarnation, Part, TaskId, Tenant, WorkflowName},
     payload::PayloadPlace,
+    rerun::RerunSource,
     retention::DocumentRetention,
 };
 
@@ -49,6 +50,9 @@ pub struct Submission {
     /// How long the parent may need the child task. Only the scheduler sets this field.
     #[serde(rename = "keep", default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<DocumentRetention>,
+    /// The task that this one repeats, at an operator's command. Only the scheduler sets this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun: Option<RerunSource>,
 }
 
 /// The parent of a child task: the task and the step that the child runs for.
