@@ -179,6 +179,9 @@ fn header(view: &TaskView) -> String {
     let TaskView { task_id, process_state, workflow, version, .. } = view;
     let mut lines = vec![format!("{task_id}: {process_state} ({workflow} version {version})")];
     lines.extend(view.tenant.iter().map(|tenant| format!("tenant: {tenant}")));
+    let labels: Vec<_> =
+        view.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    lines.extend((!labels.is_empty()).then(|| format!("labels: {}", labels.join(", "))));
     lines.extend(view.error.iter().map(|error| format!("error: {error}")));
     lines.extend(view.undo_reason.iter().map(|reason| format!("reason for undo: {reason}")));
     lines.extend(view.paused_at.iter().map(|at| format!("paused since {at}")));

@@ -25,9 +25,11 @@ use crate::{
 pub use refusal::SubmissionRefusal;
 
 pub mod event;
+mod labels;
 pub mod payloads;
 mod refusal;
 
+use labels::labels_of;
 use payloads::claimed_submission;
 use refusal::{attribute_text, too_large};
 
@@ -149,14 +151,17 @@ pub fn is_traceparent(text: &str) -> bool {
 
 /// Creates a new task with its submission. Returns the document with the submission if it does not fit into the task's
 /// item.
-#[must_use]
+///
+/// # Errors
+/// The refusal, if a label cannot be computed.
 pub fn accept(
     submission: &Submission,
     plan: &Plan,
     traceparent: Option<String>,
     now: Timestamp,
     timing: Timing,
-) -> (Task, Option<Document>) {
+) -> Result<(Task, Option<Document>), SubmissionRefusal> {
+    let labels = labels_of(submission, plan, now)?;
     let complete_by = later(now, plan.complete_within);
     let task = Task {
         task_id: submission.task_id.clone(),
@@ -176,6 +181,7 @@ pub fn accept(
         due: Some(later(now, timing.pickup_within.min(plan.shortest_deadline()))),
         reply_to: submission.reply_to.clone(),
         tenant: submission.tenant.clone(),
+        labels,
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
         retention_start: retention_start(complete_by, plan.complete_within),
@@ -195,7 +201,7 @@ pub fn accept(
     let mut task = if submission.undo { undone_before_start(task, now) } else { task };
     let documents = vec![submission_document(submission, &task, now)];
     let separate = place_documents(&mut task, plan, documents).pop();
-    (task, separate)
+    Ok((task, separate))
 }
 
 fn submission_document(submission: &Submission, task: &Task, now: Timestamp) -> Document {
@@ -236,6 +242,7 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Docum
         due: None,
         reply_to: None,
         tenant: submission.tenant.clone(),
+        labels: std::collections::BTreeMap::new(),
         parent: submission.parent.clone(),
         retention_for_parent: submission.retention,
         retention_start: now,
