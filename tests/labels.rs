@@ -94,7 +94,7 @@ async fn a_value_that_cannot_be_a_label_is_refused_and_an_absent_one_is_no_label
     assert!(deployment.task("bare").await.labels.is_empty());
     let alerts = deployment.take_alerts().await;
     let reasons: Vec<_> =
-        alerts.iter().map(|alert| alert["detail"]["reason"].as_str().unwrap()).collect();
+        alerts.iter().map(|alert| alert["detail"]["data"]["reason"].as_str().unwrap()).collect();
     assert_eq!(reasons.len(), 2, "{alerts:#?}");
     for reason in [
         "labels.customer: the result has 101 bytes; the limit is 100",

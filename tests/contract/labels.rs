@@ -1,9 +1,13 @@
 //! The index of labels in the AWS adapter, on every database. The in-memory ports have no search.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
-use steward_aws::store::{DynamoStore, FilterTime, PageCursor, StateFilter, TaskFilter};
+use steward_aws::{
+    items::expires_at,
+    store::{DynamoStore, FilterTime, PageCursor, StateFilter, TaskFilter},
+};
 use steward_core::model::task::{ProcessState, Task};
 use steward_runtime::ports::{CreateOutcome, Ports, SaveOutcome, StateStore};
 
@@ -95,8 +99,17 @@ async fn a_search_for_labels_combines_with_every_other_criterion() {
     assert_eq!((bounded.tasks.len(), bounded.examined, bounded.next.is_some()), (0, 1, true));
 }
 
+async fn entries(backend: &AwsBackend) -> Vec<HashMap<String, AttributeValue>> {
+    let client = aws_sdk_dynamodb::Client::new(&backend.aws.sdk_config());
+    let scan = client.scan().table_name(&backend.config.documents_table).send().await.unwrap();
+    let is_label = |item: &HashMap<_, AttributeValue>| {
+        item["task_id"].as_s().is_ok_and(|key| key.starts_with("#label/"))
+    };
+    scan.items.unwrap_or_default().into_iter().filter(is_label).collect()
+}
+
 #[tokio::test]
-async fn an_entry_without_its_task_is_skipped_and_lives_as_long_as_the_task() {
+async fn an_entry_without_its_task_is_skipped() {
     let backend = AwsBackend::open().await;
     let store = backend.ports().store();
     let task = labelled("t", at(0), &[("customer", "42")]);
@@ -107,35 +120,33 @@ async fn an_entry_without_its_task_is_skipped_and_lives_as_long_as_the_task() {
         let existing = store.create(&other, Some(&submission(&other))).await.unwrap();
         assert_eq!(existing, CreateOutcome::Exists(Some(Box::new(task.clone()))));
     }
+    let entry = entries(&backend).await;
+    assert_eq!(entry.len(), 1, "{entry:#?}");
+    // The entries of a task that does not exist, and of an earlier one with the same id.
     let client = aws_sdk_dynamodb::Client::new(&backend.aws.sdk_config());
-    let entries = async || {
-        let scan = client.scan().table_name(&backend.config.documents_table).send().await.unwrap();
-        let items = scan.items.unwrap_or_default().into_iter();
-        items
-            .filter(|item| item["task_id"].as_s().unwrap().starts_with("#label/"))
-            .collect::<Vec<_>>()
-    };
-    let before = entries().await;
-    assert_eq!(before.len(), 1, "{before:#?}");
-
-    // A task that lives longer extends its entry.
-    let longer = Task { retention_start: at(1_000_000), ..task.clone() };
-    store.extend_documents(&longer).await.unwrap();
-    let expiry =
-        |item: &std::collections::HashMap<_, _>| steward_aws::items::expires_at(item).unwrap();
-    let after = entries().await;
-    assert_eq!(after.len(), 1);
-    assert_eq!(expiry(&after[0]) - expiry(&before[0]), 1_000_000 - 7_200);
-
-    // The entries of tasks that do not exist.
     for document in ["000000000000005/gone", "000000000000006/t"] {
-        let mut orphan = before[0].clone();
-        orphan.insert(
-            "document".to_owned(),
-            aws_sdk_dynamodb::types::AttributeValue::S(document.to_owned()),
-        );
+        let mut orphan = entry[0].clone();
+        orphan.insert("document".to_owned(), AttributeValue::S(document.to_owned()));
         let put = client.put_item().table_name(&backend.config.documents_table);
         put.set_item(Some(orphan)).send().await.unwrap();
     }
-    assert_eq!(found(store, &filter("customer=42"), 10).await, ["t"]);
+    for size in [1, 10] {
+        assert_eq!(found(store, &filter("customer=42"), size).await, ["t"], "pages of {size}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_lives_as_long_as_the_documents_of_its_task() {
+    let backend = AwsBackend::open().await;
+    let store = backend.ports().store();
+    let task = labelled("t", at(0), &[("customer", "42")]);
+    create(store, &task).await;
+    let before = entries(&backend).await;
+    let longer = Task { retention_start: at(1_000_000), ..task };
+    store.extend_documents(&longer).await.unwrap();
+    let after = entries(&backend).await;
+    let expiry = |entries: &[HashMap<_, _>]| {
+        entries.iter().map(|entry| expires_at(entry).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(expiry(&after), [expiry(&before)[0] + 1_000_000 - 7_200]);
 }

@@ -16,7 +16,7 @@
 //! | `dynamo_store` | the store with its tables, and reads that only people need |
 //! | `state_store` | the port of the state store |
 //! | `indices`, `labels` | lists and counts of tasks; the index of labels |
-//! | `search` | searches of tasks |
+//! | `search`, `newest` | searches of tasks |
 //! | `extend`, `unresolved` | extension of expiries; the tasks of a workflow version |
 //! | `reads`, `writes` | reads and writes that share requests |
 //! | `batch_support`, `backoff` | what to do after a refused batch; pauses |
@@ -30,6 +30,7 @@ mod extend;
 mod indices;
 mod item_fields;
 mod labels;
+mod newest;
 mod reads;
 mod search;
 mod state_store;
@@ -41,5 +42,6 @@ pub use aws_sdk_dynamodb::Client;
 pub use dynamo_store::DynamoStore;
 pub use indices::{InvalidListCursor, ListCursor, TaskCount, TaskList, TaskListEntry};
 pub use labels::{Label, Labels};
-pub use search::{FilterTime, NewestTasks, PageCursor, SearchResult, StateFilter, TaskFilter};
+pub use newest::NewestTasks;
+pub use search::{FilterTime, PageCursor, SearchResult, StateFilter, TaskFilter};
 pub(crate) use throttle_counter::ThrottleCounter;

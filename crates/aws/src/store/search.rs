@@ -4,8 +4,6 @@
 //! for labels reads the index of the first label, newest first. All other criteria have no index, so the tasks are examined one
 //! by one, up to a limit. The result says where to continue.
 
-mod newest;
-
 use std::{collections::HashSet, fmt, str::FromStr, time::Duration};
 
 use jiff::{Timestamp, civil, tz::TimeZone};
@@ -23,10 +21,8 @@ use super::{
     labels::{Label, Labels},
 };
 
-pub use newest::NewestTasks;
-
 /// The number of index entries in one read.
-const READ_SIZE: usize = 100;
+pub(super) const READ_SIZE: usize = 100;
 
 /// The criteria; a task must match all that are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -139,7 +135,7 @@ where
 
 /// An index of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TaskIndex {
+pub(super) enum TaskIndex {
     Unfinished,
     Ended,
     Labelled,
@@ -253,7 +249,7 @@ impl TaskFilter {
     }
 
     /// Adds the matching tasks of a page of index entries to `found`. Returns where the index continues; `None` at its end.
-    async fn add_matching(
+    pub(super) async fn add_matching(
         &self,
         store: &DynamoStore,
         index: TaskIndex,
@@ -287,7 +283,7 @@ impl TaskFilter {
     }
 
     /// Reads a page of an index.
-    async fn read_page(
+    pub(super) async fn read_page(
         &self,
         store: &DynamoStore,
         index: TaskIndex,
@@ -311,7 +307,7 @@ impl TaskFilter {
     }
 
     /// The labels that a task must have.
-    fn labels(&self) -> &[Label] {
+    pub(super) fn labels(&self) -> &[Label] {
         self.labels.as_ref().map_or(&[], |labels| &labels.0)
     }
 
@@ -322,7 +318,7 @@ impl TaskFilter {
     }
 
     /// The indexes to search, in this order.
-    fn indexes(&self) -> &'static [TaskIndex] {
+    pub(super) fn indexes(&self) -> &'static [TaskIndex] {
         if !self.labels().is_empty() {
             return &[TaskIndex::Labelled];
         }

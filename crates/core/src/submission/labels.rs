@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn absent_null_and_empty_values_are_no_labels() {
         let wanted = json!({
-            "absent": "${ input.none }", "deep": "${ string(input.none.id) + 'x' }", "null": "${ input.null }",
+            "absent": "${ input.none }", "deep": "${ string(input.none.id) + 'x' }", "null": "${ input.nothing }",
             "empty": "${ input.empty }", "text": "no ${ input.none }",
         });
-        assert_eq!(labels(&wanted, &json!({ "null": null, "empty": "" })), Ok(json!({})));
+        assert_eq!(labels(&wanted, &json!({ "nothing": null, "empty": "" })), Ok(json!({})));
         assert_eq!(labels(&wanted, &json!("text")), Ok(json!({})));
     }
 

@@ -313,7 +313,7 @@ fn labels() {
             "80:21: labels.customer: `task` has no `owner`, only `id`, `workflow`, `submitted_at`, `complete_by`",
         ),
         (customer, "customer: 42", ""),
-        (customer, "1: '1', 2: '2'", "X"),
+        (customer, "1: '1'", "80:11: labels: unknown key `1`"),
         (
             customer,
             "a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1",

@@ -6,8 +6,10 @@ use std::{cmp::Reverse, collections::HashSet};
 use steward_core::model::task::Task;
 use steward_runtime::ports::PortError;
 
-use super::{READ_SIZE, SearchResult, TaskFilter, TaskIndex};
-use crate::store::dynamo_store::DynamoStore;
+use super::{
+    dynamo_store::DynamoStore,
+    search::{READ_SIZE, SearchResult, TaskFilter, TaskIndex},
+};
 
 /// The newest tasks that match a filter.
 #[derive(Debug, Default)]
